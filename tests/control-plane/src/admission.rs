@@ -1,0 +1,99 @@
+//! What the built-in admission plug-ins do to requests: StorageObjectInUseProtection,
+//! DefaultStorageClass and PersistentVolumeClaimResize.
+
+use serde_json::{Value, json};
+
+use crate::{
+    meta,
+    resource::{self, Resource},
+    status::Status,
+    store::Store,
+    validation,
+};
+
+/// On the way to a new object.
+pub(crate) fn on_create(store: &Store, r: &'static Resource, object: &mut Value) {
+    if r == &resource::PERSISTENT_VOLUMES {
+        protect(object, "kubernetes.io/pv-protection");
+    } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
+        protect(object, "kubernetes.io/pvc-protection");
+        let spec = &mut object["spec"];
+        // A claim that names its volume takes the class as it is.
+        let open = spec["storageClassName"].is_null() && spec["volumeName"].is_null();
+        if let Some(class) = default_class(store).filter(|_| spec.is_object() && open) {
+            spec["storageClassName"] = json!(class);
+        }
+    }
+}
+
+/// On the way to a new state: a claim may only grow if its class lets it.
+pub(crate) fn on_update(
+    expandable: &[String],
+    r: &'static Resource,
+    old: &Value,
+    new: &Value,
+) -> Result<(), Status> {
+    let bound = old["status"]["phase"] == "Bound";
+    if r != &resource::PERSISTENT_VOLUME_CLAIMS || !bound || !validation::grows(old, new) {
+        return Ok(());
+    }
+    let class = old["spec"]["storageClassName"].as_str().unwrap_or_default();
+    if expandable.iter().any(|c| c == class) {
+        return Ok(());
+    }
+    Err(Status::forbidden(
+        r,
+        meta::name(old),
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
+         pvc must support resize",
+    ))
+}
+
+/// The names of the classes whose claims may grow.
+pub(crate) fn expandable_classes(store: &Store) -> Vec<String> {
+    let classes = store.list(&resource::STORAGE_CLASSES, None).items;
+    let growing = classes.iter().filter(|c| c["allowVolumeExpansion"] == true);
+    growing.map(|c| meta::name(c).to_owned()).collect()
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    let finalizers = meta::metadata_mut(object)
+        .entry("finalizers")
+        .or_insert_with(|| json!([]));
+    if finalizers.is_null() {
+        *finalizers = json!([]);
+    }
+    if let Some(finalizers) = finalizers.as_array_mut()
+        && !finalizers.iter().any(|f| f == finalizer)
+    {
+        finalizers.push(json!(finalizer));
+    }
+}
+
+/// The newest class marked as default; among equally old ones the first by name.
+fn default_class(store: &Store) -> Option<String> {
+    let classes = store.list(&resource::STORAGE_CLASSES, None).items;
+    let marked = |class: &Value| {
+        let annotations = &class["metadata"]["annotations"];
+        [
+            "storageclass.kubernetes.io/is-default-class",
+            "storageclass.beta.kubernetes.io/is-default-class",
+        ]
+        .iter()
+        .any(|key| annotations[key] == "true")
+    };
+    let age = |class: &Value| {
+        class["metadata"]["creationTimestamp"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    classes
+        .iter()
+        .filter(|class| marked(class))
+        .max_by(|a, b| {
+            age(a)
+                .cmp(&age(b))
+                .then_with(|| meta::name(b).cmp(meta::name(a)))
+        })
+        .map(|class| meta::name(class).to_owned())
+}

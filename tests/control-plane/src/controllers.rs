@@ -1,0 +1,370 @@
+//! The controllers; they live on the store as kube-controller-manager, kube-scheduler and a
+//! kubelet live on their API server.
+//!
+//! One task hears of every write, keeps a cache and hands keys to work queues; between two
+//! keys it takes in what was written meanwhile. So the controllers see each other's work at once,
+//! need no lock, and an event costs microseconds. Every controller is a pair of functions:
+//! `observe` turns a change into keys, `sync` looks at the current state of one key and writes the
+//! next step. What the key was queued for does not matter, so any step may be repeated.
+//!
+//! Pods run nothing. A pod on a node of this control plane becomes Running once its claims are
+//! bound; annotations tell it to end, or to stay where it is ([`RUN`], [`HOLD_TERMINATION`]).
+
+pub(crate) mod cache;
+pub(crate) mod object;
+pub(crate) mod queue;
+pub(crate) mod selector;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior},
+};
+
+use self::{cache::Cache, object::Key, queue::WorkQueue};
+use crate::{
+    garbage::{self, Garbage},
+    node,
+    pods::{self, AsTold, PodRunner},
+    protection, pv_controller,
+    recorder::{Recorder, Severity},
+    resource::{self, Resource},
+    scheduler::{self, Scheduler},
+    status::Status,
+    store::{Event, EventKind, Part, Store},
+};
+pub use crate::{
+    node::NodeOptions,
+    pods::{HOLD_TERMINATION, RUN},
+};
+
+/// How the controllers behave.
+#[derive(Debug, Clone)]
+pub struct ControllerOptions {
+    /// How often every claim, volume and pod is looked at again; 15 s, as in the real controller.
+    pub resync: Duration,
+    /// Whether a volume that becomes available is offered to a waiting claim at once. The real
+    /// controller leaves that to the next resync, and so does this one by default.
+    pub eager_rebind: bool,
+    /// The node to register at start, if any.
+    pub node: Option<NodeOptions>,
+}
+
+impl Default for ControllerOptions {
+    fn default() -> Self {
+        Self {
+            resync: Duration::from_secs(15),
+            eager_rebind: false,
+            node: None,
+        }
+    }
+}
+
+/// The running controllers; they stop when this is dropped.
+#[derive(Debug)]
+#[must_use = "the controllers stop when their handle is dropped"]
+pub struct Controllers {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Registers the node and starts the controllers on the current runtime.
+///
+/// # Errors
+/// The node is not accepted by the store.
+///
+/// # Panics
+/// If it is called outside a tokio runtime.
+pub fn spawn(store: Store, options: ControllerOptions) -> Result<Controllers, Status> {
+    if let Some(node) = &options.node {
+        node::register(&store, node)?;
+    }
+    let manager = Manager::new(store, options);
+    Ok(Controllers {
+        task: tokio::spawn(manager.run()),
+    })
+}
+
+/// What the controllers hear of: an event of the store, or at their start an object that is there.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) kind: EventKind,
+    pub(crate) resource: &'static Resource,
+    /// After a deletion the last state, under the deletion's version.
+    pub(crate) object: Arc<Value>,
+    pub(crate) previous: Option<Arc<Value>>,
+}
+
+impl From<Event> for Change {
+    fn from(event: Event) -> Self {
+        let Event {
+            kind,
+            resource,
+            object,
+            previous,
+            ..
+        } = event;
+        Self {
+            kind,
+            resource,
+            object,
+            previous,
+        }
+    }
+}
+
+/// Why a key could not be brought to its next step; the queue tries again after a back-off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SyncError {
+    #[error("cannot write {kind} {key}: {source}")]
+    Write {
+        kind: &'static str,
+        key: Key,
+        source: Status,
+    },
+    #[error("cannot read {kind} {key}: {source}")]
+    Read {
+        kind: &'static str,
+        key: Key,
+        source: Status,
+    },
+    #[error("claim {claim} was bound to volume {volume}, which belongs to claim {owner}")]
+    Claimed {
+        claim: Key,
+        volume: String,
+        owner: Key,
+    },
+}
+
+/// What the controllers share.
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) cache: Cache,
+    pub(crate) queues: Queues,
+    pub(crate) recorder: Recorder,
+    pub(crate) garbage: Garbage,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) runner: Box<dyn PodRunner>,
+    pub(crate) options: ControllerOptions,
+}
+
+/// One queue per rule that looks at a key.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) claims: WorkQueue<Key>,
+    pub(crate) volumes: WorkQueue<Key>,
+    pub(crate) claim_protection: WorkQueue<Key>,
+    pub(crate) volume_protection: WorkQueue<Key>,
+    /// Pods without a node.
+    pub(crate) unscheduled: WorkQueue<Key>,
+    /// Pods on a node.
+    pub(crate) scheduled: WorkQueue<Key>,
+    pub(crate) garbage: WorkQueue<garbage::Target>,
+    pub(crate) namespaces: WorkQueue<Key>,
+}
+
+impl Context {
+    /// Writes one part of an object and takes the result into the cache at once, so that the next
+    /// key already sees it.
+    pub(crate) fn update(
+        &mut self,
+        r: &'static Resource,
+        object: Value,
+        part: Part,
+    ) -> Result<Arc<Value>, SyncError> {
+        let key = Key::of(&object);
+        let updated = self
+            .store
+            .update(r, &key.namespace, &key.name, object, part);
+        let stored = updated.map_err(|source| SyncError::Write {
+            kind: r.kind,
+            key,
+            source,
+        })?;
+        self.cache.store(r, &stored);
+        Ok(stored)
+    }
+
+    /// Reads an object past the cache; `None` if it does not exist.
+    pub(crate) fn read(
+        &self,
+        r: &'static Resource,
+        key: &Key,
+    ) -> Result<Option<Arc<Value>>, SyncError> {
+        match self.store.get(r, &key.namespace, &key.name) {
+            Ok(object) => Ok(Some(object)),
+            Err(status) if status.is_not_found() => Ok(None),
+            Err(source) => Err(SyncError::Read {
+                kind: r.kind,
+                key: key.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Records an event of the volume controller.
+    pub(crate) fn tell(
+        &mut self,
+        about: (&'static Resource, &Value),
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.recorder.record(
+            &self.store,
+            pv_controller::COMPONENT,
+            about,
+            severity,
+            reason,
+            message.into(),
+        );
+    }
+}
+
+/// The one task.
+pub(crate) struct Manager {
+    events: UnboundedReceiver<Event>,
+    pub(crate) cx: Context,
+}
+
+impl Manager {
+    /// Subscribes first and reads everything then, so that nothing is missed in between.
+    pub(crate) fn new(store: Store, options: ControllerOptions) -> Self {
+        let events = store.subscribe();
+        let cx = Context {
+            cache: Cache::default(),
+            queues: Queues::default(),
+            recorder: Recorder::default(),
+            garbage: Garbage::default(),
+            scheduler: Scheduler::default(),
+            runner: Box::new(AsTold),
+            options,
+            store,
+        };
+        let mut manager = Self { events, cx };
+        for &resource in resource::all() {
+            for object in manager.cx.store.list(resource, None).items {
+                let kind = EventKind::Added;
+                manager.observe(&Change {
+                    kind,
+                    resource,
+                    object,
+                    previous: None,
+                });
+            }
+        }
+        manager
+    }
+
+    async fn run(mut self) {
+        let period = self.cx.options.resync;
+        let mut resync = tokio::time::interval_at(Instant::now() + period, period);
+        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            while self.work() {
+                // Requests are served on the same threads.
+                tokio::task::yield_now().await;
+            }
+            let due = self.cx.queues.next_due();
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(event) => self.observe(&event.into()),
+                    None => return,
+                },
+                _ = resync.tick() => self.resync(),
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    /// Works on one key of every queue. `false` if no queue had any.
+    pub(crate) fn work(&mut self) -> bool {
+        let mut worked = self.work_on(|q| &mut q.claim_protection, protection::sync_claim);
+        worked |= self.work_on(|q| &mut q.volume_protection, protection::sync_volume);
+        worked |= self.work_on(|q| &mut q.volumes, pv_controller::volume::sync);
+        worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
+        worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
+        worked |= self.work_on(|q| &mut q.scheduled, pods::sync);
+        worked |= self.work_on(|q| &mut q.garbage, garbage::sync);
+        worked |= self.work_on(|q| &mut q.namespaces, garbage::namespace::sync);
+        worked
+    }
+
+    fn work_on<K: Clone + Eq + std::hash::Hash + Ord>(
+        &mut self,
+        queue: fn(&mut Queues) -> &mut WorkQueue<K>,
+        sync: fn(&mut Context, &K) -> Result<(), SyncError>,
+    ) -> bool {
+        while let Ok(event) = self.events.try_recv() {
+            self.observe(&event.into());
+        }
+        let now = Instant::now().into_std();
+        let Some(key) = queue(&mut self.cx.queues).take(now) else {
+            return false;
+        };
+        let result = sync(&mut self.cx, &key);
+        if let Err(error) = &result {
+            tracing::debug!(%error, "will be tried again");
+        }
+        queue(&mut self.cx.queues).done(key, result.is_ok(), now);
+        true
+    }
+
+    fn observe(&mut self, change: &Change) {
+        let Change {
+            kind,
+            resource,
+            object,
+            ..
+        } = change;
+        // Nobody decides by events, and they are the most frequent of all objects.
+        if *resource == &resource::EVENTS {
+            return;
+        }
+        match kind {
+            EventKind::Deleted => self.cx.cache.remove(resource, object),
+            EventKind::Added | EventKind::Modified => self.cx.cache.store(resource, object),
+        }
+        pv_controller::observe(&mut self.cx, change);
+        protection::observe(&mut self.cx, change);
+        scheduler::observe(&mut self.cx, change);
+        pods::observe(&mut self.cx, change);
+        garbage::observe(&mut self.cx, change);
+    }
+
+    /// Looks at everything again: the fallback for whatever no event tells of.
+    pub(crate) fn resync(&mut self) {
+        pv_controller::resync(&mut self.cx);
+        scheduler::resync(&mut self.cx);
+        pods::resync(&mut self.cx);
+    }
+}
+
+impl Queues {
+    fn next_due(&self) -> Option<Instant> {
+        let keys = [
+            &self.claims,
+            &self.volumes,
+            &self.claim_protection,
+            &self.volume_protection,
+            &self.unscheduled,
+            &self.scheduled,
+            &self.namespaces,
+        ];
+        let due = keys
+            .into_iter()
+            .map(WorkQueue::next_due)
+            .chain([self.garbage.next_due()]);
+        due.flatten().min().map(Instant::from_std)
+    }
+}

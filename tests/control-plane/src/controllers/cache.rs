@@ -1,0 +1,215 @@
+//! What the controllers know of the cluster: the objects that they decide about, indexed by the
+//! questions that they ask. It is fed by the store's events and by the controllers' own writes,
+//! never by listing, so an event costs the same among ten volumes and among ten thousand.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::object::{Claim, Class, Key, Node, Pod, Volume};
+use crate::{
+    meta,
+    pv_controller::matching::{Pools, Volumes},
+    resource::{self, Resource},
+};
+
+/// Typed, indexed views of the store.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    pub(crate) volumes: Volumes,
+    /// The volumes that claims can be offered.
+    pub(crate) pools: Pools,
+    /// Volumes by the claim that their `claimRef` names, whatever its UID.
+    by_claim: HashMap<Key, BTreeSet<Arc<str>>>,
+    pub(crate) claims: HashMap<Key, Claim>,
+    /// Claims without a volume, by class.
+    unbound: HashMap<Arc<str>, BTreeSet<Key>>,
+    /// Claims by the volume that their `volumeName` names.
+    naming: HashMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) classes: BTreeMap<Arc<str>, Class>,
+    pub(crate) nodes: BTreeMap<Arc<str>, Node>,
+    pub(crate) pods: HashMap<Key, Pod>,
+    /// Pods by the claims that they mount.
+    users: HashMap<Key, BTreeSet<Key>>,
+}
+
+impl Cache {
+    /// Takes in the state of an object, unless a newer one is known.
+    pub(crate) fn store(&mut self, r: &'static Resource, object: &Arc<Value>) {
+        if self
+            .version(r, object)
+            .is_some_and(|known| known > meta::resource_version(object))
+        {
+            return;
+        }
+        self.take_out(r, object);
+        let object = Arc::clone(object);
+        let name: Arc<str> = meta::name(&object).into();
+        if r == &resource::PERSISTENT_VOLUMES {
+            let volume = Volume(object);
+            if let Some(claim) = volume.claim_ref() {
+                self.by_claim
+                    .entry(claim.key())
+                    .or_default()
+                    .insert(Arc::clone(&name));
+            }
+            self.pools.insert(&volume);
+            self.volumes.insert(name, volume);
+        } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
+            let claim = Claim(object);
+            let key = claim.key();
+            match claim.volume_name() {
+                "" => self
+                    .unbound
+                    .entry(claim.class().into())
+                    .or_default()
+                    .insert(key.clone()),
+                volume => self
+                    .naming
+                    .entry(volume.into())
+                    .or_default()
+                    .insert(key.clone()),
+            };
+            self.claims.insert(key, claim);
+        } else if r == &resource::PODS {
+            let pod = Pod(object);
+            let key = pod.key();
+            for claim in pod.claims() {
+                self.users.entry(claim).or_default().insert(key.clone());
+            }
+            self.pods.insert(key, pod);
+        } else if r == &resource::STORAGE_CLASSES {
+            self.classes.insert(name, Class(object));
+        } else if r == &resource::NODES {
+            self.nodes.insert(name, Node(object));
+        }
+    }
+
+    /// Forgets an object whose last state this is, unless a newer one of its name is known.
+    pub(crate) fn remove(&mut self, r: &'static Resource, object: &Value) {
+        if self
+            .version(r, object)
+            .is_some_and(|known| known <= meta::resource_version(object))
+        {
+            self.take_out(r, object);
+        }
+    }
+
+    fn version(&self, r: &'static Resource, object: &Value) -> Option<u64> {
+        let name = meta::name(object);
+        let known: &Value = if r == &resource::PERSISTENT_VOLUMES {
+            self.volumes.get(name)?
+        } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
+            self.claims.get(&Key::of(object))?
+        } else if r == &resource::PODS {
+            self.pods.get(&Key::of(object))?
+        } else if r == &resource::STORAGE_CLASSES {
+            self.classes.get(name)?
+        } else if r == &resource::NODES {
+            self.nodes.get(name)?
+        } else {
+            return None;
+        };
+        Some(meta::resource_version(known))
+    }
+
+    fn take_out(&mut self, r: &'static Resource, object: &Value) {
+        let name = meta::name(object);
+        if r == &resource::PERSISTENT_VOLUMES {
+            let Some((name, volume)) = self.volumes.remove_entry(name) else {
+                return;
+            };
+            if let Some(claim) = volume.claim_ref() {
+                drop_from(&mut self.by_claim, &claim.key(), &name);
+            }
+            self.pools.remove(&volume);
+        } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
+            let Some((key, claim)) = self.claims.remove_entry(&Key::of(object)) else {
+                return;
+            };
+            match claim.volume_name() {
+                "" => drop_from(&mut self.unbound, &claim.class().into(), &key),
+                volume => drop_from(&mut self.naming, &volume.into(), &key),
+            }
+        } else if r == &resource::PODS {
+            let Some((key, pod)) = self.pods.remove_entry(&Key::of(object)) else {
+                return;
+            };
+            for claim in pod.claims() {
+                drop_from(&mut self.users, &claim, &key);
+            }
+        } else if r == &resource::STORAGE_CLASSES {
+            self.classes.remove(name);
+        } else if r == &resource::NODES {
+            self.nodes.remove(name);
+        }
+    }
+
+    /// The volumes whose `claimRef` has this claim's name; their UID may be another claim's.
+    pub(crate) fn volumes_of(&self, claim: &Key) -> impl Iterator<Item = &Volume> + use<'_> {
+        self.by_claim
+            .get(claim)
+            .into_iter()
+            .flatten()
+            .filter_map(|name| self.volumes.get(name))
+    }
+
+    /// The pods that mount this claim.
+    pub(crate) fn users(&self, claim: &Key) -> impl Iterator<Item = &Pod> + use<'_> {
+        self.users
+            .get(claim)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.pods.get(key))
+    }
+
+    /// Claims of this class that have no volume yet.
+    pub(crate) fn unbound(&self, class: &str) -> impl Iterator<Item = &Claim> {
+        self.unbound
+            .get(class)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.claims.get(key))
+    }
+
+    /// Claims whose `volumeName` is this volume's.
+    pub(crate) fn naming(&self, volume: &str) -> impl Iterator<Item = &Key> {
+        self.naming.get(volume).into_iter().flatten()
+    }
+
+    /// Whether the claim waits for a pod. Its class alone says so; a class that is not there
+    /// means no.
+    pub(crate) fn binds_late(&self, claim: &Claim) -> bool {
+        self.classes
+            .get(claim.class())
+            .is_some_and(Class::binds_late)
+    }
+
+    /// The class that claims without one get: of several defaults the newest, then the first by
+    /// name.
+    pub(crate) fn default_class(&self) -> Option<&Class> {
+        // `max_by_key` takes the last of equals, hence the reversal.
+        let defaults = self
+            .classes
+            .values()
+            .rev()
+            .filter(|class| class.is_default());
+        defaults.max_by_key(|class| super::object::text(&class["metadata"]["creationTimestamp"]))
+    }
+}
+
+fn drop_from<K, V>(index: &mut HashMap<K, BTreeSet<V>>, key: &K, value: &V)
+where
+    K: Eq + std::hash::Hash,
+    V: Ord,
+{
+    if let Some(values) = index.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The bench for the controllers' tests: a store, and a manager that works when it is told to.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{ControllerOptions, Manager, NodeOptions};
+use crate::{
+    meta, node,
+    resource::{
+        EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
+        STORAGE_CLASSES,
+    },
+    store::{DeleteOptions, Part, Store},
+};
+
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) manager: Manager,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(ControllerOptions::default())
+    }
+
+    pub(crate) fn with(options: ControllerOptions) -> Self {
+        let store = Store::new(100);
+        let manager = Manager::new(store.clone(), options);
+        Self { store, manager }
+    }
+
+    /// A controller that starts over, with nothing but the store.
+    pub(crate) fn restart(&mut self) {
+        self.manager = Manager::new(self.store.clone(), ControllerOptions::default());
+    }
+
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if !self.manager.work() {
+                return;
+            }
+        }
+        panic!("the controllers do not come to rest");
+    }
+
+    pub(crate) fn resync(&mut self) {
+        self.settle();
+        self.manager.resync();
+        self.settle();
+    }
+
+    /// Creates without letting the controllers work.
+    pub(crate) fn put(&self, r: &'static Resource, object: Value) -> Arc<Value> {
+        let ns = if r.namespaced {
+            ns_of(&object)
+        } else {
+            String::new()
+        };
+        self.store.create(r, &ns, object).unwrap()
+    }
+
+    pub(crate) fn create(&mut self, r: &'static Resource, object: Value) -> Arc<Value> {
+        let created = self.put(r, object);
+        self.settle();
+        created
+    }
+
+    pub(crate) fn add_node(&mut self, name: &str) {
+        node::register(&self.store, &NodeOptions::new(name)).unwrap();
+        self.settle();
+    }
+
+    pub(crate) fn get(&self, r: &'static Resource, name: &str) -> Option<Arc<Value>> {
+        let ns = if r.namespaced { "default" } else { "" };
+        self.store.get(r, ns, name).ok()
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> Arc<Value> {
+        self.get(&PERSISTENT_VOLUMES, name).unwrap()
+    }
+
+    pub(crate) fn claim(&self, name: &str) -> Arc<Value> {
+        self.get(&PERSISTENT_VOLUME_CLAIMS, name).unwrap()
+    }
+
+    pub(crate) fn pod(&self, name: &str) -> Arc<Value> {
+        self.get(&PODS, name).unwrap()
+    }
+
+    /// Edits without letting the controllers work.
+    pub(crate) fn edit(
+        &self,
+        r: &'static Resource,
+        name: &str,
+        part: Part,
+        edit: impl FnOnce(&mut Value),
+    ) {
+        let mut object = (*self.get(r, name).unwrap()).clone();
+        edit(&mut object);
+        let ns = if r.namespaced { "default" } else { "" };
+        self.store.update(r, ns, name, object, part).unwrap();
+    }
+
+    pub(crate) fn change(
+        &mut self,
+        r: &'static Resource,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) {
+        self.edit(r, name, Part::Main, change);
+        self.settle();
+    }
+
+    pub(crate) fn delete(&mut self, r: &'static Resource, name: &str) {
+        self.delete_with(r, name, &DeleteOptions::default());
+    }
+
+    pub(crate) fn delete_with(
+        &mut self,
+        r: &'static Resource,
+        name: &str,
+        options: &DeleteOptions,
+    ) {
+        let ns = if r.namespaced { "default" } else { "" };
+        self.store.delete(r, ns, name, options).unwrap();
+        self.settle();
+    }
+
+    pub(crate) fn phase(&self, r: &'static Resource, name: &str) -> String {
+        self.get(r, name).unwrap()["status"]["phase"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// Phases of a claim and a volume.
+    pub(crate) fn phases(&self, claim: &str, volume: &str) -> [String; 2] {
+        [
+            self.phase(&PERSISTENT_VOLUME_CLAIMS, claim),
+            self.phase(&PERSISTENT_VOLUMES, volume),
+        ]
+    }
+
+    /// The volume that a claim is bound to, both sides agreeing.
+    pub(crate) fn bound(&self, claim: &str) -> Option<String> {
+        let claim = self.claim(claim);
+        let name = claim["spec"]["volumeName"].as_str()?.to_owned();
+        let volume = self.volume(&name);
+        assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
+        assert_eq!(self.phases(meta::name(&claim), &name), ["Bound", "Bound"]);
+        Some(name)
+    }
+
+    /// Reasons of the events about an object, sorted, each once.
+    pub(crate) fn reasons(&self, name: &str) -> Vec<String> {
+        let events = self.store.list(&EVENTS, None).items;
+        let about = events
+            .iter()
+            .filter(|event| event["involvedObject"]["name"] == name);
+        let reasons = about.map(|event| event["reason"].as_str().unwrap().to_owned());
+        reasons
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    }
+}
+
+fn ns_of(object: &Value) -> String {
+    object["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or("default")
+        .to_owned()
+}
+
+pub(crate) fn but(mut object: Value, edit: impl FnOnce(&mut Value)) -> Value {
+    edit(&mut object);
+    object
+}
+
+/// A local volume of class `fast`, kept when released, on any of the nodes with the hostname `n1`.
+pub(crate) fn volume(name: &str, size: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "fast",
+            "local": {"path": format!("/mnt/{name}")},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]},
+            ]}]}},
+        },
+    })
+}
+
+pub(crate) fn on_node(volume: Value, node: &str) -> Value {
+    but(volume, |v| {
+        v["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] =
+            json!([node]);
+    })
+}
+
+/// A volume as the provisioner makes it: deleted by it when released.
+pub(crate) fn provisioned(name: &str, size: &str) -> Value {
+    but(volume(name, size), |v| {
+        v["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+        v["metadata"]["annotations"] =
+            json!({"pv.kubernetes.io/provisioned-by": "local-volume-provisioner-n1"});
+    })
+}
+
+pub(crate) fn claim(name: &str, size: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": size}},
+        },
+    })
+}
+
+pub(crate) fn class(name: &str, binding: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": binding,
+    })
+}
+
+pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
+    let volumes: Vec<_> = claims
+        .iter()
+        .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+        .collect();
+    json!({
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], "volumes": volumes},
+    })
+}
+
+#[test]
+fn a_node_registers_once_with_its_labels() {
+    let store = Store::new(10);
+    let mut options = NodeOptions::new("n1");
+    options.labels.insert("zone".into(), "z".into());
+    node::register(&store, &options).unwrap();
+    let first = store.get(&NODES, "", "n1").unwrap();
+    node::register(&store, &options).unwrap();
+    assert_eq!(
+        meta::uid(&first),
+        meta::uid(&store.get(&NODES, "", "n1").unwrap())
+    );
+    let labels = &first["metadata"]["labels"];
+    assert_eq!(
+        [&labels["kubernetes.io/hostname"], &labels["zone"]],
+        ["n1", "z"]
+    );
+    assert_eq!(first["status"]["conditions"][0]["type"], "Ready");
+
+    options.name = "n2".into();
+    options
+        .labels
+        .insert("kubernetes.io/hostname".into(), "other".into());
+    node::register(&store, &options).unwrap();
+    let second = store.get(&NODES, "", "n2").unwrap();
+    assert_eq!(
+        second["metadata"]["labels"]["kubernetes.io/hostname"],
+        "other"
+    );
+}
+
+#[test]
+fn a_controller_that_starts_late_reads_what_is_there() {
+    let mut world = World::new();
+    world.put(&STORAGE_CLASSES, class("fast", "Immediate"));
+    world.put(&PERSISTENT_VOLUMES, volume("v", "1Gi"));
+    world.put(&PERSISTENT_VOLUME_CLAIMS, claim("c", "1Gi"));
+    world.restart();
+    world.resync();
+    assert_eq!(world.bound("c").as_deref(), Some("v"));
+}
+
+#[test]
+fn repeated_events_are_counted() {
+    let mut world = World::new();
+    world.create(&PERSISTENT_VOLUME_CLAIMS, claim("c", "1Gi"));
+    world.resync();
+    world.resync();
+    let events = world.store.list(&EVENTS, Some("default")).items;
+    let [event] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(event["reason"], "ProvisioningFailed");
+    assert!(event["count"].as_u64().unwrap() >= 3, "{event}");
+}

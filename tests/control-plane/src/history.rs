@@ -1,0 +1,81 @@
+//! What happened to one resource type lately: the events that a watch may still ask for, and
+//! the way back to an earlier listing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{meta, status::Status, store::Event};
+
+/// The latest events of one resource type, oldest first.
+#[derive(Debug)]
+pub(crate) struct History {
+    events: VecDeque<Event>,
+    capacity: usize,
+    /// Nothing at or before this version is known any more.
+    compacted: u64,
+}
+
+impl History {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            events: VecDeque::new(),
+            capacity,
+            compacted: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        self.events.push_back(event);
+        while self.events.len() > self.capacity {
+            if let Some(oldest) = self.events.pop_front() {
+                self.compacted = oldest.resource_version;
+            }
+        }
+    }
+
+    /// Forgets everything up to `revision`, as etcd's compaction does.
+    pub(crate) fn compact(&mut self, revision: u64) {
+        self.events.clear();
+        self.compacted = revision;
+    }
+
+    /// Events after `version`, or 410 when some of them are forgotten.
+    pub(crate) fn since(
+        &self,
+        version: u64,
+    ) -> Result<impl DoubleEndedIterator<Item = &Event>, Status> {
+        if version < self.compacted {
+            return Err(Status::gone(format!(
+                "too old resource version: {version} ({})",
+                self.compacted
+            )));
+        }
+        let first = self
+            .events
+            .partition_point(|e| e.resource_version <= version);
+        Ok(self.events.range(first..))
+    }
+
+    /// Turns today's objects into those of `version` by undoing what came later.
+    pub(crate) fn rewind(
+        &self,
+        version: u64,
+        objects: &mut BTreeMap<(String, String), Arc<Value>>,
+    ) -> Result<(), Status> {
+        for event in self.since(version)?.rev() {
+            let key = (
+                meta::namespace(&event.object).to_owned(),
+                meta::name(&event.object).to_owned(),
+            );
+            match &event.previous {
+                Some(previous) => objects.insert(key, Arc::clone(previous)),
+                None => objects.remove(&key),
+            };
+        }
+        Ok(())
+    }
+}

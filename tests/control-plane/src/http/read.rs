@@ -1,0 +1,158 @@
+//! `get` and `list`.
+
+use std::sync::Arc;
+
+use hyper::{Response, header::ACCEPT};
+use serde_json::{Value, json};
+
+use super::{Call, Server, answer, body::Body, route::Target};
+use crate::{
+    meta,
+    selectors::Selectors,
+    status::Status,
+    store::{Listing, Store},
+    view::{self, Format, View},
+};
+
+/// How this client wants to see objects of the target's type.
+pub(super) fn view(target: &Target, call: &Call) -> View {
+    let format = Format::negotiate(call.header(ACCEPT), call.query.get("includeObject"));
+    View {
+        resource: target.resource,
+        format,
+    }
+}
+
+pub(super) fn selectors(target: &Target, call: &Call) -> Result<Selectors, Status> {
+    let r = view::stored(target.resource);
+    Selectors::parse(
+        r,
+        call.query.get("labelSelector"),
+        call.query.get("fieldSelector"),
+    )
+}
+
+pub(super) fn get(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
+    let r = view::stored(target.resource);
+    let object = server.store.get(r, &target.namespace, &target.name)?;
+    answer::json(200, &view(target, call).object(&object))
+}
+
+pub(super) fn list(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+) -> Result<Response<Body>, Status> {
+    let selectors = selectors(target, call)?;
+    let limit: Option<usize> = call.query.number("limit")?.filter(|limit| *limit > 0);
+    let token = Token::parse(call.query.get("continue"))?;
+    let mut listing = read(&server.store, target, call, token.as_ref())?;
+    if let Some(token) = &token {
+        let last = (token.namespace.as_str(), token.name.as_str());
+        listing.items.retain(|o| key(o) > last);
+    }
+    listing.items.retain(|o| selectors.matches(o));
+
+    let mut metadata = json!({"resourceVersion": listing.resource_version.to_string()});
+    if let Some(limit) = limit.filter(|limit| *limit < listing.items.len()) {
+        let remaining = listing.items.len() - limit;
+        listing.items.truncate(limit);
+        if let Some(last) = listing.items.last() {
+            metadata["continue"] = json!(Token::after(last, listing.resource_version).to_string());
+        }
+        // With a selector the real server cannot tell either.
+        if selectors.is_empty() {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+    }
+    let bytes = view(target, call)
+        .list(&listing, &metadata)
+        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
+    Ok(answer::bytes_of_json(200, bytes))
+}
+
+/// Every page of a listing shows the version of the first; otherwise the query decides.
+fn read(
+    store: &Store,
+    target: &Target,
+    call: &Call,
+    token: Option<&Token>,
+) -> Result<Listing, Status> {
+    let r = view::stored(target.resource);
+    let ns = target.list_namespace();
+    if let Some(token) = token {
+        return store.list_at(r, ns, token.version).map_err(|_| {
+            Status::gone(
+                "The provided continue parameter is too old to display a consistent list result. \
+                 You can start a new list without the continue parameter.",
+            )
+        });
+    }
+    let version: u64 = call.query.number("resourceVersion")?.unwrap_or(0);
+    let exact = match call.query.get("resourceVersionMatch") {
+        "" | "NotOlderThan" => false,
+        "Exact" if version > 0 => true,
+        other => {
+            return Err(Status::unprocessable(format!(
+                "resourceVersionMatch: Invalid value: {other:?} with resourceVersion {version}"
+            )));
+        }
+    };
+    let now = store.revision();
+    if version > now {
+        let message = format!("Too large resource version: {version}, current: {now}");
+        return Err(Status::new(504, "Timeout", message).with_retry_after(1));
+    }
+    if exact {
+        store.list_at(r, ns, version)
+    } else {
+        Ok(store.list(r, ns))
+    }
+}
+
+fn key(object: &Value) -> (&str, &str) {
+    (meta::namespace(object), meta::name(object))
+}
+
+/// Where the next page begins.
+struct Token {
+    version: u64,
+    namespace: String,
+    name: String,
+}
+
+impl Token {
+    fn after(last: &Arc<Value>, version: u64) -> Self {
+        let (namespace, name) = key(last);
+        Self {
+            version,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Option<Self>, Status> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let parse = || {
+            let (version, key) = text.split_once(':')?;
+            let (namespace, name) = key.split_once('/')?;
+            let version = version.parse().ok()?;
+            Some(Self {
+                version,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        };
+        parse()
+            .map(Some)
+            .ok_or_else(|| Status::bad_request(format!("continue key is not valid: {text:?}")))
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}/{}", self.version, self.namespace, self.name)
+    }
+}

@@ -1,0 +1,28 @@
+//! The kubeconfig that points clients here: plain HTTP, no credentials.
+
+use std::{io, path::Path};
+
+const NAME: &str = "control-plane";
+
+/// A kubeconfig for the API server at `url`.
+pub(crate) fn render(url: &str) -> String {
+    format!(
+        "apiVersion: v1\n\
+         kind: Config\n\
+         clusters:\n\
+         - name: {NAME}\n  cluster:\n    server: {url}\n\
+         users:\n\
+         - name: {NAME}\n  user: {{}}\n\
+         contexts:\n\
+         - name: {NAME}\n  context:\n    cluster: {NAME}\n    user: {NAME}\n    namespace: default\n\
+         current-context: {NAME}\n"
+    )
+}
+
+/// Writes it so that a reader sees either nothing or all of it.
+pub(crate) fn write(path: &Path, url: &str) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    std::fs::write(&temporary, render(url))?;
+    std::fs::rename(&temporary, path)
+}

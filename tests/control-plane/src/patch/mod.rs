@@ -1,0 +1,65 @@
+//! The patch formats of the API, each as a function from an object to its new state.
+
+pub(crate) mod apply;
+pub(crate) mod lists;
+mod strategic;
+
+use json_patch::{AddOperation, PatchOperation};
+use serde_json::Value;
+
+use crate::{resource::Resource, status::Status};
+
+/// A patch that does not depend on who sends it.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    /// RFC 6902.
+    Json(Vec<PatchOperation>),
+    /// RFC 7386.
+    Merge(Value),
+    /// Kubernetes' own: lists with a key are merged item by item.
+    Strategic(Value),
+}
+
+impl Patch {
+    pub(crate) fn apply(&self, r: &'static Resource, object: &Value) -> Result<Value, Status> {
+        let mut new = object.clone();
+        match self {
+            Self::Json(operations) => {
+                for operation in operations {
+                    json_operation(&mut new, operation)?;
+                }
+            }
+            Self::Merge(patch) => json_patch::merge(&mut new, patch),
+            Self::Strategic(patch) => strategic::merge(r, &mut new, patch),
+        }
+        Ok(new)
+    }
+}
+
+/// One operation. The API server's library lets `replace` create a key that is missing.
+fn json_operation(object: &mut Value, operation: &PatchOperation) -> Result<(), Status> {
+    let done = match operation {
+        PatchOperation::Replace(replace) if creates_key(object, replace.path.as_str()) => {
+            let add = AddOperation {
+                path: replace.path.clone(),
+                value: replace.value.clone(),
+            };
+            json_patch::patch(object, &[PatchOperation::Add(add)])
+        }
+        _ => json_patch::patch(object, std::slice::from_ref(operation)),
+    };
+    done.map_err(|error| {
+        tracing::debug!(%error, "JSON patch refused");
+        Status::unprocessable("the server rejected our request due to an error in our request")
+    })
+}
+
+fn creates_key(object: &Value, path: &str) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else {
+        return false;
+    };
+    object.pointer(path).is_none() && object.pointer(parent).is_some_and(Value::is_object)
+}
+
+#[cfg(test)]
+mod tests;

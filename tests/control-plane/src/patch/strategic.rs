@@ -1,0 +1,124 @@
+//! Strategic merge patch: a merge patch that merges keyed lists item by item and knows the
+//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
+
+use serde_json::{Map, Value};
+
+use super::lists::{self, ListKind};
+use crate::{meta, resource::Resource};
+
+/// Applies `patch` to `object`.
+pub(super) fn merge(r: &'static Resource, object: &mut Value, patch: &Value) {
+    if let Some(patch) = patch.as_object() {
+        merge_object(r, "", meta::object_mut(object), patch);
+    }
+}
+
+fn merge_object(
+    r: &'static Resource,
+    name: &str,
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) {
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("replace") => target.clear(),
+        Some("delete") => return target.clear(),
+        _ => {}
+    }
+    if let Some(keep) = patch.get("$retainKeys").and_then(Value::as_array) {
+        target.retain(|key, _| keep.iter().any(|k| k == key));
+    }
+    for (key, value) in patch {
+        if let Some(field) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            if let (Some(Value::Array(items)), Some(gone)) =
+                (target.get_mut(field), value.as_array())
+            {
+                items.retain(|item| !gone.contains(item));
+            }
+            continue;
+        }
+        if key.starts_with('$') {
+            continue;
+        }
+        match value {
+            Value::Null => {
+                target.remove(key);
+            }
+            Value::Object(fields) => {
+                let child = target.entry(key).or_insert(Value::Null);
+                merge_object(r, key, meta::object_mut(child), fields);
+            }
+            Value::Array(items) => {
+                let child = target
+                    .entry(key)
+                    .or_insert_with(|| Value::Array(Vec::new()));
+                merge_list(r, lists::kind(r, name, key), child, items);
+            }
+            plain => {
+                target.insert(key.clone(), plain.clone());
+            }
+        }
+    }
+    for (key, order) in patch {
+        if let (Some(field), Some(order)) =
+            (key.strip_prefix("$setElementOrder/"), order.as_array())
+            && let Some(Value::Array(items)) = target.get_mut(field)
+        {
+            reorder(lists::kind(r, name, field), items, order);
+        }
+    }
+}
+
+fn merge_list(r: &'static Resource, kind: ListKind, target: &mut Value, patch: &[Value]) {
+    let Value::Array(items) = target else {
+        *target = Value::Array(patch.to_vec());
+        return;
+    };
+    match kind {
+        ListKind::Atomic => *items = patch.to_vec(),
+        ListKind::Set => {
+            for item in patch {
+                if !items.contains(item) {
+                    items.push(item.clone());
+                }
+            }
+        }
+        ListKind::Keyed(key) => {
+            if patch.iter().any(|item| item["$patch"] == "replace") {
+                items.clear();
+            }
+            for item in patch {
+                merge_item(r, key, items, item);
+            }
+        }
+    }
+}
+
+fn merge_item(r: &'static Resource, key: &'static str, items: &mut Vec<Value>, item: &Value) {
+    let Some(fields) = item.as_object() else {
+        return;
+    };
+    if fields.get("$patch").is_some_and(|p| p == "replace") && !fields.contains_key(key) {
+        return;
+    }
+    let found = lists::position(items, key, item);
+    if fields.get("$patch").is_some_and(|p| p == "delete") {
+        if let Some(found) = found {
+            items.remove(found);
+        }
+        return;
+    }
+    let at = found.unwrap_or_else(|| {
+        items.push(Value::Object(Map::new()));
+        items.len() - 1
+    });
+    merge_object(r, "", meta::object_mut(&mut items[at]), fields);
+}
+
+/// Items named in `order` come in that order, the others after them.
+fn reorder(kind: ListKind, items: &mut [Value], order: &[Value]) {
+    let place = |item: &Value| match kind {
+        ListKind::Keyed(key) => lists::position(order, key, item),
+        ListKind::Set | ListKind::Atomic => order.iter().position(|o| o == item),
+    };
+    items.sort_by_key(|item| place(item).unwrap_or(usize::MAX));
+}

@@ -1,0 +1,119 @@
+//! Pods on their node, on a real store.
+
+use serde_json::{Value, json};
+
+use crate::{
+    controllers::tests::{World, but, claim, pod, volume},
+    resource::{NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS},
+    store::DeleteOptions,
+};
+
+fn told(name: &str, key: &str, value: &str) -> Value {
+    but(pod(name, &[]), |p| {
+        p["metadata"]["annotations"] = json!({key: value});
+    })
+}
+
+#[test]
+fn a_pod_does_what_it_is_told() {
+    for (run, phase, exit) in [
+        ("", "Running", json!(null)),
+        ("succeed", "Succeeded", json!(0)),
+        ("fail", "Failed", json!(1)),
+        ("hold", "Pending", json!(null)),
+    ] {
+        let mut world = World::new();
+        world.add_node("n1");
+        world.create(&PODS, told("p", super::RUN, run));
+        assert_eq!(world.phase(&PODS, "p"), phase, "{run}");
+        let status = &world.pod("p")["status"];
+        assert_eq!(
+            status["containerStatuses"][0]["state"]["terminated"]["exitCode"], exit,
+            "{run}"
+        );
+        if run == "hold" {
+            world.change(&PODS, "p", |p| {
+                p["metadata"]["annotations"] = json!({super::RUN: "succeed"});
+            });
+            assert_eq!(
+                world.phase(&PODS, "p"),
+                "Succeeded",
+                "when it is told so later"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_node_or_bound_claim_nothing_runs() {
+    let mut world = World::new();
+    world.create(
+        &PODS,
+        but(pod("p", &["c"]), |p| p["spec"]["nodeName"] = json!("n1")),
+    );
+    assert_eq!(world.phase(&PODS, "p"), "Pending");
+    world.add_node("n1");
+    assert_eq!(world.phase(&PODS, "p"), "Pending");
+    world.create(&VOLUMES, volume("v", "1Gi"));
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    assert_eq!(world.phase(&PODS, "p"), "Running");
+}
+
+#[test]
+fn a_deleted_pod_stops_gracefully_or_at_once() {
+    let mut world = World::new();
+    world.add_node("n1");
+    world.create(&PODS, pod("plain", &[]));
+    world.delete(&PODS, "plain");
+    assert!(world.get(&PODS, "plain").is_none());
+
+    world.create(&PODS, told("held", super::HOLD_TERMINATION, "true"));
+    world.delete(&PODS, "held");
+    world.resync();
+    assert_eq!(
+        world.pod("held")["metadata"]["deletionGracePeriodSeconds"],
+        30
+    );
+    world.change(&PODS, "held", |p| p["metadata"]["annotations"] = json!({}));
+    assert!(world.get(&PODS, "held").is_none());
+
+    world.create(&PODS, told("forced", super::HOLD_TERMINATION, "true"));
+    let options = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&PODS, "forced", &options);
+    assert!(world.get(&PODS, "forced").is_none());
+
+    // A pod whose node is gone has nobody to wait for.
+    world.create(&PODS, pod("stranded", &[]));
+    world.delete(&NODES, "n1");
+    world.delete(&PODS, "stranded");
+    assert!(world.get(&PODS, "stranded").is_none());
+}
+
+#[test]
+fn a_pod_on_a_node_protects_its_claim_to_its_end() {
+    for (what, run, node, held) in [
+        ("running", "", true, true),
+        ("run to its end", "succeed", true, true),
+        ("never scheduled", "", false, false),
+    ] {
+        let mut world = World::new();
+        world.create(&VOLUMES, volume("v", "1Gi"));
+        world.create(&CLAIMS, claim("c", "1Gi"));
+        if node {
+            world.add_node("n1");
+        }
+        let user = but(pod("p", &["c"]), |p| {
+            p["metadata"]["annotations"] = json!({super::RUN: run});
+        });
+        world.create(&PODS, user);
+        world.delete(&CLAIMS, "c");
+        assert_eq!(world.get(&CLAIMS, "c").is_some(), held, "{what}");
+        assert_eq!(world.phase(&VOLUMES, "v") == "Bound", held, "{what}");
+        world.delete(&PODS, "p");
+        assert!(world.get(&CLAIMS, "c").is_none(), "{what}");
+        assert_eq!(world.phase(&VOLUMES, "v"), "Released", "{what}");
+    }
+}

@@ -1,0 +1,7 @@
+//! The rules one by one, on a real store.
+
+mod binding;
+mod claims;
+mod invariants;
+mod matching;
+mod volumes;

@@ -1,0 +1,245 @@
+//! The four writes, and what undoes them.
+
+use serde_json::{Value, json};
+
+use crate::{
+    controllers::tests::{World, but, claim, class, provisioned, volume},
+    meta,
+    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER},
+    resource::{
+        PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, STORAGE_CLASSES,
+    },
+    store::{EventKind, Part},
+};
+
+fn annotation(object: &Value, key: &str) -> bool {
+    object["metadata"]["annotations"][key] == "yes"
+}
+
+fn cleared(mut object: Value) -> Value {
+    object["spec"].as_object_mut().unwrap().remove("claimRef");
+    object
+}
+
+#[test]
+fn four_writes_in_order() {
+    let mut world = World::new();
+    world.create(&VOLUMES, volume("v", "2Gi"));
+    let mut events = world.store.subscribe();
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    let mut writes = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        let ours = event.resource == &VOLUMES || event.resource == &CLAIMS;
+        let Some(before) = event
+            .previous
+            .filter(|_| ours && event.kind == EventKind::Modified)
+        else {
+            continue;
+        };
+        let (before, now) = (&*before, &*event.object);
+        for (what, pointer) in [
+            ("claimRef", "/spec/claimRef/uid"),
+            ("volumeName", "/spec/volumeName"),
+            ("phase", "/status/phase"),
+        ] {
+            if before.pointer(pointer) != now.pointer(pointer) {
+                writes.push(format!("{} {what}", meta::name(now)));
+            }
+        }
+    }
+    assert_eq!(writes, ["v claimRef", "v phase", "c volumeName", "c phase"]);
+    let (volume, claim) = (world.volume("v"), world.claim("c"));
+    assert!(annotation(&volume, BOUND_BY_CONTROLLER));
+    assert!(annotation(&claim, BOUND_BY_CONTROLLER) && annotation(&claim, BIND_COMPLETED));
+    assert_eq!(claim["status"]["capacity"]["storage"], "2Gi");
+    assert_eq!(claim["status"]["accessModes"], json!(["ReadWriteOnce"]));
+}
+
+/// Every prefix of the four writes, made by an earlier controller that died, is completed.
+#[test]
+fn resumes_after_any_write() {
+    for done in 0..=4 {
+        for from_volume in [true, false] {
+            let mut world = World::new();
+            world.put(&VOLUMES, volume("v", "1Gi"));
+            // Something better must not be taken once the first write is done.
+            let better = if done == 0 { "2Gi" } else { "1023Mi" };
+            world.put(&VOLUMES, volume("other", better));
+            let uid = world.put(&CLAIMS, claim("c", "1000Mi"))["metadata"]["uid"].clone();
+            for name in ["v", "other"] {
+                world.edit(&VOLUMES, name, Part::Status, |v| {
+                    v["status"]["phase"] = json!("Available");
+                });
+            }
+            if done >= 1 {
+                world.edit(&VOLUMES, "v", Part::Main, |v| {
+                    v["spec"]["claimRef"] =
+                        json!({"namespace": "default", "name": "c", "uid": uid});
+                    v["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
+                });
+            }
+            if done >= 2 {
+                world.edit(&VOLUMES, "v", Part::Status, |v| {
+                    v["status"]["phase"] = json!("Bound");
+                });
+            }
+            if done >= 3 {
+                world.edit(&CLAIMS, "c", Part::Main, |c| {
+                    c["spec"]["volumeName"] = json!("v");
+                    c["metadata"]["annotations"] =
+                        json!({BOUND_BY_CONTROLLER: "yes", BIND_COMPLETED: "yes"});
+                });
+            }
+            if done >= 4 {
+                world.edit(&CLAIMS, "c", Part::Status, |c| {
+                    c["status"]["phase"] = json!("Bound");
+                });
+            }
+            world.restart();
+            if from_volume {
+                // Only an event of the volume, as after the death of the claim's worker.
+                world.change(&VOLUMES, "v", |v| {
+                    v["metadata"]["labels"] = json!({"touched": "yes"});
+                });
+            }
+            world.settle();
+            assert_eq!(
+                world.bound("c").as_deref(),
+                Some("v"),
+                "after {done} writes"
+            );
+            assert_eq!(world.phase(&VOLUMES, "other"), "Available");
+        }
+    }
+}
+
+#[test]
+fn a_reservation_by_the_user_is_kept_apart_from_the_controllers_choice() {
+    let mut world = World::new();
+    world.create(&STORAGE_CLASSES, class("fast", "WaitForFirstConsumer"));
+    let reserved = but(volume("v", "1Gi"), |v| {
+        v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
+    });
+    world.create(&VOLUMES, reserved);
+    assert_eq!(world.phase(&VOLUMES, "v"), "Available");
+    // Late binding is no obstacle, and no pod is needed.
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    assert_eq!(world.bound("c").as_deref(), Some("v"));
+    assert!(!annotation(&world.volume("v"), BOUND_BY_CONTROLLER));
+    assert!(annotation(&world.claim("c"), BOUND_BY_CONTROLLER));
+}
+
+#[test]
+fn a_volume_whose_claim_is_bound_elsewhere() {
+    let bound_by_controller = json!({BOUND_BY_CONTROLLER: "yes"});
+    let provisioned_by = json!({"pv.kubernetes.io/provisioned-by": "example.com/p"});
+    for (what, annotations, policy, phase, reference) in [
+        (
+            "controller's choice goes",
+            bound_by_controller,
+            "Retain",
+            "Available",
+            None,
+        ),
+        (
+            "user's choice stays reserved",
+            json!({}),
+            "Delete",
+            "Available",
+            Some(""),
+        ),
+        (
+            "provisioned and kept",
+            provisioned_by.clone(),
+            "Retain",
+            "Available",
+            Some(""),
+        ),
+        (
+            "provisioned for this claim",
+            provisioned_by,
+            "Delete",
+            "Released",
+            Some("uid"),
+        ),
+    ] {
+        let mut world = World::new();
+        world.create(&VOLUMES, volume("v", "1Gi"));
+        let uid = world.create(&CLAIMS, claim("c", "1Gi"))["metadata"]["uid"].clone();
+        assert_eq!(world.bound("c").as_deref(), Some("v"));
+        let second = but(volume("second", "1Gi"), |v| {
+            v["metadata"]["annotations"] = annotations;
+            v["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+            v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c", "uid": uid});
+        });
+        world.create(&VOLUMES, second);
+        let second = world.volume("second");
+        assert_eq!(second["status"]["phase"], phase, "{what}");
+        let present = &second["spec"]["claimRef"];
+        match reference {
+            None => assert!(present.is_null(), "{what}: {present}"),
+            Some("") => assert!(
+                present["name"] == "c" && present["uid"].is_null(),
+                "{what}: {present}"
+            ),
+            Some(_) => assert_eq!(present["uid"], uid, "{what}"),
+        }
+        assert!(!annotation(&second, BOUND_BY_CONTROLLER), "{what}");
+        assert_eq!(world.bound("c").as_deref(), Some("v"), "{what}");
+    }
+}
+
+#[test]
+fn claim_ref_removed_by_hand() {
+    let mut world = World::new();
+    world.create(&VOLUMES, volume("v", "1Gi"));
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    world.change(&VOLUMES, "v", |v| *v = cleared(v.clone()));
+    assert_eq!(
+        world.bound("c").as_deref(),
+        Some("v"),
+        "a bound one is bound again"
+    );
+
+    world.delete(&CLAIMS, "c");
+    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
+    world.change(&VOLUMES, "v", |v| *v = cleared(v.clone()));
+    assert_eq!(world.phase(&VOLUMES, "v"), "Available");
+    assert!(
+        annotation(&world.volume("v"), BOUND_BY_CONTROLLER),
+        "nobody takes it away"
+    );
+}
+
+/// Another claim of the same name is another claim: it gets nothing of the old one.
+#[test]
+fn the_same_name_with_another_uid_counts_as_deleted() {
+    let mut world = World::new();
+    world.create(&VOLUMES, provisioned("v", "1Gi"));
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    world
+        .store
+        .update(
+            &CLAIMS,
+            "default",
+            "c",
+            but((*world.claim("c")).clone(), |c| {
+                c["metadata"]["finalizers"] = json!([]);
+            }),
+            Part::Main,
+        )
+        .unwrap();
+    world
+        .store
+        .delete(
+            &CLAIMS,
+            "default",
+            "c",
+            &crate::store::DeleteOptions::default(),
+        )
+        .unwrap();
+    world.put(&CLAIMS, claim("c", "1Gi"));
+    world.settle();
+    assert_eq!(world.phases("c", "v"), ["Pending", "Released"]);
+    assert!(world.claim("c")["spec"]["volumeName"].is_null());
+}

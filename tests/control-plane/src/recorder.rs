@@ -1,0 +1,129 @@
+//! Events about objects, for people who ask `kubectl describe` why nothing happens.
+//!
+//! An event that repeats is counted on the object that tells of it, as client-go's correlator
+//! does, so a claim that waits for a day does not fill the store.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::{Value, json};
+
+use crate::{
+    meta,
+    resource::{self, Resource},
+    status::Status,
+    store::{Part, Store},
+};
+
+/// Repetitions are recognised among this many latest events.
+const REMEMBERED: usize = 4096;
+
+/// How serious an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Severity {
+    Normal,
+    Warning,
+}
+
+/// Writes events into the store.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// The name of the event that tells what this key says.
+    known: HashMap<Told, String>,
+    order: VecDeque<Told>,
+    /// Makes names unique.
+    written: u64,
+}
+
+/// What makes two events the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Told {
+    uid: String,
+    component: &'static str,
+    severity: Severity,
+    reason: &'static str,
+    message: String,
+}
+
+impl Recorder {
+    /// Tells something about an object. An event that cannot be written is only logged: it
+    /// explains the work, and must not stop it.
+    pub(crate) fn record(
+        &mut self,
+        store: &Store,
+        component: &'static str,
+        (r, object): (&'static Resource, &Value),
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) {
+        let ns = match meta::namespace(object) {
+            "" => "default",
+            namespace => namespace,
+        };
+        let told = Told {
+            uid: meta::uid(object).into(),
+            component,
+            severity,
+            reason,
+            message,
+        };
+        if let Some(name) = self.known.get(&told)
+            && count_up(store, ns, name).is_ok()
+        {
+            return;
+        }
+        self.written += 1;
+        let nanos = jiff::Timestamp::now().as_nanosecond();
+        let name = format!("{}.{nanos:x}{:x}", meta::name(object), self.written);
+        match store.create(&resource::EVENTS, ns, event(r, object, &told, &name)) {
+            Ok(_) => self.remember(told, name),
+            Err(error) => tracing::debug!(%error, reason, object = meta::name(object), "no event"),
+        }
+    }
+
+    fn remember(&mut self, told: Told, name: String) {
+        if self.known.insert(told.clone(), name).is_none() {
+            self.order.push_back(told);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+fn event(r: &'static Resource, object: &Value, told: &Told, name: &str) -> Value {
+    let now = meta::now();
+    json!({
+        "metadata": {"name": name},
+        "involvedObject": {
+            "apiVersion": r.api_version(),
+            "kind": r.kind,
+            "namespace": object["metadata"]["namespace"],
+            "name": meta::name(object),
+            "uid": meta::uid(object),
+            "resourceVersion": object["metadata"]["resourceVersion"],
+        },
+        "reason": told.reason,
+        "message": told.message,
+        "type": match told.severity { Severity::Normal => "Normal", Severity::Warning => "Warning" },
+        "source": {"component": told.component},
+        "reportingComponent": told.component,
+        "reportingInstance": "",
+        "count": 1,
+        "eventTime": null,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    })
+}
+
+/// Whoever else writes the event meanwhile loses a count, which nobody misses.
+fn count_up(store: &Store, ns: &str, name: &str) -> Result<(), Status> {
+    let mut event = (*store.get(&resource::EVENTS, ns, name)?).clone();
+    event["count"] = json!(event["count"].as_u64().unwrap_or_default() + 1);
+    event["lastTimestamp"] = meta::now().into();
+    store
+        .update(&resource::EVENTS, ns, name, event, Part::Main)
+        .map(drop)
+}

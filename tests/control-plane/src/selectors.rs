@@ -1,0 +1,325 @@
+//! Label and field selectors of `list`, `watch` and `deletecollection`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{
+    resource::{self, Resource},
+    status::Status,
+};
+
+/// Both kinds of selectors; an empty one matches everything.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selectors {
+    labels: Vec<LabelRequirement>,
+    fields: Vec<FieldRequirement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LabelRequirement {
+    key: String,
+    test: LabelTest,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LabelTest {
+    In(BTreeSet<String>),
+    /// Also true where the label is missing.
+    NotIn(BTreeSet<String>),
+    Exists,
+    Missing,
+    Greater(i64),
+    Less(i64),
+}
+
+#[derive(Debug, Clone)]
+struct FieldRequirement {
+    /// JSON pointer.
+    pointer: String,
+    wanted: String,
+    equal: bool,
+}
+
+impl Selectors {
+    /// Parses the query parameters `labelSelector` and `fieldSelector`.
+    pub(crate) fn parse(r: &'static Resource, labels: &str, fields: &str) -> Result<Self, Status> {
+        let labels = terms(labels)
+            .map(|term| label_requirement(term).ok_or(term))
+            .collect::<Result<_, _>>()
+            .map_err(|term| {
+                Status::bad_request(format!("unable to parse requirement: {term:?}"))
+            })?;
+        let fields = terms(fields)
+            .map(|t| field_requirement(r, t))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { labels, fields })
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        self.labels
+            .iter()
+            .all(|l| l.matches(&object["metadata"]["labels"][&l.key]))
+            && self.fields.iter().all(|f| f.matches(object))
+    }
+
+    /// Also only the object of this name.
+    pub(crate) fn and_name(mut self, name: &str) -> Self {
+        self.fields.push(FieldRequirement {
+            pointer: "/metadata/name".into(),
+            wanted: name.to_owned(),
+            equal: true,
+        });
+        self
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+}
+
+impl LabelRequirement {
+    fn matches(&self, label: &Value) -> bool {
+        let value = label.as_str();
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match &self.test {
+            LabelTest::In(values) => value.is_some_and(|v| values.contains(v)),
+            LabelTest::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
+            LabelTest::Exists => value.is_some(),
+            LabelTest::Missing => value.is_none(),
+            LabelTest::Greater(bound) => number().is_some_and(|n| n > *bound),
+            LabelTest::Less(bound) => number().is_some_and(|n| n < *bound),
+        }
+    }
+}
+
+impl FieldRequirement {
+    fn matches(&self, object: &Value) -> bool {
+        let equal = match object.pointer(&self.pointer).unwrap_or(&Value::Null) {
+            Value::String(text) => *text == self.wanted,
+            Value::Null => matches!(self.wanted.as_str(), "" | "false" | "0"),
+            other => self
+                .wanted
+                .parse::<Value>()
+                .is_ok_and(|wanted| wanted == *other),
+        };
+        equal == self.equal
+    }
+}
+
+/// The parts between commas that are not in parentheses.
+fn terms(selector: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    selector
+        .split(move |c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            c == ',' && depth == 0
+        })
+        .map(str::trim)
+        .filter(|term| !term.is_empty())
+}
+
+fn label_requirement(term: &str) -> Option<LabelRequirement> {
+    let in_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let (key, rest, missing) = if let Some(key) = term.strip_prefix('!') {
+        (key.trim(), "", true)
+    } else {
+        let end = term.find(|c| !in_key(c)).unwrap_or(term.len());
+        (&term[..end], term[end..].trim(), false)
+    };
+    if crate::validation::qualified_name(key).is_some() {
+        return None;
+    }
+    let one = |value: &str| {
+        let value = value.trim();
+        value
+            .chars()
+            .all(in_key)
+            .then(|| BTreeSet::from([value.to_owned()]))
+    };
+    let set = |values: &str| {
+        let inner = values.trim().strip_prefix('(')?.strip_suffix(')')?;
+        Some(inner.split(',').map(|v| v.trim().to_owned()).collect())
+    };
+    let test = if missing {
+        LabelTest::Missing
+    } else if rest.is_empty() {
+        LabelTest::Exists
+    } else if let Some(value) = rest.strip_prefix("!=") {
+        LabelTest::NotIn(one(value)?)
+    } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
+        LabelTest::In(one(value)?)
+    } else if let Some(value) = rest.strip_prefix('>') {
+        LabelTest::Greater(value.trim().parse().ok()?)
+    } else if let Some(value) = rest.strip_prefix('<') {
+        LabelTest::Less(value.trim().parse().ok()?)
+    } else if let Some(values) = rest.strip_prefix("notin") {
+        LabelTest::NotIn(set(values)?)
+    } else {
+        LabelTest::In(set(rest.strip_prefix("in")?)?)
+    };
+    Some(LabelRequirement {
+        key: key.to_owned(),
+        test,
+    })
+}
+
+fn field_requirement(r: &'static Resource, term: &str) -> Result<FieldRequirement, Status> {
+    let (path, value, equal) = if let Some((path, value)) = term.split_once("!=") {
+        (path, value, false)
+    } else if let Some((path, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        (path, value, true)
+    } else {
+        return Err(Status::bad_request(format!(
+            "invalid field selector: {term:?}; can't understand it"
+        )));
+    };
+    let supported = matches!(path, "metadata.name" | "metadata.namespace")
+        || fields_of(r).iter().any(|field| {
+            path == *field
+                || field
+                    .strip_suffix('*')
+                    .is_some_and(|stem| path.starts_with(stem))
+        });
+    if !supported {
+        return Err(Status::bad_request(format!(
+            "Unable to find {:?} that match label selector \"\", field selector {term:?}: field \
+             label not supported: {path}",
+            r.qualified()
+        )));
+    }
+    let path = if r == &resource::EVENTS && path == "source" {
+        "source.component"
+    } else {
+        path
+    };
+    Ok(FieldRequirement {
+        pointer: format!("/{}", path.replace('.', "/")),
+        wanted: value.to_owned(),
+        equal,
+    })
+}
+
+/// The fields beyond name and namespace that a type can be selected by.
+fn fields_of(r: &'static Resource) -> &'static [&'static str] {
+    if r == &resource::PODS {
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ]
+    } else if r == &resource::EVENTS {
+        &[
+            "involvedObject.*",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ]
+    } else if r == &resource::NODES {
+        &["spec.unschedulable"]
+    } else if r == &resource::NAMESPACES {
+        &["status.phase"]
+    } else if r == &resource::JOBS {
+        &["status.successful"]
+    } else if r == &resource::SECRETS {
+        &["type"]
+    } else {
+        &[]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(selector: &str, labels: &Value) -> bool {
+        let selectors = Selectors::parse(&resource::PODS, selector, "").unwrap();
+        selectors.matches(&json!({"metadata": {"labels": labels}}))
+    }
+
+    #[test]
+    fn label_selectors() {
+        let given = json!({"app": "web", "tier": "1", "example.com/x": ""});
+        for (selector, expected) in [
+            ("", true),
+            ("app=web", true),
+            ("app == web", true),
+            ("app=db", false),
+            ("app!=web", false),
+            ("other!=x", true),
+            ("app", true),
+            ("!app", false),
+            ("!other", true),
+            ("example.com/x=", true),
+            ("app in (db, web)", true),
+            ("app in (db)", false),
+            ("app notin (db,mail)", true),
+            ("other notin (a)", true),
+            ("app in (web),tier=1", true),
+            ("app in (web,db),tier!=1", false),
+            ("tier>0", true),
+            ("tier<1", false),
+            ("app>0", false),
+        ] {
+            assert_eq!(labels(selector, &given), expected, "{selector}");
+        }
+        assert!(!labels("app=web", &Value::Null));
+    }
+
+    #[test]
+    fn selectors_that_do_not_parse() {
+        for selector in ["a=b=c", "=x", "a in b", "a in (b", "a b", "tier>x", "a/b/c"] {
+            let status = Selectors::parse(&resource::PODS, selector, "").unwrap_err();
+            assert_eq!(status.code, 400, "{selector}");
+        }
+    }
+
+    #[test]
+    fn field_selectors() {
+        let pod = json!({
+            "metadata": {"name": "a", "namespace": "x"},
+            "spec": {"nodeName": "n1"},
+        });
+        let event = json!({
+            "involvedObject": {"kind": "Pod", "name": "a"}, "source": {"component": "kubelet"},
+        });
+        for (r, selector, object, expected) in [
+            (&resource::PODS, "metadata.name=a", &pod, true),
+            (&resource::PODS, "metadata.name!=a", &pod, false),
+            (
+                &resource::PODS,
+                "metadata.namespace=x,spec.nodeName=n1",
+                &pod,
+                true,
+            ),
+            (&resource::PODS, "spec.nodeName=n2", &pod, false),
+            (&resource::PODS, "spec.nodeName=", &pod, false),
+            (&resource::PODS, "status.phase=", &pod, true),
+            (
+                &resource::EVENTS,
+                "involvedObject.kind=Pod,involvedObject.name=a",
+                &event,
+                true,
+            ),
+            (&resource::EVENTS, "source=kubelet", &event, true),
+        ] {
+            let selectors = Selectors::parse(r, "", selector).unwrap();
+            assert_eq!(selectors.matches(object), expected, "{selector}");
+        }
+        let refused = Selectors::parse(&resource::PERSISTENT_VOLUMES, "", "spec.x=1").unwrap_err();
+        assert_eq!(refused.code, 400);
+        assert!(
+            refused
+                .message
+                .contains("field label not supported: spec.x")
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! The API's error: a `metav1.Status` with the code, reason and message that a real API server
+//! would send, so that clients take the same branch.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+
+/// A refused request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason, for example `NotFound`.
+    pub reason: &'static str,
+    /// What went wrong, for a person.
+    pub message: String,
+    /// `details` of the body: name, group, kind, uid, causes.
+    pub details: Option<Box<Value>>,
+    /// Seconds after which the client may try again (`Retry-After`).
+    pub retry_after: Option<u32>,
+}
+
+/// One field that validation refused; the kinds are those of apimachinery's `field.Error`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    reason: &'static str,
+    field: String,
+    message: String,
+}
+
+impl Cause {
+    /// A value that has to be there is not.
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        let tail = if detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {detail}")
+        };
+        Self::new("FieldValueRequired", field, format!("Required value{tail}"))
+    }
+
+    /// A value that does not parse, or is out of range, or may not change.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self::new(
+            "FieldValueInvalid",
+            field,
+            format!("Invalid value: {value}: {detail}"),
+        )
+    }
+
+    /// A value that may not be there at all.
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self::new("FieldValueForbidden", field, format!("Forbidden: {detail}"))
+    }
+
+    /// A value outside an enumeration.
+    pub fn not_supported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
+        let allowed: Vec<_> = allowed.iter().map(|a| format!("{a:?}")).collect();
+        let message = format!(
+            "Unsupported value: {value}: supported values: {}",
+            allowed.join(", ")
+        );
+        Self::new("FieldValueNotSupported", field, message)
+    }
+
+    /// A value that is too large to keep.
+    pub fn too_long(field: impl Into<String>, detail: &str) -> Self {
+        Self::new("FieldValueTooLong", field, format!("Too long: {detail}"))
+    }
+
+    fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
+        Self {
+            reason,
+            field: field.into(),
+            message,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl Status {
+    /// A status of any code; the named constructors are preferred.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+        }
+    }
+
+    fn about(mut self, r: &Resource, name: &str) -> Self {
+        self.details = Some(Box::new(
+            json!({"name": name, "group": r.group, "kind": r.plural}),
+        ));
+        self
+    }
+
+    /// 404 for an object.
+    #[must_use]
+    pub fn not_found(r: &Resource, name: &str) -> Self {
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} \"{name}\" not found", r.qualified()),
+        )
+        .about(r, name)
+    }
+
+    /// 404 for a path that no resource answers to.
+    #[must_use]
+    pub fn no_such_path() -> Self {
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+    }
+
+    /// 409 on create.
+    #[must_use]
+    pub fn already_exists(r: &Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", r.qualified());
+        Self::new(409, "AlreadyExists", message).about(r, name)
+    }
+
+    /// 409 for a stale resourceVersion or a failed precondition.
+    #[must_use]
+    pub fn conflict(r: &Resource, name: &str, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            r.qualified()
+        );
+        Self::new(409, "Conflict", message).about(r, name)
+    }
+
+    /// 422 with every faulty field at once.
+    #[must_use]
+    pub fn invalid(r: &Resource, name: &str, causes: &[Cause]) -> Self {
+        let listed = match causes {
+            [one] => one.to_string(),
+            many => {
+                let all: Vec<_> = many.iter().map(ToString::to_string).collect();
+                format!("[{}]", all.join(", "))
+            }
+        };
+        let qualified = if r.group.is_empty() {
+            r.kind.to_owned()
+        } else {
+            format!("{}.{}", r.kind, r.group)
+        };
+        let mut status = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} \"{name}\" is invalid: {listed}"),
+        );
+        let causes: Vec<_> = causes
+            .iter()
+            .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
+            .collect();
+        status.details = Some(Box::new(
+            json!({"name": name, "group": r.group, "kind": r.kind, "causes": causes}),
+        ));
+        status
+    }
+
+    /// 403.
+    #[must_use]
+    pub fn forbidden(r: &Resource, name: &str, why: &str) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: {why}", r.qualified());
+        Self::new(403, "Forbidden", message).about(r, name)
+    }
+
+    /// 410: the version asked for is no longer kept.
+    #[must_use]
+    pub fn gone(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 405.
+    #[must_use]
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    /// 415.
+    #[must_use]
+    pub fn unsupported_media_type(got: &str) -> Self {
+        let message = format!("the body of the request was in an unknown format: {got:?}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 422 for a patch that cannot be applied (a failed `test`, a path that is not there).
+    #[must_use]
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// Sets `Retry-After`, in seconds.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Whether the object (or path) does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.code == 404
+    }
+
+    /// Whether the object changed in between, or a precondition failed.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.code == 409 && self.reason == "Conflict"
+    }
+
+    /// Whether an object of that name is already there.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        self.code == 409 && self.reason == "AlreadyExists"
+    }
+
+    /// The body as a real API server sends it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut body = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            body["details"] = (**details).clone();
+        }
+        if let Some(seconds) = self.retry_after {
+            body["details"]["retryAfterSeconds"] = json!(seconds);
+        }
+        body
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} {})", self.message, self.code, self.reason)
+    }
+}
+
+impl std::error::Error for Status {}

@@ -1,0 +1,313 @@
+//! The object store: JSON objects by resource, namespace and name under one increasing
+//! resourceVersion, and everything that an API server does to an object on its way in.
+//!
+//! One lock guards it all, so what a subscriber hears is exactly the order of the writes.
+
+mod state;
+mod types;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use self::state::State;
+pub(crate) use self::types::Write;
+pub use self::types::{DeleteOptions, Event, EventKind, Listing, Part, Subscription};
+use crate::{
+    deletion::{self, Fate},
+    meta, names,
+    resource::{self, Resource},
+    status::Status,
+    strategy,
+};
+
+/// The owner of what the controllers here write.
+const OWN_MANAGER: &str = "kube-controller-manager";
+
+/// A cheap handle on the store.
+#[derive(Debug, Clone)]
+pub struct Store {
+    state: Arc<Mutex<State>>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_HISTORY)
+    }
+}
+
+impl Store {
+    /// Events kept per resource type unless told otherwise.
+    pub const DEFAULT_HISTORY: usize = 10_000;
+
+    /// A store with the namespaces `default` and `kube-system`, which keeps the last `history`
+    /// events of each type for watches.
+    #[must_use]
+    pub fn new(history: usize) -> Self {
+        let state = State::new(history);
+        let store = Self {
+            state: Arc::new(Mutex::new(state)),
+        };
+        for name in ["default", "kube-system"] {
+            let created = store.create(
+                &resource::NAMESPACES,
+                "",
+                json!({"metadata": {"name": name}}),
+            );
+            debug_assert!(created.is_ok(), "{created:?}");
+        }
+        store
+    }
+
+    /// One object; `ns` is "" for a cluster-scoped type.
+    ///
+    /// # Errors
+    /// 404 if it is not there.
+    pub fn get(&self, r: &'static Resource, ns: &str, name: &str) -> Result<Arc<Value>, Status> {
+        self.lock().get(r, ns, name).cloned()
+    }
+
+    /// All objects of a type, or those of one namespace.
+    #[must_use]
+    pub fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
+        self.lock().list(r, ns)
+    }
+
+    /// The listing as it was at an earlier version.
+    ///
+    /// # Errors
+    /// 410 if the history does not reach back that far.
+    pub fn list_at(
+        &self,
+        r: &'static Resource,
+        ns: Option<&str>,
+        version: u64,
+    ) -> Result<Listing, Status> {
+        let state = self.lock();
+        if version == state.revision {
+            return Ok(state.list(r, ns));
+        }
+        let mut objects: BTreeMap<_, _> = state
+            .list(r, None)
+            .items
+            .into_iter()
+            .map(|o| {
+                (
+                    (meta::namespace(&o).to_owned(), meta::name(&o).to_owned()),
+                    o,
+                )
+            })
+            .collect();
+        if let Some(table) = state.tables.get(r) {
+            table.history.rewind(version, &mut objects)?;
+        }
+        let wanted = |(namespace, _): &(String, String)| ns.is_none_or(|ns| ns == namespace);
+        let items = objects
+            .into_iter()
+            .filter(|(key, _)| wanted(key))
+            .map(|(_, o)| o)
+            .collect();
+        Ok(Listing {
+            items,
+            resource_version: version,
+        })
+    }
+
+    /// The version of the latest write.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    /// Creates an object: names it if it has a `generateName`, fills in what the API server
+    /// fills in, validates it.
+    ///
+    /// # Errors
+    /// What a real API server would answer: 400, 403, 404 (namespace), 409, 422.
+    pub fn create(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        self.create_with(r, ns, object, false)
+    }
+
+    /// [`Store::create`], or with `dry_run` only what it would answer.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    pub fn create_with(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        mut object: Value,
+        dry_run: bool,
+    ) -> Result<Arc<Value>, Status> {
+        strategy::prepare_for_create(r, ns, &mut object)?;
+        let mut state = self.lock();
+        state.check_namespace(r, ns, meta::name(&object))?;
+        if let Some(prefix) = names::generated_from(&object) {
+            let free = |name: &String| state.get(r, ns, name).is_err();
+            let name = std::iter::repeat_with(|| names::generate(&prefix))
+                .take(8)
+                .find(free);
+            let name = name.ok_or_else(|| Status::already_exists(r, &prefix))?;
+            strategy::set_name(r, &mut object, &name);
+        }
+        strategy::validate_create(r, &object)?;
+        if state.get(r, ns, meta::name(&object)).is_ok() {
+            return Err(Status::already_exists(r, meta::name(&object)));
+        }
+        if dry_run {
+            return Ok(Arc::new(object));
+        }
+        Ok(state.commit(EventKind::Added, r, object, None))
+    }
+
+    /// Replaces one part of an object. A `metadata.resourceVersion` in `object` must be the
+    /// current one.
+    ///
+    /// # Errors
+    /// What a real API server would answer: 400, 404, 409, 422.
+    pub fn update(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        name: &str,
+        object: Value,
+        part: Part,
+    ) -> Result<Arc<Value>, Status> {
+        self.modify(r, ns, name, part, false, |_| Ok(object))
+    }
+
+    /// Reads an object, lets `change` make the new one of it, and writes that, all in one step.
+    /// The store is locked meanwhile: `change` must not come back to it.
+    ///
+    /// # Errors
+    /// What `change` refuses, and as [`Store::update`].
+    pub fn modify(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        name: &str,
+        part: Part,
+        dry_run: bool,
+        change: impl FnOnce(&Value) -> Result<Value, Status>,
+    ) -> Result<Arc<Value>, Status> {
+        let write = Write {
+            part,
+            dry_run,
+            manager: Some(OWN_MANAGER),
+        };
+        self.modify_as(r, ns, name, &write, change)
+    }
+
+    /// [`Store::modify`] on behalf of somebody.
+    pub(crate) fn modify_as(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        name: &str,
+        write: &Write<'_>,
+        change: impl FnOnce(&Value) -> Result<Value, Status>,
+    ) -> Result<Arc<Value>, Status> {
+        let mut state = self.lock();
+        let old = Arc::clone(state.get(r, ns, name)?);
+        let mut new = change(&old)?;
+        strategy::prepare_for_update(r, &old, &mut new, write)?;
+        if new == *old {
+            return Ok(old);
+        }
+        strategy::validate_update(r, &old, &new)?;
+        if write.dry_run {
+            return Ok(Arc::new(new));
+        }
+        let kind = if deletion::is_finished(r, &new) {
+            EventKind::Deleted
+        } else {
+            EventKind::Modified
+        };
+        Ok(state.commit(kind, r, new, Some(old)))
+    }
+
+    /// Deletes an object, or marks it as terminating where finalizers or a grace period want
+    /// that. Answers its last or its new state.
+    ///
+    /// # Errors
+    /// 404, or 409 when a precondition fails.
+    pub fn delete(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Arc<Value>, Status> {
+        let mut state = self.lock();
+        let old = Arc::clone(state.get(r, ns, name)?);
+        let fate = deletion::decide(r, &old, options)?;
+        let (kind, object) = match fate {
+            Fate::Stays => return Ok(old),
+            Fate::Terminates(object) => (EventKind::Modified, object),
+            Fate::Goes(object) => (EventKind::Deleted, object),
+        };
+        if options.dry_run {
+            return Ok(Arc::new(object));
+        }
+        Ok(state.commit(kind, r, object, Some(old)))
+    }
+
+    /// Every event from now on, in order, of all types.
+    #[must_use]
+    pub fn subscribe(&self) -> UnboundedReceiver<Event> {
+        let (sender, receiver) = unbounded_channel();
+        self.lock().subscribers.push(sender);
+        receiver
+    }
+
+    /// Events of one type after `version`.
+    ///
+    /// # Errors
+    /// 410 if some of them are forgotten, 504 if the version lies in the future.
+    pub fn watch(&self, r: &'static Resource, version: u64) -> Result<Subscription, Status> {
+        let mut state = self.lock();
+        let resource_version = state.revision;
+        if version > resource_version {
+            let message =
+                format!("Too large resource version: {version}, current: {resource_version}");
+            return Err(Status::new(504, "Timeout", message).with_retry_after(1));
+        }
+        let (sender, live) = unbounded_channel();
+        let table = state.table(r);
+        let backlog = table.history.since(version)?.cloned().collect();
+        table.watchers.push(sender);
+        Ok(Subscription {
+            backlog,
+            live,
+            resource_version,
+        })
+    }
+
+    /// Forgets all events so far: a watch from an earlier version is answered with 410.
+    pub fn compact(&self) {
+        let mut state = self.lock();
+        // The compaction itself takes a version, so that "now" stays a version to watch from.
+        let revision = state.revision;
+        for table in state.tables.values_mut() {
+            table.history.compact(revision);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while holding the lock is a failed test already; the data is still whole,
+        // because `commit` cannot panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

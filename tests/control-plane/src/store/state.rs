@@ -1,0 +1,145 @@
+//! What is behind the store's lock.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Event, EventKind, Listing, Store};
+use crate::{
+    history::History,
+    meta,
+    resource::{self, Resource},
+    status::Status,
+};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) revision: u64,
+    pub(super) tables: HashMap<&'static Resource, Table>,
+    pub(super) subscribers: Vec<UnboundedSender<Event>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Namespace, then name: a listing of one namespace reads nothing else.
+    objects: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
+    pub(super) history: History,
+    pub(super) watchers: Vec<UnboundedSender<Event>>,
+}
+
+impl Table {
+    fn new(history: usize) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            history: History::new(history),
+            watchers: Vec::new(),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(history: usize) -> Self {
+        let tables = resource::all()
+            .iter()
+            .map(|&r| (r, Table::new(history)))
+            .collect();
+        Self {
+            revision: 1,
+            tables,
+            subscribers: Vec::new(),
+        }
+    }
+
+    pub(super) fn table(&mut self, r: &'static Resource) -> &mut Table {
+        self.tables
+            .entry(r)
+            .or_insert_with(|| Table::new(Store::DEFAULT_HISTORY))
+    }
+
+    pub(super) fn get(
+        &self,
+        r: &'static Resource,
+        ns: &str,
+        name: &str,
+    ) -> Result<&Arc<Value>, Status> {
+        self.tables
+            .get(r)
+            .and_then(|t| t.objects.get(ns)?.get(name))
+            .ok_or_else(|| Status::not_found(r, name))
+    }
+
+    pub(super) fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
+        let objects = self.tables.get(r).map(|t| &t.objects);
+        let items = if let Some(ns) = ns {
+            let names = objects.and_then(|o| o.get(ns));
+            names
+                .into_iter()
+                .flat_map(BTreeMap::values)
+                .cloned()
+                .collect()
+        } else {
+            let namespaces = objects.into_iter().flat_map(BTreeMap::values);
+            namespaces.flat_map(BTreeMap::values).cloned().collect()
+        };
+        Listing {
+            items,
+            resource_version: self.revision,
+        }
+    }
+
+    pub(super) fn check_namespace(&self, r: &Resource, ns: &str, name: &str) -> Result<(), Status> {
+        if !r.namespaced {
+            return Ok(());
+        }
+        let namespace = self.get(&resource::NAMESPACES, "", ns)?;
+        if meta::is_terminating(namespace) {
+            let why = format!(
+                "unable to create new content in namespace {ns} because it is being terminated"
+            );
+            return Err(Status::forbidden(r, name, &why));
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        kind: EventKind,
+        r: &'static Resource,
+        mut object: Value,
+        previous: Option<Arc<Value>>,
+    ) -> Arc<Value> {
+        self.revision += 1;
+        let resource_version = self.revision;
+        meta::metadata_mut(&mut object).insert(
+            "resourceVersion".into(),
+            json!(resource_version.to_string()),
+        );
+        let object = Arc::new(object);
+        let event = Event {
+            kind,
+            resource: r,
+            object: Arc::clone(&object),
+            previous,
+            resource_version,
+        };
+
+        let table = self.table(r);
+        let (ns, name) = (meta::namespace(&object), meta::name(&object));
+        if kind == EventKind::Deleted {
+            if let Some(names) = table.objects.get_mut(ns) {
+                names.remove(name);
+            }
+        } else {
+            let names = table.objects.entry(ns.to_owned()).or_default();
+            names.insert(name.to_owned(), Arc::clone(&object));
+        }
+        table.watchers.retain(|w| w.send(event.clone()).is_ok());
+        table.history.push(event.clone());
+        self.subscribers.retain(|s| s.send(event.clone()).is_ok());
+        object
+    }
+}

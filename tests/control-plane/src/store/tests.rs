@@ -1,0 +1,139 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const R: &Resource = &resource::CONFIG_MAPS;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+/// One write of one of six objects; not every one succeeds.
+fn write(store: &Store, (action, ns, name): (u8, usize, usize)) {
+    let (ns, name) = (NAMESPACES[ns], NAMES[name]);
+    let _ = match action {
+        0 => store.create(R, ns, json!({"metadata": {"name": name}})),
+        1 => store.delete(R, ns, name, &DeleteOptions::default()),
+        2 => store.modify(R, ns, name, Part::Main, false, |old| {
+            let mut new = old.clone();
+            new["data"] = json!({"was": old["metadata"]["resourceVersion"]});
+            Ok(new)
+        }),
+        // Held by a finalizer, or let go.
+        _ => store.modify(R, ns, name, Part::Main, false, |old| {
+            let mut new = old.clone();
+            let held = meta::finalizers(old).next().is_some();
+            new["metadata"]["finalizers"] = if held {
+                json!([])
+            } else {
+                json!(["example.com/f"])
+            };
+            Ok(new)
+        }),
+    };
+}
+
+type Objects = BTreeMap<(String, String), Arc<Value>>;
+
+fn objects(listing: Listing) -> Objects {
+    let key = |o: &Value| (meta::namespace(o).to_owned(), meta::name(o).to_owned());
+    listing.items.into_iter().map(|o| (key(&o), o)).collect()
+}
+
+proptest! {
+    /// The past can be listed as it was, and a watch from any moment leads to the present.
+    #[test]
+    fn history_is_true(writes in prop::collection::vec((0_u8..4, 0_usize..2, 0_usize..3), 1..60)) {
+        let store = Store::new(1000);
+        let mut past = Vec::new();
+        for step in writes {
+            write(&store, step);
+            past.push(store.list(R, None));
+        }
+        let now = objects(store.list(R, None));
+        for seen in past {
+            let version = seen.resource_version;
+            let mut then = objects(store.list_at(R, None, version).unwrap());
+            prop_assert_eq!(&then, &objects(seen));
+            let mut last = version;
+            for event in store.watch(R, version).unwrap().backlog {
+                prop_assert!(event.resource_version > last);
+                last = event.resource_version;
+                let object = event.object;
+                let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());
+                let before = match event.kind {
+                    EventKind::Deleted => then.remove(&key),
+                    _ => then.insert(key, object),
+                };
+                prop_assert_eq!(before, event.previous);
+            }
+            prop_assert_eq!(&then, &now);
+        }
+    }
+
+    /// Subscribers and watches hear the same events, each once.
+    #[test]
+    fn everybody_hears_the_same(writes in prop::collection::vec((0_u8..4, 0_usize..2, 0_usize..3), 1..40)) {
+        let store = Store::new(1000);
+        let mut all = store.subscribe();
+        let mut watch = store.watch(R, store.revision()).unwrap();
+        for step in writes {
+            write(&store, step);
+        }
+        loop {
+            let (one, other) = (all.try_recv().ok(), watch.live.try_recv().ok());
+            prop_assert_eq!(
+                one.as_ref().map(|e| (e.kind, e.resource_version)),
+                other.map(|e| (e.kind, e.resource_version))
+            );
+            if one.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watch_of_one_type_does_not_hear_of_another() {
+    let store = Store::default();
+    let mut watch = store.watch(R, store.revision()).unwrap();
+    store
+        .create(
+            &resource::SECRETS,
+            "default",
+            json!({"metadata": {"name": "s"}}),
+        )
+        .unwrap();
+    assert!(watch.live.try_recv().is_err());
+}
+
+#[test]
+fn forgotten_versions_are_gone_but_now_is_not() {
+    let store = Store::new(2);
+    let before = store.revision();
+    for name in ["a", "b", "c"] {
+        store
+            .create(R, "default", json!({"metadata": {"name": name}}))
+            .unwrap();
+    }
+    assert_eq!(store.watch(R, before).unwrap_err().code, 410);
+    assert_eq!(store.list_at(R, None, before).unwrap_err().code, 410);
+    assert_eq!(store.watch(R, before + 1).unwrap().backlog.len(), 2);
+    store.compact();
+    assert_eq!(store.watch(R, before + 1).unwrap_err().code, 410);
+    assert!(store.watch(R, store.revision()).unwrap().backlog.is_empty());
+    assert_eq!(store.watch(R, store.revision() + 1).unwrap_err().code, 504);
+}
+
+#[test]
+fn a_subscriber_that_is_gone_is_forgotten() {
+    let store = Store::default();
+    drop(store.subscribe());
+    drop(store.watch(R, store.revision()).unwrap());
+    store
+        .create(R, "default", json!({"metadata": {"name": "a"}}))
+        .unwrap();
+    let state = store.lock();
+    assert!(state.subscribers.is_empty());
+    assert!(state.tables[R].watchers.is_empty());
+}

@@ -1,0 +1,154 @@
+use serde_json::json;
+
+use super::*;
+use crate::{meta, resource};
+
+fn cells(r: &'static Resource, object: &Value) -> Vec<String> {
+    let row = row(r, object, IncludeObject::None);
+    let cells = row["cells"].as_array().unwrap().clone();
+    cells
+        .iter()
+        .map(|c| c.as_str().map_or_else(|| c.to_string(), str::to_owned))
+        .collect()
+}
+
+#[test]
+fn volumes_and_claims() {
+    let volume = json!({
+        "metadata": {"name": "pv", "creationTimestamp": meta::now()},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": "fast",
+            "volumeMode": "Block",
+            "claimRef": {"namespace": "default", "name": "data"},
+        },
+        "status": {"phase": "Bound"},
+    });
+    assert_eq!(
+        cells(&resource::PERSISTENT_VOLUMES, &volume),
+        [
+            "pv",
+            "1Gi",
+            "RWO,RWX",
+            "Delete",
+            "Bound",
+            "default/data",
+            "fast",
+            "<unset>",
+            "",
+            "0s",
+            "Block"
+        ]
+    );
+    let mut claim = json!({
+        "metadata": {"name": "data", "creationTimestamp": meta::now()},
+        "spec": {"storageClassName": "fast", "volumeName": "pv", "volumeMode": "Filesystem"},
+        "status": {
+            "phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]
+        },
+    });
+    assert_eq!(
+        cells(&resource::PERSISTENT_VOLUME_CLAIMS, &claim),
+        [
+            "data",
+            "Bound",
+            "pv",
+            "1Gi",
+            "RWO",
+            "fast",
+            "<unset>",
+            "0s",
+            "Filesystem"
+        ]
+    );
+    claim["metadata"]["deletionTimestamp"] = json!(meta::now());
+    assert_eq!(
+        cells(&resource::PERSISTENT_VOLUME_CLAIMS, &claim)[1],
+        "Terminating"
+    );
+}
+
+#[test]
+fn pods_jobs_and_nodes() {
+    let pod = json!({
+        "metadata": {"name": "p", "creationTimestamp": meta::now()},
+        "spec": {"containers": [{}, {}], "nodeName": "n"},
+        "status": {"phase": "Running", "containerStatuses": [{"ready": true, "restartCount": 2}]},
+    });
+    let shown = cells(&resource::PODS, &pod);
+    assert_eq!(
+        shown[..7],
+        ["p", "1/2", "Running", "2", "0s", "<none>", "n"]
+    );
+
+    let job = json!({
+        "metadata": {"name": "j", "creationTimestamp": meta::now()},
+        "spec": {"completions": 1},
+        "status": {
+            "succeeded": 1,
+            "startTime": "2026-01-01T00:00:00Z",
+            "completionTime": "2026-01-01T00:00:07Z",
+            "conditions": [{"type": "Complete", "status": "True"}],
+        },
+    });
+    assert_eq!(
+        cells(&resource::JOBS, &job)[..4],
+        ["j", "Complete", "1/1", "7s"]
+    );
+
+    let node = json!({
+        "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/worker": ""}},
+        "spec": {"unschedulable": true},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1"},
+        },
+    });
+    assert_eq!(
+        cells(&resource::NODES, &node)[..5],
+        ["n", "Ready,SchedulingDisabled", "worker", "<unknown>", "v1"]
+    );
+}
+
+#[test]
+fn classes_and_the_rest() {
+    let class = json!({
+        "metadata": {
+            "name": "fast",
+            "creationTimestamp": meta::now(),
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+    });
+    assert_eq!(
+        cells(&resource::STORAGE_CLASSES, &class),
+        ["fast (default)", "p", "Delete", "Immediate", "false", "0s"]
+    );
+    let lease = json!({"metadata": {"name": "l", "creationTimestamp": meta::now()}});
+    assert_eq!(cells(&resource::LEASES, &lease), ["l", "0s"]);
+}
+
+#[test]
+fn ages() {
+    const DAY: i64 = 86400;
+    for (seconds, shown) in [
+        (-5, "<invalid>"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (3 * 3600, "3h"),
+        (3 * 3600 + 60, "3h1m"),
+        (9 * 3600 + 60, "9h"),
+        (2 * DAY, "2d"),
+        (2 * DAY + 3600, "2d1h"),
+        (9 * DAY + 3600, "9d"),
+        (800 * DAY, "2y70d"),
+        (4000 * DAY, "10y"),
+    ] {
+        assert_eq!(words::duration(seconds), shown);
+    }
+}

@@ -1,0 +1,219 @@
+//! kube-rs as a client, with its own types.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{A_MOMENT, SOON};
+use control_plane::{ControlPlane, Options};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    runtime::{
+        WatchStreamExt, reflector,
+        watcher::{self, Event},
+    },
+};
+use serde_json::json;
+
+fn volume(name: &str) -> PersistentVolume {
+    serde_json::from_value(common::volume(name)).unwrap()
+}
+
+async fn setup() -> (ControlPlane, Api<PersistentVolume>) {
+    let options = Options {
+        controllers: false,
+        ..Options::default()
+    };
+    let control_plane = ControlPlane::start(options).unwrap();
+    let api = Api::all(common::client(&control_plane).await);
+    (control_plane, api)
+}
+
+#[tokio::test]
+async fn typed_objects_and_errors() {
+    let (_control_plane, api) = setup().await;
+    let created = api
+        .create(&PostParams::default(), &volume("a"))
+        .await
+        .unwrap();
+    let again = api
+        .create(&PostParams::default(), &volume("a"))
+        .await
+        .unwrap_err();
+    assert!(matches!(again, kube::Error::Api(s) if s.is_already_exists()));
+    let missing = api.get("b").await.unwrap_err();
+    assert!(matches!(missing, kube::Error::Api(s) if s.is_not_found()));
+    assert_eq!(api.get_opt("b").await.unwrap(), None);
+
+    let mut stale = created.clone();
+    let label = json!({"metadata": {"labels": {"x": "y"}}});
+    api.patch("a", &PatchParams::default(), &Patch::Merge(&label))
+        .await
+        .unwrap();
+    stale.labels_mut().insert("x".into(), "z".into());
+    let conflict = api
+        .replace("a", &PostParams::default(), &stale)
+        .await
+        .unwrap_err();
+    assert!(matches!(conflict, kube::Error::Api(s) if s.is_conflict()));
+
+    let other = Some("00000000-0000-0000-0000-000000000000".to_owned());
+    let guard = Preconditions {
+        uid: other,
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(guard),
+        ..DeleteParams::default()
+    };
+    let conflict = api.delete("a", &params).await.unwrap_err();
+    assert!(matches!(conflict, kube::Error::Api(s) if s.is_conflict()));
+    let guard = Preconditions {
+        uid: created.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(guard),
+        ..DeleteParams::default()
+    };
+    let deleted = api.delete("a", &params).await.unwrap();
+    assert!(
+        deleted
+            .left()
+            .is_some_and(|pv| pv.metadata.deletion_timestamp.is_some())
+    );
+}
+
+#[tokio::test]
+async fn reflectors_by_list_and_by_stream_hold_the_same() {
+    let (control_plane, api) = setup().await;
+    api.create(&PostParams::default(), &volume("a"))
+        .await
+        .unwrap();
+    for config in [
+        watcher::Config::default(),
+        watcher::Config::default().streaming_lists(),
+    ] {
+        let (reader, writer) = reflector::store();
+        let stream = watcher::watcher(api.clone(), config.labels("example.com/owner=me"));
+        let stream = stream.default_backoff().reflect(writer).touched_objects();
+        let task = tokio::spawn(stream.for_each(|_| std::future::ready(())));
+        tokio::time::timeout(SOON, reader.wait_until_ready())
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(reader.state().len(), 1);
+        let name = format!("b{}", control_plane.requests().all().len());
+        api.create(&PostParams::default(), &volume(&name))
+            .await
+            .unwrap();
+        until(|| reader.state().iter().any(|pv| pv.name_any() == name)).await;
+        let lost = json!({"metadata": {"labels": {"example.com/owner": "you"}}});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&lost))
+            .await
+            .unwrap();
+        until(|| reader.state().len() == 1).await;
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_survives_cuts_and_expired_versions() {
+    let (control_plane, api) = setup().await;
+    let mut stream = watcher::watcher(api.clone(), watcher::Config::default()).boxed();
+    while !matches!(stream.try_next().await.unwrap().unwrap(), Event::InitDone) {}
+    control_plane.store().compact();
+    control_plane.faults().cut_watches("persistentvolumes");
+    let fault = control_plane
+        .faults()
+        .on(control_plane::requests::Verb::Watch)
+        .times(1)
+        .watch_gone();
+    api.create(&PostParams::default(), &volume("a"))
+        .await
+        .unwrap();
+    let found = async {
+        loop {
+            match stream.next().await.unwrap() {
+                Ok(Event::Apply(pv) | Event::InitApply(pv)) if pv.name_any() == "a" => break,
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(SOON, found).await.unwrap();
+    assert!(fault.hits() <= 1);
+}
+
+#[tokio::test]
+async fn pages_and_apply() {
+    let (control_plane, api) = setup().await;
+    for i in 0..5 {
+        api.create(&PostParams::default(), &volume(&format!("v{i}")))
+            .await
+            .unwrap();
+    }
+    let page = api.list(&ListParams::default().limit(3)).await.unwrap();
+    assert_eq!(page.items.len(), 3);
+    let token = page.metadata.continue_.unwrap();
+    let rest = api
+        .list(&ListParams::default().limit(3).continue_token(&token))
+        .await
+        .unwrap();
+    assert_eq!(rest.items.len(), 2);
+
+    let maps: Api<ConfigMap> = Api::namespaced(common::client(&control_plane).await, "default");
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}
+    });
+    let params = PatchParams::apply("me");
+    let applied = maps
+        .patch("c", &params, &Patch::Apply(&config))
+        .await
+        .unwrap();
+    assert_eq!(applied.data.unwrap()["k"], "v");
+}
+
+/// Polls a local condition.
+async fn until(condition: impl Fn() -> bool) {
+    let poll = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(SOON, poll)
+        .await
+        .expect("it should come true");
+}
+
+#[tokio::test]
+async fn events_of_the_recorder_arrive() {
+    use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+    let (control_plane, api) = setup().await;
+    let pv = api
+        .create(&PostParams::default(), &volume("a"))
+        .await
+        .unwrap();
+    let client = common::client(&control_plane).await;
+    let recorder = Recorder::new(client.clone(), Reporter::from("test"));
+    let event = Event {
+        type_: EventType::Warning,
+        reason: "Failed".into(),
+        note: Some("it did".into()),
+        action: "Wiping".into(),
+        secondary: None,
+    };
+    let reference = kube::Resource::object_ref(&pv, &());
+    recorder.publish(&event, &reference).await.unwrap();
+    recorder.publish(&event, &reference).await.unwrap();
+    let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client, "default");
+    let params = ListParams::default().fields("involvedObject.name=a");
+    let seen = events.list(&params).await.unwrap().items;
+    assert_eq!(seen.len(), 1, "the second one counts up the first");
+    assert_eq!(seen[0].message.as_deref(), Some("it did"));
+    assert_eq!(seen[0].series.as_ref().and_then(|s| s.count), Some(2));
+    tokio::time::sleep(A_MOMENT).await;
+}

@@ -1,0 +1,15 @@
+//! Real mounts, loop devices and processes for tests, gone when the test is.
+//!
+//! Everything that a test makes here dies with the test's thread or process, also after `kill -9`:
+//! mounts live in a mount namespace of the test's own, loop devices are set to clear themselves when
+//! the last descriptor closes, and programs are killed with the thread that started them.
+
+mod loop_device;
+mod namespace;
+mod program;
+pub mod stage;
+
+pub use loop_device::LoopDevice;
+pub use namespace::{Sandbox, skip, slow};
+pub use program::{Program, bare_command, http_get, killed_by};
+pub use stage::Stage;

@@ -1,0 +1,171 @@
+//! A loop device that clears itself when nobody has it open any more.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// A block device over a sparse file without a name.
+///
+/// The kernel detaches it when the last descriptor (ours, or a mount's) is gone, so that a crashed
+/// test leaves nothing.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    open: File,
+}
+
+mod ioctl {
+    //! Numbers from `linux/loop.h`.
+    nix::ioctl_none_bad!(ctl_get_free, 0x4C82);
+    nix::ioctl_write_ptr_bad!(configure, 0x4C0A, super::LoopConfig);
+}
+
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+#[repr(C)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+impl LoopDevice {
+    /// Makes a device of `size` bytes, all zero, backed by an unlinked file in `dir`.
+    ///
+    /// # Errors
+    /// When the machine has no loop driver or no free device.
+    pub fn new(dir: &Path, size: u64) -> Result<Self> {
+        let backing = tempfile::tempfile_in(dir).context("making the backing file")?;
+        backing.set_len(size)?;
+        Self::over(&backing)
+    }
+
+    /// Makes a device over an open file. The device keeps the file open itself.
+    ///
+    /// # Errors
+    /// When the machine has no loop driver or no free device.
+    pub fn over(backing: &File) -> Result<Self> {
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")?;
+        // Another process may take the free number first: then the kernel says EBUSY.
+        for _ in 0..64 {
+            let number = free_number(&control)?;
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let open = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(nix::libc::O_CLOEXEC)
+                .open(&path)
+                .with_context(|| format!("opening {}", path.display()))?;
+            match configure(&open, backing) {
+                Ok(()) => return Ok(Self { path, open }),
+                Err(nix::errno::Errno::EBUSY) => {}
+                Err(error) => return Err(error).context("configuring the loop device"),
+            }
+        }
+        bail!("no free loop device after 64 tries")
+    }
+
+    /// Makes a device with a filesystem on it, by `mkfs.<fs_type>`.
+    ///
+    /// # Errors
+    /// When the device or the filesystem cannot be made.
+    pub fn formatted(dir: &Path, size: u64, fs_type: &str) -> Result<Self> {
+        let device = Self::new(dir, size)?;
+        device.format(fs_type)?;
+        Ok(device)
+    }
+
+    /// Puts a filesystem on the device, by `mkfs.<fs_type>`.
+    ///
+    /// # Errors
+    /// When `mkfs` is not there or fails; its words are in the error.
+    pub fn format(&self, fs_type: &str) -> Result<()> {
+        let force = if fs_type.starts_with("ext") {
+            "-F"
+        } else {
+            "-f"
+        };
+        let output = Command::new(format!("mkfs.{fs_type}"))
+            .arg("-q")
+            .arg(force)
+            .arg(&self.path)
+            .output()
+            .with_context(|| format!("running mkfs.{fs_type}"))?;
+        if !output.status.success() {
+            bail!(
+                "mkfs.{fs_type}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(())
+    }
+
+    /// The device node, `/dev/loopN`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device, open for reading and writing.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.open
+    }
+}
+
+#[expect(unsafe_code, reason = "nix has no wrapper for the loop driver")]
+fn free_number(control: &File) -> Result<i32> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument.
+    unsafe { ioctl::ctl_get_free(control.as_raw_fd()) }.context("asking for a free loop device")
+}
+
+#[expect(unsafe_code, reason = "nix has no wrapper for the loop driver")]
+fn configure(device: &File, backing: &File) -> nix::Result<()> {
+    let config = LoopConfig {
+        fd: u32::try_from(backing.as_raw_fd()).unwrap_or(u32::MAX),
+        block_size: 0,
+        info: LoopInfo64 {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            sizelimit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: LO_FLAGS_AUTOCLEAR,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `config` has the layout of.
+    unsafe { ioctl::configure(device.as_raw_fd(), &raw const config) }.map(drop)
+}

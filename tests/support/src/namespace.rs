@@ -1,0 +1,206 @@
+//! A private mount namespace for one test.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use sys_mount::{FilesystemType, Mount, MountFlags};
+
+/// A scratch directory in a mount namespace of the calling thread's own.
+///
+/// What is mounted here is seen by this thread and by the threads and processes that it starts
+/// afterwards, by nobody else, and is gone with the last of them.
+#[derive(Debug)]
+pub struct Sandbox {
+    dir: PathBuf,
+    user_namespace: bool,
+}
+
+impl Sandbox {
+    /// Enters a new mount namespace, or says (and returns `None`) that the machine does not allow it.
+    ///
+    /// # Panics
+    /// When the namespace was entered and cannot be set up: that is a fault, not a reason to skip.
+    #[must_use]
+    pub fn enter() -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            skip("it mounts filesystems, which takes root");
+            return None;
+        }
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNS) {
+            skip(&format!("no mount namespace of its own: {error}"));
+            return None;
+        }
+        #[allow(
+            clippy::expect_used,
+            reason = "a test that cannot be set up has failed"
+        )]
+        let dir = Self::prepare(Path::new("/mnt")).expect("preparing the private mount namespace");
+        Some(Self {
+            dir,
+            user_namespace: false,
+        })
+    }
+
+    /// Enters a new mount namespace as whoever we are: who may not make one gets a user namespace
+    /// around it, in which they are root over their own mounts (and over no device).
+    ///
+    /// The scratch directory is laid over one that exists everywhere and does not hold our own
+    /// program.
+    ///
+    /// # Errors
+    /// When the machine forbids both. The kernel also refuses a user namespace to a process with
+    /// more than one thread.
+    pub fn enter_as_anyone() -> Result<Self> {
+        let made = unshare(CloneFlags::CLONE_NEWNS);
+        let user_namespace = made == Err(Errno::EPERM);
+        if user_namespace {
+            enter_user_namespace()?;
+        } else {
+            made.context("making a mount namespace")?;
+        }
+        let program = std::env::current_exe()?;
+        let spare = ["/mnt", "/media", "/srv", "/opt"].map(Path::new);
+        let dir = spare
+            .into_iter()
+            .find(|dir| dir.is_dir() && !program.starts_with(dir));
+        let dir = Self::prepare(dir.context("there is no directory to lay a tmpfs over")?)?;
+        Ok(Self {
+            dir,
+            user_namespace,
+        })
+    }
+
+    /// Whether it took a user namespace, in which no device can be mounted.
+    #[must_use]
+    pub fn in_user_namespace(&self) -> bool {
+        self.user_namespace
+    }
+
+    /// The scratch tmpfs is mounted over a directory that exists everywhere, so that not even an
+    /// empty directory is left behind by a crash.
+    fn prepare(dir: &Path) -> Result<PathBuf> {
+        mount(
+            None::<&str>,
+            "/",
+            None::<&str>,
+            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+            None::<&str>,
+        )
+        .context("making / private")?;
+        mount(
+            Some("scratch"),
+            dir,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some("mode=0755"),
+        )
+        .with_context(|| format!("mounting a tmpfs on {}", dir.display()))?;
+        Ok(dir.to_owned())
+    }
+
+    /// The scratch directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes a directory below the scratch directory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn dir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.dir.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Mounts a tmpfs on a (new) directory below the scratch directory.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn tmpfs(&self, name: &str, options: &str) -> Result<PathBuf> {
+        let path = self.dir(name)?;
+        Mount::builder()
+            .fstype(FilesystemType::from("tmpfs"))
+            .data(options)
+            .mount("tmpfs", &path)
+            .with_context(|| format!("mounting a tmpfs on {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Bind-mounts `source` on a (new) directory below the scratch directory.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn bind(&self, source: &Path, name: &str) -> Result<PathBuf> {
+        let path = self.dir(name)?;
+        Mount::builder()
+            .flags(MountFlags::BIND)
+            .mount(source, &path)
+            .with_context(|| format!("bind-mounting {} on {}", source.display(), path.display()))?;
+        Ok(path)
+    }
+
+    /// Mounts a device's filesystem on a (new) directory below the scratch directory.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount(&self, device: &Path, fs_type: &str, name: &str) -> Result<PathBuf> {
+        let path = self.dir(name)?;
+        Mount::builder()
+            .fstype(FilesystemType::from(fs_type))
+            .mount(device, &path)
+            .with_context(|| format!("mounting {} on {}", device.display(), path.display()))?;
+        Ok(path)
+    }
+
+    /// Takes the topmost mount off a directory.
+    ///
+    /// # Errors
+    /// When it is busy or nothing is mounted there.
+    pub fn umount(&self, path: &Path) -> Result<()> {
+        nix::mount::umount(path).with_context(|| format!("unmounting {}", path.display()))
+    }
+}
+
+/// A mount namespace in a user namespace where we, and nobody else, are known, as root.
+fn enter_user_namespace() -> Result<()> {
+    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
+        .context("making a user namespace")?;
+    // Without setgroups the kernel lets anybody map their own group.
+    for (file, map) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("0 {user} 1")),
+        ("gid_map", format!("0 {group} 1")),
+    ] {
+        let path = Path::new("/proc/self").join(file);
+        fs::write(&path, map).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Says that a test is skipped, and why: on standard error, and in the file that the environment
+/// variable `SKIPPED_TESTS` names, from which `scripts/test` tells and counts what was skipped.
+pub fn skip(why: &str) {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let line = format!("SKIPPED {test}: {why}\n");
+    // Written to the descriptor itself: the test harness captures what goes through `eprintln!` of a
+    // test that passes, and a skip must be seen.
+    let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
+    if let Some(path) = std::env::var_os("SKIPPED_TESTS") {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+/// Whether the slow tier is to be run too (`scripts/test --slow`).
+#[must_use]
+pub fn slow() -> bool {
+    std::env::var_os("SLOW_TESTS").is_some()
+}
