@@ -1,0 +1,286 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn parsed(line: &str) -> Args {
+    Args::from_command_line(words(&format!("provisioner {line}")))
+        .unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn refusal(line: &str) -> String {
+    Args::from_command_line(words(&format!("provisioner {line}")))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn without_arguments_everything_has_its_default() {
+    let args = parsed("");
+    assert!(args.command.is_none());
+    assert_eq!(args.config, PathBuf::from("/etc/provisioner/config/"));
+    assert_eq!(args.listen_address.to_string(), ":8080");
+    assert_eq!(args.metrics_path, "/metrics");
+    assert_eq!(args.discovery_period, Duration::from_secs(10));
+    assert_eq!(args.config_sync_period, Duration::from_secs(5));
+    assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
+    assert_eq!(args.release_quiet_period, Duration::from_secs(10));
+    assert_eq!(args.log_format, LogFormat::Text);
+    assert_eq!(args.log_level(), LogLevel::Info);
+}
+
+#[test]
+fn go_spellings_become_clap_spellings() {
+    for (line, expected) in [
+        ("", ""),
+        ("--listen-address=:9", "--listen-address=:9"),
+        ("-listen-address=:9", "--listen-address=:9"),
+        ("-listen-address :9", "--listen-address :9"),
+        (
+            "-discovery-period 1m -metrics-path=/m",
+            "--discovery-period 1m --metrics-path=/m",
+        ),
+        ("-v=4", "--v=4"),
+        ("--v 4", "--v 4"),
+        ("-v 4", "--v 4"),
+        ("-v4", "-v4"),
+        ("-v=-1", "--v=-1"),
+        ("-h", "-h"),
+        ("-help", "--help"),
+        ("-o json", "-o json"),
+        ("-ojson", "-ojson"),
+        ("-unknown", "-unknown"),
+        ("--unknown=a=b", "--unknown=a=b"),
+        ("-config=/a=b", "--config=/a=b"),
+        ("-", "-"),
+        // A switch takes no word after it, other flags do.
+        ("--logtostderr check-config", "check-config"),
+        ("-alsologtostderr=true -skip_headers", ""),
+        ("--stderrthreshold=2 -stderrthreshold INFO -v=2", "--v=2"),
+        (
+            "--vmodule=a=1,b=2 --vmodule a=1 -log_dir /tmp --log-dir=/tmp",
+            "",
+        ),
+        (
+            "--log-file-max-size 5 --log_backtrace_at=x:1 -add_dir_header",
+            "",
+        ),
+        (
+            "--log-level debug -log-format=json",
+            "--log-level debug --log-format=json",
+        ),
+        (
+            "discover -node-name=n -logtostderr",
+            "discover --node-name=n",
+        ),
+        // From here on it is somebody else's.
+        (
+            "-v=1 supervise mkfs -v=2 -logtostderr",
+            "--v=1 supervise mkfs -v=2 -logtostderr",
+        ),
+        ("-v=1 -- -v=2 -logtostderr", "--v=1 -- -v=2 -logtostderr"),
+        ("-vmodule", ""),
+    ] {
+        let normal = normalise(words(&format!("provisioner {line}")));
+        assert_eq!(normal, words(&format!("provisioner {expected}")), "{line}");
+    }
+    assert_eq!(normalise([]), Vec::<OsString>::new());
+    assert_eq!(
+        normalise(words("-v=4")),
+        words("-v=4"),
+        "the program's name is no flag"
+    );
+}
+
+#[test]
+fn the_flags_of_a_manifest_for_the_go_program_are_accepted() {
+    let args = parsed(
+        "-v=5 --logtostderr --alsologtostderr=false -stderrthreshold=WARNING --vmodule=x=9 \
+         -listen-address=127.0.0.1:9090 -metrics-path=/m --discovery-period=1m30s -config-sync-period 1s",
+    );
+    assert_eq!(args.log_level(), LogLevel::Debug);
+    assert_eq!(args.listen_address.to_string(), "127.0.0.1:9090");
+    assert_eq!(args.metrics_path, "/m");
+    assert_eq!(args.discovery_period, Duration::from_secs(90));
+    assert_eq!(args.config_sync_period, Duration::from_secs(1));
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts_as_in_go() {
+    assert_eq!(parsed("--v=1 --v=6").log_level(), LogLevel::Trace);
+}
+
+#[test]
+fn verbosity_and_level_come_to_a_level() {
+    for (line, level) in [
+        ("-v=-1", LogLevel::Info),
+        ("-v=0", LogLevel::Info),
+        ("-v 3", LogLevel::Info),
+        ("--v=4", LogLevel::Debug),
+        ("-v5", LogLevel::Debug),
+        ("--v 6", LogLevel::Trace),
+        ("-v=10", LogLevel::Trace),
+        ("-v=10 --log-level=warn", LogLevel::Warn),
+        ("check-config -v=4", LogLevel::Debug),
+        ("-v=4 check-config", LogLevel::Debug),
+    ] {
+        assert_eq!(parsed(line).log_level(), level, "{line}");
+    }
+    assert_eq!(tracing::Level::from(LogLevel::Debug), tracing::Level::DEBUG);
+}
+
+#[test]
+fn commands_have_their_arguments() {
+    assert!(matches!(
+        parsed("check-config --config /tmp").command,
+        Some(Command::CheckConfig)
+    ));
+    assert_eq!(
+        parsed("check-config --config /tmp").config,
+        PathBuf::from("/tmp")
+    );
+    let discover = |line| match parsed(line).command {
+        Some(Command::Discover(discover)) => (discover.node_name, discover.output),
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(discover("discover"), (None, OutputFormat::Table));
+    assert_eq!(
+        discover("discover --node-name n -o json"),
+        (Some("n".into()), OutputFormat::Json)
+    );
+    assert_eq!(discover("discover -output=yaml").1, OutputFormat::Yaml);
+    match parsed("supervise mkfs.ext4 -F --help -v=1 -- /dev/sda").command {
+        Some(Command::Supervise { program }) => {
+            assert_eq!(program, words("mkfs.ext4 -F --help -v=1 -- /dev/sda"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(
+        !Args::command()
+            .render_long_help()
+            .to_string()
+            .contains("supervise")
+    );
+}
+
+#[test]
+fn a_bad_value_is_refused_with_a_reason() {
+    for (line, reason) in [
+        ("--discovery-period=10", "a number lacks its unit"),
+        ("--discovery-period=0s", "more than zero"),
+        ("--config-sync-period=-5s", "negative"),
+        ("--release-quiet-period=soon", "a number is missing"),
+        ("--listen-address=8080", "the port is missing"),
+        ("--listen-address=:http", "no port"),
+        ("--listen-address=::1:8080", "in brackets"),
+        ("--metrics-path=metrics", "begin with"),
+        ("--log-format=xml", "text, json"),
+        ("-v=much", "invalid digit"),
+        ("discover -o xml", "table, json, yaml"),
+        ("supervise", "PROGRAM"),
+        ("run", "unrecognized subcommand"),
+        ("-nonsense", "unexpected argument"),
+    ] {
+        let text = refusal(line);
+        assert!(text.contains(reason), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_listen_address_without_a_host_is_every_address() {
+    for (text, candidates) in [
+        (":8080", &["[::]:8080", "0.0.0.0:8080"][..]),
+        ("0.0.0.0:80", &["0.0.0.0:80"]),
+        ("[::1]:80", &["[::1]:80"]),
+    ] {
+        let address: ListenAddress = text.parse().unwrap();
+        assert_eq!(address.to_string(), text);
+        let found: Vec<_> = address
+            .candidates()
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(found, candidates, "{text}");
+    }
+}
+
+#[test]
+fn the_environment_is_read_through_the_lookup() {
+    let environment = |entries: &'static [(&str, &str)]| {
+        Environment::read(|name| {
+            entries
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.into())
+        })
+        .unwrap()
+    };
+    let empty = environment(&[
+        ("MY_NODE_NAME", ""),
+        ("MY_NAMESPACE", ""),
+        ("KUBECONFIG", ""),
+    ]);
+    assert_eq!(empty, environment(&[]));
+    assert_eq!(
+        (empty.namespace.as_str(), empty.namespace_defaulted),
+        ("default", true)
+    );
+    assert_eq!(empty.require_node_name(), Err(EnvironmentError::NoNodeName));
+    assert!(
+        EnvironmentError::NoNodeName
+            .to_string()
+            .contains("MY_NODE_NAME")
+    );
+
+    let full = environment(&[
+        ("MY_NODE_NAME", "node-1"),
+        ("MY_NAMESPACE", "default"),
+        ("JOB_CONTAINER_IMAGE", "image:1"),
+        ("KUBECONFIG", "/a:/b"),
+    ]);
+    assert_eq!(full.require_node_name(), Ok("node-1"));
+    assert!(
+        !full.namespace_defaulted,
+        "set to what the default is, but set"
+    );
+    assert_eq!(full.job_image.as_deref(), Some("image:1"));
+    assert_eq!(full.kubeconfig, Some("/a:/b".into()));
+}
+
+#[test]
+fn a_node_name_that_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let error = Environment::read(|_| Some(OsString::from_vec(vec![0xff]))).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            EnvironmentError::NotUtf8 {
+                name: "MY_NAMESPACE",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn normalising_twice_changes_nothing_more(line in "(-{0,2}[a-z=-]{0,12} ){0,5}") {
+        let once = normalise(words(&format!("provisioner {line}")));
+        prop_assert_eq!(normalise(once.clone()), once);
+    }
+
+    #[test]
+    fn no_command_line_panics(line in proptest::collection::vec(any::<String>(), 0..5)) {
+        let _ = Args::from_command_line(line.into_iter().map(OsString::from));
+    }
+}

@@ -1,0 +1,104 @@
+//! Our own Node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::cluster::{ApiError, Cluster};
+use crate::view::NodeView;
+
+/// How often the Node is read where it may not be watched.
+const POLL: Duration = Duration::from_mins(1);
+
+/// A watch of one Node's metadata: its status, which changes all the time, is never sent to us.
+#[derive(Debug)]
+pub struct NodeCache {
+    view: watch::Receiver<Option<NodeView>>,
+    task: JoinHandle<()>,
+}
+
+impl NodeCache {
+    /// Starts watching from a known state. `wake` is told when something that matters changed.
+    #[must_use]
+    pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
+        let name = node.name.clone();
+        let (send, view) = watch::channel(Some(node));
+        let cluster = cluster.clone();
+        let task = tokio::spawn(async move {
+            let set = |found: Option<NodeView>| {
+                let changed = send.send_if_modified(|view| {
+                    let changed = *view != found;
+                    *view = found;
+                    changed
+                });
+                if changed {
+                    wake.notify_one();
+                }
+            };
+            tokio::select! {
+                () = watch_node(&cluster, &name, set) => {}
+                () = poll_when_denied(&cluster, &name, set) => {}
+            }
+        });
+        Self { view, task }
+    }
+
+    /// The Node; `None` while it does not exist.
+    #[must_use]
+    pub fn view(&self) -> Option<NodeView> {
+        self.view.borrow().clone()
+    }
+}
+
+impl Drop for NodeCache {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch_node(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
+    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
+    let stream = watch_object(api, name).default_backoff();
+    super::follow(cluster.clone(), "nodes", stream, |node| match node {
+        None => {
+            tracing::warn!(
+                node = name,
+                "the Node object is gone; nothing is done until it is registered again"
+            );
+            set(None);
+        }
+        Some(node) => match NodeView::from_metadata(&node.metadata) {
+            Ok(view) => set(Some(view)),
+            Err(fault) => {
+                tracing::error!(node = name, "{fault}; going on with what was known before");
+            }
+        },
+    })
+    .await;
+}
+
+/// Older roles allow to get a Node, not to watch it.
+async fn poll_when_denied(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
+    loop {
+        tokio::time::sleep(POLL).await;
+        let permissions = cluster.permissions();
+        if permissions.is_missing("nodes", "list") || permissions.is_missing("nodes", "watch") {
+            match cluster.node(name).await {
+                Ok(metadata) => {
+                    if let Ok(view) = NodeView::from_metadata(&metadata) {
+                        set(Some(view));
+                    }
+                }
+                Err(ApiError::NotFound) => set(None),
+                Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The PVs that concern this node.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::names::LABEL_HOSTNAME;
+use crate::view::PvView;
+
+/// How long the answer to a write stands in for the watch event that it causes.
+const ASSUMED_FOR: Duration = Duration::from_secs(30);
+
+/// A watch of the PVs with our hostname label, the PVs without one that lie in our directories, and
+/// the answers to our own writes that the watch has not delivered yet.
+#[derive(Debug)]
+pub struct PvCache {
+    hostname: String,
+    store: reflector::Store<PersistentVolume>,
+    ready: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// What was learnt otherwise than by the watch.
+#[derive(Debug, Default)]
+struct Memory {
+    /// PVs without the label, by UID.
+    strays: BTreeMap<String, PvView>,
+    /// Answers to our writes, by name.
+    assumed: BTreeMap<String, Assumed>,
+}
+
+#[derive(Debug)]
+struct Assumed {
+    view: PvView,
+    /// The version that it took the place of; none, if it was made.
+    replaces: Option<String>,
+    since: Instant,
+}
+
+impl PvCache {
+    /// Starts watching. `wake` is told of every change.
+    #[must_use]
+    pub fn start(cluster: &Cluster, hostname: &str, wake: Arc<Notify>) -> Self {
+        let (store, writer) = reflector::store();
+        let (send, ready) = watch::channel(false);
+        let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
+        let config = watcher::Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
+        let stream = watcher(api, config)
+            .default_backoff()
+            .modify(|pv| pv.metadata.managed_fields = None)
+            .reflect(writer);
+        let each = move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                send.send_replace(true);
+            }
+            if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+                wake.notify_one();
+            }
+        };
+        let task = tokio::spawn(super::follow(
+            cluster.clone(),
+            "persistentvolumes",
+            stream,
+            each,
+        ));
+        Self {
+            hostname: hostname.to_owned(),
+            store,
+            ready,
+            task,
+            memory: Arc::default(),
+        }
+    }
+
+    /// The hostname value that it watches for.
+    #[must_use]
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// Where to remember what was learnt otherwise.
+    #[must_use]
+    pub fn learnt(&self) -> Learnt {
+        Learnt(Arc::clone(&self.memory))
+    }
+
+    /// All PVs; `None` until they were listed.
+    #[must_use]
+    pub fn views(&self) -> Option<Vec<PvView>> {
+        if !*self.ready.borrow() {
+            return None;
+        }
+        let watched = self.store.state();
+        let mut views: BTreeMap<String, PvView> = watched
+            .iter()
+            .map(|pv| PvView::from_api(pv))
+            .map(|view| (view.name.clone(), view))
+            .collect();
+        lock(&self.memory).complete(&mut views);
+        Some(views.into_values().collect())
+    }
+}
+
+impl Drop for PvCache {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Memory {
+    /// Adds what the watch does not show (yet), and forgets what it has caught up with.
+    fn complete(&mut self, views: &mut BTreeMap<String, PvView>) {
+        self.strays
+            .retain(|uid, stray| match views.get(&stray.name) {
+                Some(watched) => watched.uid != *uid,
+                None => true,
+            });
+        self.assumed.retain(|name, assumed| {
+            let watched = views.get(name).map(|view| &view.resource_version);
+            watched == assumed.replaces.as_ref() && assumed.since.elapsed() < ASSUMED_FOR
+        });
+        for (name, assumed) in &self.assumed {
+            views.insert(name.clone(), assumed.view.clone());
+        }
+        for stray in self.strays.values() {
+            views
+                .entry(stray.name.clone())
+                .or_insert_with(|| stray.clone());
+        }
+    }
+}
+
+fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A handle for those who learn of PVs otherwise than by the watch.
+#[derive(Clone, Debug)]
+pub struct Learnt(Arc<Mutex<Memory>>);
+
+impl Learnt {
+    /// We made this PV.
+    pub fn made(&self, view: PvView) {
+        self.assume(view, None);
+    }
+
+    /// We changed a PV of this version into this one.
+    pub fn changed(&self, replaces: &str, view: PvView) {
+        let mut memory = lock(&self.0);
+        if let Some(stray) = memory.strays.get_mut(&view.uid) {
+            *stray = view;
+            return;
+        }
+        drop(memory);
+        self.assume(view, Some(replaces.to_owned()));
+    }
+
+    fn assume(&self, view: PvView, replaces: Option<String>) {
+        let since = Instant::now();
+        let assumed = Assumed {
+            view,
+            replaces,
+            since,
+        };
+        lock(&self.0)
+            .assumed
+            .insert(assumed.view.name.clone(), assumed);
+    }
+
+    /// There are these PVs without our label.
+    pub fn strays(&self, strays: Vec<PvView>) {
+        let strays = strays
+            .into_iter()
+            .map(|stray| (stray.uid.clone(), stray))
+            .collect();
+        lock(&self.0).strays = strays;
+    }
+
+    /// There is also this one.
+    pub fn stray(&self, stray: PvView) {
+        lock(&self.0).strays.insert(stray.uid.clone(), stray);
+    }
+
+    /// The names of the strays, to look whether they are still there.
+    #[must_use]
+    pub fn stray_names(&self) -> Vec<(String, String)> {
+        let memory = lock(&self.0);
+        memory
+            .strays
+            .values()
+            .map(|stray| (stray.uid.clone(), stray.name.clone()))
+            .collect()
+    }
+
+    /// A stray is gone.
+    pub fn gone(&self, uid: &str) {
+        lock(&self.0).strays.remove(uid);
+    }
+}

@@ -1,0 +1,298 @@
+//! Wipes a block device.
+//!
+//! Everything goes through the one descriptor that the caller opened and checked. The device is
+//! never looked up again, by path or by number: by then another disk may be in its place.
+
+mod direct;
+mod ioctl;
+#[cfg(test)]
+mod tests;
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::libc;
+
+use super::progress::{Cancelled, Progress};
+use super::signature::{self, Signature};
+use direct::Direct;
+
+/// Devices are told to drop their contents in steps of this size, between which we can be stopped.
+const STEP: u64 = 64 << 20;
+/// Places that are read back after a device was zeroed, beside both ends.
+const SAMPLES: u64 = 256;
+
+/// How a wipe was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// What the device did, or we had to.
+    pub means: Means,
+}
+
+/// The ways to get rid of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// The device dropped everything and promises to read as zeros.
+    Punched,
+    /// The device was told to drop everything, and promises nothing.
+    Discarded,
+    /// Zeros were written over everything.
+    Written,
+    /// Only signatures were overwritten: the next tenant can read what was there before.
+    SignaturesOnly,
+}
+
+impl Means {
+    /// The words for the log.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Punched => "punched",
+            Self::Discarded => "discarded",
+            Self::Written => "written",
+            Self::SignaturesOnly => "signatures only",
+        }
+    }
+
+    /// Whether no byte of the old data can be read through the device any more.
+    #[must_use]
+    pub fn guarantees_zeros(self) -> bool {
+        matches!(self, Self::Punched | Self::Written)
+    }
+}
+
+/// Why a device could not be wiped.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The device or the kernel refused.
+    #[error(
+        "cannot {what} the device at byte {offset}: {source}; look at the kernel log, the disk may be failing"
+    )]
+    Io {
+        /// The verb: read, write, punch, discard, flush.
+        what: &'static str,
+        /// Where the step began, in bytes from the start of the device.
+        offset: u64,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The check afterwards found something.
+    #[error(
+        "the device was wiped, and yet shows a signature: {0}; something else is writing to it, or it does not keep what is written"
+    )]
+    SignatureLeft(Signature),
+    /// The check afterwards found something.
+    #[error(
+        "the device was zeroed, and yet the block at byte {offset} is not zero; something else is writing to it, or it does not keep what is written"
+    )]
+    NotZero {
+        /// Where the block begins, in bytes from the start of the device.
+        offset: u64,
+    },
+    /// It was told to stop.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+}
+
+impl DeviceError {
+    /// One word for metrics and events.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "IoError",
+            Self::SignatureLeft(_) => "SignatureLeft",
+            Self::NotZero { .. } => "NotZero",
+            Self::Cancelled(_) => "Cancelled",
+        }
+    }
+
+    fn io(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            what,
+            offset,
+            source,
+        }
+    }
+}
+
+/// Makes a device look new: lets it drop its contents where it can, and in any case overwrites both
+/// ends and every place from which a filesystem, a volume group or a partition table could be
+/// recognised or repaired.
+///
+/// `device` is open for writing and `size` (in bytes) was read from it.
+///
+/// # Errors
+/// When anything cannot be written.
+pub fn quick_reset(
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<DeviceReport, DeviceError> {
+    // Before anything is dropped: the superblocks tell where their copies are.
+    let spots = signature::spots(device, size).map_err(DeviceError::io("read", 0))?;
+    progress.expect_bytes(spots.iter().map(|spot| spot.end - spot.start).sum());
+    let dropped = drop_contents(device, size, progress)?;
+    let direct = Direct::new(device);
+    for spot in spots {
+        direct.zero(spot, progress)?;
+    }
+    drop(direct);
+    settle(device)?;
+    Ok(DeviceReport {
+        means: dropped.unwrap_or(Means::SignaturesOnly),
+    })
+}
+
+/// Makes every byte of a device zero: by its own means if it promises the result, else by writing.
+///
+/// `device` is open for writing and `size` (in bytes) was read from it.
+///
+/// # Errors
+/// When anything cannot be written.
+pub fn zero(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
+    progress.expect_bytes(size);
+    let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step))?;
+    Direct::new(device).zero(punched..size, progress)?;
+    settle(device)?;
+    Ok(DeviceReport {
+        means: if punched == size {
+            Means::Punched
+        } else {
+            Means::Written
+        },
+    })
+}
+
+/// Looks whether a device shows any known signature.
+///
+/// # Errors
+/// [`DeviceError::SignatureLeft`] if it does.
+pub fn check_reset(device: &File, size: u64) -> Result<(), DeviceError> {
+    ioctl::drop_cache(device);
+    match signature::find(device, size).map_err(DeviceError::io("read", 0))? {
+        Some(signature) => Err(DeviceError::SignatureLeft(signature)),
+        None => Ok(()),
+    }
+}
+
+/// Reads both ends of a device, and blocks spread over it, from the disk itself.
+///
+/// # Errors
+/// [`DeviceError::NotZero`] if a byte is not zero.
+pub fn check_zeroed(device: &File, size: u64) -> Result<(), DeviceError> {
+    const BLOCK: u64 = direct::ALIGN as u64;
+    const END: u64 = 1 << 20;
+    ioctl::drop_cache(device);
+    let direct = Direct::new(device);
+    direct.check_zero(0..size.min(END))?;
+    direct.check_zero(size.saturating_sub(END) / BLOCK * BLOCK..size)?;
+    for sample in 0..SAMPLES {
+        let start = size / SAMPLES * sample / BLOCK * BLOCK;
+        direct.check_zero(start..size.min(start + BLOCK))?;
+    }
+    Ok(())
+}
+
+/// Lets the device drop its contents by the better of two ways, if it knows one.
+fn drop_contents(
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<Option<Means>, DeviceError> {
+    // Announced when the device has shown that it can, so that the figures mean something for one
+    // that cannot.
+    let announced = OnceCell::new();
+    let announce = |()| *announced.get_or_init(|| progress.expect_bytes(size));
+    let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step).map(announce))?;
+    if punched == size {
+        return Ok(Some(Means::Punched));
+    }
+    let discarded = DISCARD.in_steps(punched..size, progress, |step| {
+        ioctl::discard(device, step.start, step.end - step.start).map(announce)
+    })?;
+    Ok((discarded == size).then_some(Means::Discarded))
+}
+
+/// A request that not every device knows.
+struct Request {
+    what: &'static str,
+    /// The answers of devices that do not know it, or not there: a stack of devices may be able to
+    /// here and not there. What is to be done can then be done in another way.
+    unable: &'static [Errno],
+}
+
+/// `EREMOTEIO` is a disk's own refusal of a command that the kernel believed it to know.
+const PUNCH: Request = Request {
+    what: "punch",
+    unable: &[
+        Errno::EOPNOTSUPP,
+        Errno::ENOSYS,
+        Errno::ENODEV,
+        Errno::EINVAL,
+        Errno::EREMOTEIO,
+    ],
+};
+
+/// `EIO` as well: discarding is a favour, and whether the disk works the writes tell.
+const DISCARD: Request = Request {
+    what: "discard",
+    unable: &[
+        Errno::EOPNOTSUPP,
+        Errno::ENOSYS,
+        Errno::ENODEV,
+        Errno::EINVAL,
+        Errno::EREMOTEIO,
+        Errno::EIO,
+    ],
+};
+
+impl Request {
+    /// Makes the request for a range, step by step, until the device says that it is not able to;
+    /// returns how far it came.
+    fn in_steps(
+        &self,
+        range: Range<u64>,
+        progress: &Progress,
+        act: impl Fn(Range<u64>) -> nix::Result<()>,
+    ) -> Result<u64, DeviceError> {
+        let mut done = range.start;
+        while done < range.end {
+            progress.check()?;
+            let end = range.end.min(done + STEP);
+            match act(done..end) {
+                Ok(()) => {
+                    progress.add_bytes(end - done);
+                    done = end;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) if self.unable.contains(&errno) => break,
+                Err(errno) => return Err(DeviceError::io(self.what, done)(errno.into())),
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// On a block device this either gives zeros by the device's own means or fails: it never writes.
+fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
+    let offset = |bytes| libc::off_t::try_from(bytes).map_err(|_| Errno::EINVAL);
+    let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(
+        device,
+        mode,
+        offset(step.start)?,
+        offset(step.end - step.start)?,
+    )
+}
+
+/// Gets everything to the disk, and makes the kernel forget what it knew of the device.
+fn settle(device: &File) -> Result<(), DeviceError> {
+    device.sync_all().map_err(DeviceError::io("flush", 0))?;
+    ioctl::drop_cache(device);
+    ioctl::reread_partitions(device);
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! The few requests to block devices for which nix has no functions.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+mod request {
+    //! Numbers from `linux/fs.h`.
+    nix::ioctl_none!(reread_partitions, 0x12, 95);
+    nix::ioctl_none!(flush_buffers, 0x12, 97);
+    nix::ioctl_write_ptr_bad!(discard, nix::request_code_none!(0x12, 119), [u64; 2]);
+}
+
+/// Tells the device that a range is not needed any more. What it reads as afterwards is its own
+/// business.
+#[expect(unsafe_code, reason = "nix has no wrapper for BLKDISCARD")]
+pub fn discard(device: &File, offset: u64, length: u64) -> nix::Result<()> {
+    let range = [offset, length];
+    // SAFETY: BLKDISCARD reads two u64 from `range`.
+    unsafe { request::discard(device.as_raw_fd(), &raw const range) }.map(drop)
+}
+
+/// Drops the kernel's cached copy of the device. Without the right to do so, or on a file, there is
+/// nothing lost: the cache is coherent with what we wrote ourselves.
+#[expect(unsafe_code, reason = "nix has no wrapper for BLKFLSBUF")]
+pub fn drop_cache(device: &File) {
+    // SAFETY: BLKFLSBUF takes no argument.
+    let _ = unsafe { request::flush_buffers(device.as_raw_fd()) };
+}
+
+/// Makes the kernel look for partitions again. Most devices have none, and say `EINVAL`.
+#[expect(unsafe_code, reason = "nix has no wrapper for BLKRRPART")]
+pub fn reread_partitions(device: &File) {
+    // SAFETY: BLKRRPART takes no argument.
+    let _ = unsafe { request::reread_partitions(device.as_raw_fd()) };
+}

@@ -1,0 +1,51 @@
+use super::*;
+
+/// Asks for three steps, of which the last is answered with `errno`.
+fn refused(request: &Request, errno: Errno) -> (Result<u64, DeviceError>, Progress) {
+    let progress = Progress::default();
+    let act = |step: Range<u64>| match step.start {
+        start if start < 2 * STEP => Ok(()),
+        _ => Err(errno),
+    };
+    (request.in_steps(0..3 * STEP, &progress, act), progress)
+}
+
+#[test]
+fn what_a_device_does_not_know_is_done_in_another_way() {
+    for (errno, punch, discard) in [
+        (Errno::EOPNOTSUPP, true, true),
+        (Errno::EINVAL, true, true),
+        // Disks that claim to know the command.
+        (Errno::EREMOTEIO, true, true),
+        (Errno::EIO, false, true),
+        (Errno::ENXIO, false, false),
+        (Errno::ENOSPC, false, false),
+    ] {
+        for (request, falls_back) in [(&PUNCH, punch), (&DISCARD, discard)] {
+            let (result, _) = refused(request, errno);
+            match result {
+                Ok(done) => assert_eq!((done, falls_back), (2 * STEP, true), "{errno}"),
+                Err(DeviceError::Io { what, offset, .. }) => {
+                    let expected = (request.what, 2 * STEP, false);
+                    assert_eq!((what, offset, falls_back), expected, "{errno}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_step_is_counted_when_it_is_done() {
+    let (_, progress) = refused(&PUNCH, Errno::EOPNOTSUPP);
+    assert_eq!(progress.bytes_done(), 2 * STEP);
+    let progress = Progress::default();
+    let act = |step: Range<u64>| {
+        assert_eq!(progress.bytes_done(), step.start - STEP);
+        Ok(())
+    };
+    let done = DISCARD
+        .in_steps(STEP..3 * STEP + 5, &progress, act)
+        .unwrap();
+    assert_eq!((done, progress.bytes_done()), (3 * STEP + 5, 2 * STEP + 5));
+}

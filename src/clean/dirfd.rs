@@ -1,0 +1,247 @@
+//! A directory as a descriptor: the only way in which the cleaner touches a filesystem.
+//!
+//! Every call is relative to an open directory and names **one** component in it. No path is ever
+//! looked up from `/` or from the working directory, so nobody who swaps a directory for a symlink
+//! in the meantime can lead us elsewhere. `openat2` makes the kernel itself refuse to follow a
+//! symlink, to leave the directory, or to cross into another mount; that includes bind mounts of the
+//! same filesystem, which no comparison of device numbers sees. Where there is no `openat2` (Linux
+//! before 5.6, some seccomp profiles) there is no cleaning: no fallback is as good.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::libc;
+use nix::sys::stat::{FileStat, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
+
+/// Which file a descriptor is open on. Enough to tell files apart that exist at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    /// The device number of the filesystem (of the subvolume, on btrfs).
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+}
+
+impl From<FileStat> for FileId {
+    fn from(stat: FileStat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// What a directory entry is, as far as deleting it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// To be emptied first.
+    Directory,
+    /// Anything else. It is unlinked, and never opened: opening a FIFO hangs, opening a device acts.
+    Other,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The inode number, as the directory has it. Sorting by it saves the disk seeks.
+    pub inode: u64,
+    /// The name; any bytes but NUL and `/`.
+    pub name: CString,
+    /// `None` where the filesystem does not say: ask [`DirFd::kind_of`].
+    pub kind: Option<EntryKind>,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct DirFd(OwnedFd);
+
+impl DirFd {
+    /// Opens a directory anew, for reading and with a position of its own. `root` may be an `O_PATH`
+    /// descriptor.
+    ///
+    /// # Errors
+    /// `ENOSYS` or `EPERM` where there is no `openat2`.
+    pub fn reopen(root: BorrowedFd<'_>) -> Result<Self> {
+        open_beneath(root, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
+    }
+
+    /// Opens the directory `name` in this one.
+    ///
+    /// # Errors
+    /// `ENOTDIR` or `ELOOP` when it is no directory, `EXDEV` when something is mounted on it.
+    pub fn open_dir(&self, name: &CStr) -> Result<Self> {
+        open_beneath(self.as_fd(), name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
+    }
+
+    /// A handle on the entry `name`, whatever it is, that opens nothing (`O_PATH`).
+    ///
+    /// # Errors
+    /// Those of `openat2`.
+    pub fn handle(&self, name: &CStr) -> Result<OwnedFd> {
+        open_beneath(self.as_fd(), name, OFlag::O_PATH)
+    }
+
+    /// Which directory this is.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn id(&self) -> Result<FileId> {
+        Ok(fstat(&self.0)?.into())
+    }
+
+    /// What the entry `name` is.
+    ///
+    /// # Errors
+    /// Those of `fstatat`.
+    pub fn kind_of(&self, name: &CStr) -> Result<EntryKind> {
+        let stat = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let is_dir = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        Ok(if is_dir {
+            EntryKind::Directory
+        } else {
+            EntryKind::Other
+        })
+    }
+
+    /// Removes the entry `name`.
+    ///
+    /// # Errors
+    /// Those of `unlinkat`.
+    pub fn remove(&self, name: &CStr, kind: EntryKind) -> Result<()> {
+        let flag = match kind {
+            EntryKind::Directory => UnlinkatFlags::RemoveDir,
+            EntryKind::Other => UnlinkatFlags::NoRemoveDir,
+        };
+        unlinkat(&self.0, name, flag)
+    }
+
+    /// Reads the next entries, as many as fit into `buffer`; none at the end. `.` and `..` are left
+    /// out, so a call may add none and yet not be the last: the result says whether there is more.
+    ///
+    /// # Errors
+    /// Those of `getdents64`.
+    pub fn read(&self, buffer: &mut [u8], entries: &mut Vec<Entry>) -> Result<bool> {
+        let filled = getdents(self.as_fd(), buffer)?;
+        entries.extend(parse(&buffer[..filled]));
+        Ok(filled > 0)
+    }
+
+    /// Goes back to the first entry.
+    ///
+    /// # Errors
+    /// Those of `lseek`.
+    pub fn rewind(&self) -> Result<()> {
+        lseek(&self.0, 0, Whence::SeekSet).map(drop)
+    }
+}
+
+impl AsFd for DirFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn open_beneath(dir: BorrowedFd<'_>, name: &CStr, flags: OFlag) -> Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(
+            ResolveFlag::RESOLVE_BENEATH
+                | ResolveFlag::RESOLVE_NO_XDEV
+                | ResolveFlag::RESOLVE_NO_SYMLINKS
+                | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        );
+    // EAGAIN: something was renamed while the kernel looked, and it cannot vouch for the result.
+    let mut tries = 0;
+    loop {
+        match openat2(dir, name, how) {
+            Err(Errno::EAGAIN) if tries < 100 => tries += 1,
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// nix reads directories through libc's `DIR`, which cannot be read piece by piece and takes a
+/// buffer of 32 KiB for each level of a deep tree.
+#[expect(unsafe_code, reason = "nix has no getdents64")]
+fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    let (fd, start, size) = (dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
+    // SAFETY: the kernel writes at most `size` bytes to `start`, which is a slice of that size.
+    let filled = unsafe { libc::syscall(libc::SYS_getdents64, fd, start, size) };
+    Errno::result(filled).map(|filled| usize::try_from(filled).unwrap_or(0))
+}
+
+/// The records of getdents64(2): inode (8 bytes), offset (8), length of the record (2), type (1),
+/// name with a NUL.
+fn parse(mut records: &[u8]) -> impl Iterator<Item = Entry> {
+    const NAME: usize = 19;
+    std::iter::from_fn(move || {
+        loop {
+            let inode = u64::from_ne_bytes(records.get(..8)?.try_into().ok()?);
+            let length = u16::from_ne_bytes(records.get(16..18)?.try_into().ok()?);
+            let kind = match *records.get(18)? {
+                libc::DT_UNKNOWN => None,
+                libc::DT_DIR => Some(EntryKind::Directory),
+                _ => Some(EntryKind::Other),
+            };
+            let name = CStr::from_bytes_until_nul(records.get(NAME..length.into())?).ok()?;
+            records = records.get(length.into()..)?;
+            if name != c"." && name != c".." {
+                return Some(Entry {
+                    inode,
+                    name: name.to_owned(),
+                    kind,
+                });
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(inode: u64, kind: u8, name: &[u8]) -> Vec<u8> {
+        let length = (19 + name.len() + 1).next_multiple_of(8);
+        let mut record = [&inode.to_ne_bytes()[..], &[0; 8]].concat();
+        record.extend(u16::try_from(length).unwrap().to_ne_bytes());
+        record.push(kind);
+        record.extend(name);
+        record.resize(length, 0);
+        record
+    }
+
+    #[test]
+    fn directory_records_are_read() {
+        let buffer = [
+            record(1, libc::DT_DIR, b"."),
+            record(2, libc::DT_DIR, b".."),
+            record(3, libc::DT_REG, b"a file"),
+            record(4, libc::DT_DIR, b"\xff\n"),
+            record(5, libc::DT_UNKNOWN, b"..."),
+            record(6, libc::DT_FIFO, &[b'n'; 255]),
+        ]
+        .concat();
+        let entry = |inode, name: &[u8], kind| Entry {
+            inode,
+            name: CString::new(name).unwrap(),
+            kind,
+        };
+        let expected = [
+            entry(3, b"a file", Some(EntryKind::Other)),
+            entry(4, b"\xff\n", Some(EntryKind::Directory)),
+            entry(5, b"...", None),
+            entry(6, &[b'n'; 255], Some(EntryKind::Other)),
+        ];
+        assert_eq!(parse(&buffer).collect::<Vec<_>>(), expected);
+        // Whatever a broken filesystem hands out, it ends.
+        for cut in 0..buffer.len() {
+            assert!(parse(&buffer[..cut]).count() <= expected.len());
+        }
+        assert_eq!(parse(&[0; 64]).count(), 0);
+    }
+}

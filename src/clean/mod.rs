@@ -1,0 +1,177 @@
+//! Cleaning released volumes.
+//!
+//! The protocol, in [`protocol`], is a chain of types: a [`permit::Permit`] is needed for the
+//! [`gate`], whose [`gate::Gated`] is needed for the [`commit`], whose [`commit::Committed`] is needed
+//! for the [`wipe`], whose [`wipe::Wiped`] is needed for the [`release`]. No step can be left out:
+//! without the value there is no method to call.
+//!
+//! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes.
+
+pub mod command;
+pub mod commit;
+pub mod device;
+pub mod dirfd;
+pub mod escape;
+pub mod gate;
+pub mod method;
+pub mod permit;
+pub mod progress;
+mod protect;
+pub mod protocol;
+pub mod release;
+pub mod signature;
+pub mod supervisor;
+pub mod table;
+pub mod tree;
+pub mod wipe;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::cluster::Cluster;
+use crate::host::kubelet::KubeletDir;
+use crate::metrics::Metrics;
+use crate::plan::{Occupied, Settings, reasons};
+use crate::report::Reporter;
+use crate::view::NodeView;
+
+use permit::Permits;
+use table::{ProcTable, TableError};
+
+/// The latest that the main loop knows, for the gate.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The configuration.
+    pub settings: Settings,
+    /// Our Node.
+    pub node: NodeView,
+    /// The storage that is spoken for.
+    pub occupied: Arc<Occupied>,
+    /// Whether cleaning is paused on the whole node.
+    pub paused: bool,
+}
+
+/// What every cleanup stands on.
+#[derive(Debug)]
+pub struct Ground {
+    /// The API server.
+    pub cluster: Cluster,
+    /// The latest that the main loop knows.
+    pub world: watch::Receiver<World>,
+    /// The kubelet's directory.
+    pub kubelet: Arc<KubeletDir>,
+    /// How long to wait after a release where that directory cannot be seen.
+    pub quiet_period: Duration,
+    /// Who may clean how much at a time.
+    pub permits: Permits,
+    /// How far each cleanup is.
+    pub table: Arc<ProcTable>,
+    /// Told when a cleanup has ended.
+    pub ended: Arc<Notify>,
+    /// For events.
+    pub reporter: Reporter,
+    /// For counters.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Ground {
+    /// Waits until another configuration is in force.
+    async fn reconfigured(&self) {
+        let mut world = self.world.clone();
+        let generation = world.borrow_and_update().settings.generation;
+        let changed = world
+            .wait_for(|world| world.settings.generation != generation)
+            .await
+            .is_ok();
+        if !changed {
+            // The main loop is gone; the shutdown cancels us.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Why a cleanup does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The PV changed while it was judged: judge again.
+    Again,
+    /// Somebody uses the volume, or it cannot be told at the moment: look again later.
+    InUse {
+        /// Who, in words.
+        by: String,
+        /// Whether people have to know at once; otherwise only when it lasts.
+        tell_now: bool,
+    },
+    /// There is nothing to clean (any more).
+    NotDue(String),
+    /// Something is wrong.
+    Failed(Failure),
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again => f.write_str("the PV changed meanwhile"),
+            Self::InUse { by, .. } => f.write_str(by),
+            Self::NotDue(why) => f.write_str(why),
+            Self::Failed(failure) => f.write_str(&failure.message),
+        }
+    }
+}
+
+/// A cleanup that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The event's reason.
+    pub reason: &'static str,
+    /// The cause, for an operator.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A failure of the cleaner itself.
+    fn cleaning(error: &dyn std::error::Error) -> Self {
+        Self::new(reasons::VOLUME_FAILED_DELETE, crate::cluster::chain(error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        Self::cleaning(&error)
+    }
+}
+
+impl From<tree::TreeError> for Failure {
+    fn from(error: tree::TreeError) -> Self {
+        Self::cleaning(&error)
+    }
+}
+
+impl From<device::DeviceError> for Failure {
+    fn from(error: device::DeviceError) -> Self {
+        Self::cleaning(&error)
+    }
+}
+
+impl From<command::CommandError> for Failure {
+    fn from(error: command::CommandError) -> Self {
+        Self::cleaning(&error)
+    }
+}

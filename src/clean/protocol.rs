@@ -1,0 +1,242 @@
+//! One cleanup from beginning to end.
+//!
+//! Permit, gate, commit, wipe, release: each step is a value that only the step before can make, and
+//! a crash between any two of them means that the next process begins again at the first.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::metrics::capacity_step;
+use crate::plan::{About, CleanOrder, reasons};
+
+use super::gate::gate;
+use super::method::Method;
+use super::permit::Recall;
+use super::progress::Progress;
+use super::table::Patience;
+use super::{Failure, Ground, Stop};
+use crate::types::VolumeMode;
+
+/// How often a volume in use is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long that goes on before people are told and the pauses get longer.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The first and the longest of the longer pauses.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+/// How often a cleanup that takes long is spoken of.
+const TELL_EVERY: Duration = Duration::from_secs(30);
+/// The pause after a lost race with another writer of the PV; after each further one, longer.
+const RACE: Duration = Duration::from_millis(50);
+
+/// Cleans one volume, and enters how far it is into the table. The caller has begun the entry.
+pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
+    let tenancy = order.pv.tenancy();
+    let (pv, path) = (order.pv.name.clone(), order.path.clone());
+    let about = About::from(&order.pv.reference());
+    let mode = order.kind.as_str();
+    match run(&ground, order, &progress).await {
+        Err(Stop::Failed(failure)) if progress.is_cancelled() => {
+            tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins anew");
+            let _ = ground
+                .table
+                .mark_failed(&tenancy, &failure.message, Patience::Constant);
+        }
+        Ok(()) => {
+            if let Err(error) = ground.table.mark_succeeded(&tenancy) {
+                tracing::error!(pv, %path, %error, "the finished cleanup is not in the table; this is a bug");
+            }
+        }
+        Err(Stop::Failed(failure)) => {
+            // A missing right may be granted at any moment, and asking for it destroys nothing.
+            let patience = match failure.reason {
+                reasons::PERMISSION_MISSING => Patience::Constant,
+                _ => Patience::Growing,
+            };
+            let pause = ground
+                .table
+                .mark_failed(&tenancy, &failure.message, patience)
+                .unwrap_or_default();
+            ground
+                .metrics
+                .delete_failed_total
+                .with_label_values(&[mode, "process"])
+                .inc();
+            let message = format!("{path}: {}", failure.message);
+            tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+            ground
+                .reporter
+                .warning(&about, failure.reason, "Clean", &message);
+            // The loop would come by only at the end of its period.
+            let retry = Arc::clone(&ground.ended);
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                retry.notify_one();
+            });
+        }
+        Err(stop) => {
+            tracing::info!(pv, %path, "not cleaned: {stop}");
+            if let Err(error) = ground.table.remove_entry(&tenancy) {
+                tracing::error!(pv, %path, %error, "the ended cleanup stays in the table; this is a bug");
+            }
+        }
+    }
+    // What comes next is up to the main loop, which took this cleanup to be at work until now.
+    ground.ended.notify_one();
+}
+
+async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<(), Stop> {
+    let tenancy = order.pv.tenancy();
+    let about = About::from(&order.pv.reference());
+    let mut wait = Wait::default();
+    let mut races = 0;
+    let committed = loop {
+        let permit = tokio::select! {
+            permit = ground.permits.acquire(&order.rotational) => permit,
+            () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+        };
+        let stop = match gate(ground, order.clone(), permit).await {
+            Ok(gated) => match gated.commit(ground).await {
+                Ok(committed) => break committed,
+                Err(stop) => stop,
+            },
+            Err(stop) => stop,
+        };
+        let pause = match stop {
+            Stop::Again => {
+                races += 1;
+                (RACE * races).min(LOOK_AGAIN)
+            }
+            Stop::InUse { by, tell_now } => {
+                ground
+                    .table
+                    .mark_waiting(&tenancy, &by)
+                    .map_err(Failure::from)?;
+                wait.pause(&by, tell_now, |text| {
+                    tracing::info!(pv = order.pv.name, path = %order.path, "waiting: {text}");
+                    ground
+                        .reporter
+                        .warning(&about, reasons::VOLUME_IN_USE, "Clean", text);
+                })
+            }
+            Stop::NotDue(why) => {
+                // What the main loop sees is older than what the API server said just now. Until the
+                // watch has caught up, it would send us again and again.
+                let _ = ground.table.mark_waiting(&tenancy, &why);
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    () = progress.cancelled() => {}
+                }
+                return Err(Stop::NotDue(why));
+            }
+            stop @ Stop::Failed(_) => return Err(stop),
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+            () = ground.reconfigured() => return Err(Stop::NotDue("the configuration changed".into())),
+        }
+    };
+    wipe_and_release(ground, committed, &order, progress).await
+}
+
+async fn wipe_and_release(
+    ground: &Ground,
+    committed: super::commit::Committed,
+    order: &CleanOrder,
+    progress: &Progress,
+) -> Result<(), Stop> {
+    let begun = Instant::now();
+    let about = About::from(&order.pv.reference());
+    let mode = order.kind.as_str();
+    ground
+        .table
+        .mark_running(&order.pv.tenancy())
+        .map_err(Failure::from)?;
+    let command = order.class.block_cleaner_command.join(" ");
+    tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
+    let text = format!("cleaning {}", order.path);
+    ground
+        .reporter
+        .normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
+    let recall = committed.recall();
+    let wiped = tokio::select! {
+        wiped = committed.wipe(progress) => wiped,
+        never = tell_progress(order, progress, &recall) => match never {},
+    };
+    let wiped = wiped?;
+    let took = begun.elapsed();
+    wiped
+        .release(ground, progress)
+        .await
+        .map_err(|cancelled| Failure::new(reasons::VOLUME_FAILED_DELETE, cancelled.to_string()))?;
+    #[allow(clippy::cast_precision_loss, reason = "bytes in a metric")]
+    let bytes = progress.bytes_done() as f64;
+    ground.metrics.cleanup_bytes_total.inc_by(bytes);
+    ground
+        .metrics
+        .delete_total
+        .with_label_values(&[mode, "process"])
+        .inc();
+    ground
+        .metrics
+        .delete_duration
+        .with_label_values(&[mode, "process", &capacity_step(order.capacity), &command])
+        .observe(begun.elapsed().as_secs_f64());
+    tracing::info!(pv = order.pv.name, path = %order.path, "the volume is clean (in {took:?}) and its PV released");
+    Ok(())
+}
+
+/// Says in the log how far a long cleanup is. One that stands still loses its permit, not its turn:
+/// should its disk come back, it goes on.
+async fn tell_progress(order: &CleanOrder, progress: &Progress, recall: &Recall) -> Infallible {
+    let (pv, path) = (&order.pv.name, &order.path);
+    let mut before = (0, 0);
+    // An external program does not say how far it is, so nothing can be concluded from that.
+    let silent = order.kind == VolumeMode::Block
+        && matches!(
+            Method::from_command(&order.class.block_cleaner_command),
+            Method::Command(_)
+        );
+    loop {
+        tokio::time::sleep(TELL_EVERY).await;
+        let now = (progress.entries(), progress.bytes_done());
+        if now == before && silent {
+            tracing::info!(pv, %path, "the external cleaner is still at work");
+        } else if now == before {
+            recall.now();
+            tracing::warn!(pv, %path, "cleaning has made no progress for {TELL_EVERY:?}; if this goes on, look at the disk and the kernel log; other volumes are cleaned meanwhile");
+        } else {
+            let (entries, bytes) = (now.0 - before.0, now.1 - before.1);
+            tracing::info!(pv, %path, "cleaning goes on: {entries} entries and {bytes} bytes in {TELL_EVERY:?}, {} and {} of {} altogether", now.0, now.1, progress.bytes_total());
+        }
+        before = now;
+    }
+}
+
+/// The patience with a volume in use.
+#[derive(Debug, Default)]
+struct Wait {
+    since: Option<Instant>,
+    told: Option<String>,
+    pause: Option<Duration>,
+}
+
+impl Wait {
+    /// How long to wait before the next look; `tell` is called when people ought to know.
+    fn pause(&mut self, by: &str, tell_now: bool, tell: impl FnOnce(&str)) -> Duration {
+        let impatient = self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
+        if (tell_now || impatient) && self.told.as_deref() != Some(by) {
+            tell(by);
+            self.told = Some(by.to_owned());
+        }
+        if !impatient {
+            return LOOK_AGAIN;
+        }
+        let pause = self
+            .pause
+            .map_or(PAUSES.0, |pause| (pause * 2).min(PAUSES.1));
+        self.pause = Some(pause);
+        pause
+    }
+}

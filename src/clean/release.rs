@@ -1,0 +1,58 @@
+//! The release: the clean volume's PV goes, and discovery makes a new one.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::cluster::ApiError;
+use crate::plan::verdict::without_ours;
+
+use super::Ground;
+use super::progress::{Cancelled, Progress};
+use super::wipe::Wiped;
+
+/// The pause after another writer was first; the first one after a failed release, and the longest.
+const RACE: Duration = Duration::from_millis(20);
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+
+impl Wiped {
+    /// Takes our finalizer off. If that fails, it alone is tried again, for as long as it takes: the
+    /// finished wipe is not repeated.
+    ///
+    /// # Errors
+    /// [`Cancelled`] at shutdown. Then the next process cleans the empty volume once more.
+    pub async fn release(self, ground: &Ground, progress: &Progress) -> Result<(), Cancelled> {
+        let mut pause = PAUSES.0;
+        loop {
+            match self.try_release(ground).await {
+                Ok(()) => return Ok(()),
+                Err(ApiError::Conflict) => tokio::time::sleep(RACE).await,
+                Err(error) => {
+                    tracing::warn!(
+                        pv = self.order.pv.name, path = %self.order.path, %error,
+                        "the volume is clean, but its PV could not be released; trying again in {pause:?}"
+                    );
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = progress.cancelled() => {}
+                    }
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+            progress.check()?;
+        }
+    }
+
+    async fn try_release(&self, ground: &Ground) -> Result<(), ApiError> {
+        let planned = &self.order.pv;
+        let found = ground.cluster.pv(&planned.name).await?;
+        let Some(pv) = found.filter(|pv| pv.uid == planned.uid && pv.has_finalizer()) else {
+            return Ok(());
+        };
+        let metadata = json!({ "finalizers": without_ours(&pv) });
+        match ground.cluster.patch_pv(&pv.reference(), metadata).await {
+            Ok(_) | Err(ApiError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Runs an external cleaner so that nothing of it outlives us.
+//!
+//! A cleaner that goes on after the provisioner was killed would wipe a device beside the next
+//! provisioner's own cleaner, or after the volume was handed to a new tenant. So it runs below a
+//! small process of ours, the supervisor:
+//!
+//! ```text
+//! provisioner ──(standard input: a pipe that only the provisioner holds open)──► supervisor ──► cleaner ──► …
+//! ```
+//!
+//! The end of that pipe comes when the provisioner dies in whatever way, or lets go of it: then the
+//! supervisor kills all its descendants, and ends itself only when there are none. (The signal that
+//! Linux can send at a parent's death will not do: it is sent when the *thread* ends that started
+//! the process.) The supervisor is the reaper of its orphaned descendants, so that a cleaner cannot
+//! slip away by a double fork, nor by a session of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The hidden subcommand that makes our binary a supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
+pub const SUBCOMMAND: &str = "supervise";
+
+/// What the supervisor has to say at its end: one line on its standard error, which the cleaner has
+/// no access to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The cleaner ended by itself with this code.
+    Exit(i32),
+    /// A signal that was not ours ended the cleaner.
+    Signal(i32),
+    /// The cleaner could not be started, for this reason (`errno`).
+    NotStarted(i32),
+    /// We were told to stop, and nothing of the cleaner is left.
+    Stopped,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::NotStarted(errno) => write!(f, "not-started {errno}"),
+            Self::Stopped => write!(f, "stopped 0"),
+        }
+    }
+}
+
+impl FromStr for Verdict {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (word, number) = text.trim_end().split_once(' ').ok_or(())?;
+        let number = number.parse().map_err(drop)?;
+        match word {
+            "exit" => Ok(Self::Exit(number)),
+            "signal" => Ok(Self::Signal(number)),
+            "not-started" => Ok(Self::NotStarted(number)),
+            "stopped" => Ok(Self::Stopped),
+            _ => Err(()),
+        }
+    }
+}
+
+/// The supervisor's whole life. The process must do nothing else: every child it has is the
+/// cleaner's.
+///
+/// Standard input is the pipe to the provisioner, standard output the cleaner's, standard error
+/// takes the verdict.
+#[must_use]
+pub fn supervise(command: &[OsString]) -> ExitCode {
+    let verdict = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| runtime.block_on(run(command)));
+    let (text, code) = match verdict {
+        Ok(verdict) => (verdict.to_string(), ExitCode::SUCCESS),
+        Err(error) => (format!("the supervisor failed: {error}"), ExitCode::FAILURE),
+    };
+    // The provisioner may be dead, and nobody reads this.
+    let _ = writeln!(io::stderr(), "{text}");
+    code
+}
+
+async fn run(command: &[OsString]) -> io::Result<Verdict> {
+    prctl::set_child_subreaper(true)?;
+    // Everything that can fail comes before the cleaner is started. A handler (unlike an ignored
+    // signal) is not inherited by the cleaner.
+    let mut child_ended = signal(SignalKind::child())?;
+    let mut signals = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::quit())?,
+    ];
+    let [terminate, interrupt, hangup, quit] = &mut signals;
+    let mut lifeline = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+
+    let cleaner = match start(command) {
+        Ok(cleaner) => cleaner,
+        Err(error) => return Ok(Verdict::NotStarted(error.raw_os_error().unwrap_or(0))),
+    };
+    let mut unread = [0];
+    let verdict = loop {
+        tokio::select! {
+            _ = child_ended.recv() => {
+                if let Some(verdict) = reap(cleaner) {
+                    break verdict;
+                }
+            }
+            // Nothing is ever written to it: whatever comes, comes at its end.
+            _ = lifeline.read(&mut unread) => break Verdict::Stopped,
+            _ = terminate.recv() => break Verdict::Stopped,
+            _ = interrupt.recv() => break Verdict::Stopped,
+            _ = hangup.recv() => break Verdict::Stopped,
+            _ = quit.recv() => break Verdict::Stopped,
+        }
+    };
+    // Also after a normal end: what the cleaner left in the background may still write.
+    kill_descendants().await;
+    Ok(verdict)
+}
+
+#[expect(unsafe_code, reason = "std can do this only in the forked child")]
+fn start(command: &[OsString]) -> io::Result<Pid> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Errno::EINVAL.into());
+    };
+    let mut cleaner = Command::new(program);
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    cleaner
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(output.try_clone()?)
+        .stdout(output);
+    cleaner.process_group(0);
+    // Should the supervisor itself be killed, at least the cleaner goes with it. Here this signal
+    // will do: the supervisor has one thread.
+    // SAFETY: prctl is one system call and safe between fork and exec.
+    unsafe { cleaner.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
+    let id = cleaner.spawn()?.id();
+    Ok(Pid::from_raw(i32::try_from(id).map_err(io::Error::other)?))
+}
+
+/// Collects the dead; what became of the cleaner, if it is among them.
+fn reap(cleaner: Pid) -> Option<Verdict> {
+    let mut verdict = None;
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == cleaner => {
+                verdict = Some(Verdict::Exit(code));
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == cleaner => {
+                verdict = Some(Verdict::Signal(signal as i32));
+            }
+            Ok(WaitStatus::StillAlive) => return verdict,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return verdict,
+        }
+    }
+}
+
+/// Kills until there is nobody left. A killed process's children become ours, so even one that
+/// forks as fast as it can has to come by here.
+async fn kill_descendants() {
+    loop {
+        for pid in descendants(Pid::this()) {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => break,
+                Err(Errno::ECHILD) => return,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        // One that waits for its disk dies when the disk has answered.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// All children, their children and so on, as `/proc` shows them now.
+fn descendants(ancestor: Pid) -> Vec<Pid> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        if let Some(parent) = fs::read(entry.path().join("stat"))
+            .ok()
+            .and_then(|stat| parent(&stat))
+        {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut next = vec![ancestor.as_raw()];
+    while let Some(pid) = next.pop() {
+        // Removed, so that a number that is used anew while we look cannot make a circle.
+        let of_it = children.remove(&pid).unwrap_or_default();
+        found.extend(of_it.iter().copied().map(Pid::from_raw));
+        next.extend(of_it);
+    }
+    found
+}
+
+/// The parent's number in `/proc/PID/stat`: the second field after the program's name, which is in
+/// parentheses and may contain anything.
+fn parent(stat: &[u8]) -> Option<i32> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    std::str::from_utf8(&stat[end + 1..])
+        .ok()?
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_read_as_it_was_written() {
+        for verdict in [
+            Verdict::Exit(0),
+            Verdict::Exit(255),
+            Verdict::Signal(9),
+            Verdict::NotStarted(2),
+            Verdict::Stopped,
+        ] {
+            assert_eq!(format!("{verdict}\n").parse(), Ok(verdict));
+        }
+        for text in ["", "exit", "exit x", "done 0", "thread 'main' panicked at"] {
+            assert_eq!(text.parse::<Verdict>(), Err(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_parent_is_found_behind_any_name() {
+        for (stat, expected) in [
+            (&b"12 (sh) S 7 12 12 0"[..], Some(7)),
+            (b"12 (a) b) S 1 (\xff) R 7 12", Some(7)),
+            (b"12 (sh)", None),
+            (b"", None),
+        ] {
+            assert_eq!(parent(stat), expected);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use super::*;
+
+const SMALL: Bounds = Bounds {
+    batch: 16,
+    names: 32,
+    open_dirs: 3,
+    kept_names: 2,
+};
+
+/// Directories in directories; how many it made.
+fn make(dir: &Path, widths: &[usize]) -> usize {
+    let Some((width, below)) = widths.split_first() else {
+        return 0;
+    };
+    let made = (0..*width).map(|n| {
+        let path = dir.join(n.to_string());
+        fs::create_dir(&path).unwrap();
+        1 + make(&path, below)
+    });
+    made.sum()
+}
+
+#[test]
+fn names_take_bounded_memory_and_wide_trees_are_not_read_over_and_over() {
+    // Wide at the top, at the bottom, everywhere; and deeper than directories are kept open.
+    for widths in [
+        &[300, 3][..],
+        &[300, 1, 1, 1],
+        &[3, 300],
+        &[25, 25, 25],
+        &[33, 33, 3],
+        &[5, 5, 5, 5, 5],
+        &[9, 1, 9, 1, 9, 1, 1, 1, 1, 2],
+    ] {
+        let volume = tempfile::tempdir().unwrap();
+        let made = make(volume.path(), widths);
+        let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
+        let progress = Progress::default();
+        let mut walk = Walk::within(SMALL, root, &progress).unwrap();
+        let (mut steps, mut most) = (0, 0);
+        while walk.step().unwrap() {
+            steps += 1;
+            most = most.max(walk.stack.iter().map(|frame| frame.pending.len()).sum());
+        }
+        // A batch is ended by the buffer, which is larger than these directories are.
+        let widest = widths.iter().max().unwrap();
+        let bound = SMALL.names.max(*widest) + SMALL.batch;
+        assert!(most <= bound, "{most} names at a time in {widths:?}");
+        // Each is entered, read and left, and not every name can be kept.
+        assert!(steps <= 5 * made, "{steps} steps for {made} in {widths:?}");
+        assert_eq!(walk.run().unwrap().removed, made as u64);
+        assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
+    }
+}

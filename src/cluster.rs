@@ -1,0 +1,403 @@
+//! The requests that this program makes of the API server, each with a time limit.
+//!
+//! Reads here are fresh ones: nothing comes out of a cache. A request that is denied is remembered,
+//! so that the missing right is reported until it is granted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::metrics::Metrics;
+use crate::names::LABEL_HOSTNAME;
+use crate::view::{PvRef, PvView};
+
+/// How long one request may take, the client's own retries on 429 and 503 included.
+const TIME_LIMIT: Duration = Duration::from_secs(15);
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The object changed, or is another one than was meant: look again.
+    #[error("the object has changed since it was looked at")]
+    Conflict,
+    /// The name is taken.
+    #[error("an object of that name exists already")]
+    AlreadyExists,
+    /// The object does not exist.
+    #[error("the object does not exist")]
+    NotFound,
+    /// A right is missing.
+    #[error("the API server denies to {verb} {resource}: {message}")]
+    Forbidden {
+        /// `get`, `list`, `patch`, ...
+        verb: &'static str,
+        /// The resource's plural name.
+        resource: &'static str,
+        /// The API server's words.
+        message: String,
+    },
+    /// The object is not acceptable.
+    #[error("the API server refuses it: {0}")]
+    Invalid(String),
+    /// No answer in time.
+    #[error("the API server did not answer within {TIME_LIMIT:?}")]
+    TimedOut,
+    /// Everything else: server errors, broken connections.
+    #[error("the request to the API server failed: {0}")]
+    Failed(String),
+}
+
+/// A claim, as far as the gate before a wipe needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimView {
+    /// The UID.
+    pub uid: String,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// A Pod, as far as the gate before a wipe needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    /// `namespace/name`.
+    pub name: String,
+    /// The namespace.
+    pub namespace: String,
+    /// Whether it has ended: Succeeded or Failed.
+    pub terminal: bool,
+    /// When the kubelet took it up, or else when it was made.
+    pub started: Option<Timestamp>,
+    /// The names of the claims that it uses.
+    pub claims: Vec<String>,
+}
+
+/// The rights that were denied.
+#[derive(Debug, Default)]
+pub struct Permissions(Mutex<BTreeMap<(&'static str, &'static str), String>>);
+
+impl Permissions {
+    /// What is missing: resource, verb, and the API server's words.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
+        let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        missing
+            .iter()
+            .map(|((resource, verb), why)| (*resource, *verb, why.clone()))
+            .collect()
+    }
+
+    /// Whether a right is known to be missing.
+    #[must_use]
+    pub fn is_missing(&self, resource: &'static str, verb: &'static str) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&(resource, verb))
+    }
+
+    /// Remembers a refusal.
+    pub fn denied(&self, resource: &'static str, verb: &'static str, why: String) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry((resource, verb))
+            // The first refusal's words stay: the API server names another object in each.
+            .or_insert(why);
+    }
+
+    /// Remembers that a right is there.
+    pub fn granted(&self, resource: &'static str, verb: &'static str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&(resource, verb));
+    }
+}
+
+/// The API server, as this program uses it.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    metrics: Arc<Metrics>,
+    permissions: Arc<Permissions>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+const PVS: &str = "persistentvolumes";
+
+impl Cluster {
+    /// Uses a client.
+    #[must_use]
+    pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
+        Self {
+            client,
+            metrics,
+            permissions: Arc::default(),
+        }
+    }
+
+    /// The client, for watches and events.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The rights that were denied.
+    #[must_use]
+    pub fn permissions(&self) -> &Arc<Permissions> {
+        &self.permissions
+    }
+
+    fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    /// Reads a Node's metadata.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn node(&self, name: &str) -> Result<kube::api::ObjectMeta, ApiError> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
+        Ok(node.metadata)
+    }
+
+    /// Reads a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
+        let pv = self.limited(PVS, "get", self.pvs().get_opt(name)).await?;
+        Ok(pv.as_ref().map(PvView::from_api))
+    }
+
+    /// Makes a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
+        let pvs = self.pvs();
+        let created = self
+            .counted("create", pvs.create(&PostParams::default(), pv))
+            .await?;
+        Ok(PvView::from_api(&created))
+    }
+
+    /// Merges `metadata` into a PV's, if it is still the very object and version that `pv` names:
+    /// otherwise the API server answers with a conflict.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn patch_pv(&self, pv: &PvRef, mut metadata: Value) -> Result<PvView, ApiError> {
+        metadata["uid"] = pv.uid.clone().into();
+        metadata["resourceVersion"] = pv.resource_version.clone().into();
+        let body = Patch::Merge(serde_json::json!({ "metadata": metadata }));
+        let pvs = self.pvs();
+        let params = PatchParams::default();
+        let patched = self
+            .limited(PVS, "patch", pvs.patch(&pv.name, &params, &body))
+            .await?;
+        Ok(PvView::from_api(&patched))
+    }
+
+    /// Deletes a PV, if it is still the very object and version that `pv` names.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_pv(&self, pv: &PvRef) -> Result<(), ApiError> {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(pv.uid.clone()),
+            resource_version: Some(pv.resource_version.clone()),
+        });
+        let pvs = self.pvs();
+        self.counted("delete", pvs.delete(&pv.name, &params))
+            .await
+            .map(drop)
+    }
+
+    /// Reads a claim.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn claim(&self, namespace: &str, name: &str) -> Result<Option<ClaimView>, ApiError> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        let found = self
+            .limited("persistentvolumeclaims", "get", api.get_metadata_opt(name))
+            .await?;
+        Ok(found.map(|claim| ClaimView {
+            uid: claim.metadata.uid.unwrap_or_default(),
+            created: claim.metadata.creation_timestamp.map(|time| time.0),
+        }))
+    }
+
+    /// Lists the Pods of a node.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pods_of(&self, node: &str) -> Result<Vec<PodView>, ApiError> {
+        let api: Api<Pod> = Api::all(self.client.clone());
+        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let pods = self.limited("pods", "list", api.list(&params)).await?;
+        Ok(pods.items.iter().map(pod_view).collect())
+    }
+
+    /// Lists the PVs without a hostname label, page by page, and keeps those that `wanted` is true of.
+    /// All other PVs that our side knows of have the label.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn unlabelled_pvs(
+        &self,
+        wanted: impl Fn(&PvView) -> bool,
+    ) -> Result<Vec<PvView>, ApiError> {
+        let mut kept = Vec::new();
+        let mut params = ListParams::default()
+            .labels(&format!("!{LABEL_HOSTNAME}"))
+            .limit(PAGE);
+        loop {
+            let pvs = self.pvs();
+            let page = self.limited(PVS, "list", pvs.list(&params)).await?;
+            kept.extend(page.items.iter().map(PvView::from_api).filter(&wanted));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(kept),
+            }
+        }
+    }
+
+    /// Counts a watch that broke, and remembers if it was for lack of a right.
+    pub fn watch_broke(&self, resource: &'static str, error: &watcher::Error) {
+        self.metrics
+            .watch_restarts_total
+            .with_label_values(&[resource])
+            .inc();
+        let (verb, status) = match error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) => ("list", status),
+            watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            | watcher::Error::WatchError(status) => ("watch", status),
+            _ => return,
+        };
+        if status.code == 403 {
+            self.permissions
+                .denied(resource, verb, status.message.clone());
+        }
+    }
+
+    /// Counts and times the request, for the metrics that the Go provisioner has too.
+    async fn counted<T>(
+        &self,
+        verb: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
+        let begun = Instant::now();
+        let result = self.limited(PVS, verb, request).await;
+        self.metrics.request(verb, begun.elapsed(), result.is_err());
+        result
+    }
+
+    async fn limited<T>(
+        &self,
+        resource: &'static str,
+        verb: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
+        let Ok(answer) = tokio::time::timeout(TIME_LIMIT, request).await else {
+            return Err(ApiError::TimedOut);
+        };
+        match answer {
+            Ok(value) => {
+                self.permissions.granted(resource, verb);
+                Ok(value)
+            }
+            Err(kube::Error::Api(status)) => {
+                let message = status.message.clone();
+                Err(match status.code {
+                    409 if status.reason == "AlreadyExists" => ApiError::AlreadyExists,
+                    409 => ApiError::Conflict,
+                    404 => ApiError::NotFound,
+                    403 => {
+                        self.permissions.denied(resource, verb, message.clone());
+                        ApiError::Forbidden {
+                            verb,
+                            resource,
+                            message,
+                        }
+                    }
+                    400 | 422 => ApiError::Invalid(message),
+                    _ => ApiError::Failed(format!("{} {}: {message}", status.code, status.reason)),
+                })
+            }
+            Err(error) => Err(ApiError::Failed(chain(&error))),
+        }
+    }
+}
+
+/// An error with all its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn pod_view(pod: &Pod) -> PodView {
+    let metadata = &pod.metadata;
+    let status = pod.status.as_ref();
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten();
+    let claims = volumes
+        .filter_map(|volume| {
+            let named = volume
+                .persistent_volume_claim
+                .as_ref()
+                .map(|claim| claim.claim_name.clone());
+            // A generic ephemeral volume's claim is named after the Pod and the volume.
+            named.or_else(|| {
+                volume
+                    .ephemeral
+                    .as_ref()
+                    .map(|_| format!("{name}-{}", volume.name))
+            })
+        })
+        .collect();
+    PodView {
+        name: format!("{namespace}/{name}"),
+        namespace,
+        terminal: status
+            .and_then(|status| status.phase.as_deref())
+            .is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
+        started: status
+            .and_then(|status| status.start_time.as_ref())
+            .or(metadata.creation_timestamp.as_ref())
+            .map(|time| time.0),
+        claims,
+    }
+}

@@ -1,0 +1,259 @@
+//! `check-config`: says everything that is wrong with a configuration, and what it comes to.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::config::{self, Class, Config, LoadError, Loaded, duration};
+
+/// The exit code for a configuration with faults, and for one that cannot be read.
+const FAULTY: u8 = 2;
+
+/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`.
+///
+/// # Errors
+/// Only when `out` cannot be written to; what is wrong with the configuration is in the exit code.
+pub fn run(dir: &Path, out: &mut dyn Write) -> io::Result<ExitCode> {
+    match config::load(dir) {
+        Ok(loaded) => {
+            write_report(&loaded, out)?;
+            let good = loaded.faults.is_empty();
+            Ok(if good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(FAULTY)
+            })
+        }
+        Err(error) => {
+            write_error(&error, out)?;
+            Ok(ExitCode::from(FAULTY))
+        }
+    }
+}
+
+fn write_error(error: &LoadError, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "error: {error}")?;
+    match std::error::Error::source(error) {
+        Some(source) => writeln!(out, " ({source})"),
+        None => writeln!(out),
+    }
+}
+
+fn write_report(loaded: &Loaded, out: &mut dyn Write) -> io::Result<()> {
+    for fault in &loaded.faults {
+        writeln!(out, "fault: {fault}")?;
+    }
+    for warning in &loaded.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    if !loaded.faults.is_empty() || !loaded.warnings.is_empty() {
+        writeln!(out)?;
+    }
+    write_table("Effective configuration", &settings(&loaded.config), out)?;
+    for name in loaded.faulty_classes() {
+        writeln!(out, "\nClass {name}: off because of its faults")?;
+    }
+    for class in loaded.config.classes.values() {
+        writeln!(out)?;
+        write_table(
+            &format!("Class {}", class.name),
+            &class_settings(class),
+            out,
+        )?;
+    }
+    Ok(())
+}
+
+type Row = (&'static str, String);
+
+fn write_table(title: &str, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let width = rows
+        .iter()
+        .map(|(key, _)| key.len())
+        .max()
+        .unwrap_or_default();
+    writeln!(out, "{title}")?;
+    for (key, value) in rows {
+        let value = if value.is_empty() { "-" } else { value };
+        writeln!(out, "  {key:width$}  {value}")?;
+    }
+    Ok(())
+}
+
+fn settings(config: &Config) -> Vec<Row> {
+    // Every field by name: a new one cannot be forgotten here.
+    let Config {
+        classes: _,
+        node_labels_for_pv,
+        labels_for_pv,
+        use_job_for_cleaning,
+        job_tolerations,
+        min_resync_period,
+        use_node_name_only,
+        set_pv_owner_ref,
+        remove_node_not_ready_taint,
+        provisioner_not_ready_node_taint_key,
+        pause_cleaning,
+        protect_released_data,
+        max_concurrent_cleanups,
+    } = config;
+    let labels: Vec<String> = labels_for_pv
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    vec![
+        ("nodeLabelsForPV", node_labels_for_pv.join(", ")),
+        ("labelsForPV", labels.join(", ")),
+        ("useJobForCleaning", use_job_for_cleaning.to_string()),
+        ("jobTolerations", each_as_json(job_tolerations)),
+        ("minResyncPeriod", duration::format(*min_resync_period)),
+        ("useNodeNameOnly", use_node_name_only.to_string()),
+        ("setPVOwnerRef", set_pv_owner_ref.to_string()),
+        (
+            "removeNodeNotReadyTaint",
+            remove_node_not_ready_taint.to_string(),
+        ),
+        (
+            "provisionerNotReadyNodeTaintKey",
+            provisioner_not_ready_node_taint_key.clone(),
+        ),
+        ("pauseCleaning", pause_cleaning.to_string()),
+        ("protectReleasedData", protect_released_data.to_string()),
+        ("maxConcurrentCleanups", max_concurrent_cleanups.to_string()),
+    ]
+}
+
+fn class_settings(class: &Class) -> Vec<Row> {
+    let Class {
+        name: _,
+        host_dir,
+        mount_dir,
+        block_cleaner_command,
+        volume_mode,
+        access_mode,
+        fs_type,
+        name_pattern,
+        selector,
+        weak_identity,
+        discovery_policy,
+        missing_volume_policy,
+    } = class;
+    vec![
+        ("hostDir", host_dir.to_string()),
+        ("mountDir", mount_dir.to_string()),
+        ("blockCleanerCommand", format!("{block_cleaner_command:?}")),
+        ("volumeMode", volume_mode.to_string()),
+        ("accessMode", access_mode.to_string()),
+        ("fsType", fs_type.clone().unwrap_or_default()),
+        ("namePattern", name_pattern.to_string()),
+        ("selector", each_as_json(selector)),
+        ("weakIdentity", weak_identity.to_string()),
+        ("discoveryPolicy", discovery_policy.to_string()),
+        ("missingVolumePolicy", missing_volume_policy.to_string()),
+    ]
+}
+
+/// Objects of the API, in its own notation.
+fn each_as_json<T: serde::Serialize>(items: &[T]) -> String {
+    let texts: Vec<String> = items
+        .iter()
+        .map(|item| serde_json::to_string(item).unwrap_or_else(|error| error.to_string()))
+        .collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn check(files: &[(&str, &str)]) -> (ExitCode, String) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let mut out = Vec::new();
+        let code = run(dir.path(), &mut out).unwrap();
+        (code, String::from_utf8(out).unwrap())
+    }
+
+    const GOOD: &str = "fast:\n  hostDir: /mnt/fast\n  mountDir: /fast\n";
+
+    #[test]
+    fn a_good_configuration_is_shown_as_tables() {
+        let (code, text) = check(&[
+            ("storageClassMap", GOOD),
+            ("labelsForPV", "{a: 1.10, b: yes}"),
+            ("jobTolerations", "[{operator: Exists}]"),
+            ("minResyncPeriod", "90s"),
+        ]);
+        assert_eq!(code, ExitCode::SUCCESS, "{text}");
+        for line in [
+            "Effective configuration",
+            "  labelsForPV                      a=1.10, b=yes",
+            "  jobTolerations                   {\"operator\":\"Exists\"}",
+            "  minResyncPeriod                  1m30s",
+            "  nodeLabelsForPV                  -",
+            "Class fast",
+            "  hostDir              /mnt/fast",
+            "  blockCleanerCommand  [\"/scripts/quick_reset.sh\"]",
+            "  weakIdentity         Consent",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "no line {line:?} in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_fault_and_warning_is_shown_and_the_good_classes_too() {
+        let (code, text) = check(&[
+            (
+                "storageClassMap",
+                &format!("{GOOD}bad: {{hostDir: mnt, volumeMode: block}}\n"),
+            ),
+            ("useJobsForCleaning", "true"),
+        ]);
+        assert_eq!(code, ExitCode::from(FAULTY), "{text}");
+        for part in [
+            "fault: class \"bad\": hostDir \"mnt\" is not a usable path",
+            "fault: class \"bad\": mountDir is missing",
+            "fault: class \"bad\": volumeMode \"block\"",
+            "warning: key \"useJobsForCleaning\" is unknown",
+            "Class bad: off because of its faults",
+            "Class fast\n",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn warnings_alone_are_no_failure() {
+        let (code, text) = check(&[]);
+        assert_eq!(code, ExitCode::SUCCESS, "{text}");
+        assert!(
+            text.starts_with("warning: no class is configured"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_read_is_one_line() {
+        let (code, text) = check(&[("storageClassMap", "a: [")]);
+        assert_eq!(code, ExitCode::from(FAULTY));
+        assert!(
+            text.starts_with("error: the configuration key storageClassMap"),
+            "{text}"
+        );
+        let mut out = Vec::new();
+        let code = run(Path::new("/nonexistent/config"), &mut out).unwrap();
+        assert_eq!(code, ExitCode::from(FAULTY));
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("/nonexistent/config") && text.contains("No such file"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! What the program does, one module for each subcommand. `run` is what it does without one.
+
+pub mod check_config;
+pub mod discover;
+pub mod run;

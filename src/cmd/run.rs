@@ -1,0 +1,240 @@
+//! What the program does on every node: puts the parts together and runs until it is told to stop.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kube::{Client, Config as ClientConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, watch};
+
+use crate::act::Actor;
+use crate::args::{Args, Environment};
+use crate::cache::{ClassCache, NodeCache};
+use crate::clean::permit::Permits;
+use crate::clean::table::ProcTable;
+use crate::clean::{Ground, World};
+use crate::cluster::{ApiError, Cluster};
+use crate::config::{self, Loaded};
+use crate::controller::{Controller, unix_time};
+use crate::host::kubelet::KubeletDir;
+use crate::metrics::Metrics;
+use crate::names::provisioner_name;
+use crate::plan::{Occupied, Settings};
+use crate::report::Reporter;
+use crate::server;
+use crate::status::{Pass, Status};
+use crate::view::NodeView;
+
+/// How long to wait between tries to read our Node at start.
+const START_RETRY: Duration = Duration::from_secs(2);
+/// How long the cleaners have to stop, and the last events to be written, at the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How many periods the loop may be silent before `/healthz` says so, and how long at least.
+const SILENT_PERIODS: u32 = 3;
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// An error of the administrator's: exit code 2, and no use in trying again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misuse(pub String);
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`Misuse`] for what only an administrator can mend; anything else may pass.
+#[allow(
+    clippy::too_many_lines,
+    reason = "the wiring, in one piece and in order"
+)]
+pub async fn run(args: Args, environment: Environment) -> Result<()> {
+    let epoch = Instant::now();
+    let node_name = environment
+        .require_node_name()
+        .map_err(|error| Misuse(error.to_string()))?;
+    if environment.namespace_defaulted {
+        tracing::warn!(
+            "MY_NAMESPACE is not set; taking {:?}",
+            environment.namespace
+        );
+    }
+    let loaded = load(&args)?;
+    let metrics = Arc::new(Metrics::new().context("making the metrics")?);
+    metrics.config_last_reload_successful.set(1);
+    metrics.config_last_reload_timestamp.set(unix_time());
+
+    let cluster = Cluster::new(client().await?, Arc::clone(&metrics));
+    let settings = Settings::of(&loaded, 1);
+    let addresses = args.listen_address.candidates().map_err(|error| {
+        Misuse(format!(
+            "--listen-address {} cannot be used: {error}",
+            args.listen_address
+        ))
+    })?;
+    let listener = server::bind(&addresses).await.map_err(|error| {
+        Misuse(format!(
+            "cannot listen: {error}; choose another --listen-address"
+        ))
+    })?;
+    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
+
+    let table = Arc::new(ProcTable::new(epoch));
+    let (pass, passes) = watch::channel(Arc::new(Pass {
+        node: node_name.into(),
+        ..Pass::default()
+    }));
+    let status = Status {
+        pass: passes,
+        table: Arc::clone(&table),
+        permissions: Arc::clone(cluster.permissions()),
+        patience: (args.discovery_period * SILENT_PERIODS).max(SILENCE),
+    };
+    let metrics_path = args.metrics_path.clone();
+    let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));
+
+    let work = async {
+        let node = own_node(&cluster, node_name).await?;
+        let provisioner =
+            provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
+        tracing::info!(
+            provisioner,
+            node = node.name,
+            hostname = node.hostname,
+            "serving this node"
+        );
+        let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| provisioner.clone());
+        let reporter = Reporter::start(
+            cluster.client().clone(),
+            &provisioner,
+            (&environment.namespace, &pod),
+            Arc::clone(&metrics),
+            Arc::clone(cluster.permissions()),
+        );
+        let wake = Arc::new(Notify::new());
+        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let (world, worlds) = watch::channel(World {
+            settings: settings.clone(),
+            node: node.clone(),
+            occupied: Arc::new(Occupied::default()),
+            // Until the first pass has looked.
+            paused: true,
+        });
+        let ground = Arc::new(Ground {
+            cluster: cluster.clone(),
+            world: worlds,
+            kubelet: Arc::new(KubeletDir::new(&args.kubelet_dir, in_pod)),
+            quiet_period: args.release_quiet_period,
+            permits: Permits::new(settings.config.max_concurrent_cleanups.get().into()),
+            table: Arc::clone(&table),
+            ended: Arc::clone(&wake),
+            reporter: reporter.clone(),
+            metrics: Arc::clone(&metrics),
+        });
+        let controller = Controller {
+            settings,
+            node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
+            storage_classes: ClassCache::start(&cluster, Arc::clone(&wake)),
+            cluster: cluster.clone(),
+            actor: Actor::new(ground),
+            table: Arc::clone(&table),
+            reporter: reporter.clone(),
+            metrics: Arc::clone(&metrics),
+            wake,
+            world,
+            pass,
+            epoch,
+            period: args.discovery_period,
+        };
+        let mut told = Told::new()?;
+        tokio::select! {
+            () = controller.run() => {}
+            name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned are cleaned anew by the next process"),
+        }
+        table.cancel_all();
+        let idle = async {
+            while table.stats().running > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL, idle).await;
+        reporter.flush(FAREWELL).await;
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        done = work => done,
+        served = http => served.context("the HTTP server ended"),
+    }
+}
+
+/// Reads the configuration and says what is wrong with it.
+///
+/// # Errors
+/// [`Misuse`] when nothing can be made of it.
+pub fn load(args: &Args) -> Result<Loaded> {
+    let loaded =
+        config::load(&args.config).map_err(|error| Misuse(crate::cluster::chain(&error)))?;
+    for warning in &loaded.warnings {
+        tracing::warn!("configuration: {warning}");
+    }
+    for fault in &loaded.faults {
+        tracing::error!("configuration: {fault}");
+    }
+    Ok(loaded)
+}
+
+async fn client() -> Result<Client> {
+    let config = ClientConfig::infer().await.map_err(|error| {
+        Misuse(format!(
+            "no cluster to talk to: {}; run in a pod with a service account, or set KUBECONFIG",
+            crate::cluster::chain(&error)
+        ))
+    })?;
+    Client::try_from(config).context("making the API client")
+}
+
+/// Our Node, as soon as the API server answers. A name that it does not know is a mistake.
+async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
+    let mut told = Told::new()?;
+    loop {
+        let error = match cluster.node(name).await {
+            Ok(metadata) => match NodeView::from_metadata(&metadata) {
+                Ok(node) => return Ok(node),
+                Err(fault) => return Err(Misuse(fault.to_string()).into()),
+            },
+            Err(ApiError::NotFound) => {
+                let text = format!(
+                    "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
+                );
+                return Err(Misuse(text).into());
+            }
+            Err(error) => error,
+        };
+        tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY:?}");
+        tokio::select! {
+            () = tokio::time::sleep(START_RETRY) => {}
+            name = told.stop_wanted() => anyhow::bail!("{name} before the API server answered"),
+        }
+    }
+}
+
+/// The signals that end the process.
+struct Told {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Told {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn stop_wanted(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! From a directory, or from any text at all.
+
+use std::os::unix::fs::symlink;
+use std::{error, fs};
+
+use proptest::prelude::*;
+
+use super::{files, loaded};
+use crate::config::*;
+use crate::types::VolumeMode;
+
+#[test]
+fn what_is_no_configuration_is_an_error() {
+    let error = |entries: &[(&str, &str)]| from_files(&files(entries)).unwrap_err();
+    assert!(matches!(
+        error(&[("useAlphaAPI", "yes")]),
+        LoadError::AlphaApi
+    ));
+    assert!(matches!(
+        error(&[("labelsForPV", ""), ("labelsforpv", "")]),
+        LoadError::SameKey { .. }
+    ));
+    for (text, line) in [
+        ("a:\n  b: [\n", 2),
+        ("c: {hostDir: /a}\nd: {}\nc: {hostDir: /b}\n", 3),
+        ("c:\n  hostDir: /a\n  hostDir: /b\n", 3),
+        ("c: *nowhere\n", 1),
+        ("c: &c [*c]\n", 1),
+    ] {
+        match error(&[("storageClassMap", text)]) {
+            LoadError::Yaml { key, at, .. } => {
+                assert_eq!(
+                    (key.as_str(), at.map(|(line, _)| line)),
+                    ("storageClassMap", Some(line))
+                );
+            }
+            other => panic!("{text:?}: {other}"),
+        }
+    }
+    assert_eq!(
+        loaded(&[("useAlphaAPI", "perhaps")]).faults[0].problem,
+        Problem::Boolean
+    );
+}
+
+#[test]
+fn anchors_and_merge_keys_work_as_in_the_go_program() {
+    let loaded = loaded(&[(
+        "storageClassMap",
+        "a: &a {hostDir: /a, mountDir: /a, volumeMode: Block, namePattern: 1*}\n\
+         b: {<<: *a, hostDir: /b, mountDir: /b}\n",
+    )]);
+    assert_eq!(loaded.faults, []);
+    let b = &loaded.config.classes["b"];
+    assert_eq!(
+        (b.host_dir.as_str(), b.volume_mode),
+        ("/b", VolumeMode::Block)
+    );
+    assert_eq!(b.name_pattern.as_str(), "1*");
+}
+
+/// A directory as the kubelet mounts a ConfigMap.
+fn config_map(entries: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("..2026_01_01")).unwrap();
+    symlink("..2026_01_01", dir.path().join("..data")).unwrap();
+    for (name, text) in entries {
+        fs::write(dir.path().join("..2026_01_01").join(name), text).unwrap();
+        symlink(format!("..data/{name}"), dir.path().join(name)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_mounted_config_map_is_read_through_its_links() {
+    let dir = config_map(&[
+        ("storageClassMap", b"c: {hostDir: /h, mountDir: /m}"),
+        ("useNodeNameOnly", b"\"yes\"\n"),
+    ]);
+    fs::create_dir(dir.path().join("labelsForPV")).unwrap();
+    nix::unistd::mkfifo(
+        &dir.path().join("jobTolerations"),
+        nix::sys::stat::Mode::S_IRWXU,
+    )
+    .unwrap();
+    let loaded = load(dir.path()).unwrap();
+    assert!(loaded.config.use_node_name_only);
+    assert_eq!(loaded.config.classes.len(), 1);
+    assert_eq!((loaded.faults, loaded.warnings), (vec![], vec![]));
+}
+
+#[test]
+fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(load(dir.path()).unwrap().warnings, [Warning::NoClasses]);
+    let missing = dir.path().join("missing");
+    let error = load(&missing).unwrap_err();
+    assert!(
+        matches!(&error, LoadError::Directory { path, .. } if *path == missing),
+        "{error}"
+    );
+    assert!(error::Error::source(&error).is_some());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let dir = config_map(&[("labelsForPV", b"a: \xff")]);
+    let error = load(dir.path()).unwrap_err();
+    assert!(
+        matches!(&error, LoadError::NotUtf8 { path } if path.ends_with("labelsForPV")),
+        "{error}"
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    symlink("..data/pauseCleaning", dir.path().join("pauseCleaning")).unwrap();
+    let error = load(dir.path()).unwrap_err();
+    assert!(
+        matches!(&error, LoadError::File { path, .. } if path.ends_with("pauseCleaning")),
+        "{error}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_and_every_sentence_has_words(
+        text in any::<String>(),
+        near in r#"[-a: \n{}\[\],'"&*!|>#%?~0-9.<]{0,40}"#,
+        name in "[a-zA-Z.]{1,12}",
+    ) {
+        let class = format!("c: {{hostDir: /h, mountDir: {near}}}");
+        let inner = format!("c: {near}");
+        for value in [&text, &near, &class, &inner] {
+            for key in ["storageClassMap", "labelsForPV", "jobTolerations", "pauseCleaning", &name] {
+                match from_files(&files(&[(key, value)])) {
+                    Ok(loaded) => {
+                        for fault in &loaded.faults {
+                            prop_assert!(fault.to_string().contains(&fault.remedy));
+                            prop_assert!(!fault.to_string().contains('\n'));
+                        }
+                        for name in loaded.faulty_classes() {
+                            prop_assert!(!loaded.config.classes.contains_key(name));
+                        }
+                    }
+                    Err(error) => prop_assert!(!error.to_string().is_empty()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_plain_text_is_a_label_as_it_is(value in "[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?") {
+        prop_assume!(!["null", "Null", "NULL"].contains(&value.as_str()));
+        let loaded = loaded(&[("labelsForPV", &format!("a: {value}\n"))]);
+        prop_assert_eq!(&loaded.config.labels_for_pv["a"], &value);
+    }
+}

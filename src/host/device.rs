@@ -1,0 +1,205 @@
+//! A block device, opened once and never looked up by its path again.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+use super::mounts::DeviceNumber;
+use super::{ioctl, through_proc};
+
+/// Why a device was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel has it claimed: mounted (anywhere), swap, LVM, md, device-mapper.
+    #[error("{} is in use: it is mounted, possibly in a container, or part of LVM, RAID or swap", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It takes no writes.
+    #[error("{} is read-only: see its write protection, and `blockdev --getro`", path.display())]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else is there. It was not opened.
+    #[error("{} is {found}, not a block device", path.display())]
+    NotABlockDevice {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The path leads to another device than the one that was opened, or its size changed.
+    #[error("{} was device {was} and is now {is}: the disk was exchanged or resized", path.display())]
+    Changed {
+        /// The path.
+        path: PathBuf,
+        /// Number and size before.
+        was: String,
+        /// Number and size now.
+        is: String,
+    },
+    /// The kernel refused.
+    #[error("{} cannot be opened: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// An open block device.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+    number: DeviceNumber,
+    size: u64,
+}
+
+impl Device {
+    /// Opens a device for looking at it. Links are followed; anything but a block device is left
+    /// unopened.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_readonly(path: &Path) -> Result<Self, OpenError> {
+        Self::open(path, OpenOptions::new().read(true), 0)
+    }
+
+    /// Opens a device for writing, as its only user as far as the kernel knows. It does not know of
+    /// those who opened it without asking to be the only one (a pod's raw volume, a loop device):
+    /// see [`super::kubelet`] and [`super::sysfs::Sysfs::loops_over`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_exclusive(path: &Path) -> Result<Self, OpenError> {
+        let device = Self::open(
+            path,
+            OpenOptions::new().read(true).write(true),
+            libc::O_EXCL,
+        )?;
+        // Most drivers let a write-protected device be opened and refuse each write afterwards.
+        match ioctl::block_read_only(device.as_fd()) {
+            Ok(false) => Ok(device),
+            Ok(true) => Err(OpenError::ReadOnly {
+                path: path.to_owned(),
+            }),
+            Err(source) => Err(OpenError::Io {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        // This only gets hold of the file. Opening it happens through this very handle, so that the
+        // file that was looked at is the file that is opened.
+        let handle = options_for_handle().open(path).map_err(failed)?;
+        let number = block_number(path, &handle)?;
+        let file = options
+            .custom_flags(flags | libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(through_proc(&handle))
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::EBUSY) => OpenError::InUse {
+                    path: path.to_owned(),
+                },
+                Some(libc::EROFS) => OpenError::ReadOnly {
+                    path: path.to_owned(),
+                },
+                _ => failed(source),
+            })?;
+        let size = ioctl::block_size_bytes(&file).map_err(failed)?;
+        Ok(Self { file, number, size })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The descriptor.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The device's number.
+    #[must_use]
+    pub fn number(&self) -> DeviceNumber {
+        self.number
+    }
+
+    /// Its size in bytes, when it was opened.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Makes sure that the device still has its size and that `path` still leads to it.
+    ///
+    /// # Errors
+    /// [`OpenError::Changed`], or why it cannot be told.
+    pub fn recheck(&self, path: &Path) -> Result<(), OpenError> {
+        let failed = |source| OpenError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let handle = options_for_handle().open(path).map_err(failed)?;
+        let number = block_number(path, &handle)?;
+        let size = ioctl::block_size_bytes(&self.file).map_err(failed)?;
+        if (number, size) == (self.number, self.size) {
+            return Ok(());
+        }
+        Err(OpenError::Changed {
+            path: path.to_owned(),
+            was: format!("{} of {} bytes", self.number, self.size),
+            is: format!("{number} of {size} bytes"),
+        })
+    }
+}
+
+/// `O_PATH` gets hold of a file without opening it: no driver is called, nothing can block.
+fn options_for_handle() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC);
+    options
+}
+
+fn block_number(path: &Path, handle: &File) -> Result<DeviceNumber, OpenError> {
+    let facts = handle.metadata().map_err(|source| OpenError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    if !facts.file_type().is_block_device() {
+        let found = kind(facts.file_type());
+        return Err(OpenError::NotABlockDevice {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    Ok(DeviceNumber::from_rdev(facts.rdev()))
+}
+
+fn kind(file_type: FileType) -> &'static str {
+    match file_type {
+        it if it.is_dir() => "a directory",
+        it if it.is_file() => "a regular file",
+        it if it.is_fifo() => "a FIFO",
+        it if it.is_socket() => "a socket",
+        it if it.is_char_device() => "a character device",
+        _ => "of an unknown kind",
+    }
+}

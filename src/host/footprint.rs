@@ -1,0 +1,188 @@
+//! What storage a volume occupies, and whether two volumes occupy the same: one device, one PV.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::filesystem::FsRoot;
+use super::fs_uuid;
+use super::mounts::DeviceNumber;
+use super::sysfs::{DeviceFacts, Sysfs};
+
+/// Which filesystem: the number that the mount table gives it, one for all its mounts (of btrfs,
+/// for all subvolumes; `st_dev` would differ between these).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FsKey(pub DeviceNumber);
+
+/// The storage behind a volume, as long as nothing is mounted or unplugged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Footprint {
+    /// A directory of a mounted filesystem.
+    Filesystem {
+        /// All devices that the filesystem lies on, down to the disks. Empty for one without.
+        devices: BTreeSet<DeviceNumber>,
+        /// Which filesystem.
+        fs: FsKey,
+        /// Which directory of it.
+        root: PathBuf,
+    },
+    /// A block device.
+    Device {
+        /// The device.
+        number: DeviceNumber,
+        /// It and all that it lies on, down to the disks.
+        below: BTreeSet<DeviceNumber>,
+        /// A whole disk's world-wide name. Not a partition's: two partitions of a disk share it.
+        wwid: Option<String>,
+        /// The names of the devices that lie on it.
+        holders: Vec<String>,
+    },
+}
+
+/// How two volumes share storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// Both are one device.
+    SameDevice,
+    /// Both are one directory of one filesystem.
+    SameFilesystemRoot,
+    /// One is a directory within the other: emptying the outer empties the inner.
+    Nested,
+    /// One is the device, or part of the devices, that the other's filesystem lies on.
+    DeviceUnderFilesystem,
+    /// One is a partition of the other, or it is built from it (LVM, RAID, multipath, loop).
+    PartOf,
+    /// Both are the same disk, reached in two ways.
+    SameWwid,
+}
+
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SameDevice => "they are the same device",
+            Self::SameFilesystemRoot => "they are the same directory of the same filesystem",
+            Self::Nested => "one is a directory inside the other",
+            Self::DeviceUnderFilesystem => "one is the device under the other's filesystem",
+            Self::PartOf => "one is part of the other",
+            Self::SameWwid => "they are two paths to the same disk",
+        })
+    }
+}
+
+impl Footprint {
+    /// The footprint of a filesystem volume.
+    ///
+    /// # Errors
+    /// When the filesystem or `/sys` do not answer.
+    pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Self> {
+        let mut devices = BTreeSet::new();
+        for number in devices_of(root, sysfs)? {
+            devices.extend(sysfs.device(number)?.below);
+        }
+        Ok(Self::Filesystem {
+            devices,
+            fs: FsKey(root.device()),
+            root: root.root().to_owned(),
+        })
+    }
+
+    /// The footprint of a device volume.
+    #[must_use]
+    pub fn of_device(facts: &DeviceFacts) -> Self {
+        Self::Device {
+            number: facts.number,
+            below: facts.below.clone(),
+            wwid: facts.wwid.clone().filter(|_| facts.disk == facts.number),
+            holders: facts.holders.clone(),
+        }
+    }
+
+    /// All devices that the volume lies on, itself included.
+    #[must_use]
+    pub fn devices(&self) -> &BTreeSet<DeviceNumber> {
+        match self {
+            Self::Filesystem { devices, .. } => devices,
+            Self::Device { below, .. } => below,
+        }
+    }
+}
+
+/// The devices that a filesystem directly lies on.
+pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<DeviceNumber>> {
+    if root.mount().fs_type == "btrfs" {
+        return match fs_uuid::btrfs_sysfs_name(root.as_fd())? {
+            Some(name) => sysfs.btrfs_devices(&name),
+            None => Ok(BTreeSet::new()),
+        };
+    }
+    // Major 0 is handed out to filesystems without a device.
+    Ok(Some(root.device())
+        .filter(|number| number.major != 0)
+        .into_iter()
+        .collect())
+}
+
+/// How two volumes share storage, if they do. It does not matter which comes first.
+///
+/// Neighbours do not overlap: two partitions of one disk, two logical volumes of one group, two
+/// directories side by side.
+#[must_use]
+pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
+    use Footprint::{Device, Filesystem};
+    match (a, b) {
+        (
+            Filesystem { fs, root, .. },
+            Filesystem {
+                fs: other,
+                root: other_root,
+                ..
+            },
+        ) => {
+            if fs == other {
+                roots_overlap(root, other_root)
+            } else {
+                None
+            }
+        }
+        (Filesystem { devices, .. }, Device { number, .. })
+        | (Device { number, .. }, Filesystem { devices, .. }) => devices
+            .contains(number)
+            .then_some(Overlap::DeviceUnderFilesystem),
+        (
+            Device {
+                number,
+                below,
+                wwid,
+                ..
+            },
+            Device {
+                number: other,
+                below: other_below,
+                wwid: other_wwid,
+                ..
+            },
+        ) => {
+            if number == other {
+                Some(Overlap::SameDevice)
+            } else if below.contains(other) || other_below.contains(number) {
+                Some(Overlap::PartOf)
+            } else {
+                (wwid.is_some() && wwid == other_wwid).then_some(Overlap::SameWwid)
+            }
+        }
+    }
+}
+
+fn roots_overlap(a: &Path, b: &Path) -> Option<Overlap> {
+    if a == b {
+        Some(Overlap::SameFilesystemRoot)
+    } else if a.starts_with(b) || b.starts_with(a) {
+        Some(Overlap::Nested)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

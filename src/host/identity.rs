@@ -1,0 +1,341 @@
+//! Which storage a volume is, as a text that stays the same as long as the storage does.
+//!
+//! `v1:` and `key=value` fields, sorted and separated by commas. Values are percent-encoded where
+//! they hold `,`, `=`, `%` or anything but printable ASCII.
+//!
+//! | fields | meaning |
+//! |---|---|
+//! | `fs`, `root`, `uuid` | a filesystem volume: type, directory within the filesystem, UUID |
+//! | `on` | the disk below the filesystem, itself as fields: tells clones with one UUID apart |
+//! | `fs`, `path`, `root` | a filesystem that keeps no UUID, or whose kernel does not tell it: *weak* |
+//! | `wwid` | a disk |
+//! | `start`, `partuuid` | a partition: first sector, UUID in the partition table |
+//! | `dm`, `md` | a device-mapper device or md array, by its UUID |
+//! | `loop`, `offset` | a loop device: file, inode and where in the file it begins |
+//! | `boot`, `seq`, `size`, `start`, `link` | a device that has nothing of all this: *weak* |
+//!
+//! A filesystem without a UUID has `on`, too. If the disk below it has no name either, the fields of
+//! a weak device stand beside its own.
+//!
+//! Neither mount ids, nor device numbers, nor the names of devices are part of it: they change at
+//! a reboot. What a pod or the kubelet puts on a device does not change the device's identity.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt::{self, Write};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::device::Device;
+use super::filesystem::FsRoot;
+use super::sysfs::{DeviceFacts, Sysfs};
+use super::{fs_uuid, ioctl};
+
+const VERSION: &str = "v1:";
+
+/// Fields of which one alone, where both have it, shows that two identities are about one thing.
+const TELLING: [&str; 8] = ["dm", "loop", "md", "on", "partuuid", "path", "uuid", "wwid"];
+
+/// Fields of a weak device that another boot changes.
+const UNTIL_REBOOT: [&str; 2] = ["boot", "seq"];
+
+/// An observed identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The canonical text.
+    pub text: String,
+    /// Whether it could be true of other storage too. A weak identity of one volume must not be
+    /// compared with another volume's.
+    pub weak: bool,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// How an observed identity relates to a recorded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// The same storage.
+    Same,
+    /// Other storage.
+    Different,
+    /// Cannot be told: nothing may be destroyed without consent. See [`only_rebooted`].
+    Unknown,
+}
+
+/// Compares what was recorded on a PV with what is there now.
+#[must_use]
+pub fn compare(recorded: &str, observed: &Identity) -> Match {
+    if recorded == observed.text && Fields::parse(recorded).is_some() {
+        return Match::Same;
+    }
+    let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
+        return Match::Unknown;
+    };
+    // Within one boot no two disks have had the same `seq`; the next boot counts anew.
+    let rebooted = then.0.get("boot") != now.0.get("boot");
+    let may_change = |key| key == "boot" || (rebooted && key == "seq");
+    if then
+        .shared(&now)
+        .any(|(key, then, now)| then != now && !may_change(key))
+    {
+        return Match::Different;
+    }
+    let same_on_disk = ["start", "wwid"]
+        .iter()
+        .all(|key| then.has(key) && now.has(key));
+    if same_on_disk && then.without(&["partuuid"]) == now.without(&["partuuid"]) {
+        // Old kernels without udev do not show a partition's UUID; disk and first sector suffice.
+        return Match::Same;
+    }
+    let has_uuid_now = then.has("on") && then.has("path") && now.has("uuid");
+    if has_uuid_now && then.without(&["path"]) == now.without(&["uuid"]) {
+        // A newer kernel tells the UUID. Before, the disk below had to suffice, and it still does.
+        return Match::Same;
+    }
+    // A filesystem of which no more was known than until the reboot could be any of its kind now.
+    let is_telling = |key| TELLING.contains(&key) || (key == "fs" && then.has("boot"));
+    let (then_keys, now_keys) = (then.without(&["seq"]), now.without(&["seq"]));
+    if then_keys.keys().eq(now_keys.keys()) || then.shared(&now).any(|(key, ..)| is_telling(key)) {
+        Match::Unknown
+    } else {
+        Match::Different
+    }
+}
+
+/// Whether the only difference is that a weak device was recorded before the last reboot. This
+/// alone is what `weakIdentity: Accept` accepts.
+#[must_use]
+pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
+    let Some((then, now)) = Fields::parse(recorded).zip(Fields::parse(&observed.text)) else {
+        return false;
+    };
+    let boots = then.0.get("boot").zip(now.0.get("boot"));
+    boots.is_some_and(|(then, now)| then != now)
+        && then.without(&UNTIL_REBOOT) == now.without(&UNTIL_REBOOT)
+}
+
+/// The identity of a filesystem volume.
+///
+/// # Errors
+/// When filesystem or `/sys` do not answer.
+pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
+    let mut fields = Fields::default();
+    fields.set("fs", &root.mount().fs_type);
+    fields.set("root", root.root());
+    let uuid = fs_uuid::on_disk(root.as_fd(), &root.mount().fs_type)?;
+    match &uuid {
+        Some(uuid) => fields.set("uuid", uuid),
+        None => fields.set("path", root.path()),
+    }
+    if let Some(facts) = device_below(root, sysfs)? {
+        let below = disk_fields(&facts);
+        if !below.is_empty() {
+            fields.set("on", below.to_string());
+        } else if uuid.is_none() {
+            fields.0.extend(weak_fields(&facts, facts.size)?.0);
+        }
+    }
+    Ok(Identity {
+        text: fields.versioned(),
+        weak: uuid.is_none(),
+    })
+}
+
+/// The identity of a device. `path` is where it is offered.
+///
+/// # Errors
+/// When device or `/sys` do not answer.
+pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Identity> {
+    let facts = sysfs.device(device.number())?;
+    let inode = if facts.loop_backing.is_some() {
+        ioctl::loop_backing(device.as_fd())?.map(|backing| backing.inode)
+    } else {
+        None
+    };
+    let fields = device_fields(&facts, inode);
+    if !fields.is_empty() {
+        return Ok(Identity {
+            text: fields.versioned(),
+            weak: false,
+        });
+    }
+    let mut fields = weak_fields(&facts, Some(device.size()))?;
+    if let Ok(link) = std::fs::read_link(path) {
+        fields.set("link", link);
+    }
+    Ok(Identity {
+        text: fields.versioned(),
+        weak: true,
+    })
+}
+
+/// The one device that a filesystem lies on. A btrfs of several has none: which disks these are
+/// changes in its life.
+fn device_below(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Option<DeviceFacts>> {
+    let devices = super::footprint::devices_of(root, sysfs)?;
+    match (devices.first(), devices.len()) {
+        (Some(number), 1) => sysfs.device(*number).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// What a device is known by; nothing if that is too little.
+fn device_fields(facts: &DeviceFacts, loop_inode: Option<u64>) -> Fields {
+    let mut fields = disk_fields(facts);
+    if let Some(inode) = loop_inode
+        && let Some(file) = &facts.loop_backing
+        && fields.has("loop")
+    {
+        let mut file = file.clone().into_os_string();
+        file.push(format!(":{inode}"));
+        fields.set("loop", file);
+    }
+    if let Some(uuid) = &facts.partition_uuid {
+        fields.set("partuuid", uuid);
+    }
+    fields
+}
+
+/// As much of a device's identity as every kernel shows to everybody.
+fn disk_fields(facts: &DeviceFacts) -> Fields {
+    let mut fields = Fields::default();
+    if let Some(wwid) = &facts.wwid {
+        fields.set("wwid", wwid);
+    } else if let Some(uuid) = &facts.dm_uuid {
+        fields.set("dm", uuid);
+    } else if let Some(uuid) = &facts.md_uuid {
+        fields.set("md", uuid);
+    } else if let Some(file) = &facts.loop_backing {
+        fields.set("loop", file);
+        if facts.loop_offset != 0 {
+            fields.set("offset", facts.loop_offset.to_string());
+        }
+    }
+    if let Some(start) = facts.partition_start
+        && !fields.is_empty()
+    {
+        fields.set("start", start.to_string());
+    }
+    fields
+}
+
+/// What tells a device without a name from others, until the next boot. `size` is in bytes.
+fn weak_fields(facts: &DeviceFacts, size: Option<u64>) -> io::Result<Fields> {
+    let mut fields = Fields::default();
+    fields.set("boot", super::boot_id()?);
+    for (key, value) in [
+        ("seq", facts.diskseq),
+        ("size", size),
+        ("start", facts.partition_start),
+    ] {
+        if let Some(value) = value {
+            fields.set(key, value.to_string());
+        }
+    }
+    Ok(fields)
+}
+
+/// The fields of an identity, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Fields(BTreeMap<String, Vec<u8>>);
+
+impl Fields {
+    fn set(&mut self, key: &str, value: impl AsRef<OsStr>) {
+        self.0
+            .insert(key.to_owned(), value.as_ref().as_bytes().to_vec());
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    fn without(&self, keys: &[&str]) -> Self {
+        let mut rest = self.clone();
+        rest.0.retain(|key, _| !keys.contains(&key.as_str()));
+        rest
+    }
+
+    /// The fields that both have: key, ours, theirs.
+    fn shared<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = (&'a str, &'a [u8], &'a [u8])> {
+        self.0.iter().filter_map(|(key, ours)| {
+            Some((key.as_str(), ours.as_slice(), other.0.get(key)?.as_slice()))
+        })
+    }
+
+    fn versioned(&self) -> String {
+        format!("{VERSION}{self}")
+    }
+
+    /// Reads a text of ours, and only the canonical form of it.
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = BTreeMap::new();
+        for field in text.strip_prefix(VERSION)?.split(',') {
+            let (key, value) = field.split_once('=')?;
+            fields.insert(key.to_owned(), decode(value)?);
+        }
+        let fields = Self(fields);
+        (fields.versioned() == text).then_some(fields)
+    }
+}
+
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (key, value)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={}", encode(value))?;
+        }
+        Ok(())
+    }
+}
+
+fn encode(value: &[u8]) -> String {
+    let mut text = String::with_capacity(value.len());
+    for byte in value {
+        match byte {
+            b',' | b'=' | b'%' => {}
+            b' '..=b'~' => {
+                text.push(char::from(*byte));
+                continue;
+            }
+            _ => {}
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(text, "%{byte:02X}");
+    }
+    text
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! What the kubelet still holds of a local volume, by the traces below its directory.
+//!
+//! The API is not enough: the containers of a pod that was deleted by force may live on after the
+//! pod's object is gone. The kubelet removes these entries when it has unmounted or unmapped the
+//! volume, and not before. Its own mount of a disk that it formatted is not looked for here: the
+//! exclusive open of the device finds that one in whatever namespace it is.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The kubelet's name for the plugin, as a directory.
+const PLUGIN: &str = "kubernetes.io~local-volume";
+
+/// The kubelet's directory, `/var/lib/kubelet` on most nodes.
+#[derive(Clone, Debug)]
+pub struct KubeletDir {
+    path: PathBuf,
+    in_pod: bool,
+}
+
+impl KubeletDir {
+    /// Takes the directory as we see it. `in_pod` says whether this process runs in a pod itself.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, in_pod: bool) -> Self {
+        Self {
+            path: path.into(),
+            in_pod,
+        }
+    }
+
+    /// Whether the node's pods can be seen. Where we run in a pod and there is not a single one, it
+    /// is not the kubelet's directory but an empty one in its place: our own pod would be there.
+    #[must_use]
+    pub fn visible(&self) -> bool {
+        fs::read_dir(self.path.join("pods"))
+            .is_ok_and(|mut pods| !self.in_pod || pods.next().is_some())
+    }
+
+    /// Whether the raw devices that the node's pods have mapped can be seen, too. The kubelet makes
+    /// `plugins` when it starts; without it only `pods` was mounted here, which tells all about
+    /// filesystems and not enough about devices.
+    #[must_use]
+    pub fn sees_devices(&self) -> bool {
+        self.visible() && fs::read_dir(self.path.join("plugins")).is_ok()
+    }
+
+    /// All that the kubelet still has mounted or mapped of a PV; empty when it has let go.
+    ///
+    /// # Errors
+    /// When it cannot be told, which is not the same as none.
+    pub fn mounts_of(&self, pv_name: &str) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for pod in entries(&self.path.join("pods"))? {
+            for kind in ["volumes", "volumeDevices"] {
+                let path = pod.join(kind).join(PLUGIN).join(pv_name);
+                if exists(&path)? {
+                    found.push(path);
+                }
+            }
+        }
+        // One entry per pod that a raw device is mapped for. The directory itself may outlive them.
+        let mapped = self
+            .path
+            .join("plugins")
+            .join(PLUGIN)
+            .join("volumeDevices")
+            .join(pv_name);
+        match entries(&mapped) {
+            Ok(pods) => found.extend(pods),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let named = |error: io::Error| with_path(&error, dir);
+    fs::read_dir(dir)
+        .map_err(named)?
+        .map(|entry| entry.map(|entry| entry.path()).map_err(named))
+        .collect()
+}
+
+/// Whether there is anything at a path. Not followed: the target of a link may be gone.
+fn exists(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(with_path(&error, path)),
+    }
+}
+
+/// A pod's directory may go while we look.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn with_path(error: &io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_is_held_as_long_as_an_entry_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let kubelet = KubeletDir::new(dir.path(), true);
+        let pods = dir.path().join("pods");
+        let held = |pv: &str| {
+            let found = kubelet.mounts_of(pv).unwrap();
+            let relative = |path: PathBuf| path.strip_prefix(dir.path()).unwrap().to_owned();
+            found.into_iter().map(relative).collect::<Vec<_>>()
+        };
+        assert!(!kubelet.visible());
+        assert!(
+            kubelet.mounts_of("pv").is_err(),
+            "not knowing is not the same as none"
+        );
+        fs::create_dir(&pods).unwrap();
+        assert!(!kubelet.visible(), "a node on which we run has a pod");
+        fs::create_dir(dir.path().join("plugins")).unwrap();
+        assert!(!kubelet.sees_devices(), "nor can its devices be trusted");
+        fs::remove_dir(dir.path().join("plugins")).unwrap();
+
+        let volume = pods.join("uid-1/volumes").join(PLUGIN).join("pv");
+        fs::create_dir_all(&volume).unwrap();
+        fs::create_dir_all(pods.join("uid-1/volumes/kubernetes.io~empty-dir/pv2")).unwrap();
+        fs::write(pods.join("a-file"), "").unwrap();
+        assert!(kubelet.visible());
+        assert!(!kubelet.sees_devices(), "only `pods` is mounted");
+        assert_eq!(
+            held("pv"),
+            [Path::new("pods/uid-1/volumes").join(PLUGIN).join("pv")]
+        );
+        assert_eq!(held("pv2"), [] as [PathBuf; 0]);
+        fs::remove_dir(&volume).unwrap();
+        assert_eq!(held("pv"), [] as [PathBuf; 0]);
+
+        let device = pods.join("uid-2/volumeDevices").join(PLUGIN);
+        fs::create_dir_all(&device).unwrap();
+        symlink("/dev/does-not-exist", device.join("pv")).unwrap();
+        let global = dir
+            .path()
+            .join("plugins")
+            .join(PLUGIN)
+            .join("volumeDevices/pv");
+        fs::create_dir_all(&global).unwrap();
+        assert!(kubelet.sees_devices());
+        assert_eq!(
+            held("pv"),
+            [Path::new("pods/uid-2/volumeDevices")
+                .join(PLUGIN)
+                .join("pv")]
+        );
+        fs::remove_file(device.join("pv")).unwrap();
+        assert_eq!(
+            held("pv"),
+            [] as [PathBuf; 0],
+            "an empty directory holds nothing"
+        );
+        symlink("/dev/does-not-exist", global.join("uid-2")).unwrap();
+        let expected = Path::new("plugins")
+            .join(PLUGIN)
+            .join("volumeDevices/pv/uid-2");
+        assert_eq!(held("pv"), [expected]);
+    }
+}

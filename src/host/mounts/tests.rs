@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// A line like the kernel's, for a mount of `root` at `point`.
+fn line(id: u64, parent: u64, root: &str, point: &str) -> String {
+    format!("{id} {parent} 8:1 {root} {point} rw,relatime shared:1 - ext4 /dev/sda1 rw\n")
+}
+
+fn only(bytes: &[u8]) -> Mount {
+    let table = MountTable::parse(bytes);
+    assert_eq!(table.unparsed(), [] as [String; 0]);
+    assert_eq!(table.iter().count(), 1);
+    table.iter().next().unwrap().clone()
+}
+
+#[test]
+fn a_line_has_all_its_fields() {
+    let mount = only(b"36 35 98:17 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root ro,errors=x\n");
+    assert_eq!(
+        mount,
+        Mount {
+            id: 36,
+            parent: 35,
+            device: DeviceNumber {
+                major: 98,
+                minor: 17
+            },
+            root: "/mnt1".into(),
+            point: "/mnt2".into(),
+            fs_type: "ext3".into(),
+            source: "/dev/root".into(),
+            read_only: true,
+        }
+    );
+}
+
+#[test]
+fn fault_17_any_byte_may_be_in_a_mount_path() {
+    for (written, meant) in [
+        (b"/a\\040b".as_slice(), b"/a b".as_slice()),
+        (b"/a\\011b", b"/a\tb"),
+        (b"/a\\012b", b"/a\nb"),
+        (b"/a\\134b", b"/a\\b"),
+        (b"/a\\134040b", b"/a\\040b"),
+        (b"/a\\043b", b"/a#b"),
+        ("/a\u{a0}b".as_bytes(), "/a\u{a0}b".as_bytes()),
+        (
+            "/a\u{2003}b\u{85}".as_bytes(),
+            "/a\u{2003}b\u{85}".as_bytes(),
+        ),
+        (b"/a\xffb\x0b\x0c\r", b"/a\xffb\x0b\x0c\r"),
+        (b"/x//deleted", b"/x//deleted"),
+        (b"/not\\escape\\9", b"/not\\escape\\9"),
+        (b"/high\\377\\400", b"/high\xff\\400"),
+        (b"/-", b"/-"),
+    ] {
+        let text = [
+            b"1 0 0:5 ",
+            written,
+            b" ",
+            written,
+            b" rw - tmpfs ",
+            written,
+            b" rw",
+        ]
+        .concat();
+        let mount = only(&text);
+        let meant = OsStr::from_bytes(meant);
+        assert_eq!(mount.root.as_os_str(), meant);
+        assert_eq!(mount.point.as_os_str(), meant);
+        assert_eq!(mount.source, meant);
+    }
+}
+
+#[test]
+fn odd_but_legal_lines_parse() {
+    let source = |text: &str| only(text.as_bytes()).source;
+    // An empty source is printed as nothing at all.
+    assert_eq!(source("1 0 0:5 / /a rw - tmpfs  rw"), "");
+    assert_eq!(
+        source("1 0 0:5 / /a rw shared:1 master:2 propagate_from:3 unbindable - t s rw"),
+        "s"
+    );
+    assert_eq!(source("1 0 0:5 / - rw - t - rw,opt=with blank"), "-");
+    assert!(!only(b"1 0 0:5 / /a rw,errors=ro - t s rw,mode=ro1").read_only);
+    assert!(only(b"1 0 0:5 / /a ro,nosuid - t s rw").read_only);
+}
+
+#[test]
+fn a_line_that_does_not_parse_hides_no_other() {
+    let text = format!(
+        "{}garbage \x01\n1 0 0:x / /b rw - t s rw\n{}",
+        line(1, 0, "/", "/"),
+        line(2, 1, "/", "/c")
+    );
+    let table = MountTable::parse(text.as_bytes());
+    assert!(table.at(Path::new("/c")).is_some());
+    assert_eq!(
+        table.unparsed(),
+        ["garbage \\x01", "1 0 0:x / /b rw - t s rw"]
+    );
+}
+
+fn id_at(table: &str, point: &str) -> Option<u64> {
+    MountTable::parse(table.as_bytes())
+        .at(Path::new(point))
+        .map(|mount| mount.id)
+}
+
+#[test]
+fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
+    let root = line(1, 0, "/", "/");
+    for (what, lines, point, expected) in [
+        ("plain", line(2, 1, "/", "/a"), "/a", Some(2)),
+        ("not a mount point", line(2, 1, "/", "/a"), "/a/b", None),
+        ("no mount at all", String::new(), "/a", None),
+        ("the root", String::new(), "/", Some(1)),
+        ("no prefix by bytes", line(2, 1, "/", "/ab"), "/a", None),
+        ("trailing slash", line(2, 1, "/", "/a"), "/a/", Some(2)),
+        (
+            "stacked",
+            line(2, 1, "/", "/a") + &line(3, 2, "/", "/a"),
+            "/a",
+            Some(3),
+        ),
+        // Ids are given again, so their order says nothing.
+        (
+            "stacked, ids reused",
+            line(9, 1, "/", "/a") + &line(3, 9, "/", "/a"),
+            "/a",
+            Some(3),
+        ),
+        (
+            "stacked, listed upside down",
+            line(3, 2, "/", "/a") + &line(2, 1, "/", "/a"),
+            "/a",
+            Some(3),
+        ),
+        (
+            "hidden by a later mount above",
+            line(2, 1, "/", "/a/b") + &line(3, 1, "/", "/a"),
+            "/a/b",
+            None,
+        ),
+        (
+            "on the mount above",
+            line(3, 1, "/", "/a") + &line(2, 3, "/", "/a/b"),
+            "/a/b",
+            Some(2),
+        ),
+        ("its own parent", line(2, 2, "/", "/a"), "/a", None),
+    ] {
+        assert_eq!(id_at(&(root.clone() + &lines), point), expected, "{what}");
+    }
+    assert_eq!(
+        id_at(&line(7, 7, "/", "/"), "/"),
+        Some(7),
+        "a root that is its own parent"
+    );
+    assert_eq!(
+        id_at(&line(7, 3, "/", "/a"), "/a"),
+        Some(7),
+        "below a chroot that is no mount"
+    );
+}
+
+#[test]
+fn below_lists_what_a_walk_would_meet() {
+    let text = [
+        line(1, 0, "/", "/"),
+        line(2, 1, "/", "/vol/hidden"),
+        line(3, 1, "/", "/vol"),
+        line(4, 3, "/", "/vol/seen"),
+        line(5, 4, "/", "/vol/seen"),
+        line(6, 5, "/", "/vol/seen/deep"),
+        line(7, 1, "/", "/volume"),
+    ];
+    let table = MountTable::parse(text.concat().as_bytes());
+    let ids = |dir: &str| {
+        table
+            .below(Path::new(dir))
+            .map(|mount| mount.id)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids("/vol"), [5, 6]);
+    assert_eq!(ids("/vol/seen/deep"), [] as [u64; 0]);
+    assert_eq!(ids("/"), [3, 5, 6, 7]);
+}
+
+/// The kernel's escaping, for the round trip.
+fn escape(path: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => text.extend(format!("\\{byte:03o}").into_bytes()),
+            other => text.push(*other),
+        }
+    }
+    text
+}
+
+proptest! {
+    #[test]
+    fn any_name_survives(name in proptest::collection::vec(1_u8..=255, 1..40)) {
+        let escaped = escape(&name);
+        let text = [b"1 0 0:5 / /", escaped.as_slice(), b" rw - tmpfs tmpfs rw\n"].concat();
+        let mount = only(&text);
+        prop_assert_eq!(mount.point.as_os_str().as_bytes(), [b"/".as_slice(), &name].concat());
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let table = MountTable::parse(&bytes);
+        let _ = table.at(Path::new("/"));
+    }
+
+    #[test]
+    fn no_parents_loop(parents in proptest::collection::vec(0_u64..6, 6)) {
+        let text: String = (0_u64..).zip(&parents).map(|(id, parent)| line(id, *parent, "/", "/a")).collect();
+        let table = MountTable::parse(text.as_bytes());
+        let _ = table.at(Path::new("/a"));
+    }
+}

@@ -1,0 +1,397 @@
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A tree that looks like `/sys` and udev's database.
+struct Fixture {
+    dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn sysfs(&self) -> Sysfs {
+        // No device nodes: those of the machine are about other devices.
+        Sysfs {
+            dev: self.dir.path().join("dev"),
+            ..Sysfs::new(self.dir.path().join("sys"), self.dir.path().join("udev"))
+        }
+    }
+
+    /// A device at `place` below `sys/devices`, with its attributes.
+    fn device(&self, place: &str, number: &str, attributes: &[(&str, &str)]) -> &Self {
+        let sys = self.dir.path().join("sys");
+        let dir = sys.join("devices").join(place);
+        for (attribute, value) in [("dev", number)].iter().chain(attributes) {
+            let file = dir.join(attribute);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{value}\n")).unwrap();
+        }
+        for (of, link) in [
+            ("dev/block", number),
+            ("class/block", dir.file_name().unwrap().to_str().unwrap()),
+        ] {
+            fs::create_dir_all(sys.join(of)).unwrap();
+            symlink(&dir, sys.join(of).join(link)).unwrap();
+        }
+        self
+    }
+
+    /// Puts the device at `upper` on the one at `lower`.
+    fn stack(&self, upper: &str, lower: &str) -> &Self {
+        let devices = self.dir.path().join("sys/devices");
+        for (at, relation, other) in [(upper, "slaves", lower), (lower, "holders", upper)] {
+            let dir = devices.join(at).join(relation);
+            fs::create_dir_all(&dir).unwrap();
+            let other = devices.join(other);
+            symlink(&other, dir.join(other.file_name().unwrap())).unwrap();
+        }
+        self
+    }
+
+    fn udev(&self, number: &str, properties: &str) -> &Self {
+        let dir = self.dir.path().join("udev");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("b{number}")), properties).unwrap();
+        self
+    }
+
+    fn facts(&self, number: &str) -> DeviceFacts {
+        self.sysfs().device(parse(number)).unwrap()
+    }
+
+    fn below(&self, number: &str) -> String {
+        let numbers: Vec<String> = self
+            .facts(number)
+            .below
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        numbers.join(" ")
+    }
+}
+
+fn parse(number: &str) -> DeviceNumber {
+    DeviceNumber::parse(number).unwrap()
+}
+
+fn two_disks() -> Fixture {
+    let fixture = Fixture::new();
+    fixture
+        .device("pci/sda", "8:0", &[("queue/rotational", "1"), ("ro", "0")])
+        .device(
+            "pci/sda/sda1",
+            "8:1",
+            &[("partition", "1"), ("start", "2048"), ("ro", "1")],
+        )
+        .device(
+            "pci/sda/sda2",
+            "8:2",
+            &[("partition", "2"), ("start", "4096")],
+        )
+        .device("pci/sdb", "8:16", &[("queue/rotational", "0")]);
+    fixture
+}
+
+#[test]
+fn a_partition_lies_on_its_disk_and_not_on_its_neighbour() {
+    let fixture = two_disks();
+    let disk = fixture.facts("8:0");
+    assert_eq!(
+        (disk.name.as_str(), disk.disk, disk.partition_start),
+        ("sda", parse("8:0"), None)
+    );
+    assert!(disk.rotational && !disk.read_only);
+    let partition = fixture.facts("8:1");
+    assert_eq!(partition.name, "sda1");
+    assert_eq!(
+        (partition.disk, partition.partition_start),
+        (parse("8:0"), Some(2048))
+    );
+    assert!(partition.rotational && partition.read_only);
+    assert!(!fixture.facts("8:16").rotational);
+    assert_eq!(fixture.below("8:0"), "8:0");
+    assert_eq!(fixture.below("8:1"), "8:0 8:1");
+    assert_eq!(fixture.below("8:2"), "8:0 8:2");
+}
+
+#[test]
+fn stacked_devices_lie_on_all_below_them() {
+    let fixture = two_disks();
+    fixture
+        .device("virtual/dm-0", "252:0", &[("dm/uuid", "LVM-abcDEF")])
+        .device(
+            "virtual/md0",
+            "9:0",
+            &[("md/uuid", "3AAA0122:29827CFA:5331AD66:CA767371")],
+        )
+        .device("virtual/md0/md0p1", "259:0", &[("partition", "1")])
+        .device("virtual/dm-1", "252:1", &[("dm/uuid", "CRYPT-LUKS2-x")])
+        .stack("virtual/dm-0", "pci/sda/sda1")
+        .stack("virtual/md0", "pci/sda/sda2")
+        .stack("virtual/md0", "pci/sdb")
+        .stack("virtual/dm-1", "virtual/md0/md0p1");
+    assert_eq!(fixture.below("252:0"), "8:0 8:1 252:0");
+    assert_eq!(fixture.below("9:0"), "8:0 8:2 8:16 9:0");
+    assert_eq!(fixture.below("252:1"), "8:0 8:2 8:16 9:0 252:1 259:0");
+    assert_eq!(fixture.facts("8:1").holders, ["dm-0"]);
+    assert_eq!(fixture.facts("8:0").holders, [] as [String; 0]);
+    assert_eq!(
+        fixture.facts("252:0").dm_uuid.as_deref(),
+        Some("LVM-abcDEF")
+    );
+    assert_eq!(
+        fixture.facts("9:0").md_uuid.as_deref(),
+        Some("3aaa012229827cfa5331ad66ca767371")
+    );
+    assert_eq!(
+        fixture.facts("259:0").md_uuid,
+        fixture.facts("9:0").md_uuid,
+        "of the disk"
+    );
+    fixture
+        .device("virtual/md1", "9:1", &[("md/level", "raid1")])
+        .udev("9:1", "E:MD_UUID=3aaa0122:29827cfa:5331ad66:ca767371\n")
+        .udev("8:16", "E:MD_UUID=3aaa0122:29827cfa:5331ad66:ca767371\n");
+    assert_eq!(
+        fixture.facts("9:1").md_uuid,
+        fixture.facts("9:0").md_uuid,
+        "by udev"
+    );
+    assert_eq!(
+        fixture.facts("8:16").md_uuid,
+        None,
+        "a member is not the array"
+    );
+}
+
+#[test]
+fn a_hidden_path_of_a_multipath_nvme_disk_is_passed_over() {
+    let fixture = Fixture::new();
+    fixture.device("nvme0n1", "259:1", &[("wwid", "eui.0025388b710116a1")]);
+    let hidden = fixture
+        .dir
+        .path()
+        .join("sys/devices/nvme0n1/slaves/nvme0c0n1");
+    fs::create_dir_all(hidden).unwrap();
+    assert_eq!(fixture.below("259:1"), "259:1");
+}
+
+#[test]
+fn loop_devices_name_their_file_and_lie_on_a_device_below() {
+    let fixture = two_disks();
+    fixture
+        .device(
+            "loop0",
+            "7:0",
+            &[
+                ("loop/backing_file", "/images/a b\n.img"),
+                ("loop/offset", "512"),
+            ],
+        )
+        .device(
+            "loop0/loop0p1",
+            "259:0",
+            &[("partition", "1"), ("start", "8")],
+        )
+        .device("loop1", "7:1", &[("loop/backing_file", "/dev/sda1")])
+        .device("loop2", "7:2", &[("loop/backing_file", "/dev/gone")]);
+    symlink(
+        fixture.dir.path().join("sys/class/block"),
+        fixture.dir.path().join("sys/block"),
+    )
+    .unwrap();
+    let facts = fixture.facts("7:0");
+    assert_eq!(
+        facts.loop_backing.as_deref(),
+        Some(Path::new("/images/a b\n.img"))
+    );
+    assert_eq!(facts.loop_offset, 512);
+    assert_eq!(
+        fixture.facts("259:0").loop_backing,
+        facts.loop_backing,
+        "of the disk"
+    );
+    assert_eq!(fixture.below("7:1"), "7:1 8:0 8:1");
+    assert_eq!(fixture.below("7:2"), "7:2");
+    let over = |number| fixture.sysfs().loops_over(&fixture.facts(number)).unwrap();
+    assert_eq!(over("8:1"), ["loop1"]);
+    assert_eq!(over("8:0"), [] as [String; 0]);
+}
+
+#[test]
+fn a_disks_name_is_found_wherever_its_driver_puts_it() {
+    for (what, attributes, udev, wwid) in [
+        (
+            "nvme",
+            &[("wwid", "eui.0025388b710116a1"), ("device/serial", "S1")][..],
+            "",
+            Some("eui.0025388b710116a1"),
+        ),
+        (
+            "scsi",
+            &[("device/wwid", "naa.5000c500A1b2c3d4")],
+            "E:ID_WWN=0x1",
+            Some("naa.5000c500A1b2c3d4"),
+        ),
+        (
+            "all zero",
+            &[("device/wwid", "naa.0000000000000000"), ("serial", "S1")],
+            "",
+            Some("serial..S1"),
+        ),
+        (
+            "padded",
+            &[("device/wwid", "t10.ATA     Disk X       SN1  ")],
+            "",
+            Some("t10.ATA_Disk_X_SN1"),
+        ),
+        (
+            "udev",
+            &[("ro", "0")],
+            "S:disk/x\nE:ID_WWN=0x5000C5\nE:ID_SERIAL=a",
+            Some("naa.5000c5"),
+        ),
+        (
+            "udev, longer",
+            &[("ro", "0")],
+            "E:ID_WWN=0x5\nE:ID_WWN_WITH_EXTENSION=0x5f",
+            Some("naa.5f"),
+        ),
+        (
+            "virtio",
+            &[("serial", "disk-7")],
+            "E:ID_SERIAL=disk-7",
+            Some("serial..disk-7"),
+        ),
+        ("virtio without", &[("serial", "")], "", None),
+        (
+            "mmc",
+            &[("device/serial", "0x1a2b"), ("device/name", "SD 16G")],
+            "",
+            Some("serial.SD_16G.0x1a2b"),
+        ),
+        (
+            "page 0x80",
+            &[("device/vpd_pg80", "\0\u{1}\0\u{4}AB12")],
+            "",
+            Some("serial..AB12"),
+        ),
+        (
+            "cheap enclosure",
+            &[("device/serial", "000000000000"), ("device/model", "USB")],
+            "E:ID_SERIAL=0000",
+            None,
+        ),
+        (
+            "usb through udev",
+            &[("device/model", "USB")],
+            "E:ID_SERIAL=Maker_Stick_42-0:0",
+            Some("udev.Maker_Stick_42-0:0"),
+        ),
+        ("nothing", &[("ro", "0")], "", None),
+    ] {
+        let fixture = Fixture::new();
+        fixture.device("disk", "8:0", attributes).udev("8:0", udev);
+        fixture.device("disk/disk1", "8:1", &[("partition", "1")]);
+        assert_eq!(fixture.facts("8:0").wwid.as_deref(), wwid, "{what}");
+        assert_eq!(
+            fixture.facts("8:1").wwid.as_deref(),
+            wwid,
+            "{what}: a partition has its disk's"
+        );
+    }
+}
+
+#[test]
+fn a_partitions_uuid_comes_from_the_kernel_or_from_udev() {
+    let fixture = Fixture::new();
+    fixture
+        .device("sda", "8:0", &[("uevent", "DEVTYPE=disk")])
+        .device(
+            "sda/sda1",
+            "8:1",
+            &[("partition", "1"), ("uevent", "PARTN=1\nPARTUUID=aaaa-01")],
+        )
+        .device(
+            "sda/sda2",
+            "8:2",
+            &[("partition", "2"), ("uevent", "PARTN=2")],
+        )
+        .device("sda/sda3", "8:3", &[("partition", "3")])
+        .udev("8:0", "E:ID_PART_ENTRY_UUID=never")
+        .udev("8:1", "E:ID_PART_ENTRY_UUID=older")
+        .udev(
+            "8:2",
+            "E:ID_PART_ENTRY_UUIDX=no\nE:ID_PART_ENTRY_UUID=BBBB-02",
+        );
+    let uuid = |number| fixture.facts(number).partition_uuid;
+    assert_eq!(uuid("8:0"), None);
+    assert_eq!(uuid("8:1").as_deref(), Some("aaaa-01"));
+    assert_eq!(uuid("8:2").as_deref(), Some("bbbb-02"));
+    assert_eq!(uuid("8:3"), None);
+}
+
+#[test]
+fn a_partition_has_its_own_size_and_its_disks_sequence_number() {
+    let fixture = Fixture::new();
+    fixture
+        .device("vda", "254:0", &[("diskseq", "17"), ("size", "4096")])
+        .device("vda/vda1", "254:1", &[("partition", "1"), ("size", "8")]);
+    for (number, size) in [("254:0", 2 << 20), ("254:1", 4096)] {
+        let facts = fixture.facts(number);
+        assert_eq!((facts.diskseq, facts.size), (Some(17), Some(size)));
+    }
+}
+
+#[test]
+fn facts_are_good_for_a_moment_and_a_new_reader_has_its_own() {
+    let fixture = two_disks();
+    let serial = fixture.dir.path().join("sys/devices/pci/sdb/serial");
+    let sysfs = fixture.sysfs();
+    let seen = || sysfs.device(parse("8:16")).unwrap().serial;
+    assert_eq!(seen(), None);
+    let first_seen = Instant::now();
+    fs::write(&serial, "exchanged\n").unwrap();
+    let exchanged = Some("exchanged".to_owned());
+    assert_eq!(fixture.facts("8:16").serial, exchanged);
+    while seen().is_none() {
+        assert!(
+            first_seen.elapsed() < 10 * MOMENT,
+            "what was seen is never read again"
+        );
+        std::thread::sleep(MOMENT / 10);
+    }
+    assert_eq!(seen(), exchanged);
+}
+
+#[test]
+fn btrfs_lists_its_devices_and_an_unknown_device_is_an_error() {
+    let fixture = two_disks();
+    let sys = fixture.dir.path().join("sys");
+    let devices = sys.join("fs/btrfs/uuid/devices");
+    fs::create_dir_all(&devices).unwrap();
+    symlink(sys.join("devices/pci/sda/sda1"), devices.join("sda1")).unwrap();
+    symlink(sys.join("devices/pci/sdb"), devices.join("sdb")).unwrap();
+    let found = fixture.sysfs().btrfs_devices("uuid").unwrap();
+    assert_eq!(found, BTreeSet::from([parse("8:1"), parse("8:16")]));
+    assert!(fixture.sysfs().btrfs_devices("other").is_err());
+    let error = fixture.sysfs().device(parse("99:9")).unwrap_err();
+    assert!(error.to_string().contains("device 99:9"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn device_numbers_survive(major in 0_u32..1 << 12, minor in 0_u32..1 << 20) {
+        let number = DeviceNumber { major, minor };
+        prop_assert_eq!(DeviceNumber::parse(&number.to_string()), Some(number));
+        let raw = nix::sys::stat::makedev(major.into(), minor.into());
+        prop_assert_eq!(DeviceNumber::from_rdev(raw), number);
+    }
+}

@@ -1,0 +1,34 @@
+//! A node-local volume provisioner for Kubernetes.
+//!
+//! ```text
+//!  config ──► scan ──► Snapshot ──► plan ──► actions ──► act / clean ──► outcomes ──► report
+//!               ▲          ▲                                  │
+//!             host       cache (our PVs, classes, node)◄──────┘  (state comes back only through the
+//!                          ▲                                      next snapshot)
+//!                     clean::table
+//! ```
+//!
+//! `plan` is pure: it has no clock, no client and no filesystem. Everything that can destroy data
+//! lives in [`clean`], behind a chain of types in which each step is made only by the one before.
+
+pub mod act;
+pub mod args;
+pub mod cache;
+pub mod clean;
+pub mod cluster;
+pub mod cmd;
+pub mod config;
+pub mod controller;
+pub mod host;
+pub mod metrics;
+pub mod names;
+pub mod plan;
+mod process_metrics;
+pub mod quantity;
+pub mod render;
+pub mod report;
+pub mod scan;
+pub mod server;
+pub mod status;
+pub mod types;
+pub mod view;

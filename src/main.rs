@@ -1,0 +1,97 @@
+//! The program: reads its command line, does what it says, and exits with 0 for success, 2 for what
+//! only an administrator can mend, 1 for the rest.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use local_volume_provisioner::args::{Args, Command, Environment, LogFormat};
+use local_volume_provisioner::clean::supervisor;
+use local_volume_provisioner::cmd::run::{Misuse, load};
+use local_volume_provisioner::cmd::{check_config, discover, run};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+fn main() -> ExitCode {
+    let args = match Args::from_command_line(std::env::args_os()) {
+        Ok(args) => args,
+        Err(error) => error.exit(),
+    };
+    if let Some(Command::Supervise { program }) = &args.command {
+        return supervisor::supervise(program);
+    }
+    init_log(&args);
+    match dispatch(args) {
+        Ok(code) => code,
+        Err(error) => {
+            let misuse = error.downcast_ref::<Misuse>().is_some();
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::from(if misuse { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(mut args: Args) -> Result<ExitCode> {
+    let environment = Environment::read(|name| std::env::var_os(name))
+        .map_err(|error| Misuse(error.to_string()))?;
+    let mut out = io::stdout();
+    match args.command.take() {
+        None => {
+            // Everything waits for the network or runs on threads of its own: one thread is enough, and
+            // a node pays for no more.
+            // The threads that scan stay for the next pass, which costs less than new ones.
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .thread_keep_alive(args.discovery_period.saturating_mul(2))
+                .enable_all()
+                .build()?;
+            let result = runtime.block_on(run::run(args, environment));
+            // A thread that hangs on a dead disk must not keep the process from ending.
+            runtime.shutdown_background();
+            result.map(|()| ExitCode::SUCCESS)
+        }
+        Some(Command::Discover(discover)) => {
+            let node = match (&discover.node_name, &environment.node_name) {
+                (Some(node), _) | (None, Some(node)) => node.clone(),
+                (None, None) => {
+                    return Err(
+                        Misuse("say which node with --node-name or MY_NODE_NAME".into()).into(),
+                    );
+                }
+            };
+            let loaded = load(&args)?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let result = runtime.block_on(discover::run(&loaded, &node, discover.output, &mut out));
+            runtime.shutdown_background();
+            result?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
+        Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
+    }
+}
+
+/// At `-v=4` the libraries would tell of every step of every request; they do from 6 on.
+fn init_log(args: &Args) {
+    let level = LevelFilter::from_level(args.log_level().into());
+    let libraries = if level == LevelFilter::TRACE {
+        level
+    } else {
+        level.min(LevelFilter::INFO)
+    };
+    let targets = Targets::new()
+        .with_target("local_volume_provisioner", level)
+        .with_default(libraries);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr);
+    match args.log_format {
+        LogFormat::Text => {
+            let colours = io::IsTerminal::is_terminal(&io::stderr());
+            log.with_ansi(colours).finish().with(targets).init();
+        }
+        LogFormat::Json => log.json().finish().with(targets).init(),
+    }
+}

@@ -1,0 +1,114 @@
+//! Every name that other programs see: annotations, labels, the finalizer, event reasons, and the
+//! names of PersistentVolumes.
+
+/// Label (of Kubernetes) whose value on the Node is the node's hostname value; also on every PV.
+pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
+/// Annotation (of Kubernetes) that says which provisioner made a PV, hence who cleans it.
+pub const ANNOTATION_PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// Annotation (of Kubernetes) on a PV whose claimRef was written by a controller.
+pub const ANNOTATION_BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// The volume's recorded identity, see [`crate::host::identity`].
+pub const ANNOTATION_IDENTITY: &str = "local-volume-provisioner/identity";
+/// `"true"` from the first time a PV was seen bound; never taken off.
+pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
+/// An administrator's consent to clean or forget a volume whose identity does not match.
+pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
+/// `"true"` on a PV or on the Node: nothing new is cleaned.
+pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
+
+/// Keeps a released PV in the API until its volume is clean.
+pub const FINALIZER: &str = "local-volume-provisioner/cleanup";
+
+/// First part of every provisioner's name, and the reporting component of our events.
+pub const PROVISIONER_PREFIX: &str = "local-volume-provisioner";
+
+/// What a provisioner on this node writes into [`ANNOTATION_PROVISIONED_BY`].
+///
+/// The node's UID tells a node that was deleted and registered again from its former self, unless
+/// the configuration says `useNodeNameOnly`.
+#[must_use]
+pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -> String {
+    if node_name_only {
+        format!("{PROVISIONER_PREFIX}-{node_name}")
+    } else {
+        format!("{PROVISIONER_PREFIX}-{node_name}-{node_uid}")
+    }
+}
+
+/// The PV name that the Go provisioner gives too: 32-bit FNV-1a of entry, node and class.
+///
+/// The parts are hashed without a separator, and 32 bits are few: see [`pv_name_on_collision`].
+#[must_use]
+pub fn pv_name(entry: &str, node_name: &str, class: &str) -> String {
+    let bytes = entry.bytes().chain(node_name.bytes()).chain(class.bytes());
+    format!("local-pv-{:x}", fnv1a_32(bytes))
+}
+
+/// The name to use when [`pv_name`] is taken by the PV of another volume: 64 bits, NUL-separated.
+#[must_use]
+pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String {
+    let bytes = entry
+        .bytes()
+        .chain([0])
+        .chain(node_name.bytes())
+        .chain([0])
+        .chain(class.bytes());
+    format!("local-pv-{:016x}", fnv1a_64(bytes))
+}
+
+/// 32-bit FNV-1a.
+pub fn fnv1a_32(bytes: impl IntoIterator<Item = u8>) -> u32 {
+    bytes.into_iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// 64-bit FNV-1a.
+pub fn fnv1a_64(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fnv1a_matches_published_vectors() {
+        for (text, h32, h64) in [
+            ("", 0x811c_9dc5_u32, 0xcbf2_9ce4_8422_2325_u64),
+            ("a", 0xe40c_292c, 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0xbf9c_f968, 0x8594_4171_f739_67e8),
+        ] {
+            assert_eq!(fnv1a_32(text.bytes()), h32, "{text}");
+            assert_eq!(fnv1a_64(text.bytes()), h64, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_32_bit_name_has_no_padding_and_the_64_bit_one_has() {
+        assert_eq!(pv_name("", "", ""), "local-pv-811c9dc5");
+        let short = (0..u32::MAX)
+            .map(|n| pv_name(&n.to_string(), "node", "class"))
+            .find(|name| name.len() < "local-pv-811c9dc5".len());
+        assert!(
+            short.is_some(),
+            "a hash with a leading zero is one digit shorter"
+        );
+        assert_eq!(
+            pv_name_on_collision("a", "b", "c").len(),
+            "local-pv-".len() + 16
+        );
+    }
+
+    #[test]
+    fn fault_12_names_without_separators_collide_and_the_second_name_does_not() {
+        assert_eq!(pv_name("disk-1", "2", "c"), pv_name("disk-", "12", "c"));
+        assert_ne!(
+            pv_name_on_collision("disk-1", "2", "c"),
+            pv_name_on_collision("disk-", "12", "c")
+        );
+    }
+}

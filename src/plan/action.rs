@@ -1,0 +1,142 @@
+//! What a plan says to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
+
+use crate::config::{AccessMode, Class};
+use crate::host::mounts::DeviceNumber;
+use crate::types::{HostPath, MountPath, VolumeMode};
+use crate::view::{PvRef, PvView, ReclaimPolicy, Tenancy};
+
+/// One thing to do. Every write names the object's UID and the version that it was decided on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Make a PV.
+    Create(Box<PvDraft>),
+    /// Change a PV's metadata.
+    Patch(Patch),
+    /// Clean a released volume.
+    Clean(Box<CleanOrder>),
+    /// Delete a PV that nobody ever used and that no longer stands for its disk.
+    Withdraw(Withdrawal),
+    /// Forget a finished cleanup whose PV is gone.
+    Forget(Tenancy),
+}
+
+/// A PV to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PvDraft {
+    /// The PV's name.
+    pub name: String,
+    /// The name to take if the first turns out to be another volume's.
+    pub second_name: String,
+    /// The class.
+    pub class: String,
+    /// `spec.local.path`.
+    pub path: HostPath,
+    /// The hostname value for label and affinity.
+    pub hostname: String,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// All annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether our finalizer is on it from the start.
+    pub finalizer: bool,
+    /// The owning Node's name and UID, with `setPVOwnerRef`.
+    pub owner: Option<(String, String)>,
+    /// Bytes, rounded down.
+    pub capacity: u64,
+    /// How pods get it.
+    pub mode: VolumeMode,
+    /// What it is on disk.
+    pub kind: VolumeMode,
+    /// `spec.accessModes`.
+    pub access_mode: AccessMode,
+    /// `spec.local.fsType`.
+    pub fs_type: Option<String>,
+    /// `spec.mountOptions`.
+    pub mount_options: Vec<String>,
+    /// The reclaim policy.
+    pub policy: ReclaimPolicy,
+    /// Further node selector terms, OR-ed with the node's own.
+    pub selector: Vec<NodeSelectorTerm>,
+}
+
+/// A change of one PV's metadata, made in one request that fails if the PV is no longer the version
+/// that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The PV.
+    pub pv: PvRef,
+    /// Annotations to set or (`None`) to take off.
+    pub annotations: BTreeMap<&'static str, Option<String>>,
+    /// The hostname label to set.
+    pub hostname_label: Option<String>,
+    /// All finalizers that it shall have.
+    pub finalizers: Option<Vec<String>>,
+    /// The new UID of the Node among the owner references, with the Node's name.
+    pub owner: Option<(String, String)>,
+    /// What is told once it is done: an event's reason and text.
+    pub events: Vec<(&'static str, String)>,
+}
+
+impl Patch {
+    /// A patch that changes nothing yet.
+    #[must_use]
+    pub fn of(pv: &PvView) -> Self {
+        Self {
+            pv: pv.reference(),
+            annotations: BTreeMap::new(),
+            hostname_label: None,
+            finalizers: None,
+            owner: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.annotations.is_empty()
+            && self.hostname_label.is_none()
+            && self.finalizers.is_none()
+            && self.owner.is_none()
+    }
+}
+
+/// The deletion of a PV without cleaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withdrawal {
+    /// The PV.
+    pub pv: PvRef,
+    /// The finalizers to leave on it, if ours has to come off first.
+    pub finalizers: Option<Vec<String>>,
+    /// Whether it is still to be deleted.
+    pub delete: bool,
+    /// Why, for the event.
+    pub because: String,
+}
+
+/// A released volume that is to be cleaned. Everything in it was true when the plan was made; the
+/// gate looks again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CleanOrder {
+    /// The PV as it was.
+    pub pv: PvView,
+    /// The class, by whose settings the volume is cleaned from beginning to end.
+    pub class: Arc<Class>,
+    /// The path that the PV names.
+    pub path: HostPath,
+    /// The same file in our mount namespace.
+    pub mount_path: MountPath,
+    /// What it is on disk.
+    pub kind: VolumeMode,
+    /// The volume's size in bytes.
+    pub capacity: u64,
+    /// The disks below that have to seek.
+    pub rotational: BTreeSet<DeviceNumber>,
+    /// What the decision was made on, see [`super::CleanupState::Failed`].
+    pub basis: u64,
+}

@@ -1,0 +1,258 @@
+//! DeletePVs: what becomes of the PVs that exist.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
+
+use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
+use super::{
+    Action, CleanOrder, CleanupState, Patch, Place, Planner, VolumeState, Withdrawal, reasons,
+};
+
+impl<'a> Planner<'a> {
+    /// Goes through our PVs: keeps their metadata right, and sends what is due to be cleaned.
+    pub(super) fn delete_pvs(&mut self) {
+        for (tenancy, cleanup) in &self.snapshot.cleanups {
+            let gone = !self.pvs.iter().any(|pv| pv.uid == tenancy.pv_uid);
+            if gone && !cleanup.state.is_active() {
+                self.plan.actions.push(Action::Forget(tenancy.clone()));
+            }
+        }
+        for pv in self.pvs {
+            match pv.ownership(self.node, self.settings.config.use_node_name_only) {
+                Ownership::Foreign => {}
+                Ownership::FormerNode => self.take_over(pv),
+                Ownership::Ours => self.our_pv(pv),
+            }
+        }
+    }
+
+    fn our_pv(&mut self, pv: &'a PvView) {
+        if let Some(cleanup) = self.snapshot.cleanups.get(&pv.tenancy()) {
+            let state = match cleanup.state {
+                CleanupState::Waiting => Some(VolumeState::Waiting),
+                CleanupState::Running => Some(VolumeState::Cleaning),
+                CleanupState::Succeeded => Some(VolumeState::Cleaned),
+                CleanupState::Failed { .. } => None,
+            };
+            if let Some(state) = state {
+                self.states.insert(&pv.name, (state, None));
+                return;
+            }
+        }
+        let place = self.place(pv);
+        match due(pv) {
+            // First of all it has to come into our sight: no watch tells of a consent on it, or its end.
+            Due::Yes | Due::Unused | Due::Kept if self.lacks_label(pv) => self.label_due_pv(pv),
+            Due::Yes => self.due_pv(pv, &place),
+            Due::Unused => self.let_go(pv, "it was never used", VolumeState::Terminating),
+            Due::Kept => {
+                let why = format!("its reclaim policy is {}", pv.policy.as_str());
+                self.let_go(pv, &why, VolumeState::Terminating);
+            }
+            Due::No => self.living_pv(pv, &place),
+        }
+    }
+
+    fn label_due_pv(&mut self, pv: &'a PvView) {
+        let mut patch = Patch::of(pv);
+        self.label(pv, &mut patch);
+        self.states
+            .insert(&pv.name, (VolumeState::Due, Some("being adopted".into())));
+        if !self.is_busy(pv) {
+            self.patch(patch);
+        }
+    }
+
+    /// A PV whose volume has to be cleaned.
+    fn due_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        if consents_to_forget(pv) {
+            self.withdraw(
+                pv,
+                "an administrator consented to forget it; its data was not touched",
+            );
+            return;
+        }
+        if self.plan.paused || pv.paused {
+            let message = "cleaning is paused; the volume will be cleaned when it no longer is";
+            self.notice(&pv.reference(), reasons::CLEANING_PAUSED, message.into());
+            self.states
+                .insert(&pv.name, (VolumeState::Paused, Some(message.into())));
+            return;
+        }
+        if matches!(place, Place::Unknown) {
+            let wait = "its directory cannot be read at the moment; cleaning waits until it can";
+            self.states
+                .insert(&pv.name, (VolumeState::Due, Some(wait.into())));
+            return;
+        }
+        let config = &self.settings.config;
+        let verdict = may_clean(pv, config, self.node, place, &self.occupied);
+        let (Ok(_), Place::Volume(class, entry, candidate), Some(path)) =
+            (&verdict, place, pv.path())
+        else {
+            if let Err(refusal) = verdict {
+                self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
+                self.states
+                    .insert(&pv.name, (refusal.state, Some(refusal.message)));
+            }
+            return;
+        };
+        let basis = self.basis(pv, place);
+        if let Some(cleanup) = self.snapshot.cleanups.get(&pv.tenancy())
+            && let CleanupState::Failed {
+                retry_at,
+                basis: failed_on,
+            } = cleanup.state
+            && failed_on == basis
+            && self.snapshot.now < retry_at
+        {
+            self.states
+                .insert(&pv.name, (VolumeState::CleaningFailed, None));
+            return;
+        }
+        self.states.insert(&pv.name, (VolumeState::Due, None));
+        if !self.is_busy(pv) {
+            self.plan.actions.push(Action::Clean(Box::new(CleanOrder {
+                pv: pv.clone(),
+                class: Arc::clone(class),
+                path: path.clone(),
+                mount_path: class.mount_dir.join(entry),
+                kind: candidate.kind,
+                capacity: candidate.capacity,
+                rotational: candidate.rotational.clone(),
+                basis,
+            })));
+        }
+    }
+
+    /// A fingerprint of what a cleanup is decided on. When it changes, a failed one is tried again at
+    /// once. It leaves out what our own writes change.
+    fn basis(&self, pv: &PvView, place: &Place<'a>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (
+            self.settings.generation,
+            &pv.consent,
+            pv.policy.as_str(),
+            pv.phase,
+        )
+            .hash(&mut hasher);
+        if let Some(candidate) = place.candidate() {
+            (
+                &candidate.identity.text,
+                candidate.read_only,
+                &candidate.in_use,
+            )
+                .hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Takes our finalizer off a Terminating PV that goes without being cleaned.
+    fn let_go(&mut self, pv: &'a PvView, why: &str, state: VolumeState) {
+        self.states.insert(&pv.name, (state, Some(why.to_owned())));
+        let because = format!("the PV was deleted and goes without being cleaned, because {why}");
+        self.push_withdrawal(pv, because, false);
+    }
+
+    /// Deletes a PV without touching its data.
+    pub(super) fn withdraw(&mut self, pv: &'a PvView, because: &str) {
+        self.states.insert(
+            &pv.name,
+            (VolumeState::Terminating, Some(because.to_owned())),
+        );
+        self.push_withdrawal(pv, because.to_owned(), !pv.deleting);
+    }
+
+    fn push_withdrawal(&mut self, pv: &PvView, because: String, delete: bool) {
+        if !self.is_busy(pv) {
+            self.plan.actions.push(Action::Withdraw(Withdrawal {
+                pv: pv.reference(),
+                finalizers: pv.has_finalizer().then(|| without_ours(pv)),
+                delete,
+                because,
+            }));
+        }
+    }
+
+    /// A PV that is not due.
+    fn living_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        let state = match (pv.deleting, pv.phase) {
+            (true, _) => VolumeState::Terminating,
+            (false, Phase::Bound) => VolumeState::Bound,
+            (false, Phase::Released) => VolumeState::Retained,
+            (false, Phase::Failed) => VolumeState::Failed,
+            (false, Phase::Pending | Phase::Available) => VolumeState::Available,
+        };
+        self.states.insert(&pv.name, (state, None));
+        let waits_for_us = !pv.deleting || pv.has_finalizer();
+        if waits_for_us && matches!(pv.phase, Phase::Released | Phase::Failed) {
+            self.released_but_not_due(pv, place);
+        }
+        if !pv.deleting {
+            self.upkeep(pv, place);
+        }
+    }
+
+    fn released_but_not_due(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        let told = match &pv.policy {
+            ReclaimPolicy::Recycle => Some((
+                reasons::VOLUME_UNSUPPORTED_RECLAIM_POLICY,
+                "its reclaim policy Recycle is not supported for local volumes; nothing is done; change it to Delete or Retain".to_owned(),
+            )),
+            ReclaimPolicy::Other(policy) => Some((
+                reasons::VOLUME_UNKNOWN_RECLAIM_POLICY,
+                format!("its reclaim policy {policy:?} is unknown to this program; nothing is done"),
+            )),
+            _ if matches!(place, Place::ClassGone | Place::ClassInvalid) => Some((
+                reasons::VOLUME_FAILED_DELETE,
+                format!("its class {:?} is not (any longer) in the valid configuration; nothing is done", pv.class),
+            )),
+            ReclaimPolicy::Delete if pv.phase == Phase::Failed => Some((
+                reasons::VOLUME_FAILED_DELETE,
+                "its phase is Failed, which only the cluster's volume controller sets; nothing is done until an administrator looks at it".to_owned(),
+            )),
+            ReclaimPolicy::Delete | ReclaimPolicy::Retain => None,
+        };
+        if let Some((reason, message)) = told {
+            self.notice(&pv.reference(), reason, message.clone());
+            self.states
+                .insert(&pv.name, (VolumeState::Failed, Some(message)));
+        }
+    }
+
+    /// A PV made before the Node object was registered again.
+    fn take_over(&mut self, pv: &'a PvView) {
+        match self.takeover(pv) {
+            Ok(patch) => {
+                self.states.insert(
+                    &pv.name,
+                    (VolumeState::Foreign, Some("being taken over".into())),
+                );
+                if !self.is_busy(pv) {
+                    self.patch(patch);
+                }
+            }
+            Err(why) => {
+                let message = format!(
+                    "it was made by {:?} before this Node was registered again and is not taken over: {why}",
+                    pv.provisioned_by.as_deref().unwrap_or_default()
+                );
+                self.notice(
+                    &pv.reference(),
+                    reasons::VOLUME_IDENTITY_MISMATCH,
+                    message.clone(),
+                );
+                self.states
+                    .insert(&pv.name, (VolumeState::Foreign, Some(message)));
+            }
+        }
+    }
+
+    pub(super) fn event_patch(pv: &PvView, reason: &'static str, text: String) -> Patch {
+        let mut patch = Patch::of(pv);
+        patch.events.push((reason, text));
+        patch
+    }
+}

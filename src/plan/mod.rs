@@ -1,0 +1,197 @@
+//! What to do, from what is: pure, total, without clock, client or filesystem.
+//!
+//! [`plan`] reads a [`Snapshot`] and says which PVs to make, change, clean and withdraw, what people
+//! have to be told, and how every volume is. The same rules judge a volume once more, with fresh
+//! facts, right before it is cleaned: see [`verdict`].
+
+mod action;
+mod delete_pvs;
+mod discover;
+mod occupied;
+mod place;
+mod report;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+pub mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::types::HostPath;
+use crate::view::{NodeView, PvView};
+
+pub use action::{Action, CleanOrder, Patch, PvDraft, Withdrawal};
+pub use occupied::{Occupant, Occupied};
+pub use place::Place;
+pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
+pub use snapshot::{CleanupState, CleanupView, Settings, Snapshot, StorageClasses};
+
+/// What to do and what to say.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What to do; deletions first.
+    pub actions: Vec<Action>,
+    /// What people have to be told. A notice that was in the last plan too has been told.
+    pub notices: BTreeSet<Notice>,
+    /// How every class and volume is.
+    pub classes: Vec<ClassReport>,
+    /// Why the node is not ready; empty when it is.
+    pub not_ready: Vec<String>,
+    /// Whether there was enough to plan from; otherwise nothing is known of the storage.
+    pub made: bool,
+    /// Whether cleaning is paused on the whole node.
+    pub paused: bool,
+    /// The storage that is spoken for, to judge a volume by right before it is cleaned.
+    pub occupied: Arc<Occupied>,
+}
+
+/// Decides.
+#[must_use]
+pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
+    let Some(node) = &snapshot.node else {
+        return Plan::not_ready("the Node object does not exist; nothing is done until it does");
+    };
+    let Some(pvs) = &snapshot.pvs else {
+        return Plan::not_ready("the PersistentVolumes have not been listed yet");
+    };
+    let mut planner = Planner::new(settings, snapshot, node, pvs);
+    planner.plan.paused = settings.config.pause_cleaning || node.paused;
+    planner.delete_pvs();
+    planner.discover_local_volumes();
+    planner.plan.made = true;
+    planner.plan.occupied = Arc::new(planner.occupied);
+    planner.plan
+}
+
+impl Plan {
+    /// Whether all that the node lacks are PVs that are being made, as after each cleanup.
+    #[must_use]
+    pub fn only_waits_for_pvs(&self) -> bool {
+        let waiting = self
+            .classes
+            .iter()
+            .filter(|class| class.only_waits_for_pvs());
+        !self.not_ready.is_empty() && waiting.count() == self.not_ready.len()
+    }
+
+    fn not_ready(why: &str) -> Self {
+        Self {
+            not_ready: vec![why.into()],
+            ..Self::default()
+        }
+    }
+}
+
+/// One planning: the snapshot with its indices, and the plan as far as it is made.
+struct Planner<'a> {
+    settings: &'a Settings,
+    snapshot: &'a Snapshot,
+    node: &'a NodeView,
+    pvs: &'a [PvView],
+    /// PVs with a local path on this node.
+    by_path: BTreeMap<&'a HostPath, Vec<&'a PvView>>,
+    by_name: BTreeMap<&'a str, &'a PvView>,
+    /// Paths on which a cleanup is at work.
+    cleaning: BTreeSet<&'a HostPath>,
+    occupied: Occupied,
+    /// How each PV that concerns us is, by name.
+    states: BTreeMap<&'a str, (VolumeState, Option<String>)>,
+    plan: Plan,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        settings: &'a Settings,
+        snapshot: &'a Snapshot,
+        node: &'a NodeView,
+        pvs: &'a [PvView],
+    ) -> Self {
+        let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut occupied = Occupied::default();
+        for pv in pvs.iter().filter(|pv| pv.is_on(node)) {
+            if let Some(path) = pv.path() {
+                by_path.entry(path).or_default().push(pv);
+                occupied.name(path, pv);
+            }
+            if let Some(identity) = pv.identity.as_deref() {
+                occupied.record(identity, pv);
+            }
+        }
+        let active = snapshot
+            .cleanups
+            .values()
+            .filter(|cleanup| cleanup.state.is_active());
+        let mut planner = Self {
+            settings,
+            snapshot,
+            node,
+            pvs,
+            by_path,
+            by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
+            cleaning: active.map(|cleanup| &cleanup.path).collect(),
+            occupied,
+            states: BTreeMap::new(),
+            plan: Plan::default(),
+        };
+        planner.occupy_by_pvs();
+        planner
+    }
+
+    /// Enters every volume that has a PV, whoever made it, or is being cleaned, before any candidate
+    /// is judged.
+    fn occupy_by_pvs(&mut self) {
+        for (name, class) in &self.settings.config.classes {
+            let Some(observation) = self.snapshot.observed.get(name) else {
+                continue;
+            };
+            for (entry, candidate) in observation.volumes() {
+                let path = class.host_dir.join(entry);
+                let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
+                let taken = pv.is_some() || self.cleaning.contains(&path);
+                if taken && self.occupied.at(&path).is_none() {
+                    let pv = pv.map(|pv| pv.name.clone());
+                    let footprint = candidate.footprint.clone();
+                    self.occupied.insert(Occupant {
+                        path,
+                        footprint,
+                        pv,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where a PV's volume is, as far as the scan shows.
+    fn place(&self, pv: &'a PvView) -> Place<'a> {
+        if !pv.is_on(self.node) {
+            let hostname = &self.node.hostname;
+            return Place::Outside(format!(
+                "its node affinity does not name this node ({hostname:?}), so what is at its path here is not its volume"
+            ));
+        }
+        Place::of(pv, self.settings, &self.snapshot.observed)
+    }
+
+    /// Whether something is under way for the PV, so that what is decided now would collide with it.
+    fn is_busy(&self, pv: &PvView) -> bool {
+        // By path: the cleanup may be an earlier tenancy's that has not noticed yet.
+        self.snapshot.writing.contains(&pv.name)
+            || pv.path().is_some_and(|path| self.cleaning.contains(path))
+    }
+
+    fn notice(&mut self, about: impl Into<About>, reason: &'static str, message: String) {
+        self.plan.notices.insert(Notice {
+            about: about.into(),
+            reason,
+            message,
+        });
+    }
+
+    fn patch(&mut self, patch: Patch) {
+        if !patch.is_empty() && !self.snapshot.writing.contains(&patch.pv.name) {
+            self.plan.actions.push(Action::Patch(patch));
+        }
+    }
+}

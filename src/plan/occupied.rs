@@ -1,0 +1,202 @@
+//! Which storage the node's volumes occupy, to keep one device one PV.
+//!
+//! [`overlap`] says whether two volumes share storage; this index finds the volumes that it would
+//! say so of, without comparing each with each.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use crate::host::footprint::{Footprint, FsKey, Overlap, overlap};
+use crate::host::mounts::DeviceNumber;
+use crate::types::HostPath;
+use crate::view::PvView;
+
+/// One volume and where it is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupant {
+    /// The path that PVs name.
+    pub path: HostPath,
+    /// The storage behind it.
+    pub footprint: Footprint,
+    /// The PV, if there is one.
+    pub pv: Option<String>,
+}
+
+/// The index.
+#[derive(Clone, Debug, Default)]
+pub struct Occupied {
+    occupants: Vec<Occupant>,
+    by_path: BTreeMap<HostPath, usize>,
+    /// Device volumes by their own number.
+    devices: BTreeMap<DeviceNumber, Vec<usize>>,
+    /// All volumes by every device that they lie on.
+    upon: BTreeMap<DeviceNumber, Vec<usize>>,
+    by_wwid: BTreeMap<String, Vec<usize>>,
+    /// Filesystem volumes by filesystem and root within it: roots in one another are neighbours here.
+    roots: BTreeMap<FsKey, BTreeMap<PathBuf, Vec<usize>>>,
+    /// The UIDs and names of PVs by the identity that is recorded on them.
+    recorded: BTreeMap<String, Vec<(String, String)>>,
+    /// The UIDs and names of PVs by the path that they name.
+    named: BTreeMap<HostPath, Vec<(String, String)>>,
+}
+
+/// Another PV that stands in a volume's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rival<'a> {
+    /// Its name.
+    pub pv: &'a str,
+    /// Whether it names the very same path; otherwise one inside or around it.
+    pub same_path: bool,
+}
+
+impl Occupied {
+    /// Adds a volume.
+    pub fn insert(&mut self, occupant: Occupant) {
+        let at = self.occupants.len();
+        match &occupant.footprint {
+            Footprint::Device {
+                number,
+                below,
+                wwid,
+                ..
+            } => {
+                self.devices.entry(*number).or_default().push(at);
+                for device in below {
+                    self.upon.entry(*device).or_default().push(at);
+                }
+                if let Some(wwid) = wwid {
+                    self.by_wwid.entry(wwid.clone()).or_default().push(at);
+                }
+            }
+            Footprint::Filesystem {
+                devices, fs, root, ..
+            } => {
+                for device in devices {
+                    self.upon.entry(*device).or_default().push(at);
+                }
+                let roots = self.roots.entry(fs.clone()).or_default();
+                roots.entry(root.clone()).or_default().push(at);
+            }
+        }
+        self.by_path.insert(occupant.path.clone(), at);
+        self.occupants.push(occupant);
+    }
+
+    /// Adds a PV that says which storage it is for, wherever that may be now.
+    pub fn record(&mut self, identity: &str, pv: &PvView) {
+        let pvs = self.recorded.entry(identity.to_owned()).or_default();
+        pvs.push((pv.uid.clone(), pv.name.clone()));
+    }
+
+    /// The name of a PV on which this identity is recorded. Weak identities say nothing here.
+    #[must_use]
+    pub fn recorded_on(&self, identity: &str) -> Option<&str> {
+        self.recorded_on_another(identity, "")
+    }
+
+    /// The same, for a PV of another UID than `uid`.
+    #[must_use]
+    pub fn recorded_on_another(&self, identity: &str, uid: &str) -> Option<&str> {
+        let mut pvs = self.recorded.get(identity)?.iter();
+        pvs.find(|(other, _)| other != uid)
+            .map(|(_, name)| name.as_str())
+    }
+
+    /// Adds a PV that names a path, whatever is there.
+    pub fn name(&mut self, path: &HostPath, pv: &PvView) {
+        let pvs = self.named.entry(path.clone()).or_default();
+        pvs.push((pv.uid.clone(), pv.name.clone()));
+    }
+
+    /// Another PV than that of UID `uid` that names the path, or one inside or around it.
+    #[must_use]
+    pub fn rival(&self, path: &HostPath, uid: &str) -> Option<Rival<'_>> {
+        let mut same = self.named.get(path).into_iter().flatten();
+        if let Some((_, pv)) = same.find(|(other, _)| other != uid) {
+            return Some(Rival {
+                pv,
+                same_path: true,
+            });
+        }
+        let (_, pv) = around(&self.named, path)?.first()?;
+        Some(Rival {
+            pv,
+            same_path: false,
+        })
+    }
+
+    /// The volume at a path, if one was added.
+    #[must_use]
+    pub fn at(&self, path: &HostPath) -> Option<&Occupant> {
+        self.by_path.get(path).map(|at| &self.occupants[*at])
+    }
+
+    /// A volume whose path lies within `path`, or the other way round.
+    #[must_use]
+    pub fn around(&self, path: &HostPath) -> Option<&Occupant> {
+        around(&self.by_path, path).map(|at| &self.occupants[*at])
+    }
+
+    /// A volume at another path than `path` that shares storage with `footprint`, and how.
+    #[must_use]
+    pub fn conflict(&self, footprint: &Footprint, path: &HostPath) -> Option<(&Occupant, Overlap)> {
+        self.suspects(footprint)
+            .into_iter()
+            .flatten()
+            .map(|at| &self.occupants[*at])
+            .filter(|other| other.path != *path)
+            .find_map(|other| Some((other, overlap(&other.footprint, footprint)?)))
+    }
+
+    /// Lists of volumes, each of which can share storage with `footprint`.
+    fn suspects(&self, footprint: &Footprint) -> Vec<&Vec<usize>> {
+        match footprint {
+            Footprint::Device {
+                number,
+                below,
+                wwid,
+                ..
+            } => below
+                .iter()
+                .filter_map(|device| self.devices.get(device))
+                .chain(self.upon.get(number))
+                .chain(wwid.as_ref().and_then(|wwid| self.by_wwid.get(wwid)))
+                .collect(),
+            Footprint::Filesystem {
+                devices, fs, root, ..
+            } => {
+                let roots = self.roots.get(fs);
+                let above = root.ancestors().filter_map(|dir| roots?.get(dir));
+                let within = roots
+                    .into_iter()
+                    .flat_map(|roots| roots.range(root.clone()..))
+                    .take_while(|(other, _)| other.starts_with(root))
+                    .map(|(_, at)| at);
+                let on_device = devices.iter().filter_map(|device| self.devices.get(device));
+                above.chain(within).chain(on_device).collect()
+            }
+        }
+    }
+}
+
+/// What a map by paths has for a path that lies within `path`, or the other way round.
+pub(super) fn around<'m, K, V>(paths: &'m BTreeMap<K, V>, path: &HostPath) -> Option<&'m V>
+where
+    K: Borrow<HostPath> + Ord,
+{
+    // Paths are in order by components: the first one after a directory is in it, if any is.
+    let next = paths
+        .range::<HostPath, _>((Bound::Excluded(path), Bound::Unbounded))
+        .next();
+    let within = next
+        .filter(|(other, _)| (*other).borrow().is_within(path))
+        .map(|(_, value)| value);
+    let text = path.as_str();
+    let dirs = text.match_indices('/').map(|(end, _)| &text[..end.max(1)]);
+    let mut above = dirs
+        .filter(|dir| *dir != text)
+        .filter_map(|dir| HostPath::from_api(dir).ok());
+    within.or_else(|| above.find_map(|dir| paths.get(&dir)))
+}

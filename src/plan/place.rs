@@ -1,0 +1,80 @@
+//! Where a PV's volume is on disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::Class;
+use crate::scan::{Candidate, Finding, Observation, Skip};
+use crate::view::{PvView, Source};
+
+use super::Settings;
+
+/// What stands at a PV's path.
+#[derive(Clone, Debug)]
+pub enum Place<'a> {
+    /// A volume that discovery would offer, of this class, under this entry name.
+    Volume(&'a Arc<Class>, &'a str, &'a Candidate),
+    /// An entry that discovery does not offer.
+    Skipped(&'a Skip),
+    /// Nothing: the directory was read and has no such entry.
+    Missing,
+    /// Not known: the directory could not be read, or not all of it.
+    Unknown,
+    /// The PV's class is switched off because of a fault in the configuration.
+    ClassInvalid,
+    /// The PV's class is not in the configuration.
+    ClassGone,
+    /// The PV's path is not a direct child of its class's directory; why, in words.
+    Outside(String),
+}
+
+impl<'a> Place<'a> {
+    /// Looks a PV's path up in what was observed.
+    pub(super) fn of(
+        pv: &'a PvView,
+        settings: &'a Settings,
+        observed: &'a BTreeMap<String, Observation>,
+    ) -> Self {
+        let Some(class) = settings.config.classes.get(&pv.class) else {
+            let faulty = settings.faulty.contains_key(&pv.class);
+            return if faulty {
+                Self::ClassInvalid
+            } else {
+                Self::ClassGone
+            };
+        };
+        let path = match &pv.source {
+            Source::Local(path) => path,
+            Source::BadPath(text, fault) => {
+                return Self::Outside(format!("its path {text:?} is not usable: {fault}"));
+            }
+            Source::NotLocal => {
+                return Self::Outside("it is not a local volume (it has no spec.local)".into());
+            }
+        };
+        let Some(entry) = path.child_of(&class.host_dir) else {
+            return Self::Outside(format!(
+                "its path {path} is not an entry of {}, the hostDir of its class {:?}",
+                class.host_dir, pv.class
+            ));
+        };
+        let Some(observation) = observed.get(&pv.class) else {
+            return Self::Unknown;
+        };
+        match observation.finding(entry) {
+            _ if !observation.complete => Self::Unknown,
+            Some(Finding::Volume(candidate)) => Self::Volume(class, entry, candidate),
+            Some(Finding::Skipped(skip)) => Self::Skipped(skip),
+            None => Self::Missing,
+        }
+    }
+
+    /// The volume, if there is one.
+    #[must_use]
+    pub fn candidate(&self) -> Option<&'a Candidate> {
+        match self {
+            Self::Volume(_, _, candidate) => Some(candidate),
+            _ => None,
+        }
+    }
+}

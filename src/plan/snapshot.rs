@@ -1,0 +1,122 @@
+//! Everything that a plan is made from, at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, Loaded};
+use crate::scan::Observation;
+use crate::types::HostPath;
+use crate::view::{NodeView, PvView, StorageClassView, Tenancy};
+
+/// The configuration and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The valid part.
+    pub config: Arc<Config>,
+    /// Classes that are switched off, with all their faults.
+    pub faulty: BTreeMap<String, Vec<String>>,
+    /// Faults outside of the classes; what they concern has a safe value.
+    pub faults: Vec<String>,
+    /// Counts configurations; a new one resets the back-off of failed cleanups.
+    pub generation: u64,
+}
+
+impl Settings {
+    /// What was loaded.
+    #[must_use]
+    pub fn of(loaded: &Loaded, generation: u64) -> Self {
+        let mut of_classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for fault in &loaded.faults {
+            match &fault.class {
+                Some(class) => of_classes
+                    .entry(class.clone())
+                    .or_default()
+                    .push(fault.to_string()),
+                None => others.push(fault.to_string()),
+            }
+        }
+        let config = Arc::new(loaded.config.clone());
+        Self {
+            config,
+            faulty: of_classes,
+            faults: others,
+            generation,
+        }
+    }
+}
+
+/// The StorageClasses, as far as they are known.
+#[derive(Clone, Debug)]
+pub enum StorageClasses {
+    /// Those of the cluster.
+    Known(BTreeMap<String, StorageClassView>),
+    /// No cluster was asked (`discover`): every class is taken to exist, with Kubernetes' defaults.
+    Assumed(StorageClassView),
+}
+
+impl StorageClasses {
+    /// The StorageClass of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&StorageClassView> {
+        match self {
+            Self::Known(classes) => classes.get(name),
+            Self::Assumed(class) => Some(class),
+        }
+    }
+}
+
+/// How far a cleanup is, see [`crate::clean::table`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanupView {
+    /// The volume that is being cleaned.
+    pub path: HostPath,
+    /// How far it is.
+    pub state: CleanupState,
+}
+
+/// The state of one cleanup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CleanupState {
+    /// For a permit, or until whoever uses the volume lets go.
+    Waiting,
+    /// Data is being deleted, or the clean volume's PV is being released.
+    Running,
+    /// The PV was released; its object is about to go.
+    Succeeded,
+    /// It failed, or gave up waiting.
+    Failed {
+        /// When to try again, in [`Snapshot::now`]'s time.
+        retry_at: Duration,
+        /// What the decision was made on; with other facts it is tried again at once.
+        basis: u64,
+    },
+}
+
+impl CleanupState {
+    /// Whether a task is at work on the volume, or about to be.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+}
+
+/// The world at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Our Node; absent while it is not registered.
+    pub node: Option<NodeView>,
+    /// The StorageClasses.
+    pub storage_classes: StorageClasses,
+    /// What each class's directory holds, by class name.
+    pub observed: BTreeMap<String, Observation>,
+    /// Our PVs, and everybody's below our directories; `None` until they were listed.
+    pub pvs: Option<Vec<PvView>>,
+    /// Cleanups, by tenancy.
+    pub cleanups: BTreeMap<Tenancy, CleanupView>,
+    /// Names of PVs that a write is under way for: what is decided next must wait for its result.
+    pub writing: BTreeSet<String>,
+    /// Time since the process started. The plan has no clock of its own.
+    pub now: Duration,
+}

@@ -1,0 +1,16 @@
+//! Tables of situations, and properties of random ones.
+
+mod adopt;
+mod class;
+mod due;
+mod identity;
+mod kit;
+mod living;
+mod model;
+mod occupied;
+mod offer;
+mod properties;
+mod purity;
+mod random;
+mod refuse;
+mod share;

@@ -1,0 +1,166 @@
+//! Whose a PV is: ours, our node's former self's, somebody else's.
+
+use super::kit::*;
+use crate::view::PvView;
+
+fn a() -> PvView {
+    pv("pv-a", "/mnt/fast/a", &fs(1))
+}
+
+fn made_by(name: &str) -> PvView {
+    with(a(), |pv| pv.provisioned_by = Some(name.into()))
+}
+
+fn name_only(world: World) -> World {
+    world.config(|config| config.use_node_name_only = true)
+}
+
+#[test]
+fn a_pv_without_the_label_is_adopted() {
+    let unlabelled = with(a(), |pv| pv.hostname_label = None);
+    let adopted = ["patch pv-a: label=host-1 (VolumeAdopted)", "a is Available"];
+    world()
+        .fast("a", &fs(1))
+        .pv(unlabelled.clone())
+        .expect("ours", &adopted);
+    let due = ["patch pv-a: label=host-1 (VolumeAdopted)", "a is Due"];
+    world()
+        .fast("a", &fs(1))
+        .pv(released(unlabelled.clone()))
+        .expect("ours, before it is cleaned", &due);
+    let foreign = with(unlabelled.clone(), |pv| {
+        pv.provisioned_by = Some("somebody".into());
+    });
+    let skipped = ["a is Skipped as PathClaimedByOtherPV"];
+    world()
+        .fast("a", &fs(1))
+        .pv(foreign)
+        .expect("somebody else's", &skipped);
+    let elsewhere = with(unlabelled, |pv| pv.hostnames = vec!["host-2".into()]);
+    let found = words(&world().pv(elsewhere).plan());
+    assert!(
+        !found.iter().any(|word| word.starts_with("patch")),
+        "not on this node: {found:?}"
+    );
+}
+
+#[test]
+fn a_pv_of_the_node_s_former_self_is_taken_over() {
+    let patch = |rest: &str| format!("patch pv-a: provisioned-by={OURS}{rest} (VolumeAdopted)");
+    let taken = |pv, rest: &str| {
+        let expected = [&*patch(rest), "a is Foreign"];
+        world()
+            .fast("a", &fs(1))
+            .pv(pv)
+            .expect("taken over", &expected);
+    };
+    taken(made_by(FORMER), "");
+    taken(made_by("local-volume-provisioner-node-1"), "");
+    taken(bound(made_by(FORMER)), "");
+    taken(released(made_by(FORMER)), "");
+    taken(
+        with(made_by(FORMER), |pv| pv.hostname_label = None),
+        " label=host-1",
+    );
+    // In the same request: the garbage collector deletes what belongs to a Node that is gone.
+    taken(
+        with(made_by(FORMER), |pv| {
+            pv.node_owners = vec!["former-uid".into()];
+        }),
+        " owner=node-1/node-uid",
+    );
+}
+
+#[test]
+fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
+    let told = |state: &'static str| ["VolumeIdentityMismatch of pv-a", state];
+    let former = || made_by(FORMER);
+    for (situation, world, pv, state) in [
+        (
+            "another disk",
+            world().fast("a", &fs(2)),
+            former(),
+            "a is Foreign",
+        ),
+        (
+            "no identity",
+            world().fast("a", &fs(1)),
+            without_identity(former()),
+            "a is Foreign",
+        ),
+        ("no disk", world(), former(), "a is Foreign"),
+        (
+            "an incomplete scan",
+            world().fast("a", &fs(1)).incomplete("fast"),
+            former(),
+            "a is Foreign",
+        ),
+        (
+            "a device that cannot prove itself",
+            world().fast("a", &nameless(1, "now")),
+            with(pv("pv-a", "/mnt/fast/a", &nameless(1, "before")), |pv| {
+                pv.provisioned_by = Some(FORMER.into());
+            }),
+            "a is Foreign",
+        ),
+        (
+            "a forged label: its affinity is to another node",
+            world().fast("a", &fs(1)),
+            with(former(), |pv| pv.hostnames = vec!["host-2".into()]),
+            "a is Foreign",
+        ),
+    ] {
+        let found = words(&world.pv(pv).plan());
+        for word in told(state) {
+            assert!(found.contains(&word.to_owned()), "{situation}: {found:?}");
+        }
+        let quiet = !found
+            .iter()
+            .any(|word| word.starts_with("patch") || word.starts_with("clean"));
+        assert!(quiet, "{situation}: {found:?}");
+    }
+}
+
+#[test]
+fn with_node_names_only_a_node_registered_again_is_the_same() {
+    let bare = "local-volume-provisioner-node-1";
+    let world = || name_only(world()).fast("a", &fs(1));
+    for by in [bare, OURS, FORMER] {
+        world().pv(made_by(by)).expect(by, &["a is Available"]);
+        world()
+            .pv(released(made_by(by)))
+            .expect(by, &["clean pv-a", "a is Due"]);
+    }
+    let unlabelled = with(made_by(FORMER), |pv| pv.hostname_label = None);
+    let taken = format!("patch pv-a: provisioned-by={bare} label=host-1 (VolumeAdopted)");
+    world()
+        .pv(unlabelled)
+        .expect("by affinity alone", &[&taken, "a is Foreign"]);
+}
+
+#[test]
+fn the_pvs_of_others_are_left_alone() {
+    let skipped = ["a is Skipped as PathClaimedByOtherPV"];
+    for by in [
+        "local-volume-provisioner-node-2-uid",
+        "local-volume-provisioner-node-10",
+        "local-volume-provisioner-node-",
+        "kubernetes.io/no-provisioner",
+        "",
+    ] {
+        for pv in [
+            made_by(by),
+            released(made_by(by)),
+            terminating(released(made_by(by))),
+        ] {
+            world()
+                .fast("a", &fs(1))
+                .pv(pv.clone())
+                .expect(by, &skipped);
+            name_only(world())
+                .fast("a", &fs(1))
+                .pv(pv)
+                .expect(by, &skipped);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Whether the disk at a PV's path is the one that the PV was made for.
+
+use super::kit::*;
+use crate::config::WeakIdentity;
+use crate::scan::Candidate;
+use crate::view::{Phase, PvView};
+
+/// `fast/a` is `found`, and has a PV made for `recorded`.
+fn seen(found: &Candidate, recorded: &Candidate) -> (World, PvView) {
+    (
+        world().fast("a", found),
+        pv("pv-a", "/mnt/fast/a", recorded),
+    )
+}
+
+const MISMATCH: &str = "VolumeIdentityMismatch of pv-a";
+const RECORDED: &str = "patch pv-a: identity=v1:fs=ext4,root=/,uuid=u2 (VolumeIdentityRecorded)";
+
+#[test]
+fn another_disk_is_recorded_if_nobody_used_the_first_and_told_of_otherwise() {
+    let (world, a) = seen(&fs(2), &fs(1));
+    let told = &[MISMATCH, "a is IdentityMismatch"][..];
+    let anew = &[RECORDED, "a is Available"][..];
+    let phase = |phase| with(retained(released(a.clone())), |pv| pv.phase = phase);
+    for (situation, pv, expected) in [
+        ("Available, never used", a.clone(), anew),
+        (
+            "Pending, never used",
+            with(a.clone(), |pv| pv.phase = Phase::Pending),
+            anew,
+        ),
+        (
+            "reserved",
+            with(a.clone(), |pv| pv.claim = Some(claim())),
+            told,
+        ),
+        ("used before", with(a.clone(), |pv| pv.used = true), told),
+        (
+            "bound before",
+            with(a.clone(), |pv| pv.bound_by_controller = true),
+            told,
+        ),
+        ("Bound", bound(a.clone()), told),
+        ("Released, kept", retained(released(a.clone())), told),
+        (
+            "Failed",
+            with(phase(Phase::Failed), |pv| {
+                pv.policy = crate::view::ReclaimPolicy::Delete;
+            }),
+            &[
+                MISMATCH,
+                "VolumeFailedDelete of pv-a",
+                "a is IdentityMismatch",
+            ],
+        ),
+        ("due", released(a.clone()), told),
+        (
+            "due and Terminating",
+            terminating(released(a.clone())),
+            told,
+        ),
+    ] {
+        world.clone().pv(pv).expect(situation, expected);
+    }
+}
+
+#[test]
+fn a_pv_without_an_identity_gets_one_while_it_is_offered_or_used() {
+    let (world, a) = seen(&fs(2), &fs(2));
+    let a = without_identity(a);
+    for (situation, pv, expected) in [
+        ("Available", a.clone(), &[RECORDED, "a is Available"][..]),
+        ("Bound", bound(a.clone()), &[RECORDED, "a is Bound"]),
+        (
+            "Released, kept",
+            retained(released(a.clone())),
+            &["a is Retained"],
+        ),
+        (
+            "due, all as it was",
+            released(a.clone()),
+            &["clean pv-a", "a is Due"],
+        ),
+        (
+            "due, of another size",
+            with(released(a.clone()), |pv| pv.capacity = Some("99Gi".into())),
+            &[MISMATCH, "a is IdentityMismatch"],
+        ),
+        (
+            "due, without a size",
+            with(released(a.clone()), |pv| pv.capacity = None),
+            &[MISMATCH, "a is IdentityMismatch"],
+        ),
+    ] {
+        world.clone().pv(pv).expect(situation, expected);
+    }
+}
+
+#[test]
+fn swapped_disks_are_never_cleaned_for_one_another() {
+    let world = || world().fast("a", &fs(2)).fast("b", &fs(1));
+    let (a, b) = (
+        pv("pv-a", "/mnt/fast/a", &fs(1)),
+        pv("pv-b", "/mnt/fast/b", &fs(2)),
+    );
+    let told_b = ["VolumeIdentityMismatch of pv-b", "b is IdentityMismatch"];
+    let bound_b = || world().pv(bound(b.clone()));
+    bound_b().pv(released(a.clone())).expect(
+        "one is due",
+        &[MISMATCH, "a is IdentityMismatch", told_b[0], told_b[1]],
+    );
+    bound_b().pv(a.clone()).expect(
+        "one was never used: it goes",
+        &["delete pv-a", "a is Terminating", told_b[0], told_b[1]],
+    );
+    bound_b().pv(without_identity(a.clone())).expect(
+        "one was never used and is of the Go provisioner: it goes too",
+        &["delete pv-a", "a is Terminating", told_b[0], told_b[1]],
+    );
+    bound_b().pv(without_identity(released(a.clone()))).expect(
+        "one is due and of the Go provisioner: its size fits, but the disk is the other's",
+        &[MISMATCH, "a is IdentityMismatch", told_b[0], told_b[1]],
+    );
+    bound_b().pv(without_identity(bound(a))).expect(
+        "one is used and of the Go provisioner: the disk's name is not written on it",
+        &["a is Bound", told_b[0], told_b[1]],
+    );
+}
+
+#[test]
+fn a_disk_that_two_pvs_claim_to_be_is_not_cleaned() {
+    let (world, a) = seen(&fs(1), &fs(1));
+    let copy = with(bound(pv("pv-b", "/mnt/fast/b", &fs(1))), |pv| {
+        pv.provisioned_by = None;
+    });
+    world.pv(released(a)).pv(copy).expect(
+        "its identity is on another PV too",
+        &[MISMATCH, "a is IdentityMismatch"],
+    );
+}
+
+#[test]
+fn a_nameless_device_cannot_prove_itself_after_a_reboot() {
+    let (world, a) = seen(&nameless(1, "now"), &nameless(1, "before"));
+    let accept = world
+        .clone()
+        .change_class("fast", |class| class.weak_identity = WeakIdentity::Accept);
+    let consented = consent(
+        released(a.clone()),
+        "wipe:v1:boot=now,link=/dev/nameless1,size=1000",
+    );
+    let clean = &["clean pv-a", "a is Due"][..];
+    for (situation, world, pv, expected) in [
+        (
+            "due",
+            &world,
+            released(a.clone()),
+            &[MISMATCH, "a is IdentityMismatch"][..],
+        ),
+        (
+            "due, accepted by the class",
+            &accept,
+            released(a.clone()),
+            clean,
+        ),
+        ("due, with consent", &world, consented, clean),
+        (
+            "Bound: nothing is wrong yet",
+            &world,
+            bound(a.clone()),
+            &["a is Bound"],
+        ),
+        (
+            "never used: recorded anew",
+            &world,
+            a.clone(),
+            &[
+                "patch pv-a: identity=v1:boot=now,link=/dev/nameless1,size=1000 (VolumeIdentityRecorded)",
+                "a is Available",
+            ],
+        ),
+    ] {
+        world.clone().pv(pv).expect(situation, expected);
+    }
+}
+
+#[test]
+fn what_a_class_accepts_is_a_reboot_and_nothing_else() {
+    let accepting = |found: &Candidate| {
+        world()
+            .change_class("fast", |class| class.weak_identity = WeakIdentity::Accept)
+            .fast("a", found)
+    };
+    let recorded = |text: &str| {
+        with(released(pv("pv-a", "/mnt/fast/a", &fs(1))), |pv| {
+            pv.identity = Some(text.into());
+        })
+    };
+    let weak = nameless(1, "now");
+    for (situation, found, text) in [
+        ("a text of a later version", &weak, "v2:whatever"),
+        ("a text that is none", &weak, "garbage"),
+        ("an empty one", &weak, ""),
+        (
+            "another link",
+            &weak,
+            "v1:boot=before,link=/dev/nameless2,size=1000",
+        ),
+        (
+            "another size",
+            &weak,
+            "v1:boot=before,link=/dev/nameless1,size=2000",
+        ),
+        ("a strong one that is unreadable", &fs(1), "garbage"),
+        ("another disk", &disk(1), "v1:wwid=disk-2"),
+    ] {
+        let world = accepting(found).pv(recorded(text));
+        world.expect(situation, &[MISMATCH, "a is IdentityMismatch"]);
+    }
+}
+
+#[test]
+fn consent_is_for_exactly_the_disk_that_it_names() {
+    let (world, a) = seen(&fs(2), &fs(1));
+    let (found, recorded) = ("v1:fs=ext4,root=/,uuid=u2", "v1:fs=ext4,root=/,uuid=u1");
+    let refused = &[MISMATCH, "a is IdentityMismatch"][..];
+    for (text, expected) in [
+        (format!("wipe:{found}"), &["clean pv-a", "a is Due"][..]),
+        (
+            format!("forget:{recorded}"),
+            &["delete pv-a", "a is Terminating"],
+        ),
+        (format!("wipe:{recorded}"), refused),
+        (format!("forget:{found}"), refused),
+        (format!("wipe: {found}"), refused),
+        (format!("wipe:{found} "), refused),
+        (format!("WIPE:{found}"), refused),
+        (format!("forget:{recorded},x=1"), refused),
+        ("wipe:".into(), refused),
+        ("forget:".into(), refused),
+        ("wipe".into(), refused),
+        ("true".into(), refused),
+        (String::new(), refused),
+        (found.into(), refused),
+    ] {
+        let world = world.clone().pv(consent(released(a.clone()), &*text));
+        world.expect(&text, expected);
+    }
+}
+
+#[test]
+fn consent_touches_nothing_that_is_not_due() {
+    let (world, a) = seen(&fs(2), &fs(1));
+    for text in [
+        "wipe:v1:fs=ext4,root=/,uuid=u2",
+        "forget:v1:fs=ext4,root=/,uuid=u1",
+    ] {
+        let told = [MISMATCH, "a is IdentityMismatch"];
+        world
+            .clone()
+            .pv(consent(bound(a.clone()), text))
+            .expect(text, &told);
+        world
+            .clone()
+            .pv(consent(retained(released(a.clone())), text))
+            .expect(text, &told);
+    }
+}
+
+#[test]
+fn a_pv_can_be_forgotten_whatever_is_at_its_path() {
+    let due = released(pv("pv-a", "/mnt/fast/a", &fs(1)));
+    let forget = |pv| consent(pv, "forget:v1:fs=ext4,root=/,uuid=u1");
+    let goes = ["delete pv-a", "a is Terminating"];
+    world()
+        .pv(forget(due.clone()))
+        .expect("nothing is there", &goes);
+    world()
+        .fast("a", &fs(2))
+        .pv(forget(due.clone()))
+        .expect("another disk", &goes);
+    let paused = with(forget(due.clone()), |pv| pv.paused = true);
+    world()
+        .fast("a", &fs(2))
+        .pv(paused)
+        .expect("while cleaning is paused", &goes);
+    world()
+        .pv(forget(terminating(due.clone())))
+        .expect("it is Terminating", &["let pv-a go", "a is Terminating"]);
+    let none = consent(without_identity(due), "forget:");
+    world().pv(none).expect(
+        "nothing recorded to name",
+        &["VolumeMissing of pv-a", "a is Missing"],
+    );
+}

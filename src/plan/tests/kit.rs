@@ -1,0 +1,265 @@
+//! A world made of model objects, and the plan for it in words, so that a test reads as a table:
+//! the situation, and all that is done and said about it.
+
+mod objects;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{
+    AccessMode, Class, Config, DEFAULT_CLEANER, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
+    WeakIdentity,
+};
+use crate::names::LABEL_HOSTNAME;
+use crate::plan::{
+    About, Action, CleanupState, CleanupView, Plan, Settings, Snapshot, StorageClasses, plan,
+};
+use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
+use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
+use crate::view::{NodeView, PvView, ReclaimPolicy, StorageClassView};
+
+pub use objects::*;
+
+pub const GIB: u64 = 1 << 30;
+/// What the provisioner of [`world`] writes on its PVs.
+pub const OURS: &str = "local-volume-provisioner-node-1-node-uid";
+/// The Node's name with another UID.
+pub const FORMER: &str = "local-volume-provisioner-node-1-former-uid";
+
+/// A value, changed.
+pub fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}
+
+pub fn path(text: &str) -> HostPath {
+    HostPath::from_api(text).unwrap()
+}
+
+/// The class `name` with the directory `/mnt/<name>`.
+pub fn class(name: &str) -> Class {
+    Class {
+        name: name.into(),
+        host_dir: path(&format!("/mnt/{name}")),
+        mount_dir: MountPath::normalise(&format!("/ours/{name}")).unwrap(),
+        block_cleaner_command: vec![DEFAULT_CLEANER.into()],
+        volume_mode: VolumeMode::Filesystem,
+        access_mode: AccessMode::ReadWriteOnce,
+        fs_type: None,
+        name_pattern: NamePattern::default(),
+        selector: Vec::new(),
+        weak_identity: WeakIdentity::Consent,
+        discovery_policy: DiscoveryPolicy::Any,
+        missing_volume_policy: MissingVolumePolicy::Report,
+    }
+}
+
+/// The world, and the settings that it is judged by.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub config: Config,
+    pub faulty: BTreeMap<String, Vec<String>>,
+    pub generation: u64,
+    pub snapshot: Snapshot,
+}
+
+/// A node whose hostname is not its name, with the class `fast` and nothing in it.
+pub fn world() -> World {
+    let node = NodeView {
+        name: "node-1".into(),
+        uid: "node-uid".into(),
+        hostname: "host-1".into(),
+        labels: BTreeMap::from([(LABEL_HOSTNAME.into(), "host-1".into())]),
+        paused: false,
+    };
+    World {
+        config: Config::default(),
+        faulty: BTreeMap::new(),
+        generation: 1,
+        snapshot: Snapshot {
+            node: Some(node),
+            storage_classes: StorageClasses::Known(BTreeMap::new()),
+            observed: BTreeMap::new(),
+            pvs: Some(Vec::new()),
+            cleanups: BTreeMap::new(),
+            writing: BTreeSet::new(),
+            now: Duration::from_secs(100),
+        },
+    }
+    .class(class("fast"))
+}
+
+impl World {
+    /// Adds a class with a StorageClass, and an empty directory that was read.
+    pub fn class(mut self, class: Class) -> Self {
+        let (name, view) = (class.name.clone(), storage_class(ReclaimPolicy::Delete));
+        let nothing = Observation {
+            entries: Vec::new(),
+            complete: true,
+            fault: None,
+        };
+        self.snapshot.observed.insert(name.clone(), nothing);
+        self.config.classes.insert(name.clone(), Arc::new(class));
+        self.storage_class(&name, Some(view))
+    }
+
+    pub fn change_class(mut self, name: &str, change: impl FnOnce(&mut Class)) -> Self {
+        change(Arc::make_mut(self.config.classes.get_mut(name).unwrap()));
+        self
+    }
+
+    pub fn storage_class(mut self, name: &str, view: Option<StorageClassView>) -> Self {
+        if let StorageClasses::Known(classes) = &mut self.snapshot.storage_classes {
+            match view {
+                Some(view) => classes.insert(name.into(), view),
+                None => classes.remove(name),
+            };
+        }
+        self
+    }
+
+    /// Puts something into a class's directory.
+    pub fn entry(mut self, class: &str, name: &str, found: impl Into<Finding>) -> Self {
+        let entries = &mut self.snapshot.observed.get_mut(class).unwrap().entries;
+        entries.push(Entry {
+            name: name.into(),
+            finding: found.into(),
+        });
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        self
+    }
+
+    /// Puts a volume into `fast`.
+    pub fn fast(self, name: &str, candidate: &Candidate) -> Self {
+        self.entry("fast", name, candidate.clone())
+    }
+
+    pub fn incomplete(mut self, class: &str) -> Self {
+        self.snapshot.observed.get_mut(class).unwrap().complete = false;
+        self
+    }
+
+    pub fn pv(mut self, pv: PvView) -> Self {
+        self.snapshot.pvs.get_or_insert_default().push(pv);
+        self
+    }
+
+    pub fn cleanup(mut self, pv: &PvView, state: CleanupState) -> Self {
+        let path = pv.path().unwrap().clone();
+        self.snapshot
+            .cleanups
+            .insert(pv.tenancy(), CleanupView { path, state });
+        self
+    }
+
+    pub fn config(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub fn node(mut self, change: impl FnOnce(&mut NodeView)) -> Self {
+        change(self.snapshot.node.as_mut().unwrap());
+        self
+    }
+
+    pub fn plan(&self) -> Plan {
+        plan(&self.settings(), &self.snapshot)
+    }
+
+    pub fn settings(&self) -> Settings {
+        Settings {
+            config: Arc::new(self.config.clone()),
+            faulty: self.faulty.clone(),
+            faults: Vec::new(),
+            generation: self.generation,
+        }
+    }
+
+    pub fn pvs(&self) -> &[PvView] {
+        self.snapshot.pvs.as_deref().unwrap_or_default()
+    }
+
+    /// Plans, and compares all that the plan does and says with `expected`, in any order.
+    #[track_caller]
+    pub fn expect(&self, situation: &str, expected: &[&str]) {
+        let mut expected: Vec<_> = expected.iter().map(ToString::to_string).collect();
+        let mut found = words(&self.plan());
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected, "{situation}");
+    }
+}
+
+/// A plan in words: actions, notices, and the state of every volume.
+pub fn words(plan: &Plan) -> Vec<String> {
+    let actions = plan.actions.iter().map(action);
+    let notices = plan.notices.iter().map(|notice| match &notice.about {
+        About::Pv(name, _) => format!("{} of {name}", notice.reason),
+        About::Pod => format!("{} of our Pod", notice.reason),
+    });
+    let volumes = plan.classes.iter().flat_map(|class| &class.volumes);
+    let states = volumes.map(|volume| match volume.reason {
+        Some(reason) => format!("{} is {:?} as {reason}", volume.entry, volume.state),
+        None => format!("{} is {:?}", volume.entry, volume.state),
+    });
+    actions.chain(notices).chain(states).collect()
+}
+
+fn action(action: &Action) -> String {
+    match action {
+        Action::Create(draft) => format!("create {}", draft.path),
+        Action::Clean(order) => format!("clean {}", order.pv.name),
+        Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
+        Action::Withdraw(withdrawal) if withdrawal.delete => {
+            format!("delete {}", withdrawal.pv.name)
+        }
+        Action::Withdraw(withdrawal) => format!("let {} go", withdrawal.pv.name),
+        Action::Patch(patch) => {
+            let mut parts: Vec<String> = Vec::new();
+            for (key, value) in &patch.annotations {
+                let key = key.rsplit('/').next().unwrap();
+                parts.push(format!("{key}={}", value.as_deref().unwrap_or("(off)")));
+            }
+            parts.extend(
+                patch
+                    .hostname_label
+                    .iter()
+                    .map(|host| format!("label={host}")),
+            );
+            parts.extend(
+                patch
+                    .finalizers
+                    .iter()
+                    .map(|list| format!("finalizers={list:?}")),
+            );
+            parts.extend(
+                patch
+                    .owner
+                    .iter()
+                    .map(|(name, uid)| format!("owner={name}/{uid}")),
+            );
+            parts.extend(patch.events.iter().map(|(reason, _)| format!("({reason})")));
+            format!("patch {}: {}", patch.pv.name, parts.join(" "))
+        }
+    }
+}
+
+pub fn storage_class(policy: ReclaimPolicy) -> StorageClassView {
+    StorageClassView {
+        reclaim_policy: policy,
+        mount_options: Vec::new(),
+    }
+}
+
+impl From<Candidate> for Finding {
+    fn from(candidate: Candidate) -> Self {
+        Self::Volume(Box::new(candidate))
+    }
+}
+
+impl From<SkipReason> for Finding {
+    fn from(reason: SkipReason) -> Self {
+        Self::Skipped(Skip::new(reason, "it is no volume"))
+    }
+}

@@ -1,0 +1,114 @@
+//! A world that does what a plan says: an API server and disks, as far as plans can tell.
+
+use std::collections::BTreeMap;
+
+use super::kit::{World, with};
+use crate::names::{
+    ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
+};
+use crate::plan::{Action, CleanupState, CleanupView, Patch, PvDraft, Withdrawal};
+use crate::render::persistent_volume;
+use crate::view::{Phase, PvRef, PvView};
+
+/// The world after all actions; what was being written is written.
+pub fn apply(mut world: World, actions: Vec<Action>) -> World {
+    world.snapshot.writing.clear();
+    let mut pvs: BTreeMap<String, PvView> = world
+        .pvs()
+        .iter()
+        .map(|pv| (pv.name.clone(), pv.clone()))
+        .collect();
+    for action in actions {
+        match action {
+            Action::Create(draft) => create(&mut pvs, &draft),
+            Action::Patch(change) => patch(looked_at(&mut pvs, &change.pv), change),
+            Action::Withdraw(withdrawal) => withdraw(&mut pvs, withdrawal),
+            Action::Clean(order) => {
+                looked_at(&mut pvs, &order.pv.reference());
+                pvs.remove(&order.pv.name);
+                let done = CleanupView {
+                    path: order.path,
+                    state: CleanupState::Succeeded,
+                };
+                world.snapshot.cleanups.insert(order.pv.tenancy(), done);
+            }
+            Action::Forget(tenancy) => {
+                let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();
+                assert!(
+                    !forgotten.state.is_active(),
+                    "a cleanup at work was forgotten"
+                );
+            }
+        }
+    }
+    pvs.retain(|_, pv| !pv.deleting || pv.phase == Phase::Bound || !pv.finalizers.is_empty());
+    world.snapshot.pvs = Some(pvs.into_values().collect());
+    world
+}
+
+/// The object that a write is for, if it is still the one that was looked at.
+fn looked_at<'a>(pvs: &'a mut BTreeMap<String, PvView>, wanted: &PvRef) -> &'a mut PvView {
+    let pv = pvs.get_mut(&wanted.name).unwrap();
+    assert_eq!(
+        pv.reference(),
+        *wanted,
+        "a write must name the version that was looked at"
+    );
+    pv
+}
+
+fn create(pvs: &mut BTreeMap<String, PvView>, draft: &PvDraft) {
+    let free = [&draft.name, &draft.second_name]
+        .into_iter()
+        .find(|name| !pvs.contains_key(*name));
+    let made = with(PvView::from_api(&persistent_volume(draft)), |pv| {
+        pv.name.clone_from(free.unwrap());
+        (pv.uid, pv.resource_version) = (format!("uid-{}", pv.name), "1".into());
+        pv.phase = Phase::Available;
+    });
+    pvs.insert(made.name.clone(), made);
+}
+
+fn patch(pv: &mut PvView, change: Patch) {
+    for (key, value) in change.annotations {
+        match key {
+            ANNOTATION_IDENTITY => pv.identity = value,
+            ANNOTATION_USED => pv.used = value.as_deref() == Some("true"),
+            ANNOTATION_PROVISIONED_BY => pv.provisioned_by = value,
+            ANNOTATION_CONSENT => pv.consent = value,
+            other => panic!("{other} is not for the plan to write"),
+        }
+    }
+    if let Some(hostname) = change.hostname_label {
+        pv.hostname_label = Some(hostname);
+    }
+    if let Some(finalizers) = change.finalizers {
+        let added = finalizers.contains(&FINALIZER.to_owned()) && !pv.has_finalizer();
+        assert!(
+            !(added && pv.deleting),
+            "the API refuses finalizers on Terminating PVs"
+        );
+        pv.finalizers = finalizers;
+    }
+    if let Some((_, uid)) = change.owner {
+        pv.node_owners = vec![uid];
+    }
+    pv.resource_version.push('+');
+}
+
+fn withdraw(pvs: &mut BTreeMap<String, PvView>, withdrawal: Withdrawal) {
+    let pv = looked_at(pvs, &withdrawal.pv);
+    assert!(
+        pv.deleting || withdrawal.delete,
+        "it must be Terminating before its finalizer goes"
+    );
+    pv.deleting = true;
+    if let Some(finalizers) = withdrawal.finalizers {
+        pv.finalizers = finalizers;
+    }
+    pv.resource_version.push('+');
+    if pv.finalizers.is_empty() {
+        let name = pv.name.clone();
+        pvs.remove(&name);
+    }
+}

@@ -1,0 +1,309 @@
+//! Which entries become PVs, and what those look like.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
+
+use super::kit::*;
+use crate::config::AccessMode;
+use crate::names::{ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, pv_name, pv_name_on_collision};
+use crate::plan::{Action, CleanupState, PvDraft};
+use crate::render::persistent_volume;
+use crate::types::{SkipReason, VolumeMode};
+use crate::view::{PvView, ReclaimPolicy, StorageClassView};
+
+fn drafts(world: &World) -> Vec<PvDraft> {
+    let actions = world.plan().actions.into_iter();
+    actions
+        .filter_map(|action| match action {
+            Action::Create(draft) => Some(*draft),
+            _ => None,
+        })
+        .collect()
+}
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect()
+}
+
+#[test]
+fn a_new_volume_is_offered_with_the_plainest_settings() {
+    let world = world().fast("a", &fs(1));
+    world.expect("a new volume", &["create /mnt/fast/a", "a is Creating"]);
+    let expected = PvDraft {
+        name: pv_name("a", "node-1", "fast"),
+        second_name: pv_name_on_collision("a", "node-1", "fast"),
+        class: "fast".into(),
+        path: path("/mnt/fast/a"),
+        hostname: "host-1".into(),
+        labels: labels(&[("kubernetes.io/hostname", "host-1")]),
+        annotations: labels(&[
+            (ANNOTATION_PROVISIONED_BY, OURS),
+            (ANNOTATION_IDENTITY, "v1:fs=ext4,root=/,uuid=u1"),
+        ]),
+        finalizer: false,
+        owner: None,
+        capacity: 100 * GIB,
+        mode: VolumeMode::Filesystem,
+        kind: VolumeMode::Filesystem,
+        access_mode: AccessMode::ReadWriteOnce,
+        fs_type: None,
+        mount_options: Vec::new(),
+        policy: ReclaimPolicy::Delete,
+        selector: Vec::new(),
+    };
+    assert_eq!(drafts(&world), [expected]);
+}
+
+#[test]
+fn a_new_volume_is_offered_with_every_setting() {
+    let policy = StorageClassView {
+        reclaim_policy: ReclaimPolicy::Delete,
+        mount_options: vec!["noatime".into()],
+    };
+    let world = world()
+        .storage_class("fast", Some(policy))
+        .change_class("fast", |class| {
+            class.access_mode = AccessMode::ReadWriteOncePod;
+            class.fs_type = Some("xfs".into());
+            class.selector = vec![NodeSelectorTerm::default()];
+        })
+        .config(|config| {
+            config.protect_released_data = true;
+            config.set_pv_owner_ref = true;
+            config.use_node_name_only = true;
+            config.node_labels_for_pv = vec!["zone".into(), "absent".into(), "both".into()];
+            config.labels_for_pv = labels(&[
+                ("team", "blue"),
+                ("both", "of the configuration"),
+                ("kubernetes.io/hostname", "forged"),
+            ]);
+        })
+        .node(|node| {
+            node.labels
+                .extend(labels(&[("zone", "z1"), ("both", "of the node")]));
+        })
+        .fast("a", &with(disk(1), |disk| disk.capacity = 11 * GIB + 5));
+    let expected = PvDraft {
+        name: pv_name("a", "node-1", "fast"),
+        second_name: pv_name_on_collision("a", "node-1", "fast"),
+        class: "fast".into(),
+        path: path("/mnt/fast/a"),
+        hostname: "host-1".into(),
+        labels: labels(&[
+            ("kubernetes.io/hostname", "host-1"),
+            ("zone", "z1"),
+            ("team", "blue"),
+            ("both", "of the node"),
+        ]),
+        annotations: labels(&[
+            (ANNOTATION_PROVISIONED_BY, "local-volume-provisioner-node-1"),
+            (ANNOTATION_IDENTITY, "v1:wwid=disk-1"),
+        ]),
+        finalizer: true,
+        owner: Some(("node-1".into(), "node-uid".into())),
+        capacity: 11 * GIB,
+        mode: VolumeMode::Filesystem,
+        kind: VolumeMode::Block,
+        access_mode: AccessMode::ReadWriteOncePod,
+        fs_type: Some("xfs".into()),
+        mount_options: vec!["noatime".into()],
+        policy: ReclaimPolicy::Delete,
+        selector: vec![NodeSelectorTerm::default()],
+    };
+    assert_eq!(drafts(&world), [expected]);
+}
+
+/// What was drafted is, read back from the API, a PV that needs nothing.
+#[test]
+fn an_offered_volume_reads_back_as_ours_on_this_node() {
+    let world = world().fast("a", &fs(1));
+    let pv = PvView::from_api(&persistent_volume(&drafts(&world)[0]));
+    let expected = with(pv_of_draft(&drafts(&world)[0]), |pv| {
+        pv.name.clone_from(&pv_name("a", "node-1", "fast"));
+    });
+    assert_eq!(pv, expected);
+}
+
+fn pv_of_draft(draft: &PvDraft) -> PvView {
+    with(pv("", draft.path.as_str(), &fs(1)), |pv| {
+        (pv.uid, pv.resource_version) = (String::new(), String::new());
+        pv.phase = crate::view::Phase::Pending;
+    })
+}
+
+#[test]
+fn the_finalizer_is_for_data_that_will_have_to_be_cleaned() {
+    for (protect, policy, expected) in [
+        (false, ReclaimPolicy::Delete, false),
+        (false, ReclaimPolicy::Retain, false),
+        (true, ReclaimPolicy::Retain, false),
+        (true, ReclaimPolicy::Delete, true),
+    ] {
+        let world = world()
+            .storage_class("fast", Some(storage_class(policy.clone())))
+            .config(|config| config.protect_released_data = protect)
+            .fast("a", &fs(1));
+        let draft = &drafts(&world)[0];
+        assert_eq!(
+            (draft.finalizer, &draft.policy),
+            (expected, &policy),
+            "{protect} {policy:?}"
+        );
+    }
+}
+
+#[test]
+fn capacity_is_rounded_down_by_size() {
+    const MIB: u64 = 1 << 20;
+    for (bytes, offered) in [
+        (777, 777),
+        (10 * MIB + 1, 10 * MIB),
+        (10 * GIB - 1, 10 * GIB - MIB),
+        (10 * GIB + MIB, 10 * GIB),
+    ] {
+        let world = world().fast("a", &with(fs(1), |fs| fs.capacity = bytes));
+        assert_eq!(drafts(&world)[0].capacity, offered, "{bytes}");
+    }
+}
+
+#[test]
+fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
+    let (first, second) = (
+        pv_name("a", "node-1", "fast"),
+        pv_name_on_collision("a", "node-1", "fast"),
+    );
+    let elsewhere = |pv| with(pv, |pv: &mut PvView| pv.hostnames = vec!["host-2".into()]);
+    for (situation, taken, expected) in [
+        ("nobody has it", pv("other", "/mnt/fast/b", &fs(2)), &first),
+        (
+            "another path of this node",
+            pv(&first, "/mnt/fast/b", &fs(2)),
+            &second,
+        ),
+        (
+            "the same path of another node",
+            elsewhere(pv(&first, "/mnt/fast/a", &fs(2))),
+            &second,
+        ),
+    ] {
+        let world = world().fast("a", &fs(1)).pv(taken);
+        let names: Vec<_> = drafts(&world).into_iter().map(|draft| draft.name).collect();
+        assert_eq!(names, [expected.as_str()], "{situation}");
+    }
+}
+
+#[test]
+fn a_path_has_one_pv_whoever_made_it() {
+    let taken = pv("pv-x", "/mnt/fast/a", &fs(1));
+    let by_hand = with(taken.clone(), |pv| {
+        (pv.provisioned_by, pv.identity) = (None, None);
+    });
+    for (situation, pv, expected) in [
+        ("ours", taken.clone(), "a is Available"),
+        (
+            "made by hand",
+            by_hand.clone(),
+            "a is Skipped as PathClaimedByOtherPV",
+        ),
+        (
+            "another node's provisioner, affinity to this one",
+            with(taken, |pv| {
+                pv.provisioned_by = Some("local-volume-provisioner-node-2-uid".into());
+            }),
+            "a is Skipped as PathClaimedByOtherPV",
+        ),
+        (
+            "made by hand for another class",
+            with(by_hand, |pv| pv.class = "else".into()),
+            "a is Skipped as PathClaimedByOtherPV",
+        ),
+    ] {
+        world()
+            .fast("a", &fs(1))
+            .pv(pv)
+            .expect(situation, &[expected]);
+    }
+}
+
+#[test]
+fn nothing_is_offered_while_a_cleanup_is_at_work_on_the_path() {
+    let gone = pv("pv-a", "/mnt/fast/a", &fs(1));
+    let failed = CleanupState::Failed {
+        retry_at: std::time::Duration::from_secs(999),
+        basis: 0,
+    };
+    for (state, expected) in [
+        (
+            CleanupState::Waiting,
+            &["a is Skipped as CleanupRunning"][..],
+        ),
+        (CleanupState::Running, &["a is Skipped as CleanupRunning"]),
+        (
+            CleanupState::Succeeded,
+            &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"],
+        ),
+        (
+            failed,
+            &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"],
+        ),
+    ] {
+        let situation = format!("the PV is gone, its cleanup is {state:?}");
+        world()
+            .fast("a", &fs(1))
+            .cleanup(&gone, state)
+            .expect(&situation, expected);
+    }
+}
+
+#[test]
+fn a_finished_cleanup_is_kept_as_long_as_its_pv() {
+    let pv = terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1))));
+    let world = world().fast("a", &fs(1)).pv(pv.clone());
+    for (state, expected) in [
+        (CleanupState::Waiting, "a is Waiting"),
+        (CleanupState::Running, "a is Cleaning"),
+        (CleanupState::Succeeded, "a is Cleaned"),
+    ] {
+        world
+            .clone()
+            .cleanup(&pv, state)
+            .expect("its PV is still there", &[expected]);
+    }
+}
+
+#[test]
+fn nothing_is_offered_twice_while_the_first_write_is_under_way() {
+    for name in [
+        pv_name("a", "node-1", "fast"),
+        pv_name_on_collision("a", "node-1", "fast"),
+    ] {
+        let mut world = world().fast("a", &fs(1));
+        world.snapshot.writing.insert(name);
+        world.expect("it is being created", &["a is Creating"]);
+        assert!(!world.plan().not_ready.is_empty());
+    }
+}
+
+#[test]
+fn what_the_scan_skipped_is_told_with_its_reason() {
+    for reason in [
+        SkipReason::NotMounted,
+        SkipReason::NotADirectoryOrBlockDevice,
+        SkipReason::ModeMismatch,
+        SkipReason::NoCapacity,
+        SkipReason::NameNotUtf8,
+        SkipReason::NamePatternMismatch,
+        SkipReason::NotEmpty,
+        SkipReason::Unreadable,
+        SkipReason::TimedOut,
+    ] {
+        let expected = format!("a is Skipped as {reason}");
+        world()
+            .entry("fast", "a", reason)
+            .expect("skipped by the scan", &[&expected]);
+    }
+}

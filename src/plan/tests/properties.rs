@@ -1,0 +1,300 @@
+//! What holds of every plan, whatever the world.
+
+use proptest::prelude::*;
+
+use super::due::expected as expected_due;
+use super::kit::*;
+use super::model::apply;
+use super::random::{any_world, found};
+use crate::config::WeakIdentity;
+use crate::host::footprint::overlap;
+use crate::host::identity::{Match, compare, only_rebooted};
+use crate::plan::verdict::Due;
+use crate::plan::{Action, CleanOrder, Plan, PvDraft};
+use crate::quantity;
+use crate::scan::Candidate;
+use crate::types::HostPath;
+use crate::view::{Phase, PvRef, PvView, ReclaimPolicy};
+
+fn creates(plan: &Plan) -> impl Iterator<Item = &PvDraft> {
+    plan.actions.iter().filter_map(|action| match action {
+        Action::Create(draft) => Some(&**draft),
+        _ => None,
+    })
+}
+
+fn cleans(plan: &Plan) -> impl Iterator<Item = &CleanOrder> {
+    plan.actions.iter().filter_map(|action| match action {
+        Action::Clean(order) => Some(&**order),
+        _ => None,
+    })
+}
+
+/// The object that a write is for.
+fn written(action: &Action) -> Option<PvRef> {
+    match action {
+        Action::Create(_) | Action::Forget(_) => None,
+        Action::Patch(patch) => Some(patch.pv.clone()),
+        Action::Clean(order) => Some(order.pv.reference()),
+        Action::Withdraw(withdrawal) => Some(withdrawal.pv.clone()),
+    }
+}
+
+fn within(a: &HostPath, b: &HostPath) -> bool {
+    a.is_within(b) || b.is_within(a)
+}
+
+/// Whether the volumes at two paths share storage, as far as anybody can see.
+fn share(world: &World, a: &HostPath, b: &HostPath) -> bool {
+    let both = found(world, a).zip(found(world, b));
+    within(a, b) || both.is_some_and(|(a, b)| overlap(&a.footprint, &b.footprint).is_some())
+}
+
+fn on_node(world: &World) -> impl Iterator<Item = &PvView> {
+    let node = world.snapshot.node.as_ref().unwrap();
+    world
+        .pvs()
+        .iter()
+        .filter(|pv| pv.hostnames.contains(&node.hostname))
+}
+
+fn active_paths(world: &World) -> impl Iterator<Item = &HostPath> {
+    let cleanups = world.snapshot.cleanups.values();
+    cleanups
+        .filter(|cleanup| cleanup.state.is_active())
+        .map(|cleanup| &cleanup.path)
+}
+
+/// Whether a disk may be wiped for a PV, as far as identities go.
+fn is_the_disk_of(world: &World, pv: &PvView, disk: &Candidate, weak: WeakIdentity) -> bool {
+    if pv.consent == Some(format!("wipe:{}", disk.identity)) {
+        return true;
+    }
+    let same = |other: &PvView| other.identity.as_ref() == Some(&disk.identity.text);
+    if !disk.identity.weak && on_node(world).any(|other| other.uid != pv.uid && same(other)) {
+        return false;
+    }
+    match &pv.identity {
+        None => pv.capacity == Some(quantity::offered(disk.capacity)),
+        Some(recorded) => match compare(recorded, &disk.identity) {
+            Match::Same => true,
+            Match::Unknown => {
+                weak == WeakIdentity::Accept && only_rebooted(recorded, &disk.identity)
+            }
+            Match::Different => false,
+        },
+    }
+}
+
+/// What forbids an order to clean.
+fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
+    let (pv, node) = (&order.pv, world.snapshot.node.as_ref().unwrap());
+    let name_only = world.config.use_node_name_only;
+    let by = pv.provisioned_by.as_deref().unwrap_or_default();
+    let bare = "local-volume-provisioner-node-1";
+    let ours = if name_only {
+        by == bare || by.starts_with("local-volume-provisioner-node-1-")
+    } else {
+        by == OURS
+    };
+    let labelled = pv.hostname_label.as_ref() == Some(&node.hostname);
+    let Some(class) = world.config.classes.get(&pv.class) else {
+        return Some("class");
+    };
+    let disk = found(world, &order.path);
+    let others = || on_node(world).filter(|other| other.uid != pv.uid);
+    let rules = [
+        ("the PV is not as it was", !world.pvs().contains(pv)),
+        ("not due", expected_due(pv) != Due::Yes),
+        ("not ours", !ours || (name_only && by != bare && !labelled)),
+        ("not on this node", !pv.hostnames.contains(&node.hostname)),
+        (
+            "paused",
+            world.config.pause_cleaning || node.paused || pv.paused,
+        ),
+        ("another path", pv.path() != Some(&order.path)),
+        ("another class", *class != order.class),
+        (
+            "not in its class's directory",
+            order.path.child_of(&class.host_dir).is_none(),
+        ),
+        (
+            "an incomplete scan",
+            !world.snapshot.observed[&pv.class].complete,
+        ),
+        ("no volume", disk.is_none()),
+        ("read-only", disk.is_some_and(|disk| disk.read_only)),
+        ("the wrong mode", pv.mode != class.volume_mode),
+        (
+            "another disk",
+            disk.is_some_and(|disk| !is_the_disk_of(world, pv, disk, class.weak_identity)),
+        ),
+        (
+            "another PV's storage",
+            others()
+                .filter_map(PvView::path)
+                .any(|path| share(world, path, &order.path)),
+        ),
+        (
+            "being cleaned",
+            active_paths(world).any(|path| *path == order.path),
+        ),
+        ("being written", world.snapshot.writing.contains(&pv.name)),
+    ];
+    rules
+        .into_iter()
+        .find(|(_, broken)| *broken)
+        .map(|(rule, _)| rule)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn plans_come_to_rest(world in any_world()) {
+        let mut world = world;
+        for _ in 0..6 {
+            let plan = world.plan();
+            if plan.actions.is_empty() {
+                let again = world.plan();
+                prop_assert_eq!(plan.classes, again.classes);
+                return Ok(());
+            }
+            world = apply(world, plan.actions);
+        }
+        prop_assert!(false, "still at it: {:#?}", words(&world.plan()));
+    }
+
+    #[test]
+    fn a_world_and_its_plan_are_one(world in any_world()) {
+        let (a, b) = (world.plan(), world.clone().plan());
+        prop_assert_eq!(a.actions, b.actions);
+        prop_assert_eq!(a.notices, b.notices);
+        prop_assert_eq!(a.classes, b.classes);
+        prop_assert_eq!(a.not_ready, b.not_ready);
+    }
+
+    #[test]
+    fn one_path_and_one_device_have_one_pv(world in any_world()) {
+        let plan = world.plan();
+        let drafts: Vec<_> = creates(&plan).collect();
+        for (at, draft) in drafts.iter().enumerate() {
+            for other in &drafts[..at] {
+                prop_assert!(!share(&world, &draft.path, &other.path), "{draft:#?} {other:#?}");
+            }
+            for pv in on_node(&world) {
+                let shared = pv.path().is_some_and(|path| share(&world, path, &draft.path));
+                prop_assert!(!shared, "{draft:#?} {pv:#?}");
+                let disk = &found(&world, &draft.path).unwrap().identity;
+                let same = !disk.weak && pv.identity.as_ref() == Some(&disk.text);
+                prop_assert!(!same, "{draft:#?} {pv:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_offered_that_is_being_cleaned(world in any_world()) {
+        let plan = world.plan();
+        for draft in creates(&plan) {
+            for path in active_paths(&world) {
+                let both = found(&world, path).zip(found(&world, &draft.path));
+                let shared = both.is_some_and(|(a, b)| overlap(&a.footprint, &b.footprint).is_some());
+                prop_assert!(*path != draft.path && !shared, "{path} {draft:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_may_be_cleaned_is_cleaned(world in any_world()) {
+        let plan = world.plan();
+        for order in cleans(&plan) {
+            prop_assert_eq!(forbidden(&world, order), None, "{:#?}", order);
+        }
+    }
+
+    #[test]
+    fn an_incomplete_scan_changes_nothing(world in any_world()) {
+        let complete = |class: &str| world.snapshot.observed.get(class).is_some_and(|it| it.complete);
+        for action in world.plan().actions {
+            match action {
+                Action::Create(draft) => prop_assert!(complete(&draft.class)),
+                Action::Clean(order) => prop_assert!(complete(&order.pv.class)),
+                Action::Withdraw(withdrawal) if withdrawal.delete => {
+                    let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
+                    let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
+                    let consented = forget.is_some() && pv.consent == forget;
+                    prop_assert!(complete(&pv.class) || consented, "{pv:#?}");
+                }
+                Action::Withdraw(_) | Action::Patch(_) | Action::Forget(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_write_names_what_was_looked_at_and_only_one_is_made(world in any_world()) {
+        let plan = world.plan();
+        let writes: Vec<_> = plan.actions.iter().filter_map(written).collect();
+        for (at, write) in writes.iter().enumerate() {
+            let pv = world.pvs().iter().find(|pv| pv.name == write.name).unwrap();
+            prop_assert_eq!(&pv.reference(), write);
+            prop_assert!(!write.uid.is_empty() && !write.resource_version.is_empty());
+            prop_assert!(!world.snapshot.writing.contains(&write.name));
+            prop_assert!(!writes[..at].contains(write), "two writes to {write:?}");
+            prop_assert!(pv.provisioned_by.as_deref() != Some("somebody"), "somebody else's");
+        }
+    }
+
+    #[test]
+    fn data_that_somebody_wrote_does_not_go_unwiped(world in any_world()) {
+        for action in world.plan().actions {
+            let Action::Withdraw(withdrawal) = action else { continue };
+            let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
+            let untouched = matches!(pv.phase, Phase::Pending | Phase::Available)
+                && pv.claim.is_none() && !pv.used && !pv.bound_by_controller;
+            let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
+            let consented = forget.is_some() && pv.consent == forget;
+            let kept = pv.policy == ReclaimPolicy::Retain && pv.deleting;
+            prop_assert!(untouched || consented || kept, "{withdrawal:#?} {pv:#?}");
+        }
+    }
+
+    #[test]
+    fn a_terminating_pv_keeps_our_finalizer_until_it_may_go(world in any_world()) {
+        for action in world.plan().actions {
+            let Action::Patch(patch) = action else { continue };
+            let pv = world.pvs().iter().find(|pv| pv.uid == patch.pv.uid).unwrap();
+            prop_assert!(!pv.deleting || patch.finalizers.is_none(), "{patch:#?}");
+        }
+    }
+}
+
+/// The properties say little of worlds in which nothing happens.
+#[test]
+fn random_worlds_are_eventful() {
+    use proptest::strategy::{Strategy, ValueTree};
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for _ in 0..500 {
+        for word in words(&any_world().new_tree(&mut runner).unwrap().current().plan()) {
+            let subject = |part: &&str| !part.starts_with("pv-") && !part.starts_with('/');
+            let kind = word.split(' ').filter(subject).take(1).collect::<String>();
+            *counts.entry(kind).or_default() += 1;
+        }
+    }
+    for kind in [
+        "create",
+        "clean",
+        "delete",
+        "let",
+        "patch",
+        "forget",
+        "VolumeDuplicate",
+        "VolumeIdentityMismatch",
+    ] {
+        assert!(
+            counts.get(kind).is_some_and(|count| *count >= 15),
+            "{kind}: {counts:?}"
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! One device, one PV: what is not offered because its storage is somebody's already.
+
+use super::kit::*;
+use crate::plan::CleanupState;
+use crate::scan::Candidate;
+use crate::view::PvView;
+
+/// Candidates that share storage, and what the second is skipped as.
+fn pairs() -> [(&'static str, Candidate, Candidate, &'static str); 10] {
+    let same = "DuplicateDevice";
+    [
+        ("fault 6: two links to one disk", disk(1), disk(1), same),
+        (
+            "one disk by two controllers",
+            disk(1),
+            other_path_to(&disk(1), 7),
+            same,
+        ),
+        ("a disk and its partition", disk(1), partition(1), same),
+        ("a partition and its disk", partition(1), disk(1), same),
+        ("a filesystem and its partition", fs(1), partition(1), same),
+        (
+            "a disk and a filesystem on its partition",
+            disk(1),
+            fs(1),
+            same,
+        ),
+        ("one filesystem mounted twice", fs(1), fs(1), same),
+        (
+            "one tmpfs mounted twice",
+            tmpfs(9, "/mnt/fast/a"),
+            tmpfs(9, "/mnt/fast/b"),
+            same,
+        ),
+        (
+            "a filesystem and a directory in it",
+            fs(1),
+            directory(1, "/x"),
+            "NestedVolume",
+        ),
+        (
+            "directories in one another",
+            directory(1, "/x/y"),
+            directory(1, "/x"),
+            "NestedVolume",
+        ),
+    ]
+}
+
+#[test]
+fn of_two_new_volumes_on_the_same_storage_the_first_is_offered() {
+    for (situation, a, b, reason) in pairs() {
+        let skipped = format!("b is Skipped as {reason}");
+        let expected = ["create /mnt/fast/a", "a is Creating", &skipped];
+        world()
+            .fast("a", &a)
+            .fast("b", &b)
+            .expect(situation, &expected);
+    }
+}
+
+#[test]
+fn a_volume_on_the_storage_of_a_pv_is_not_offered() {
+    for (situation, a, b, reason) in pairs() {
+        // The candidate comes first in the directory: the PV counts all the same.
+        let a_pv = without_identity(pv("pv-z", "/mnt/fast/z", &a));
+        let by_hand = with(a_pv.clone(), |pv| {
+            (pv.provisioned_by, pv.class) = (None, "x".into());
+        });
+        let skipped = format!("b is Skipped as {reason}");
+        let world = world().fast("b", &b).fast("z", &a);
+        let recorded = with(a_pv, |pv| pv.identity = Some(a.identity.text.clone()));
+        world
+            .clone()
+            .pv(recorded)
+            .expect(situation, &[&skipped, "z is Available"]);
+        world.pv(by_hand).expect(
+            situation,
+            &[&skipped, "z is Skipped as PathClaimedByOtherPV"],
+        );
+    }
+}
+
+#[test]
+fn neighbours_are_offered() {
+    for (situation, a, b) in [
+        ("two disks", disk(1), disk(2)),
+        (
+            "two disks without a name",
+            nameless(1, "now"),
+            nameless(2, "now"),
+        ),
+        ("two filesystems", fs(1), fs(2)),
+        (
+            "two directories of one filesystem",
+            directory(1, "/x"),
+            directory(1, "/xy"),
+        ),
+        (
+            "two tmpfs",
+            tmpfs(1, "/mnt/fast/a"),
+            tmpfs(2, "/mnt/fast/b"),
+        ),
+        ("a disk and a filesystem on another", disk(2), fs(1)),
+    ] {
+        let expected = [
+            "create /mnt/fast/a",
+            "create /mnt/fast/b",
+            "a is Creating",
+            "b is Creating",
+        ];
+        world()
+            .fast("a", &a)
+            .fast("b", &b)
+            .expect(situation, &expected);
+    }
+}
+
+#[test]
+fn storage_that_is_being_cleaned_is_not_offered_under_another_name() {
+    for (situation, a, b, reason) in pairs() {
+        let gone = pv("pv-a", "/mnt/fast/a", &a);
+        let skipped = format!("b is Skipped as {reason}");
+        world()
+            .fast("a", &a)
+            .fast("b", &b)
+            .cleanup(&gone, CleanupState::Running)
+            .expect(situation, &["a is Skipped as CleanupRunning", &skipped]);
+    }
+}
+
+#[test]
+fn a_device_in_use_is_not_offered() {
+    let used = with(disk(1), |disk| {
+        disk.in_use = Some("mounted on /home".into());
+    });
+    world()
+        .fast("a", &used)
+        .expect("mounted elsewhere", &["a is Skipped as DeviceInUse"]);
+    let pv = pv("pv-a", "/mnt/fast/a", &used);
+    world()
+        .fast("a", &used)
+        .pv(pv)
+        .expect("by its pod", &["a is Available"]);
+}
+
+#[test]
+fn a_disk_under_another_name_waits_for_its_pv() {
+    let world = world()
+        .fast("b", &fs(1))
+        .pv(pv("pv-a", "/mnt/fast/a", &fs(1)));
+    world.expect(
+        "a disk remounted under another name",
+        &[
+            "VolumeMissing of pv-a",
+            "a is Missing",
+            "b is Skipped as IdentityOnOtherPV",
+        ],
+    );
+}
+
+#[test]
+fn a_weak_identity_is_not_compared_between_pvs() {
+    let (here, there) = (
+        nameless(1, "now"),
+        with(nameless(2, "now"), |disk| {
+            disk.identity = nameless(1, "now").identity;
+        }),
+    );
+    let world = world()
+        .fast("a", &here)
+        .fast("b", &there)
+        .pv(pv("pv-a", "/mnt/fast/a", &here));
+    world.expect(
+        "two of one size",
+        &["create /mnt/fast/b", "a is Available", "b is Creating"],
+    );
+}
+
+#[test]
+fn paths_of_pvs_within_one_another_are_refused() {
+    let by_hand = |at| {
+        with(pv("pv-x", at, &fs(9)), |pv: &mut PvView| {
+            pv.provisioned_by = None;
+        })
+    };
+    for (situation, at, expected) in [
+        (
+            "a PV below it",
+            "/mnt/fast/a/below",
+            &["a is Skipped as NestedVolume"][..],
+        ),
+        (
+            "a PV above it",
+            "/mnt/fast",
+            &["a is Skipped as NestedVolume"],
+        ),
+        (
+            "a PV for everything",
+            "/",
+            &["a is Skipped as NestedVolume"],
+        ),
+        (
+            "a name that begins the same",
+            "/mnt/fast/a-b",
+            &["create /mnt/fast/a", "a is Creating"],
+        ),
+        (
+            "a sibling directory",
+            "/mnt/fast-ssd",
+            &["create /mnt/fast/a", "a is Creating"],
+        ),
+    ] {
+        world()
+            .fast("a", &fs(1))
+            .pv(by_hand(at))
+            .expect(situation, expected);
+    }
+}
+
+#[test]
+fn new_volumes_within_one_another_are_not_both_offered() {
+    let inner = with(class("inner"), |class| class.host_dir = path("/mnt/fast/a"));
+    world()
+        .class(inner)
+        .fast("a", &fs(1))
+        .entry("inner", "x", fs(2))
+        .expect(
+            "a class's directory is a volume of another class",
+            &[
+                "create /mnt/fast/a",
+                "a is Creating",
+                "x is Skipped as NestedVolume",
+            ],
+        );
+}
+
+#[test]
+fn two_classes_on_one_directory_offer_an_entry_once() {
+    let slow = with(class("slow"), |class| class.host_dir = path("/mnt/fast"));
+    let both = world()
+        .class(slow)
+        .fast("a", &fs(1))
+        .entry("slow", "a", fs(1));
+    both.expect(
+        "the first class by name offers it",
+        &[
+            "create /mnt/fast/a",
+            "a is Creating",
+            "a is Skipped as DuplicateDevice",
+        ],
+    );
+    let of_slow = with(pv("pv-a", "/mnt/fast/a", &fs(1)), |pv| {
+        pv.class = "slow".into();
+    });
+    both.pv(of_slow).expect(
+        "unless the other has a PV for it already",
+        &["a is Available", "a is Skipped as PathClaimedByOtherPV"],
+    );
+}

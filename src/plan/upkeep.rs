@@ -1,0 +1,243 @@
+//! What a PV's metadata has to say, and what people have to be told while it lives.
+
+use crate::host::identity::{Match, compare};
+use crate::names::{
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, provisioner_name,
+};
+use crate::scan::Candidate;
+use crate::types::{SkipReason, VolumeMode};
+use crate::view::{Phase, PvView, ReclaimPolicy};
+
+use super::verdict::without_ours;
+use super::{Patch, Place, Planner, VolumeState, reasons};
+
+impl<'a> Planner<'a> {
+    /// Keeps a PV that is neither due nor Terminating as it ought to be.
+    pub(super) fn upkeep(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        let mut patch = Patch::of(pv);
+        self.label(pv, &mut patch);
+        if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
+            patch
+                .annotations
+                .insert(ANNOTATION_USED, Some("true".into()));
+        }
+        self.finalizer(pv, &mut patch);
+        match place {
+            Place::Volume(_, _, candidate) => {
+                if !self.identity(pv, candidate, &mut patch) || !self.sole(pv, candidate) {
+                    return;
+                }
+                self.health(pv, candidate);
+            }
+            place => self.absence(pv, place),
+        }
+        if !self.is_busy(pv) {
+            self.patch(patch);
+        }
+    }
+
+    pub(super) fn lacks_label(&self, pv: &PvView) -> bool {
+        pv.hostname_label.is_none() && pv.is_on(self.node)
+    }
+
+    /// The hostname label brings a PV into our watch.
+    pub(super) fn label(&self, pv: &PvView, patch: &mut Patch) {
+        if self.lacks_label(pv) {
+            patch.hostname_label = Some(self.node.hostname.clone());
+            let text = "found without a hostname label, as older provisioners make PVs; the label was added";
+            patch.events.push((reasons::VOLUME_ADOPTED, text.into()));
+        }
+    }
+
+    /// Our finalizer is on every PV whose data has to be cleaned one day, if the configuration wants
+    /// deletion in any order to be safe.
+    fn finalizer(&self, pv: &PvView, patch: &mut Patch) {
+        let protect = self.settings.config.protect_released_data;
+        let wanted = protect && pv.policy == ReclaimPolicy::Delete;
+        let needless = !protect || pv.policy == ReclaimPolicy::Retain;
+        if wanted && !pv.has_finalizer() {
+            patch.finalizers = Some([pv.finalizers.as_slice(), &[FINALIZER.to_owned()]].concat());
+        } else if needless && pv.has_finalizer() {
+            patch.finalizers = Some(without_ours(pv));
+        }
+    }
+
+    /// Compares what is recorded with what is there. `false` if the PV is withdrawn.
+    fn identity(&mut self, pv: &'a PvView, candidate: &Candidate, patch: &mut Patch) -> bool {
+        let observed = &candidate.identity;
+        let owner = self.occupied.recorded_on_another(&observed.text, &pv.uid);
+        let belongs_to_another = !observed.weak && owner.is_some();
+        let record = |patch: &mut Patch, text: String| {
+            patch
+                .annotations
+                .insert(ANNOTATION_IDENTITY, Some(observed.text.clone()));
+            patch.events.push((reasons::VOLUME_IDENTITY_RECORDED, text));
+        };
+        let compared = pv
+            .identity
+            .as_deref()
+            .map(|recorded| (recorded, compare(recorded, observed)));
+        match compared {
+            Some((_, Match::Same)) => {}
+            _ if belongs_to_another && pv.never_used() => {
+                let because = format!(
+                    "the disk at its path is the one of another PV now ({:?}), and it was never used",
+                    observed.text
+                );
+                self.withdraw(pv, &because);
+                return false;
+            }
+            None if belongs_to_another => {}
+            None => {
+                if matches!(pv.phase, Phase::Pending | Phase::Available | Phase::Bound) {
+                    record(
+                        patch,
+                        format!("the volume's identity is {:?}", observed.text),
+                    );
+                    // So that no other PV gets the same one in this very plan.
+                    self.occupied.record(&observed.text, pv);
+                }
+            }
+            Some((recorded, _)) if pv.never_used() => record(
+                patch,
+                format!(
+                    "the disk at its path changed while the PV was unused: it was {recorded:?} and is {:?}",
+                    observed.text
+                ),
+            ),
+            // Nothing is wrong with a device that cannot prove itself, until it is to be cleaned.
+            Some((_, Match::Unknown)) => {}
+            Some((recorded, Match::Different)) => {
+                let message = format!(
+                    "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}; whoever uses the PV may see other data; it will not be cleaned",
+                    observed.text
+                );
+                self.notice(
+                    &pv.reference(),
+                    reasons::VOLUME_IDENTITY_MISMATCH,
+                    message.clone(),
+                );
+                self.states
+                    .insert(&pv.name, (VolumeState::IdentityMismatch, Some(message)));
+            }
+        }
+        true
+    }
+
+    /// One device, one PV, also where older provisioners made two. `false` if the PV is withdrawn.
+    fn sole(&mut self, pv: &'a PvView, candidate: &Candidate) -> bool {
+        let Some(path) = pv.path() else { return true };
+        let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) else {
+            return true;
+        };
+        let Some(other_pv) = other.pv.as_deref().and_then(|name| self.by_name.get(name)) else {
+            return true;
+        };
+        // Of two unused ones, the one with the later path goes.
+        if pv.never_used() && (!other_pv.never_used() || other.path < *path) {
+            let because = format!(
+                "it was never used, and shares its storage with {} of PV {}: {overlap}",
+                other.path, other_pv.name
+            );
+            self.withdraw(pv, &because);
+            return false;
+        }
+        let message = format!(
+            "it shares its storage with {} of PV {}: {overlap}; two tenants may use one disk, and neither PV will be cleaned; take one of the two away",
+            other.path, other_pv.name
+        );
+        self.notice(&pv.reference(), reasons::VOLUME_DUPLICATE, message);
+        true
+    }
+
+    fn health(&mut self, pv: &'a PvView, candidate: &Candidate) {
+        if pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem {
+            let message =
+                "its volumeMode is Block, but its path is now a directory; it will not be cleaned"
+                    .to_owned();
+            self.notice(
+                &pv.reference(),
+                reasons::VOLUME_FAILED_DELETE,
+                message.clone(),
+            );
+            self.states
+                .insert(&pv.name, (VolumeState::Unhealthy, Some(message)));
+        } else if candidate.read_only {
+            let message =
+                "the volume is read-only; pods can read it, and it cannot be cleaned".to_owned();
+            self.notice(&pv.reference(), reasons::VOLUME_READ_ONLY, message);
+        }
+    }
+
+    /// The volume of a PV is not there. (`missingVolumePolicy: Delete` will act from here.)
+    fn absence(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        let (reason, state, message) = match place {
+            Place::Missing => (
+                reasons::VOLUME_MISSING,
+                VolumeState::Missing,
+                "there is nothing at its path any more; pods that need it will not start; put the volume back, or delete the PV".to_owned(),
+            ),
+            Place::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
+                reasons::VOLUME_NOT_MOUNTED,
+                VolumeState::NotMounted,
+                format!("{}; pods would write to the disk below; mount the volume", skip.detail),
+            ),
+            Place::Skipped(skip) if pv.mode == VolumeMode::Block && skip.reason == SkipReason::ModeMismatch => (
+                reasons::VOLUME_FAILED_DELETE,
+                VolumeState::Unhealthy,
+                "its volumeMode is Block, but its path is now a directory; it will not be cleaned".to_owned(),
+            ),
+            Place::Skipped(skip) => (
+                reasons::VOLUME_MISSING,
+                VolumeState::Unhealthy,
+                format!("{} ({})", skip.detail, skip.reason),
+            ),
+            Place::ClassGone | Place::ClassInvalid => {
+                let detail = format!("its class {:?} is not in the valid configuration; when it is released, nobody will clean it", pv.class);
+                self.states.insert(&pv.name, (VolumeState::ClassGone, Some(detail)));
+                return;
+            }
+            Place::Outside(why) => (
+                reasons::VOLUME_FAILED_DELETE,
+                VolumeState::Refused,
+                format!("{why}; it will not be cleaned"),
+            ),
+            Place::Unknown | Place::Volume(..) => return,
+        };
+        self.notice(&pv.reference(), reason, message.clone());
+        self.states.insert(&pv.name, (state, Some(message)));
+    }
+
+    /// The patch that makes a PV of this node's former self ours, or why not.
+    pub(super) fn takeover(&self, pv: &'a PvView) -> Result<Patch, String> {
+        let place = self.place(pv);
+        let Some(candidate) = place.candidate() else {
+            return Err("discovery would offer nothing at its path".into());
+        };
+        let Some(recorded) = pv.identity.as_deref() else {
+            return Err("it has no recorded identity to compare the disk with".into());
+        };
+        let observed = &candidate.identity;
+        if compare(recorded, observed) != Match::Same {
+            return Err(format!(
+                "recorded identity {recorded:?}, found {:?}",
+                observed.text
+            ));
+        }
+        let name_only = self.settings.config.use_node_name_only;
+        let name = provisioner_name(&self.node.name, &self.node.uid, name_only);
+        let text = format!("this Node was registered again; the PV is now kept by {name}");
+        let mut patch = Self::event_patch(pv, reasons::VOLUME_ADOPTED, text);
+        patch
+            .annotations
+            .insert(ANNOTATION_PROVISIONED_BY, Some(name));
+        // The garbage collector deletes a PV whose owner is gone, so both change in one request.
+        if !pv.node_owners.is_empty() {
+            patch.owner = Some((self.node.name.clone(), self.node.uid.clone()));
+        }
+        if pv.hostname_label.is_none() {
+            patch.hostname_label = Some(self.node.hostname.clone());
+        }
+        Ok(patch)
+    }
+}

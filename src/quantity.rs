@@ -1,0 +1,86 @@
+//! Capacity, from bytes to the text of `spec.capacity.storage`.
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Rounds a size down so that disks of one model get one capacity: to whole GiB from 10 GiB on, to
+/// whole MiB from 10 MiB on. The Go provisioner rounds the same way.
+#[must_use]
+pub fn round_down(bytes: u64) -> u64 {
+    match bytes {
+        _ if bytes >= 10 * GIB => bytes / GIB * GIB,
+        _ if bytes >= 10 * MIB => bytes / MIB * MIB,
+        _ => bytes,
+    }
+}
+
+/// The canonical binary quantity of a number of bytes: `11Gi`, `5000Ki`, `777`.
+#[must_use]
+pub fn format(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value != 0 && value.is_multiple_of(KIB) && unit + 1 < UNITS.len() {
+        value /= KIB;
+        unit += 1;
+    }
+    format!("{value}{}", UNITS[unit])
+}
+
+/// What a volume of `bytes` is offered as.
+#[must_use]
+pub fn offered(bytes: u64) -> String {
+    format(round_down(bytes))
+}
+
+/// Reads back what [`format()`] writes (the API server keeps quantities canonical).
+#[must_use]
+pub fn parse(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "Ki" => KIB,
+        "Mi" => MIB,
+        "Gi" => GIB,
+        "Ti" => 1 << 40,
+        "Pi" => 1 << 50,
+        "Ei" => 1 << 60,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_offered_as_kubernetes_writes_them() {
+        for (bytes, text) in [
+            (1, "1"),
+            (777, "777"),
+            (1024, "1Ki"),
+            (5000 * KIB, "5000Ki"),
+            (10 * MIB - 1, "10485759"),
+            (10 * MIB + 5, "10Mi"),
+            (10 * GIB - 1, "10239Mi"),
+            (11 * GIB + 12345, "11Gi"),
+            (1024 * GIB, "1Ti"),
+        ] {
+            assert_eq!(offered(bytes), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_never_promises_more_than_there_is(bytes in 1_u64..) {
+            let rounded = round_down(bytes);
+            prop_assert!(rounded > 0 && rounded <= bytes);
+            prop_assert_eq!(round_down(rounded), rounded);
+            prop_assert_eq!(parse(&format(rounded)), Some(rounded));
+        }
+    }
+}

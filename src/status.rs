@@ -1,0 +1,170 @@
+//! What `/status` tells, and what `/ready` and `/healthz` answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::clean::table::{ProcEntry, ProcState, ProcTable};
+use crate::cluster::Permissions;
+use crate::plan::ClassReport;
+
+/// The outcome of the latest pass.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// The node's name.
+    pub node: String,
+    /// Why the node is not ready; empty when it is.
+    pub not_ready: Vec<String>,
+    /// What does not work as configured, though the node serves.
+    pub degraded: Vec<String>,
+    /// Whether cleaning is paused on the whole node.
+    pub paused: bool,
+    /// The classes with their volumes.
+    pub classes: Vec<ClassReport>,
+    /// When it ended; none before the first one has.
+    pub ended: Option<Instant>,
+}
+
+/// All that the HTTP server answers from.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The latest pass.
+    pub pass: watch::Receiver<Arc<Pass>>,
+    /// The cleanups, live.
+    pub table: Arc<ProcTable>,
+    /// The rights that are missing.
+    pub permissions: Arc<Permissions>,
+    /// How long the loop may be silent before it counts as dead.
+    pub patience: Duration,
+}
+
+impl Status {
+    /// Whether the loop has made a pass and goes on making them.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn healthy(&self) -> Result<(), String> {
+        let ended = self.pass.borrow().ended;
+        match ended.map(|ended| ended.elapsed()) {
+            None => Err("the first pass of the main loop has not ended yet".into()),
+            Some(silence) if silence > self.patience => Err(format!(
+                "the main loop has not ended a pass for {}s",
+                silence.as_secs()
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Whether every class was read and every eligible volume has a PV.
+    ///
+    /// # Errors
+    /// Why not, a line for each reason.
+    pub fn ready(&self) -> Result<(), String> {
+        self.healthy()?;
+        let reasons = self.pass.borrow().not_ready.join("\n");
+        if reasons.is_empty() {
+            Ok(())
+        } else {
+            Err(reasons)
+        }
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let pass = Arc::clone(&self.pass.borrow());
+        let cleanups = self.table.entries();
+        let classes: Vec<_> = pass
+            .classes
+            .iter()
+            .map(|class| class_json(class, &cleanups))
+            .collect();
+        let missing = self.permissions.missing();
+        let rights = missing.iter().map(|(resource, verb, why)| {
+            format!(
+                "no right to {verb} {resource}: {why}; apply the ClusterRole of deploy/rbac.yaml"
+            )
+        });
+        let degraded: Vec<_> = pass.degraded.iter().cloned().chain(rights).collect();
+        json!({
+            "schemaVersion": 1,
+            "node": pass.node,
+            "ready": self.ready().is_ok(),
+            "notReady": pass.not_ready,
+            "degraded": degraded,
+            "paused": pass.paused,
+            "classes": classes,
+        })
+    }
+}
+
+fn class_json(class: &ClassReport, cleanups: &[ProcEntry]) -> Value {
+    let mut value = json!(class);
+    if let Some(volumes) = value["volumes"].as_array_mut() {
+        for volume in volumes {
+            let of = |cleanup: &&ProcEntry| volume["pv"].as_str() == Some(cleanup.pv.as_str());
+            if let Some(cleanup) = cleanups.iter().find(of) {
+                volume["cleanup"] = json!(Cleanup::from(cleanup));
+            }
+        }
+    }
+    value
+}
+
+/// How far a cleanup is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cleanup {
+    state: &'static str,
+    attempts: u32,
+    /// Seconds since the state began.
+    seconds: u64,
+    /// From 0 to 1, where the end is known.
+    progress: Option<f64>,
+    entries_removed: u64,
+    bytes_wiped: u64,
+    /// Bytes in a second, on average.
+    rate: Option<f64>,
+    /// Seconds that are left at that rate.
+    eta: Option<f64>,
+    waiting_for: Option<String>,
+    last_error: Option<String>,
+    retry_in_seconds: Option<u64>,
+}
+
+impl From<&ProcEntry> for Cleanup {
+    #[allow(clippy::cast_precision_loss, reason = "for people")]
+    fn from(entry: &ProcEntry) -> Self {
+        let (done, total) = (entry.progress.bytes_done(), entry.progress.bytes_total());
+        let elapsed = entry.since.elapsed().as_secs_f64();
+        let running = entry.state == ProcState::Running;
+        let rate = (running && done > 0 && elapsed > 0.0).then(|| done as f64 / elapsed);
+        let (state, waiting_for, last_error, retry) = match &entry.state {
+            ProcState::Waiting(what) => ("Waiting", Some(what.clone()), None, None),
+            ProcState::Running => ("Running", None, None, None),
+            ProcState::Succeeded => ("Succeeded", None, None, None),
+            ProcState::Failed { error, retry_at } => {
+                let left = retry_at.saturating_duration_since(Instant::now()).as_secs();
+                ("Failed", None, Some(error.clone()), Some(left))
+            }
+        };
+        Self {
+            state,
+            attempts: entry.attempts,
+            seconds: entry.since.elapsed().as_secs(),
+            progress: (total > 0).then(|| done as f64 / total as f64),
+            entries_removed: entry.progress.entries(),
+            bytes_wiped: done,
+            rate,
+            eta: rate
+                .filter(|_| total > done)
+                .map(|rate| (total - done) as f64 / rate),
+            waiting_for,
+            last_error,
+            retry_in_seconds: retry,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A PersistentVolume.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeSpec};
+use kube::api::ObjectMeta;
+
+use crate::names::{
+    ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PAUSED,
+    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, PROVISIONER_PREFIX,
+    provisioner_name,
+};
+use crate::types::{HostPath, PathFault, VolumeMode};
+use crate::view::NodeView;
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "Kubernetes' own words")]
+pub enum Phase {
+    Pending,
+    Available,
+    Bound,
+    Released,
+    Failed,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// `spec.persistentVolumeReclaimPolicy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "Kubernetes' own words")]
+pub enum ReclaimPolicy {
+    Delete,
+    Retain,
+    Recycle,
+    /// A word that this program does not know.
+    Other(String),
+}
+
+impl ReclaimPolicy {
+    /// Reads the API's spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "Delete" => Self::Delete,
+            "Retain" => Self::Retain,
+            "Recycle" => Self::Recycle,
+            other => Self::Other(other.into()),
+        }
+    }
+
+    /// The API's spelling.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Delete => "Delete",
+            Self::Retain => "Retain",
+            Self::Recycle => "Recycle",
+            Self::Other(text) => text,
+        }
+    }
+}
+
+/// Where a PV's data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `spec.local` with a usable path.
+    Local(HostPath),
+    /// `spec.local` with a path that names no volume for certain.
+    BadPath(String, PathFault),
+    /// Something else (hostPath, CSI, ...): never ours to touch, whatever its annotations say.
+    NotLocal,
+}
+
+/// `spec.claimRef`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRef {
+    /// The claim's namespace.
+    pub namespace: String,
+    /// The claim's name.
+    pub name: String,
+    /// Absent while the PV is only reserved for a claim of that name.
+    pub uid: Option<String>,
+}
+
+impl fmt::Display for ClaimRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One life of a volume with one tenant. The state of a cleanup belongs to a tenancy, so that it
+/// can never vouch for the volume's next tenant or for a new PV of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenancy {
+    /// The PV's UID.
+    pub pv_uid: String,
+    /// The claim's UID, if the PV names one.
+    pub claim_uid: Option<String>,
+}
+
+/// A PV at one moment: what a write needs so that it cannot hit another object or another state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PvRef {
+    /// The name.
+    pub name: String,
+    /// The UID.
+    pub uid: String,
+    /// The version that was looked at when the write was decided.
+    pub resource_version: String,
+}
+
+/// Whose a PV is, by its provisioner annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// Made by this provisioner, or one with the same name.
+    Ours,
+    /// Made on this node before the Node object was deleted and registered again.
+    FormerNode,
+    /// Made by somebody else.
+    Foreign,
+}
+
+/// The part of a PersistentVolume that decisions are made on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own on the object"
+)]
+pub struct PvView {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.finalizers`, in order.
+    pub finalizers: Vec<String>,
+    /// Whether `metadata.deletionTimestamp` is set ("Terminating").
+    pub deleting: bool,
+    /// `spec.storageClassName`.
+    pub class: String,
+    /// Where the data is.
+    pub source: Source,
+    /// `spec.volumeMode`.
+    pub mode: VolumeMode,
+    /// `spec.capacity.storage`, as written.
+    pub capacity: Option<String>,
+    /// `spec.persistentVolumeReclaimPolicy`.
+    pub policy: ReclaimPolicy,
+    /// `spec.claimRef`.
+    pub claim: Option<ClaimRef>,
+    /// `status.phase`.
+    pub phase: Phase,
+    /// When the phase last changed, or deletion began: the best known moment of release.
+    pub released_at: Option<Timestamp>,
+    /// The hostname values that the required node affinity allows.
+    pub hostnames: Vec<String>,
+    /// The label `kubernetes.io/hostname`.
+    pub hostname_label: Option<String>,
+    /// Annotation `pv.kubernetes.io/provisioned-by`.
+    pub provisioned_by: Option<String>,
+    /// Whether a controller wrote the claimRef at some time.
+    pub bound_by_controller: bool,
+    /// Whether the PV was ever seen bound.
+    pub used: bool,
+    /// The recorded identity.
+    pub identity: Option<String>,
+    /// An administrator's consent, see [`ANNOTATION_CONSENT`].
+    pub consent: Option<String>,
+    /// Whether an administrator paused cleaning of this volume.
+    pub paused: bool,
+    /// UIDs of the Nodes among the owner references.
+    pub node_owners: Vec<String>,
+}
+
+impl PvView {
+    /// Reads a PV. An object of the API always has a name, a UID and a version; one that has not is
+    /// read as empty text there, which no precondition matches.
+    #[must_use]
+    pub fn from_api(pv: &PersistentVolume) -> Self {
+        let metadata = &pv.metadata;
+        let default = PersistentVolumeSpec::default();
+        let spec = pv.spec.as_ref().unwrap_or(&default);
+        let status = pv.status.as_ref();
+        let annotation = |key| {
+            metadata
+                .annotations
+                .as_ref()
+                .and_then(|map| map.get(key))
+                .cloned()
+        };
+        let deletion = metadata.deletion_timestamp.as_ref();
+        let transition = status.and_then(|status| status.last_phase_transition_time.as_ref());
+        Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            deleting: deletion.is_some(),
+            class: spec.storage_class_name.clone().unwrap_or_default(),
+            source: source(spec),
+            mode: match spec.volume_mode.as_deref() {
+                Some("Block") => VolumeMode::Block,
+                _ => VolumeMode::Filesystem,
+            },
+            capacity: spec
+                .capacity
+                .as_ref()
+                .and_then(|capacity| capacity.get("storage"))
+                .map(|quantity| quantity.0.clone()),
+            policy: ReclaimPolicy::parse(
+                spec.persistent_volume_reclaim_policy
+                    .as_deref()
+                    .unwrap_or("Retain"),
+            ),
+            claim: spec.claim_ref.as_ref().map(|claim| ClaimRef {
+                namespace: claim.namespace.clone().unwrap_or_default(),
+                name: claim.name.clone().unwrap_or_default(),
+                uid: claim.uid.clone().filter(|uid| !uid.is_empty()),
+            }),
+            phase: match status.and_then(|status| status.phase.as_deref()) {
+                Some("Available") => Phase::Available,
+                Some("Bound") => Phase::Bound,
+                Some("Released") => Phase::Released,
+                Some("Failed") => Phase::Failed,
+                _ => Phase::Pending,
+            },
+            released_at: transition.or(deletion).map(|time| time.0),
+            hostnames: hostnames(spec),
+            hostname_label: metadata
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(LABEL_HOSTNAME))
+                .cloned(),
+            provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
+            bound_by_controller: annotation(ANNOTATION_BOUND_BY_CONTROLLER).is_some(),
+            used: annotation_is_true(metadata, ANNOTATION_USED),
+            identity: annotation(ANNOTATION_IDENTITY),
+            consent: annotation(ANNOTATION_CONSENT),
+            paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
+            node_owners: metadata
+                .owner_references
+                .iter()
+                .flatten()
+                .filter(|owner| owner.kind == "Node")
+                .map(|owner| owner.uid.clone())
+                .collect(),
+        }
+    }
+
+    /// The object and version that a write decided now must find.
+    #[must_use]
+    pub fn reference(&self) -> PvRef {
+        PvRef {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+
+    /// The tenancy that a cleanup decided now would end.
+    #[must_use]
+    pub fn tenancy(&self) -> Tenancy {
+        Tenancy {
+            pv_uid: self.uid.clone(),
+            claim_uid: self.claim.as_ref().and_then(|claim| claim.uid.clone()),
+        }
+    }
+
+    /// The local path, if there is a usable one.
+    #[must_use]
+    pub fn path(&self) -> Option<&HostPath> {
+        match &self.source {
+            Source::Local(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Whether our finalizer is on it.
+    #[must_use]
+    pub fn has_finalizer(&self) -> bool {
+        self.finalizers
+            .iter()
+            .any(|finalizer| finalizer == FINALIZER)
+    }
+
+    /// Whether nobody can ever have written to the volume through this PV. Only such a PV goes
+    /// without being cleaned.
+    #[must_use]
+    pub fn never_used(&self) -> bool {
+        matches!(self.phase, Phase::Pending | Phase::Available)
+            && self.claim.is_none()
+            && !self.used
+            && !self.bound_by_controller
+    }
+
+    /// Whether its data is on this node, by the node affinity that Kubernetes enforces.
+    #[must_use]
+    pub fn is_on(&self, node: &NodeView) -> bool {
+        self.hostnames.contains(&node.hostname)
+    }
+
+    /// Whose it is. An annotation can be forged: ownership alone never justifies a wipe.
+    #[must_use]
+    pub fn ownership(&self, node: &NodeView, node_name_only: bool) -> Ownership {
+        let Some(by) = self.provisioned_by.as_deref() else {
+            return Ownership::Foreign;
+        };
+        let name = provisioner_name(&node.name, &node.uid, node_name_only);
+        let on_node = self.hostname_label.as_ref() == Some(&node.hostname) || self.is_on(node);
+        let bare = provisioner_name(&node.name, "", true);
+        let extends_bare = by
+            .strip_prefix(&bare)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        debug_assert!(bare.starts_with(PROVISIONER_PREFIX));
+        if by == name
+            || (node_name_only
+                && extends_bare
+                && self.hostname_label.as_ref() == Some(&node.hostname))
+        {
+            Ownership::Ours
+        } else if extends_bare && on_node {
+            Ownership::FormerNode
+        } else {
+            Ownership::Foreign
+        }
+    }
+}
+
+pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
+    let value = metadata.annotations.as_ref().and_then(|map| map.get(key));
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+fn source(spec: &PersistentVolumeSpec) -> Source {
+    match &spec.local {
+        None => Source::NotLocal,
+        Some(local) => match HostPath::from_api(&local.path) {
+            Ok(path) => Source::Local(path),
+            Err(fault) => Source::BadPath(local.path.clone(), fault),
+        },
+    }
+}
+
+/// The hostname values that some term of the required affinity allows by `In`. Terms are OR-ed.
+fn hostnames(spec: &PersistentVolumeSpec) -> Vec<String> {
+    let required = spec
+        .node_affinity
+        .as_ref()
+        .and_then(|affinity| affinity.required.as_ref());
+    let terms = required
+        .map(|required| required.node_selector_terms.as_slice())
+        .unwrap_or_default();
+    let allowed = |term: &NodeSelectorTerm| {
+        term.match_expressions
+            .iter()
+            .flatten()
+            .filter(|expression| expression.key == LABEL_HOSTNAME && expression.operator == "In")
+            .flat_map(|expression| expression.values.clone().unwrap_or_default())
+            .collect::<Vec<_>>()
+    };
+    terms.iter().flat_map(allowed).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(pv: Value) -> PvView {
+    PvView::from_api(&serde_json::from_value(pv).unwrap())
+}
+
+/// A PV with one more field in `metadata`, `spec` or `status`.
+fn read_with(part: &str, field: &str, value: Value) -> PvView {
+    let mut pv = json!({ "metadata": {}, "spec": {}, "status": {} });
+    pv[part][field] = value;
+    read(pv)
+}
+
+#[test]
+fn every_field_is_read() {
+    let pv = read(json!({
+        "metadata": {
+            "name": "pv-a",
+            "uid": "uid-a",
+            "resourceVersion": "7",
+            "finalizers": ["kubernetes.io/pv-protection", FINALIZER],
+            "deletionTimestamp": "2026-01-02T03:04:05Z",
+            "labels": { LABEL_HOSTNAME: "host-1" },
+            "annotations": {
+                ANNOTATION_PROVISIONED_BY: "somebody",
+                ANNOTATION_BOUND_BY_CONTROLLER: "yes",
+                ANNOTATION_USED: "true",
+                ANNOTATION_IDENTITY: "v1:wwid=1",
+                ANNOTATION_CONSENT: "wipe:v1:wwid=1",
+                ANNOTATION_PAUSED: "True",
+            },
+            "ownerReferences": [
+                { "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid" },
+                { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "other" },
+            ],
+        },
+        "spec": {
+            "storageClassName": "fast",
+            "local": { "path": "/mnt/fast/a/" },
+            "volumeMode": "Block",
+            "capacity": { "storage": "11Gi" },
+            "persistentVolumeReclaimPolicy": "Delete",
+            "claimRef": { "namespace": "default", "name": "data", "uid": "claim-uid" },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [
+                { "matchExpressions": [
+                    { "key": LABEL_HOSTNAME, "operator": "In", "values": ["host-1", "host-2"] },
+                ] },
+                { "matchExpressions": [
+                    { "key": LABEL_HOSTNAME, "operator": "In", "values": ["host-3"] },
+                ] },
+            ] } },
+        },
+        "status": { "phase": "Released", "lastPhaseTransitionTime": "2026-01-01T00:00:00Z" },
+    }));
+    let expected = PvView {
+        name: "pv-a".into(),
+        uid: "uid-a".into(),
+        resource_version: "7".into(),
+        finalizers: vec!["kubernetes.io/pv-protection".into(), FINALIZER.into()],
+        deleting: true,
+        class: "fast".into(),
+        source: Source::Local(HostPath::from_api("/mnt/fast/a").unwrap()),
+        mode: VolumeMode::Block,
+        capacity: Some("11Gi".into()),
+        policy: ReclaimPolicy::Delete,
+        claim: Some(ClaimRef {
+            namespace: "default".into(),
+            name: "data".into(),
+            uid: Some("claim-uid".into()),
+        }),
+        phase: Phase::Released,
+        released_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        hostnames: vec!["host-1".into(), "host-2".into(), "host-3".into()],
+        hostname_label: Some("host-1".into()),
+        provisioned_by: Some("somebody".into()),
+        bound_by_controller: true,
+        used: true,
+        identity: Some("v1:wwid=1".into()),
+        consent: Some("wipe:v1:wwid=1".into()),
+        paused: true,
+        node_owners: vec!["node-uid".into()],
+    };
+    assert_eq!(pv, expected);
+    assert!(pv.has_finalizer());
+    assert_eq!(pv.reference().resource_version, "7");
+    assert_eq!(pv.tenancy().claim_uid.as_deref(), Some("claim-uid"));
+}
+
+#[test]
+fn what_is_absent_is_read_as_the_harmless_value() {
+    let pv = read(json!({}));
+    assert_eq!(
+        (pv.policy.clone(), pv.phase),
+        (ReclaimPolicy::Retain, Phase::Pending)
+    );
+    assert_eq!((pv.source.clone(), pv.path()), (Source::NotLocal, None));
+    assert_eq!(pv.provisioned_by, None);
+    assert!(!pv.deleting && !pv.used && !pv.bound_by_controller && pv.hostnames.is_empty());
+}
+
+#[test]
+fn a_path_that_names_no_volume_for_certain_is_no_path() {
+    for (path, fault) in [
+        ("/mnt/disks/.", PathFault::Dot),
+        ("/mnt/disks/../etc", PathFault::Parent),
+        ("mnt/disks/a", PathFault::Relative),
+        ("", PathFault::Relative),
+    ] {
+        let pv = read_with("spec", "local", json!({ "path": path }));
+        assert_eq!(pv.source, Source::BadPath(path.into(), fault));
+        assert_eq!(pv.path(), None);
+    }
+    let host_path = read_with("spec", "hostPath", json!({ "path": "/mnt/disks/a" }));
+    assert_eq!(host_path.source, Source::NotLocal);
+}
+
+#[test]
+fn only_a_term_that_names_hosts_by_in_says_where_a_pv_is() {
+    for (expression, hosts) in [
+        (
+            json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": ["a", "b"] }),
+            &["a", "b"][..],
+        ),
+        (
+            json!({ "key": LABEL_HOSTNAME, "operator": "NotIn", "values": ["a"] }),
+            &[],
+        ),
+        (json!({ "key": LABEL_HOSTNAME, "operator": "Exists" }), &[]),
+        (
+            json!({ "key": "zone", "operator": "In", "values": ["a"] }),
+            &[],
+        ),
+        (json!({ "key": LABEL_HOSTNAME, "operator": "In" }), &[]),
+    ] {
+        let terms = json!([{ "matchExpressions": [expression] }]);
+        let affinity = json!({ "required": { "nodeSelectorTerms": terms } });
+        assert_eq!(
+            read_with("spec", "nodeAffinity", affinity).hostnames,
+            hosts,
+            "{expression}"
+        );
+    }
+}
+
+#[test]
+fn a_claim_that_is_only_reserved_has_no_uid() {
+    for uid in [
+        json!({ "name": "data" }),
+        json!({ "name": "data", "uid": "" }),
+    ] {
+        let pv = read_with("spec", "claimRef", uid);
+        assert_eq!(pv.claim.as_ref().unwrap().uid, None);
+        assert_eq!(pv.tenancy().claim_uid, None);
+        assert!(!pv.never_used());
+    }
+}
+
+#[test]
+fn one_trace_of_use_is_enough() {
+    let annotated = |key: &str| read_with("metadata", "annotations", json!({ key: "true" }));
+    for (trace, pv) in [
+        (
+            "claimRef",
+            read_with("spec", "claimRef", json!({ "name": "data" })),
+        ),
+        ("used", annotated(ANNOTATION_USED)),
+        (
+            "bound by a controller",
+            annotated(ANNOTATION_BOUND_BY_CONTROLLER),
+        ),
+        ("Bound", read_with("status", "phase", json!("Bound"))),
+        ("Released", read_with("status", "phase", json!("Released"))),
+        ("Failed", read_with("status", "phase", json!("Failed"))),
+    ] {
+        assert!(!pv.never_used(), "{trace}");
+    }
+    assert!(read_with("status", "phase", json!("Available")).never_used());
+}
+
+#[test]
+fn deletion_stands_in_for_a_release_that_nobody_timed() {
+    let pv = read_with(
+        "metadata",
+        "deletionTimestamp",
+        json!("2026-01-02T03:04:05Z"),
+    );
+    assert_eq!(
+        pv.released_at,
+        Some("2026-01-02T03:04:05Z".parse().unwrap())
+    );
+}
+
+#[test]
+fn whose_a_pv_is_depends_on_name_uid_and_host() {
+    use Ownership::{Foreign, FormerNode, Ours};
+    let node = NodeView {
+        name: "node-1".into(),
+        uid: "u1".into(),
+        hostname: "host-1".into(),
+        labels: std::collections::BTreeMap::new(),
+        paused: false,
+    };
+    let bare = "local-volume-provisioner-node-1";
+    // By whom, hostname label, hostname of the affinity; whose with the UID in names, and without.
+    for (by, label, host, with_uid, name_only) in [
+        (Some(format!("{bare}-u1")), "host-1", "host-1", Ours, Ours),
+        (Some(format!("{bare}-u1")), "", "host-1", Ours, FormerNode),
+        (Some(bare.into()), "host-1", "host-1", FormerNode, Ours),
+        (Some(bare.into()), "", "", Foreign, Ours),
+        (
+            Some(format!("{bare}-u0")),
+            "host-1",
+            "host-1",
+            FormerNode,
+            Ours,
+        ),
+        (
+            Some(format!("{bare}-u0")),
+            "",
+            "host-1",
+            FormerNode,
+            FormerNode,
+        ),
+        (
+            Some(format!("{bare}-u0")),
+            "host-2",
+            "host-2",
+            Foreign,
+            Foreign,
+        ),
+        (
+            Some(format!("{bare}0-u1")),
+            "host-1",
+            "host-1",
+            Foreign,
+            Foreign,
+        ),
+        (
+            Some("kubernetes.io/no-provisioner".into()),
+            "host-1",
+            "host-1",
+            Foreign,
+            Foreign,
+        ),
+        (None, "host-1", "host-1", Foreign, Foreign),
+    ] {
+        let mut pv = read(json!({}));
+        pv.provisioned_by.clone_from(&by);
+        pv.hostname_label = Some(label.to_owned()).filter(|label| !label.is_empty());
+        pv.hostnames = vec![host.to_owned()];
+        assert_eq!(
+            pv.ownership(&node, false),
+            with_uid,
+            "{by:?} {label:?} {host:?}"
+        );
+        assert_eq!(
+            pv.ownership(&node, true),
+            name_only,
+            "{by:?} {label:?} {host:?}, name only"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! The StorageClass of a configured class.
+
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::ReclaimPolicy;
+
+/// What a new PV takes from its StorageClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageClassView {
+    /// Copied to each PV; Kubernetes' default is Delete.
+    pub reclaim_policy: ReclaimPolicy,
+    /// Copied to each PV.
+    pub mount_options: Vec<String>,
+}
+
+impl From<&StorageClass> for StorageClassView {
+    fn from(class: &StorageClass) -> Self {
+        Self {
+            reclaim_policy: ReclaimPolicy::parse(
+                class.reclaim_policy.as_deref().unwrap_or("Delete"),
+            ),
+            mount_options: class.mount_options.clone().unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! External cleaners under their supervisor: real processes, none of which may survive.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::future::Future;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use local_volume_provisioner::clean::command::{CommandError, run_with};
+use local_volume_provisioner::clean::progress::Progress;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const OURSELVES: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
+const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
+
+/// Runs a shell script as the cleaner, and returns what it wrote.
+async fn clean(
+    script: &str,
+    mark: &str,
+    progress: &Progress,
+) -> (Result<(), CommandError>, Vec<String>) {
+    clean_locked(script, mark, &nothing(), progress).await
+}
+
+/// As above, for a volume that is locked by `lock`.
+async fn clean_locked(
+    script: &str,
+    mark: &str,
+    lock: &File,
+    progress: &Progress,
+) -> (Result<(), CommandError>, Vec<String>) {
+    let command = ["sh", "-c", script].map(str::to_owned);
+    let mut lines = Vec::new();
+    let result = run_with(
+        Path::new(OURSELVES),
+        &command,
+        &[(DEVICE, OsStr::new(mark))],
+        lock.as_fd(),
+        |line| lines.push(line.to_owned()),
+        progress,
+    )
+    .await;
+    (result, lines)
+}
+
+/// In a lock's place, where it does not matter.
+fn nothing() -> File {
+    File::open("/dev/null").unwrap()
+}
+
+/// A device name that no other test and no other process has.
+fn mark(test: &str) -> String {
+    format!("/dev/{test}-{}-{:?}", std::process::id(), Instant::now())
+}
+
+/// All processes with this device in their environment: the supervisor, the cleaner, and what these
+/// started, whoever is their parent now.
+fn processes(mark: &str) -> Vec<(Pid, String)> {
+    let wanted = format!("{DEVICE}={mark}");
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        // Gone meanwhile, or already dead: then there is no environment any more.
+        let Ok(environment) = fs::read(entry.path().join("environ")) else {
+            continue;
+        };
+        if environment
+            .split(|byte| *byte == 0)
+            .any(|word| word == wanted.as_bytes())
+        {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.push((Pid::from_raw(pid), name.trim().to_owned()));
+        }
+    }
+    found
+}
+
+fn wait_until(what: &str, limit: Duration, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A cleaner that does all it can to get away: children in sessions of their own, forked twice, deaf
+/// to signals. Six processes.
+const ESCAPE_ARTIST: &str = "
+    trap '' TERM INT HUP
+    sleep 1000 &
+    (setsid sh -c 'trap \"\" TERM; sleep 1000 & (sleep 1000 &) ; wait' &)
+    (setsid nohup sleep 1000 >/dev/null 2>&1 &)
+    echo ready
+    wait
+";
+
+fn sleepers(mark: &str) -> usize {
+    processes(mark)
+        .iter()
+        .filter(|(_, name)| name == "sleep")
+        .count()
+}
+
+#[tokio::test]
+async fn a_cleaner_that_succeeds() {
+    let mark = mark("succeeds");
+    let script = "echo \"wiping $LOCAL_PV_BLKDEVICE\"; echo to-stderr >&2; read x || echo no-input; printf 'odd\\377'";
+    let (result, lines) = clean(script, &mark, &Progress::default()).await;
+    result.unwrap();
+    assert_eq!(
+        lines,
+        [
+            format!("wiping {mark}").as_str(),
+            "to-stderr",
+            "no-input",
+            "odd\u{fffd}"
+        ]
+    );
+    assert_eq!(processes(&mark), []);
+}
+
+#[tokio::test]
+async fn a_cleaner_that_fails_tells_its_code_and_last_words() {
+    let script = "for n in 1 2 3 4 5 6 7; do echo line $n; done; exit 77";
+    let (result, lines) = clean(script, &mark("fails"), &Progress::default()).await;
+    let error = result.unwrap_err();
+    assert!(
+        matches!(error, CommandError::Exit { code: 77, .. }),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .ends_with("line 3 | line 4 | line 5 | line 6 | line 7"),
+        "{error}"
+    );
+    assert_eq!(lines.len(), 7);
+
+    let (result, _) = clean("kill -9 $$", &mark("killed"), &Progress::default()).await;
+    let error = result.unwrap_err();
+    assert!(
+        matches!(error, CommandError::Signal { signal: 9, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_cleaner_that_does_not_start() {
+    for (program, reason) in [
+        ("/no/such/program", "CommandNotFound"),
+        ("/etc/passwd", "CommandNotStarted"),
+    ] {
+        let command = [program.to_owned()];
+        let progress = Progress::default();
+        let (supervisor, lock) = (Path::new(OURSELVES), nothing());
+        let error = run_with(supervisor, &command, &[], lock.as_fd(), |_| (), &progress)
+            .await
+            .unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+        assert!(error.to_string().contains(program), "{error}");
+    }
+    let progress = Progress::default();
+    let error = run_with(
+        Path::new("/no/supervisor"),
+        &["true".into()],
+        &[],
+        nothing().as_fd(),
+        |_| (),
+        &progress,
+    )
+    .await;
+    assert_eq!(error.unwrap_err().reason(), "SupervisorFailed");
+}
+
+/// It would still write to the device when the next tenant has it.
+#[tokio::test]
+async fn what_a_cleaner_leaves_in_the_background_ends_with_it() {
+    let mark = mark("background");
+    let script = "(setsid sleep 1000 &) ; sleep 1000 & (setsid sh -c 'sleep 1000; true' >/dev/null 2>&1 &) ; echo done";
+    let start = Instant::now();
+    let (result, lines) = clean(script, &mark, &Progress::default()).await;
+    result.unwrap();
+    assert_eq!(lines, ["done"]);
+    assert_eq!(processes(&mark), []);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_cancelled_cleaner_is_gone_within_a_second() {
+    let mark = mark("cancelled");
+    let progress = Progress::default();
+    let running = {
+        let (mark, progress) = (mark.clone(), progress.clone());
+        tokio::spawn(async move { clean(ESCAPE_ARTIST, &mark, &progress).await.0 })
+    };
+    while sleepers(&mark) < 4 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let start = Instant::now();
+    progress.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, CommandError::Cancelled(_)), "{error}");
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(processes(&mark), []);
+    // One that was cancelled before does not start at all.
+    let error = clean("echo x", &mark, &progress).await;
+    assert!(matches!(error, (Err(CommandError::Cancelled(_)), lines) if lines.is_empty()));
+}
+
+#[tokio::test]
+async fn one_that_forks_as_fast_as_it_can_is_gone_too() {
+    let mark = mark("forks");
+    let progress = Progress::default();
+    let running = {
+        let (mark, progress) = (mark.clone(), progress.clone());
+        let script = "while :; do (setsid sh -c 'sleep 0.2; sleep 0.2' &) ; done";
+        tokio::spawn(async move { clean(script, &mark, &progress).await.0 })
+    };
+    while sleepers(&mark) < 20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    progress.cancel();
+    running.await.unwrap().unwrap_err();
+    assert_eq!(processes(&mark), []);
+}
+
+#[tokio::test]
+async fn a_dropped_future_kills_the_cleaner() {
+    let mark = mark("dropped");
+    let progress = Progress::default();
+    let limit = Duration::from_millis(500);
+    assert!(
+        tokio::time::timeout(limit, clean(ESCAPE_ARTIST, &mark, &progress))
+            .await
+            .is_err()
+    );
+    wait_until("the cleaner's end", PATIENCE, || {
+        processes(&mark).is_empty()
+    });
+}
+
+/// The fault that `PR_SET_PDEATHSIG` has: it is about threads.
+#[test]
+fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
+    type Running = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
+    let mark = mark("thread");
+    let mut running: Running = Box::pin(async move {
+        let (result, lines) = clean("sleep 0.7; echo alive", &mark, &Progress::default()).await;
+        result.unwrap();
+        lines
+    });
+    let first = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let limit = Duration::from_millis(200);
+        let started = runtime.block_on(async { tokio::time::timeout(limit, &mut running).await });
+        assert!(started.is_err());
+        (runtime, running)
+    });
+    let (runtime, running) = first.join().unwrap();
+    assert_eq!(runtime.block_on(running), ["alive"]);
+}
+
+/// Fault 15: external cleaners outlive the killed process.
+#[test]
+fn fault_15_kill_9_of_the_provisioner_leaves_no_process() {
+    const MARK: &str = "TEST_AS_THE_PROVISIONER";
+    if let Some(mark) = std::env::var_os(MARK) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _ = runtime.block_on(clean(
+            ESCAPE_ARTIST,
+            mark.to_str().unwrap(),
+            &Progress::default(),
+        ));
+        return;
+    }
+    for _ in 0..5 {
+        let mark = mark("kill-9");
+        let mut provisioner = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "command::fault_15_kill_9_of_the_provisioner_leaves_no_process",
+            ])
+            .env(MARK, &mark)
+            .spawn()
+            .unwrap();
+        wait_until("the cleaner's start", PATIENCE, || sleepers(&mark) >= 4);
+        provisioner.kill().unwrap();
+        provisioner.wait().unwrap();
+        wait_until("the cleaner's end", Duration::from_secs(2), || {
+            processes(&mark).is_empty()
+        });
+    }
+}
+
+fn is_locked(path: &Path) -> bool {
+    File::open(path).unwrap().try_lock().is_err()
+}
+
+/// A process that waits for a disk cannot be killed, and may outlive everybody who knows of it. Here
+/// it is one that nobody is left to kill.
+#[test]
+fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
+    const MARK: &str = "TEST_AS_THE_LOCKING_PROVISIONER";
+    const SCRIPT: &str = "(setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000";
+    let volume = |mark: &str| std::env::temp_dir().join(mark.replace(['/', ' '], "-"));
+    if let Some(mark) = std::env::var_os(MARK) {
+        let mark = mark.to_str().unwrap();
+        let lock = File::open(volume(mark)).unwrap();
+        lock.try_lock().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _ = runtime.block_on(clean_locked(SCRIPT, mark, &lock, &Progress::default()));
+        return;
+    }
+    let mark = mark("lock");
+    let volume = volume(&mark);
+    fs::write(&volume, "").unwrap();
+    let mut provisioner = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "command::a_cleaner_that_outlives_everything_keeps_the_volume_locked",
+        ])
+        .env(MARK, &mark)
+        .spawn()
+        .unwrap();
+    wait_until("the cleaner's start", PATIENCE, || sleepers(&mark) == 2);
+    let supervisor = processes(&mark)
+        .into_iter()
+        .find(|(_, name)| name.starts_with("local-vol"))
+        .unwrap()
+        .0;
+    // This one first: it must not come to its duty.
+    kill(supervisor, Signal::SIGKILL).unwrap();
+    provisioner.kill().unwrap();
+    provisioner.wait().unwrap();
+    wait_until("the supervisor's end", PATIENCE, || {
+        processes(&mark).iter().all(|(pid, _)| *pid != supervisor)
+    });
+    let left = processes(&mark);
+    let locked = is_locked(&volume);
+    for (pid, _) in &left {
+        let _ = kill(*pid, Signal::SIGKILL);
+    }
+    assert!(left.iter().any(|(_, name)| name == "sleep"), "{left:?}");
+    assert!(locked, "{left:?} run, and the volume is not locked");
+    wait_until("the lock's end with the last process", PATIENCE, || {
+        !is_locked(&volume)
+    });
+    fs::remove_file(volume).unwrap();
+}
+
+#[tokio::test]
+async fn a_lock_ends_when_the_cleaner_has_ended() {
+    let volume = std::env::temp_dir().join(format!("unlocked-{}", std::process::id()));
+    fs::write(&volume, "").unwrap();
+    let lock = File::open(&volume).unwrap();
+    lock.try_lock().unwrap();
+    let script = "(setsid sleep 1000 &) ; true";
+    let (result, _) = clean_locked(script, &mark("unlocked"), &lock, &Progress::default()).await;
+    result.unwrap();
+    assert!(is_locked(&volume));
+    drop(lock);
+    // A program that another test starts at this moment has it until its exec.
+    wait_until("the lock's end", PATIENCE, || !is_locked(&volume));
+    fs::remove_file(volume).unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_to_the_supervisor_ends_everything_and_is_no_success() {
+    for (signal, reason) in [
+        (Signal::SIGTERM, "SupervisorFailed"),
+        (Signal::SIGKILL, "SupervisorFailed"),
+    ] {
+        let mark = mark("signal");
+        let running = {
+            let mark = mark.clone();
+            tokio::spawn(async move {
+                clean("echo ready; exec sleep 1000", &mark, &Progress::default())
+                    .await
+                    .0
+            })
+        };
+        while sleepers(&mark) < 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let supervisor = processes(&mark)
+            .into_iter()
+            .find(|(_, name)| name.starts_with("local-vol"))
+            .unwrap();
+        kill(supervisor.0, signal).unwrap();
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(error.reason(), reason, "{error}");
+        wait_until("the cleaner's end", PATIENCE, || {
+            processes(&mark).is_empty()
+        });
+    }
+}
+
+/// Long output, and a program that closes its output and goes on.
+#[tokio::test]
+async fn output_is_read_to_its_end_and_the_end_is_waited_for() {
+    let (result, lines) = clean("seq 1 20000", &mark("long"), &Progress::default()).await;
+    result.unwrap();
+    assert_eq!(
+        (lines.len(), lines.last().unwrap().as_str()),
+        (20_000, "20000")
+    );
+    let file = std::env::temp_dir().join(format!("closed-{}", std::process::id()));
+    let script = format!("exec >&- 2>&-; sleep 0.3; echo end > {}", file.display());
+    let (result, _) = clean(&script, &mark("closed"), &Progress::default()).await;
+    result.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "end\n");
+    fs::remove_file(file).unwrap();
+}

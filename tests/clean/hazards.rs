@@ -1,0 +1,554 @@
+//! What tenants leave behind, one hazard after the other.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::clean::tree::{self, TreeError};
+use nix::fcntl::{OFlag, openat};
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknod};
+use support::{Sandbox, skip};
+
+use crate::volume::{
+    assert_cleans, clean, clean_unaware, formatted, has, make_canary, on_each_filesystem,
+    on_filesystems, run, snapshot,
+};
+
+#[test]
+fn an_empty_volume_needs_no_cleaning() {
+    on_each_filesystem(|_, root| {
+        let report = clean(root).unwrap();
+        assert_eq!((report.removed, report.passes), (0, 0));
+    });
+}
+
+#[test]
+fn an_ordinary_tree_goes_in_one_pass() {
+    on_each_filesystem(|_, root| {
+        make_canary(&root.join("a"));
+        make_canary(&root.join("b/c/d"));
+        fs::write(root.join("file"), vec![1; 1 << 20]).unwrap();
+        let report = clean(root).unwrap();
+        assert_eq!((report.removed, report.passes), (17, 1));
+        assert!(root.is_dir(), "the mount point itself stays");
+    });
+}
+
+#[test]
+fn more_entries_than_are_read_at_a_time() {
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        fs::create_dir(root.join("wide")).unwrap();
+        for n in 0..70_000 {
+            File::create(root.join(format!("wide/{n}"))).unwrap();
+        }
+        for n in 0..300 {
+            fs::create_dir_all(root.join(format!("dirs/{n}/{n}"))).unwrap();
+        }
+        assert_eq!(clean(root).unwrap().removed, 70_000 + 300 * 2 + 2);
+    });
+}
+
+#[test]
+fn names_are_bytes() {
+    on_each_filesystem(|_, root| {
+        let long = vec![b'x'; 255];
+        for name in [
+            b"-rf",
+            &b"a\nb"[..],
+            b" ",
+            b"\xff\xfe",
+            b"...",
+            b"*",
+            b"\x1b[2J",
+            &long,
+        ] {
+            fs::write(root.join(OsStr::from_bytes(name)), "x").unwrap();
+            let below = root.join("d").join(OsStr::from_bytes(name));
+            fs::create_dir_all(below.join("e")).unwrap();
+        }
+        assert_cleans(root);
+    });
+}
+
+#[test]
+fn everything_that_is_no_directory_is_removed_unopened() {
+    on_each_filesystem(|sandbox, root| {
+        let outside = sandbox.dir("outside").unwrap();
+        fs::write(outside.join("linked"), "stays").unwrap();
+        let node = |name: &str, kind, device| {
+            mknod(&root.join(name), kind, Mode::S_IRWXU, device).unwrap();
+        };
+        // Opening the FIFO would hang, since nobody writes to it.
+        node("fifo", SFlag::S_IFIFO, 0);
+        node("null", SFlag::S_IFCHR, nix::sys::stat::makedev(1, 3));
+        node("disk", SFlag::S_IFBLK, nix::sys::stat::makedev(7, 0));
+        node("whiteout", SFlag::S_IFCHR, 0);
+        drop(UnixListener::bind(root.join("socket")).unwrap());
+        fs::write(root.join("one"), "x").unwrap();
+        fs::hard_link(root.join("one"), root.join("two")).unwrap();
+        for (target, name) in [
+            (outside.as_path(), "to-directory"),
+            (&outside.join("linked"), "to-file"),
+            (Path::new("nowhere"), "dangling"),
+            (Path::new("loop"), "loop"),
+            (Path::new(".."), "up"),
+            (Path::new("/"), "lost+found-link"),
+        ] {
+            symlink(target, root.join(name)).unwrap();
+        }
+        let before = snapshot(&outside);
+        assert_cleans(root);
+        assert_eq!(snapshot(&outside), before);
+        fs::remove_file(outside.join("linked")).unwrap();
+    });
+}
+
+#[test]
+fn lost_and_found_is_emptied_and_kept() {
+    on_filesystems(&["ext4"], |_, root| {
+        let lost = root.join("lost+found");
+        assert!(lost.is_dir());
+        fs::create_dir(lost.join("#12")).unwrap();
+        fs::write(lost.join("#12/file"), "a tenant's").unwrap();
+        fs::create_dir_all(root.join("deeper/lost+found")).unwrap();
+        let opened = File::open(root).unwrap();
+        let error = tree::check_empty(opened.as_fd()).unwrap_err();
+        assert_eq!(error.reason(), "NotEmpty");
+        assert_cleans(root);
+        assert_eq!(
+            snapshot(root).into_keys().collect::<Vec<_>>(),
+            ["lost+found"]
+        );
+    });
+    on_filesystems(&["tmpfs"], |_, root| {
+        symlink("/", root.join("lost+found")).unwrap();
+        assert_cleans(root);
+        assert!(
+            root.join("lost+found").symlink_metadata().is_err(),
+            "a link is no lost+found"
+        );
+    });
+}
+
+/// A volume that is a part of the filesystem at `disk`, and what is mounted in it.
+fn with_nested_mounts(sandbox: &Sandbox, disk: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let [inside, same, outside] = [
+        disk.join("volume"),
+        disk.join("same"),
+        sandbox.path().join("outside"),
+    ];
+    make_canary(&same);
+    if !outside.exists() {
+        make_canary(&outside);
+    }
+    make_canary(&inside.join("a"));
+    for name in ["tmpfs", "d/bound", "same"] {
+        fs::create_dir_all(inside.join(name)).unwrap();
+    }
+    fs::write(inside.join("file"), "x").unwrap();
+    let disk_name = disk.file_name().unwrap().to_str().unwrap();
+    let root = sandbox.bind(&inside, &format!("root-{disk_name}")).unwrap();
+    let none = None::<&str>;
+    let tmpfs = root.join("tmpfs");
+    mount(Some("t"), &tmpfs, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    make_canary(&tmpfs);
+    for (source, target) in [
+        (&outside, "d/bound"),
+        (&outside.join("file"), "file"),
+        // The same device number as the volume: what `rm --one-file-system` goes by.
+        (&same, "same"),
+    ] {
+        mount(
+            Some(source),
+            &root.join(target),
+            none,
+            MsFlags::MS_BIND,
+            none,
+        )
+        .unwrap();
+    }
+    let nested = ["tmpfs", "d/bound", "file", "same"]
+        .map(|name| root.join(name))
+        .into();
+    (root, nested)
+}
+
+fn contents(path: &Path) -> Vec<u8> {
+    if path.is_dir() {
+        format!("{:?}", snapshot(path)).into()
+    } else {
+        fs::read(path).unwrap()
+    }
+}
+
+#[test]
+fn fault_5_a_volume_with_nested_mounts_is_not_touched() {
+    on_each_filesystem(|sandbox, disk| {
+        let (root, nested) = with_nested_mounts(sandbox, disk);
+        let before = snapshot(&root);
+        let error = clean(&root).unwrap_err();
+        assert_eq!(error.reason(), "NestedMount");
+        assert!(
+            nested
+                .iter()
+                .any(|path| error.to_string().contains(path.to_str().unwrap()))
+        );
+        assert_eq!(snapshot(&root), before);
+        for path in &nested {
+            sandbox.umount(path).unwrap();
+        }
+        assert_cleans(&root);
+    });
+}
+
+#[test]
+fn fault_5_the_kernel_stops_us_at_a_mount_that_came_later() {
+    on_each_filesystem(|sandbox, disk| {
+        let (root, nested) = with_nested_mounts(sandbox, disk);
+        let before: Vec<_> = nested.iter().map(|path| contents(path)).collect();
+        for umount in 0..nested.len() {
+            let error = clean_unaware(&root).unwrap_err();
+            assert_eq!(error.reason(), "NestedMount", "{error}");
+            for (path, before) in nested.iter().zip(&before).skip(umount) {
+                assert!(contents(path) == *before, "{} was touched", path.display());
+            }
+            sandbox.umount(&nested[umount]).unwrap();
+        }
+        assert_cleans(&root);
+        assert_eq!(snapshot(&sandbox.path().join("outside")).len(), 6);
+        assert_eq!(snapshot(&disk.join("same")).len(), 6);
+    });
+}
+
+#[test]
+fn directories_without_any_permission() {
+    on_each_filesystem(|_, root| {
+        let dir = root.join("closed/below");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("file"), "x").unwrap();
+        std::os::unix::fs::chown(&dir, Some(1000), Some(1000)).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(root.join("closed"), Permissions::from_mode(0o000)).unwrap();
+        assert_cleans(root);
+    });
+}
+
+/// Files and directories with `chattr` flags; `None` where the filesystem has none.
+fn protected(root: &Path) -> Option<()> {
+    if !has("chattr") {
+        skip("no chattr on this machine");
+        return None;
+    }
+    let dir = root.join("dir");
+    fs::create_dir_all(dir.join("below")).unwrap();
+    for file in ["immutable", "dir/append-only", "dir/below/file", "free"] {
+        fs::write(root.join(file), "x").unwrap();
+    }
+    let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    run("chattr", &["+i", &path("immutable")]);
+    run("chattr", &["+a", &path("dir/append-only")]);
+    run("chattr", &["+i", &path("dir/below")]);
+    run("chattr", &["+a", &path("dir")]);
+    Some(())
+}
+
+#[test]
+fn immutable_and_append_only_flags_are_taken_off() {
+    on_each_filesystem(|_, root| {
+        if protected(root).is_some() {
+            assert_cleans(root);
+        }
+    });
+}
+
+/// Runs one test of this file again, in a process that was prepared by another program. Whether this
+/// is that process.
+fn in_prepared_process(test: &str, prepare: &[&str]) -> bool {
+    const MARK: &str = "TEST_IN_PREPARED_PROCESS";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let output = Command::new(prepare[0])
+        .args(&prepare[1..])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("hazards::{test}"), "--nocapture"])
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    false
+}
+
+#[test]
+fn without_the_capability_a_flag_is_reported_and_the_rest_is_deleted() {
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        return skip("it takes root and setpriv");
+    }
+    let prepare = ["setpriv", "--bounding-set", "-linux_immutable"];
+    let test = "without_the_capability_a_flag_is_reported_and_the_rest_is_deleted";
+    if !in_prepared_process(test, &prepare) {
+        return;
+    }
+    // The flags were set by somebody who may.
+    on_filesystems(&["ext4"], |_, root| {
+        fs::write(root.join("free"), "x").unwrap();
+        fs::create_dir(root.join("dir")).unwrap();
+        let path = root.join("dir/kept");
+        fs::write(&path, "x").unwrap();
+        assert!(
+            has("debugfs"),
+            "debugfs is in the same package as mkfs.ext4"
+        );
+        set_immutable_on_disk(root, "/dir/kept");
+        let error = clean(root).unwrap_err();
+        assert!(matches!(error, TreeError::Immutable { .. }), "{error}");
+        assert!(error.to_string().contains("\"dir/kept\""), "{error}");
+        assert_eq!(
+            snapshot(root).into_keys().collect::<Vec<_>>(),
+            ["dir", "dir/kept", "lost+found"]
+        );
+    });
+}
+
+/// Sets the flag past the kernel, which forbids it without the capability.
+fn set_immutable_on_disk(root: &Path, path: &str) {
+    let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.contains(root.to_str().unwrap()))
+        .unwrap();
+    let device = line.split(' ').nth_back(1).unwrap().to_owned();
+    // Unmounted meanwhile, so that the kernel reads the inode again.
+    nix::mount::umount(root).unwrap();
+    run(
+        "debugfs",
+        &[
+            "-w",
+            "-R",
+            &format!("set_inode_field {path} flags 0x80010"),
+            &device,
+        ],
+    );
+    mount(
+        Some(device.as_str()),
+        root,
+        Some("ext4"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .unwrap();
+}
+
+/// The machine swaps to this file while this lives.
+struct SwapOn(String);
+
+impl SwapOn {
+    fn new(path: String) -> Self {
+        fs::write(&path, vec![0; 1 << 20]).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        run("mkswap", &[&path]);
+        run("swapon", &["--priority", "0", &path]);
+        Self(path)
+    }
+}
+
+impl Drop for SwapOn {
+    fn drop(&mut self) {
+        run("swapoff", &[&self.0]);
+    }
+}
+
+#[test]
+fn a_swap_file_in_use_is_named() {
+    on_filesystems(&["ext4"], |_, root| {
+        if !has("mkswap") || !has("swapon") {
+            return skip("no mkswap and swapon on this machine");
+        }
+        let swap = SwapOn::new(root.join("swap").to_str().unwrap().to_owned());
+        fs::write(root.join("other"), "x").unwrap();
+        let error = clean(root).unwrap_err();
+        assert!(matches!(error, TreeError::SwapFile { .. }), "{error}");
+        assert!(error.to_string().contains("\"swap\""), "{error}");
+        assert!(!root.join("other").exists(), "what can be deleted is");
+        drop(swap);
+        assert_cleans(root);
+    });
+}
+
+#[test]
+fn a_read_only_filesystem_is_refused_with_nothing_deleted() {
+    on_each_filesystem(|_, root| {
+        make_canary(&root.join("a"));
+        let before = snapshot(root);
+        let none = None::<&str>;
+        let remount = |flags| mount(none, root, none, MsFlags::MS_REMOUNT | flags, none).unwrap();
+        remount(MsFlags::MS_RDONLY);
+        assert_eq!(clean(root).unwrap_err().reason(), "ReadOnly");
+        assert_eq!(snapshot(root), before);
+        remount(MsFlags::empty());
+        assert_cleans(root);
+    });
+}
+
+#[test]
+fn subvolumes_go_and_read_only_snapshots_are_named() {
+    on_filesystems(&["btrfs"], |_, root| {
+        let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        run("btrfs", &["subvolume", "create", &path("sub")]);
+        make_canary(&root.join("sub/tree"));
+        run(
+            "btrfs",
+            &["subvolume", "snapshot", &path("sub"), &path("writable")],
+        );
+        fs::create_dir(root.join("dir")).unwrap();
+        run(
+            "btrfs",
+            &[
+                "subvolume",
+                "snapshot",
+                "-r",
+                &path("sub"),
+                &path("dir/frozen"),
+            ],
+        );
+        let error = clean(root).unwrap_err();
+        assert_eq!(error.reason(), "ReadOnlySubvolume", "{error}");
+        assert!(error.to_string().contains("\"dir/frozen\""), "{error}");
+        assert!(!root.join("sub").exists() && !root.join("writable").exists());
+        run("btrfs", &["subvolume", "delete", &path("dir/frozen")]);
+        assert_cleans(root);
+    });
+}
+
+/// Makes `depth` directories, one in the other, and a file in each hundredth.
+fn dig(root: &Path, depth: usize) {
+    let mut dir = std::os::fd::OwnedFd::from(File::open(root).unwrap());
+    for level in 0..depth {
+        if level % 100 == 0 {
+            let flags = OFlag::O_CREAT | OFlag::O_WRONLY;
+            drop(openat(&dir, "file", flags, Mode::S_IRWXU).unwrap());
+        }
+        mkdirat(&dir, "level", Mode::S_IRWXU).unwrap();
+        dir = openat(&dir, "level", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_levels_with_64_descriptors() {
+    let prepare = ["sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"];
+    if !in_prepared_process("ten_thousand_levels_with_64_descriptors", &prepare) {
+        return;
+    }
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        dig(root, 10_000);
+        let start = std::time::Instant::now();
+        assert_eq!(clean(root).unwrap().removed, 10_100);
+        eprintln!("{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn a_deep_tree_with_branches_at_each_level() {
+    on_filesystems(&["tmpfs", "xfs"], |_, root| {
+        // More branches than names are kept for a directory that has to be closed.
+        dig(root, 200);
+        let mut dir = root.to_owned();
+        for level in 0..200 {
+            if level % 50 == 0 {
+                for branch in 0..150 {
+                    fs::create_dir_all(dir.join(format!("branch-{branch}/deeper"))).unwrap();
+                }
+            }
+            dir.push("level");
+        }
+        assert_eq!(clean(root).unwrap().removed, 202 + 4 * 300);
+    });
+}
+
+/// A directory that has to be closed on the way down is read again on the way up: what could not be
+/// removed then must not be tried for ever.
+#[test]
+fn many_deep_trees_that_resist_end_in_one_error() {
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        return skip("it takes root and setpriv");
+    }
+    let prepare = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+    ];
+    if !in_prepared_process("many_deep_trees_that_resist_end_in_one_error", &prepare) {
+        return;
+    }
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        for n in 0..150 {
+            let closed = root.join(format!("trees/{n}")).join("level/".repeat(40));
+            fs::create_dir_all(&closed).unwrap();
+            fs::write(closed.join("free"), "x").unwrap();
+            fs::create_dir(closed.join("closed")).unwrap();
+            fs::set_permissions(closed.join("closed"), Permissions::from_mode(0o000)).unwrap();
+        }
+        fs::write(root.join("free"), "x").unwrap();
+        let error = clean(root).unwrap_err();
+        assert!(matches!(error, TreeError::Several { .. }), "{error}");
+        assert_eq!(error.reason(), "PermissionDenied");
+        assert!(!root.join("free").exists(), "what can be deleted is");
+    });
+}
+
+#[test]
+fn a_cancelled_cleaning_stops_at_once_and_says_so() {
+    on_filesystems(&["tmpfs"], |_, root| {
+        make_canary(root);
+        let before = snapshot(root);
+        let progress = Progress::default();
+        progress.cancel();
+        let opened = File::open(root).unwrap();
+        let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
+        assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
+        assert_eq!(snapshot(root), before);
+    });
+    on_filesystems(&["ext4"], |_, root| {
+        for n in 0..50_000 {
+            File::create(root.join(n.to_string())).unwrap();
+        }
+        let progress = Progress::default();
+        let opened = File::open(root).unwrap();
+        let watcher = progress.clone();
+        let stopper = std::thread::spawn(move || {
+            while watcher.entries() == 0 {
+                std::thread::yield_now();
+            }
+            watcher.cancel();
+            std::time::Instant::now()
+        });
+        let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
+        assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
+        assert!(stopper.join().unwrap().elapsed().as_millis() < 1000);
+        assert!(progress.entries() < 50_000, "it went on to the end");
+    });
+}
+
+#[test]
+fn a_mount_of_a_file_is_no_directory_to_clean() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let Some(device) = formatted(&sandbox, "ext4") else {
+        return;
+    };
+    let opened = File::open(device.path()).unwrap();
+    let error = tree::empty(opened.as_fd(), &[], &Progress::default()).unwrap_err();
+    assert_eq!(error.reason(), "IoError", "{error}");
+}

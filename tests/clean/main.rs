@@ -1,0 +1,10 @@
+//! The cleaners against real filesystems, devices and processes.
+
+#![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
+
+mod attackers;
+mod command;
+mod device;
+mod hazards;
+mod random_trees;
+mod volume;

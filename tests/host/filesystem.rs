@@ -1,0 +1,304 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use local_volume_provisioner::host::filesystem::{FsError, FsRoot};
+use local_volume_provisioner::host::footprint::{Overlap, overlap};
+use local_volume_provisioner::host::mounts::MountTable;
+use nix::mount::MsFlags;
+use support::Sandbox;
+
+use crate::volumes::{SIZES, formatted, fs_footprint, open, remount, umount};
+
+#[test]
+fn every_kind_of_mount_is_a_mount_point() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for (fs_type, size) in SIZES {
+        let Some(device) = formatted(&sandbox, fs_type) else {
+            continue;
+        };
+        let path = sandbox.mount(device.path(), fs_type, fs_type).unwrap();
+        let root = open(&path).unwrap();
+        assert_eq!(root.mount().fs_type, fs_type);
+        assert_eq!(root.root(), Path::new("/"));
+        let total = root.total_bytes().unwrap();
+        assert!(
+            total > size / 2 && total <= size,
+            "{fs_type}: {total} of {size}"
+        );
+        assert!(!root.read_only().unwrap());
+    }
+    let tmpfs = sandbox.tmpfs("tmpfs", "size=4m").unwrap();
+    assert_eq!(open(&tmpfs).unwrap().total_bytes().unwrap(), 4 << 20);
+    assert_eq!(open(&tmpfs).unwrap().device().major, 0);
+}
+
+#[test]
+fn fault_17_names_may_hold_anything() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let names = [
+        "a b",
+        "tab\there",
+        "new\nline",
+        "back\\slash",
+        "\\040",
+        "no\u{a0}break",
+        "x (deleted)",
+        "#1",
+    ];
+    for name in names {
+        let path = sandbox.tmpfs(name, "size=1m").unwrap();
+        assert_eq!(open(&path).unwrap().mount().point, path);
+    }
+    assert_eq!(MountTable::read().unwrap().unparsed(), [] as [String; 0]);
+}
+
+#[test]
+fn what_is_no_mount_point_says_so() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let dir = sandbox.dir("dir").unwrap();
+    let mounted = sandbox.tmpfs("mounted", "size=1m").unwrap();
+    fs::create_dir(mounted.join("inner")).unwrap();
+    for path in [&dir, &mounted.join("inner")] {
+        let error = open(path).unwrap_err();
+        assert!(matches!(error, FsError::NotMounted { .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            format!("path \"{}\" is not a valid mount point", path.display())
+        );
+    }
+    let link = sandbox.path().join("link");
+    symlink(&mounted, &link).unwrap();
+    assert!(matches!(open(&link), Err(FsError::NotADirectory { .. })));
+    let file = sandbox.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(open(&file), Err(FsError::NotADirectory { .. })));
+    let fifo = sandbox.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(matches!(open(&fifo), Err(FsError::NotADirectory { .. })));
+    assert!(matches!(
+        open(&sandbox.path().join("none")),
+        Err(FsError::Missing { .. })
+    ));
+}
+
+#[test]
+fn a_link_on_the_way_is_followed() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    sandbox.tmpfs("disks/a", "size=1m").unwrap();
+    symlink(
+        sandbox.path().join("disks"),
+        sandbox.path().join("elsewhere"),
+    )
+    .unwrap();
+    let root = open(&sandbox.path().join("elsewhere/a")).unwrap();
+    assert_eq!(root.mount().point, sandbox.path().join("disks/a"));
+}
+
+#[test]
+fn a_stale_table_vouches_for_nothing() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let path = sandbox.dir("disk").unwrap();
+    let before = MountTable::read().unwrap();
+    sandbox.tmpfs("disk", "size=1m").unwrap();
+    assert!(matches!(
+        FsRoot::open(&path, &before),
+        Err(FsError::NotMounted { .. })
+    ));
+    let lower = MountTable::read().unwrap();
+    let root = FsRoot::open(&path, &lower).unwrap();
+    assert!(root.is_still_at_its_path(&lower));
+    // Mounted over: the old table's mount is no longer what the path leads to.
+    sandbox.tmpfs("disk", "size=2m").unwrap();
+    assert!(matches!(
+        FsRoot::open(&path, &lower),
+        Err(FsError::NotMounted { .. })
+    ));
+    let upper = MountTable::read().unwrap();
+    assert!(!root.is_still_at_its_path(&upper));
+    assert_eq!(
+        root.total_bytes().unwrap(),
+        1 << 20,
+        "the descriptor still means the lower one"
+    );
+    assert_eq!(
+        FsRoot::open(&path, &upper).unwrap().total_bytes().unwrap(),
+        2 << 20
+    );
+    umount(&sandbox, &path);
+    drop(root);
+    umount(&sandbox, &path);
+    assert!(matches!(
+        FsRoot::open(&path, &upper),
+        Err(FsError::NotMounted { .. })
+    ));
+}
+
+/// Mount ids are given again. An old table may have the id of another filesystem at the same place.
+#[test]
+fn a_reused_mount_id_vouches_for_nothing() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let tmpfs = sandbox.tmpfs("disk", "size=1m").unwrap();
+    let [upper, lower] = ["disk/upper", "disk/lower"].map(|name| sandbox.dir(name).unwrap());
+    let overlay = sandbox.dir("overlay").unwrap();
+    let options = format!("lowerdir={}:{}", upper.display(), lower.display());
+    let flags = MsFlags::MS_RDONLY;
+    nix::mount::mount(
+        Some("overlay"),
+        &overlay,
+        Some("overlay"),
+        flags,
+        Some(&*options),
+    )
+    .unwrap();
+    let mut paths = vec![tmpfs, overlay];
+    for fs_type in ["ext4", "btrfs"] {
+        if let Some(device) = formatted(&sandbox, fs_type) {
+            paths.push(sandbox.mount(device.path(), fs_type, fs_type).unwrap());
+        }
+    }
+    for path in paths {
+        let mount = open(&path).unwrap().mount().clone();
+        let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let line = |device: &str, fs_type: &str| {
+            let line = table
+                .lines()
+                .find(|line| line.starts_with(&format!("{} ", mount.id)));
+            let line = line
+                .unwrap()
+                .replace(&format!(" {} ", mount.device), device);
+            let line = line.replace(&format!(" - {} ", mount.fs_type), fs_type);
+            FsRoot::open(&path, &MountTable::parse(line.as_bytes()))
+        };
+        let (device, fs_type) = (
+            format!(" {} ", mount.device),
+            format!(" - {} ", mount.fs_type),
+        );
+        line(&device, &fs_type).unwrap();
+        let stale = line(" 8:77 ", " - ext4 ");
+        assert!(
+            matches!(stale, Err(FsError::NotMounted { .. })),
+            "{mount:?}"
+        );
+        // Only btrfs has other numbers than its mounts.
+        let other = line(" 0:9999 ", &fs_type);
+        assert_eq!(other.is_ok(), mount.fs_type == "btrfs", "{mount:?}");
+    }
+}
+
+#[test]
+fn a_volume_below_a_later_mount_is_not_there() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let path = sandbox.tmpfs("disks/a", "size=1m").unwrap();
+    sandbox.tmpfs("disks", "size=1m").unwrap();
+    assert!(matches!(open(&path), Err(FsError::Missing { .. })));
+    fs::create_dir(&path).unwrap();
+    assert!(
+        matches!(open(&path), Err(FsError::NotMounted { .. })),
+        "the hidden mount counts for nothing"
+    );
+    let table = MountTable::read().unwrap();
+    assert!(
+        table.iter().any(|mount| mount.point == path),
+        "though the table lists it"
+    );
+}
+
+#[test]
+fn read_only_is_seen_whoever_made_it_so() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let path = sandbox.tmpfs("disk", "size=1m").unwrap();
+    let bound = sandbox.bind(&path, "bound").unwrap();
+    let states = || {
+        [&path, &bound].map(|path| {
+            let root = open(path).unwrap();
+            assert_eq!(root.mount().read_only, root.read_only().unwrap());
+            root.read_only().unwrap()
+        })
+    };
+    assert_eq!(states(), [false, false]);
+    remount(&bound, MsFlags::MS_BIND | MsFlags::MS_RDONLY);
+    assert_eq!(states(), [false, true]);
+    remount(&bound, MsFlags::MS_BIND);
+    let root = open(&path).unwrap();
+    remount(&path, MsFlags::MS_RDONLY);
+    assert_eq!(states(), [true, true]);
+    assert!(
+        root.read_only().unwrap(),
+        "asked of the filesystem, not of the table"
+    );
+}
+
+#[test]
+fn nested_mounts_are_found_below_a_volume() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let path = sandbox.tmpfs("disk", "size=1m").unwrap();
+    sandbox.tmpfs("disk2", "size=1m").unwrap();
+    let inner = sandbox.bind(sandbox.path(), "disk/in ner").unwrap();
+    let table = MountTable::read().unwrap();
+    let below: Vec<_> = table
+        .below(&path)
+        .map(|mount| mount.point.as_path())
+        .collect();
+    assert_eq!(below, [inner]);
+}
+
+#[test]
+fn fault_6_shared_storage_is_recognised() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let Some(device) = formatted(&sandbox, "ext4") else {
+        return;
+    };
+    let whole = sandbox.mount(device.path(), "ext4", "whole").unwrap();
+    for dir in ["x", "x/y", "xy"] {
+        fs::create_dir(whole.join(dir)).unwrap();
+    }
+    let again = sandbox.mount(device.path(), "ext4", "again").unwrap();
+    let bound = sandbox.bind(&whole, "bound").unwrap();
+    let [x, y, xy] = ["x", "x/y", "xy"].map(|dir| {
+        let path = sandbox
+            .bind(
+                &whole.join(dir),
+                &format!("bound-{}", dir.replace('/', "-")),
+            )
+            .unwrap();
+        assert_eq!(open(&path).unwrap().root(), Path::new("/").join(dir));
+        fs_footprint(&path)
+    });
+    let whole = fs_footprint(&whole);
+    assert_eq!(
+        overlap(&whole, &fs_footprint(&again)),
+        Some(Overlap::SameFilesystemRoot)
+    );
+    assert_eq!(
+        overlap(&whole, &fs_footprint(&bound)),
+        Some(Overlap::SameFilesystemRoot)
+    );
+    assert_eq!(overlap(&whole, &x), Some(Overlap::Nested));
+    assert_eq!(overlap(&y, &x), Some(Overlap::Nested));
+    assert_eq!(overlap(&xy, &x), None);
+    let [one, two] =
+        ["one", "two"].map(|name| fs_footprint(&sandbox.tmpfs(name, "size=1m").unwrap()));
+    assert_eq!(overlap(&one, &two), None);
+    assert_eq!(overlap(&one, &whole), None);
+}

@@ -1,0 +1,224 @@
+//! What the API server and the network may do in the middle of a cleanup, step by step.
+
+mod permissions;
+mod stale_cache;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use control_plane::faults::{Answer, Fault, FaultBuilder};
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::stage::{name, uid};
+use support::{Program, Stage};
+
+use super::stage;
+
+const PVS: &str = "persistentvolumes";
+const CLAIMS: &str = "persistentvolumeclaims";
+/// A failed cleanup pauses for ten seconds.
+const A_RETRY_LATER: Duration = Duration::from_secs(25);
+
+/// A stage on which our finalizer is put on by the commit, so that every step has a request.
+fn bare_stage() -> Option<Stage> {
+    let mut stage = stage()?;
+    stage.configure("protectReleasedData", "false").unwrap();
+    stage.add_arg("--discovery-period=1s");
+    Some(stage)
+}
+
+/// How often the volume was wiped, as the log says it.
+fn wipes(provisioner: &Program, path: &Path) -> usize {
+    let path = format!("path={}", path.display());
+    let log = provisioner.log();
+    let wipes = log
+        .lines()
+        .filter(|line| line.contains("cleaning the volume"));
+    wipes
+        .filter(|line| line.split_whitespace().any(|word| word == path))
+        .count()
+}
+
+fn entries(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+/// The requests of one cleanup and of the offer after it, in order; the number tells those apart
+/// that are alike.
+const STEPS: [(&str, Verb, &str, usize); 7] = [
+    ("gate-pv", Verb::Get, PVS, 0),
+    ("gate-claim", Verb::Get, CLAIMS, 0),
+    ("finalizer", Verb::Patch, PVS, 0),
+    ("delete", Verb::Delete, PVS, 0),
+    ("reread", Verb::Get, PVS, 1),
+    ("release", Verb::Patch, PVS, 1),
+    ("create", Verb::Create, PVS, 0),
+];
+
+type Trouble = (&'static str, fn(FaultBuilder) -> Fault);
+
+const TROUBLES: [Trouble; 5] = [
+    ("error", |fault| fault.answer(Answer::code(500))),
+    ("throttled", |fault| {
+        fault.answer(Answer::code(429).retry_after(1))
+    }),
+    ("conflict", |fault| fault.answer(Answer::code(409))),
+    ("reset-before", FaultBuilder::reset_before),
+    ("reset-after", FaultBuilder::reset_after),
+];
+
+#[test]
+fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let mut volumes = Vec::new();
+    for (step, ..) in STEPS {
+        for (trouble, _) in TROUBLES {
+            let entry = format!("{step}-{trouble}");
+            let path = stage
+                .sandbox
+                .tmpfs(&format!("disks/fast/{entry}"), "size=1m")
+                .unwrap();
+            volumes.push((entry, path));
+        }
+    }
+    let provisioner = stage.provisioner().unwrap();
+    let pvs: Vec<_> = volumes
+        .iter()
+        .map(|(entry, path)| stage.occupy(entry, path))
+        .collect();
+
+    let faults = stage.control_plane.faults();
+    let mut in_force = Vec::new();
+    for (at, (claim, _)) in volumes.iter().enumerate() {
+        let (_, verb, resource, skip) = STEPS[at / TROUBLES.len()];
+        let object = if resource == CLAIMS {
+            claim.clone()
+        } else {
+            name(&pvs[at])
+        };
+        let fault = faults
+            .on(verb)
+            .resource(resource)
+            .name(&object)
+            .skip(skip)
+            .times(1);
+        in_force.push(TROUBLES[at % TROUBLES.len()].1(fault));
+    }
+    // Lists of Pods have no name: one of each kind hits whoever comes.
+    for (_, trouble) in TROUBLES {
+        in_force.push(trouble(faults.on(Verb::List).resource("pods").times(1)));
+    }
+    for (claim, _) in &volumes {
+        stage.delete_claim(claim);
+    }
+    for ((entry, path), old) in volumes.iter().zip(&pvs) {
+        stage.within(A_RETRY_LATER, &format!("{entry} is offered anew"), || {
+            let found = stage.pvs_at(path);
+            let fresh = found.iter().all(|pv| uid(pv) != uid(old)) && found.len() == 1;
+            fresh.then_some(())
+        });
+        stage.available(path, Some(&uid(old)));
+        assert_eq!(entries(path), [""; 0], "{entry}: the data is gone");
+        assert_eq!(
+            wipes(&provisioner, path),
+            1,
+            "{entry}: a finished wipe is not repeated"
+        );
+    }
+    assert_eq!(stage.pvs().len(), volumes.len(), "no second PV");
+    for (at, fault) in in_force.iter().enumerate() {
+        assert_eq!(fault.hits(), 1, "fault {at} met its request");
+    }
+}
+
+#[test]
+fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &volume);
+    let faults = stage.control_plane.faults();
+    let fault = faults
+        .on(Verb::Patch)
+        .resource(PVS)
+        .skip(1)
+        .answer(Answer::code(500));
+    stage.delete_claim("claim");
+    stage.eventually("the release failed twice", || {
+        (fault.hits() >= 2).then_some(())
+    });
+    // Nobody can be bound to it. What lies here from now on survives, unless it is wiped again.
+    fs::write(volume.join("witness"), "").unwrap();
+    stage.eventually("the release failed four times", || {
+        (fault.hits() >= 4).then_some(())
+    });
+    fault.clear();
+    stage.available(&volume, Some(&uid(&old)));
+    assert_eq!(entries(&volume), ["witness"]);
+    assert_eq!(wipes(&provisioner, &volume), 1);
+}
+
+#[test]
+fn cut_and_expired_watches_lose_nothing() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let mut old = stage.occupy("claim-0", &volume);
+    let faults = stage.control_plane.faults();
+    for round in 0..3 {
+        let gone = faults.on(Verb::Watch).resource(PVS).times(1).watch_gone();
+        faults.cut_watches(PVS);
+        faults.cut_watches("storageclasses");
+        faults.cut_watches("nodes");
+        stage.delete_claim(&format!("claim-{round}"));
+        let fresh = stage.available(&volume, Some(&uid(&old)));
+        assert_eq!(entries(&volume), [""; 0]);
+        assert_eq!(stage.pvs().len(), 1);
+        stage.eventually("the watch began with 410", || {
+            (gone.hits() == 1).then_some(())
+        });
+        assert_eq!(name(&fresh), name(&old));
+        old = stage.occupy(&format!("claim-{}", round + 1), &volume);
+    }
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    let restarts = "local_volume_provisioner_watch_restarts_total{resource=\"persistentvolumes\"}";
+    let restarts = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(restarts)?.trim().parse().ok());
+    assert!(restarts >= Some(3.0), "{restarts:?}");
+}
+
+#[test]
+fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
+    let Some(stage) = bare_stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let faults = stage.control_plane.faults();
+    // The watch is silent meanwhile: nothing tells that the first attempt succeeded.
+    let hold = faults.hold_watches(PVS);
+    let lost = faults.on(Verb::Create).resource(PVS).times(1).reset_after();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    assert_eq!(volume.parent(), Some(dir.as_path()));
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&volume, None);
+    stage.eventually("it is known all the same", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+    assert_eq!(lost.hits(), 1);
+    drop(hold);
+    stage.stays(Duration::from_millis(1500), "one PV", || {
+        let pvs = stage.pvs();
+        pvs.len() == 1 && uid(&pvs[0]) == uid(&pv)
+    });
+    let tries = stage
+        .control_plane
+        .requests()
+        .count(|r| r.verb == Verb::Create && r.resource == PVS);
+    assert_eq!(tries, 2, "the lost one, and one that found it there");
+}

@@ -1,0 +1,157 @@
+//! Rights that are missing: reported, survived, and used as soon as they are granted.
+
+use super::*;
+
+const REPORT: Duration = Duration::from_secs(5);
+
+/// What `/status` calls degraded, and the metric of it.
+fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool) {
+    let (_, status) = provisioner.http_get("/status").unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let wanted = format!("{verb} {resource}");
+    let degraded = status["degraded"].as_array().unwrap();
+    let degraded = degraded
+        .iter()
+        .any(|line| line.as_str().unwrap().contains(&wanted));
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    let metric = format!(
+        "local_volume_provisioner_missing_permission{{resource=\"{resource}\",verb=\"{verb}\"}} 1"
+    );
+    (degraded, metrics.lines().any(|line| line == metric))
+}
+
+fn reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
+    stage.within(
+        REPORT,
+        &format!("the missing right to {verb} {resource} is reported"),
+        || (missing(provisioner, verb, resource) == (true, true)).then_some(()),
+    );
+}
+
+fn no_longer_reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
+    stage.within(
+        REPORT,
+        &format!("the right to {verb} {resource} is no longer missed"),
+        || (missing(provisioner, verb, resource) == (false, false)).then_some(()),
+    );
+}
+
+/// Without these nothing is cleaned, and nothing is lost; what else there is to do is done. Each of
+/// two volumes misses one right, so that the ten seconds until the next try pass once.
+#[test]
+fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_granted() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let faults = stage.control_plane.faults();
+    let denied = [Verb::Patch, Verb::Delete].map(|verb| {
+        let volume = stage
+            .sandbox
+            .tmpfs(&format!("disks/fast/{verb}"), "size=1m")
+            .unwrap();
+        let old = stage.occupy(&verb.to_string(), &volume);
+        let fault = faults.on(verb).resource(PVS).name(&name(&old)).forbid();
+        stage.delete_claim(&verb.to_string());
+        (verb.to_string(), volume, old, fault)
+    });
+    for (verb, volume, old, _) in &denied {
+        stage.event("PermissionMissing", &format!("{verb} {PVS}"));
+        stage.event("PermissionMissing", &format!("{}", volume.display()));
+        assert_eq!(entries(volume), ["secret"]);
+        assert_eq!(uid(&stage.pv(&name(old)).unwrap()), uid(old));
+    }
+    reported(&stage, &mut provisioner, "delete", PVS);
+    let other = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
+    stage.available(&other, None);
+    assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
+    for (.., fault) in &denied {
+        fault.clear();
+    }
+    for (verb, volume, old, _) in &denied {
+        stage.within(
+            A_RETRY_LATER,
+            &format!("{verb} is allowed, and the volume cleaned"),
+            || {
+                stage
+                    .pvs_at(volume)
+                    .iter()
+                    .all(|pv| uid(pv) != uid(old))
+                    .then_some(())
+            },
+        );
+        stage.available(volume, Some(&uid(old)));
+        assert_eq!(entries(volume), [""; 0]);
+        no_longer_reported(&stage, &mut provisioner, verb, PVS);
+    }
+    assert!(provisioner.is_running());
+}
+
+/// Older roles lack these: the single check is left out, and that is said.
+#[test]
+fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &volume);
+    let faults = stage.control_plane.faults();
+    // The stage reads no claim and lists no Pod itself.
+    faults.on(Verb::Get).resource(CLAIMS).forbid();
+    faults.on(Verb::List).resource("pods").forbid();
+    stage.delete_claim("claim");
+    let fresh = stage.available(&volume, Some(&uid(&old)));
+    assert_eq!(entries(&volume), [""; 0]);
+    reported(&stage, &mut provisioner, "get", CLAIMS);
+    reported(&stage, &mut provisioner, "list", "pods");
+    stage.event("PermissionMissing", "pods");
+    faults.clear();
+    stage.occupy("next", &volume);
+    stage.delete_claim("next");
+    stage.available(&volume, Some(&uid(&fresh)));
+    no_longer_reported(&stage, &mut provisioner, "get", CLAIMS);
+    no_longer_reported(&stage, &mut provisioner, "list", "pods");
+}
+
+#[test]
+fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let faults = stage.control_plane.faults();
+    faults.on(Verb::List).resource("nodes").forbid();
+    faults.on(Verb::Watch).resource("nodes").forbid();
+    faults.on(Verb::Watch).resource("storageclasses").forbid();
+    let mut provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &volume);
+    stage.delete_claim("claim");
+    stage.available(&volume, Some(&uid(&old)));
+    assert_eq!(entries(&volume), [""; 0]);
+    stage.event("PermissionMissing", "nodes");
+    reported(&stage, &mut provisioner, "watch", "storageclasses");
+}
+
+#[test]
+fn without_the_right_to_create_events_all_else_goes_on() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let denied = stage
+        .control_plane
+        .faults()
+        .on(Verb::Create)
+        .resource("events")
+        .forbid();
+    let mut provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim-1", &volume);
+    stage.delete_claim("claim-1");
+    let old = stage.available(&volume, Some(&uid(&old)));
+    assert_eq!(entries(&volume), [""; 0]);
+    reported(&stage, &mut provisioner, "create", "events.events.k8s.io");
+    assert_eq!(stage.events("VolumeDelete"), [""; 0]);
+    denied.clear();
+    stage.occupy("claim-2", &volume);
+    stage.delete_claim("claim-2");
+    stage.available(&volume, Some(&uid(&old)));
+    stage.event("VolumeDelete", "cleaning");
+    no_longer_reported(&stage, &mut provisioner, "create", "events.events.k8s.io");
+}

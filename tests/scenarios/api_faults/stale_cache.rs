@@ -1,0 +1,142 @@
+//! Fault 16 of the Go provisioner: it wiped volumes that its cache did not know to be bound again.
+
+use std::time::Duration;
+
+use super::*;
+use control_plane::requests::Request;
+use support::stage::phase;
+
+/// Binds a released PV to another claim, as administrators do it: the reference is cleared, and
+/// the next claim takes the volume with the data that is on it.
+fn bind_again(stage: &Stage, pv: &str, claim: &str) {
+    stage
+        .patch_pv(pv, &json!({ "spec": { "claimRef": null } }))
+        .unwrap();
+    stage.claim(claim, "fast", Some(pv)).unwrap();
+    stage.in_phase(pv, "Bound");
+}
+
+/// Enough for a busy machine to bind the PV meanwhile.
+const HELD_UP: Duration = Duration::from_secs(1);
+
+/// For each request before the wipe: it is held up on its way, and while it is, the PV is bound
+/// again. The watch tells nothing of it.
+#[test]
+fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let provisioner = stage.provisioner().unwrap();
+    let mut claim = "claim".to_owned();
+    let pv = stage.occupy(&claim, &volume);
+    let (pv, old) = (name(&pv), uid(&pv));
+    let steps = [
+        ("gate-pv", Verb::Get, PVS),
+        ("gate-claim", Verb::Get, CLAIMS),
+        ("pods", Verb::List, "pods"),
+        ("finalizer", Verb::Patch, PVS),
+        ("delete", Verb::Delete, PVS),
+    ];
+    let faults = stage.control_plane.faults();
+    let requests = stage.control_plane.requests();
+    for (step, verb, resource) in steps {
+        let held_up = faults.on(verb).resource(resource).times(1).latency(HELD_UP);
+        let mark = requests.mark();
+        stage.delete_claim(&claim);
+        let awaited = |request: &Request| request.verb == verb && request.resource == resource;
+        let arrived = requests.wait_for(mark, Duration::from_secs(5), awaited);
+        stage
+            .block_on(arrived)
+            .unwrap_or_else(|| panic!("{step}: no such request"));
+        // From here on the cache is stale: it says Released.
+        let hold = faults.hold_watches(PVS);
+        claim = format!("after-{step}");
+        bind_again(&stage, &pv, &claim);
+        let mark = requests.mark();
+        stage.stays(
+            HELD_UP + Duration::from_millis(500),
+            &format!("{step}: bound, with its data"),
+            || {
+                let now = stage.pvs_at(&volume).pop().unwrap();
+                uid(&now) == old && phase(&now) == "Bound" && volume.join("secret").exists()
+            },
+        );
+        assert_eq!(held_up.hits(), 1, "{step}");
+        let asked = requests.since(mark);
+        let looks = asked
+            .iter()
+            .filter(|r| r.verb == Verb::Get && r.name == pv)
+            .count();
+        assert!(
+            looks < 10,
+            "{step}: looked {looks} times at a PV that the cache has wrong"
+        );
+        drop(hold);
+        stage.eventually(&format!("{step}: the finalizer is gone"), || {
+            let now = stage.pv(&pv)?;
+            let ours = "local-volume-provisioner/cleanup";
+            (!now
+                .metadata
+                .finalizers
+                .unwrap_or_default()
+                .iter()
+                .any(|f| f == ours))
+            .then_some(())
+        });
+    }
+    assert_eq!(wipes(&provisioner, &volume), 0);
+    stage.delete_claim(&claim);
+    stage.available(&volume, Some(&old));
+    assert_eq!(entries(&volume), [""; 0], "in the end it is cleaned");
+}
+
+/// The cache says Released from the beginning, so every look of the plan says that it is due.
+#[test]
+fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let provisioner = stage.provisioner().unwrap();
+    let pv = stage.occupy("first", &volume);
+    let pause = |paused: Option<&str>| {
+        let annotations = json!({ "local-volume-provisioner/paused": paused });
+        stage
+            .patch_pv(
+                &name(&pv),
+                &json!({ "metadata": { "annotations": annotations } }),
+            )
+            .unwrap();
+    };
+    pause(Some("true"));
+    stage.delete_claim("first");
+    stage.in_phase(&name(&pv), "Released");
+    stage.event("CleaningPaused", "paused");
+    let faults = stage.control_plane.faults();
+    // The very next thing that the cache hears is that nothing is paused any more; not that the
+    // volume is in use again, which happened before it could act.
+    let get = faults.on(Verb::Get).resource(PVS).name(&name(&pv)).times(1);
+    let slow = get.latency(Duration::from_millis(500));
+    pause(None);
+    stage.eventually("the cleanup begins", || (slow.hits() == 1).then_some(()));
+    let hold = faults.hold_watches(PVS);
+    bind_again(&stage, &name(&pv), "second");
+    let mark = stage.control_plane.requests().mark();
+    stage.stays(
+        Duration::from_secs(3),
+        "the data of the second tenant",
+        || volume.join("secret").exists(),
+    );
+    let asked = stage.control_plane.requests().since(mark);
+    assert!(
+        asked.iter().all(|request| !request.writes()),
+        "nothing is written: {asked:?}"
+    );
+    assert!(
+        asked.len() < 30,
+        "{} requests in 3 s for one stale PV",
+        asked.len()
+    );
+    drop(hold);
+    assert_eq!(wipes(&provisioner, &volume), 0);
+    assert_eq!(phase(&stage.pv(&name(&pv)).unwrap()), "Bound");
+}

@@ -1,0 +1,303 @@
+//! What administrators and disks get wrong: said once, clearly, and survived where that is possible.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use control_plane::requests::{Request, Verb};
+use control_plane::resource::NODES;
+use serde_json::json;
+use support::Stage;
+
+use super::kit::{metric, status_of};
+use super::stage;
+
+/// What a start that has to fail gives: the exit code, and all that was said.
+fn fails_to_start(
+    stage: &Stage,
+    change: impl FnOnce(&mut Command) -> &mut Command,
+) -> (i32, String) {
+    let mut command = stage.command();
+    command
+        .arg("--config")
+        .arg(stage.config_dir())
+        .arg("--listen-address=127.0.0.1:0");
+    change(&mut command);
+    let begun = Instant::now();
+    let log = stage.sandbox.path().join("failed.log");
+    let mut program = support::Program::start(command, log).unwrap();
+    let status = program.wait(Duration::from_secs(5)).unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    (status.code().unwrap(), program.log())
+}
+
+fn with_config(stage: &Stage, key: &str, value: &str) -> (i32, String) {
+    stage.configure(key, value).unwrap();
+    let failure = fails_to_start(stage, |command| command);
+    fs::remove_file(stage.config_dir().join(key)).unwrap();
+    failure
+}
+
+#[test]
+fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
+    let Some(stage) = stage() else { return };
+    let store = stage.control_plane.store();
+    let nameless = json!({ "metadata": { "name": "nameless", "labels": {} } });
+    store.create(&NODES, "", nameless).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let busy = listener.local_addr().unwrap().to_string();
+
+    let failures: [((i32, String), &[&str]); 9] = [
+        (
+            fails_to_start(&stage, |command| command.env_remove("MY_NODE_NAME")),
+            &["MY_NODE_NAME", "spec.nodeName"],
+        ),
+        (
+            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", "nobody")),
+            &["\"nobody\"", "MY_NODE_NAME"],
+        ),
+        (
+            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", "nameless")),
+            &["nameless", "kubernetes.io/hostname"],
+        ),
+        (
+            fails_to_start(&stage, |command| {
+                command.args(["--config", "/nowhere/config"])
+            }),
+            &["/nowhere/config", "No such file"],
+        ),
+        (
+            fails_to_start(&stage, |command| command.arg("--discovery-period=0s")),
+            &["--discovery-period", "0s"],
+        ),
+        (
+            fails_to_start(&stage, |command| {
+                command.env("KUBECONFIG", "/nowhere/kubeconfig")
+            }),
+            &["/nowhere/kubeconfig", "KUBECONFIG"],
+        ),
+        (
+            with_config(
+                &stage,
+                "storageClassMap",
+                "fast:\n  hostDir: /a\n  mountDir: [\n",
+            ),
+            &["storageClassMap", "line 3"],
+        ),
+        (
+            with_config(&stage, "useAlphaAPI", "true"),
+            &["useAlphaAPI", "alpha"],
+        ),
+        (
+            fails_to_start(&stage, |command| command.args(["--listen-address", &busy])),
+            &[&busy, "--listen-address"],
+        ),
+    ];
+    for ((code, log), words) in failures {
+        assert_eq!(code, 2, "{log}");
+        let errors: Vec<_> = log
+            .lines()
+            .filter(|line| line.to_lowercase().starts_with("error"))
+            .collect();
+        assert_eq!(errors.len(), 1, "one error: {log}");
+        for word in words {
+            assert!(
+                errors[0].contains(word),
+                "{word:?} is not in {:?}",
+                errors[0]
+            );
+        }
+        assert!(!log.contains("panicked"), "{log}");
+    }
+}
+
+fn check_config(stage: &Stage) -> (i32, String) {
+    let mut command = stage.command();
+    let Output { status, stdout, .. } = command
+        .arg("check-config")
+        .arg("--config")
+        .arg(stage.config_dir())
+        .output()
+        .unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap())
+}
+
+#[test]
+fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run() {
+    let Some(stage) = stage() else { return };
+    stage.class("good", &json!({})).unwrap();
+    let faulty = json!({ "hostDir": "relative", "volumeMode": "Blok", "accessMode": "RWX", "blockCleanerCommand": [] });
+    stage.class("bad", &faulty).unwrap();
+    let good = stage.sandbox.tmpfs("disks/good/vol", "size=1m").unwrap();
+    let bad = stage.sandbox.tmpfs("disks/bad/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&good, None);
+    let values = ["relative", "Blok", "RWX", "blockCleanerCommand"];
+    let (code, why) = provisioner.http_get("/ready").unwrap();
+    assert!(code == 503 && why.contains("bad"), "{code} {why}");
+    let event = stage.event("ClassInvalid", "bad");
+    let (_, status) = provisioner.http_get("/status").unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let classes = status["classes"].as_array().unwrap();
+    let class = classes.iter().find(|class| class["name"] == "bad").unwrap();
+    assert_eq!(
+        (&class["ready"], &status["ready"]),
+        (&json!(false), &json!(false))
+    );
+    let (code, checked) = check_config(&stage);
+    assert_eq!(code, 2);
+    for value in values {
+        for (place, text) in [
+            ("the log", &provisioner.log()),
+            ("the event", &event),
+            ("/status", &class["faults"].to_string()),
+            ("check-config", &checked),
+        ] {
+            assert!(
+                text.contains(value),
+                "{place} does not name {value}: {text}"
+            );
+        }
+    }
+    assert!(stage.pvs_at(&bad).is_empty());
+    drop(provisioner);
+
+    stage
+        .configure(
+            "storageClassMap",
+            &format!(
+                "{{good: {{hostDir: {0}, mountDir: {0}}}}}",
+                good.parent().unwrap().display()
+            ),
+        )
+        .unwrap();
+    assert_eq!(check_config(&stage).0, 0);
+}
+
+#[test]
+fn bad_entries_neither_stop_nor_delay_good_ones() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let fifo = dir.join("a-fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _socket = UnixListener::bind(dir.join("a-socket")).unwrap();
+    symlink("/nowhere", dir.join("dangling")).unwrap();
+    symlink("loop", dir.join("loop")).unwrap();
+    symlink("/mnt", dir.join("link-to-a-directory")).unwrap();
+    symlink("/dev/null", dir.join("character-device")).unwrap();
+    fs::write(dir.join("file"), "").unwrap();
+    fs::create_dir(dir.join("no-mount")).unwrap();
+    fs::create_dir(dir.join(OsStr::from_bytes(b"not-\xff-utf8"))).unwrap();
+    let long = "l".repeat(255);
+    let names = [
+        "new\nline",
+        "sp ace",
+        "back\\slash",
+        "t\tab",
+        "\u{e4}\u{a0}\u{1f4be}",
+        "-o",
+        "quo\"te'",
+        "0",
+        &long,
+    ];
+    let good = names.map(|name| {
+        stage
+            .sandbox
+            .tmpfs(&format!("disks/fast/{name}"), "size=1m")
+            .unwrap()
+    });
+
+    let begun = Instant::now();
+    let mut provisioner = stage.provisioner().unwrap();
+    for volume in &good {
+        stage.available(volume, None);
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    for (name, reason) in [
+        ("a-fifo", "NotADirectoryOrBlockDevice"),
+        ("a-socket", "NotADirectoryOrBlockDevice"),
+        ("dangling", "NotADirectoryOrBlockDevice"),
+        ("loop", "Unreadable"),
+        ("link-to-a-directory", "NotADirectoryOrBlockDevice"),
+        ("character-device", "NotADirectoryOrBlockDevice"),
+        ("file", "NotADirectoryOrBlockDevice"),
+        ("no-mount", "NotMounted"),
+        ("not-\\xff-utf8", "NameNotUtf8"),
+    ] {
+        let volume = status_of(&mut provisioner, &dir.join(name));
+        assert_eq!(volume["reason"], reason, "{name}: {volume}");
+        assert!(
+            volume["detail"]
+                .as_str()
+                .is_some_and(|detail| detail.contains(name)),
+            "{volume}"
+        );
+    }
+    let line = format!(
+        "path \"{}\" is not a valid mount point",
+        dir.join("no-mount").display()
+    );
+    let mounts = provisioner.log().matches(&line).count();
+    assert_eq!(mounts, 1, "tools look for this line, once for each change");
+    assert_eq!(stage.pvs().len(), good.len());
+
+    // They are volumes like others: used, released and cleaned.
+    let cleaned = |volume: &Path| fs::read_dir(volume).unwrap().count() == 0;
+    for (number, volume) in good.iter().enumerate() {
+        let claim = format!("claim-{number}");
+        let old = stage.occupy(&claim, volume);
+        stage.delete_claim(&claim);
+        stage.available(volume, old.metadata.uid.as_deref());
+        assert!(cleaned(volume), "{}", volume.display());
+    }
+}
+
+#[test]
+fn an_api_server_that_is_down_at_the_start_is_waited_for() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let down = stage.control_plane.faults().on_any().reset_before();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.eventually("it has tried twice", || {
+        let tries = |r: &Request| r.verb == Verb::Get && r.resource == "nodes";
+        (stage.control_plane.requests().count(tries) >= 2).then_some(())
+    });
+    assert_eq!(provisioner.http_get("/healthz").unwrap().0, 503);
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
+    assert_eq!(
+        metric(&mut provisioner, "config_last_reload_successful"),
+        Some(1)
+    );
+    assert!(provisioner.log().contains("trying again"));
+    down.clear();
+    stage.available(&volume, None);
+    stage.eventually("it is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_start_that_waits_for_the_api_server_ends_when_told_to() {
+    let Some(stage) = stage() else { return };
+    stage.control_plane.faults().on_any().reset_before();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.eventually("it waits", || {
+        provisioner.log().contains("trying again").then_some(())
+    });
+    assert!(provisioner.stop(Duration::from_secs(1)).is_ok());
+}

@@ -1,0 +1,319 @@
+//! Volumes become PVs: soon, and with everything that the configuration says.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use control_plane::requests::{Request, Verb};
+use control_plane::resource::STORAGE_CLASSES;
+use control_plane::store::DeleteOptions;
+use local_volume_provisioner::names::{pv_name, pv_name_on_collision};
+use serde_json::{Value, json};
+use support::stage::{NODE, name, uid};
+use support::{Program, Stage};
+
+use super::kit::{link, metric, node_uid, raw, skipped, status_of};
+use super::{BINARY, stage};
+
+/// From the cause to the PV. It takes some 30 ms; the rest is for a busy machine.
+const SOON: Duration = Duration::from_millis(500);
+
+fn ready(stage: &Stage, provisioner: &mut Program) {
+    stage.eventually("the node is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+}
+
+/// A running provisioner that looks once an hour unless something happens.
+fn asleep() -> Option<(Stage, Program)> {
+    let mut stage = stage()?;
+    stage.add_arg("--discovery-period=1h");
+    stage.class("fast", &json!({})).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    ready(&stage, &mut provisioner);
+    Some((stage, provisioner))
+}
+
+fn soon(stage: &Stage, volume: &Path, since: Instant) {
+    stage.available(volume, None);
+    assert!(
+        since.elapsed() < SOON,
+        "{:?} for {}",
+        since.elapsed(),
+        volume.display()
+    );
+}
+
+#[test]
+fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
+    let Some((stage, mut provisioner)) = asleep() else {
+        return;
+    };
+    let begun = Instant::now();
+    let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
+    soon(&stage, &new, begun);
+
+    // A directory without a mount is seen, and then the mount on it.
+    let late = stage.sandbox.dir("disks/fast/late").unwrap();
+    skipped(&stage, &mut provisioner, &late, "NotMounted");
+    let begun = Instant::now();
+    stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
+    soon(&stage, &late, begun);
+
+    // So are a mount that goes, and an entry that goes.
+    stage.sandbox.umount(&new).unwrap();
+    stage.event("VolumeNotMounted", "new");
+    fs::remove_dir(&new).unwrap();
+    stage.event("VolumeMissing", "nothing at its path");
+}
+
+#[test]
+fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=1h");
+    let dir = stage.sandbox.path().join("disks/late");
+    let map = format!("{{late: {{hostDir: {0}, mountDir: {0}}}}}", dir.display());
+    stage.configure("storageClassMap", &map).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.eventually("the missing class is a reason", || {
+        let (code, why) = provisioner.http_get("/ready").ok()?;
+        (code == 503 && why.contains("late")).then_some(())
+    });
+    let volume = stage.sandbox.tmpfs("disks/late/vol", "size=1m").unwrap();
+    skipped(&stage, &mut provisioner, &volume, "ClassMissing");
+    let (code, why) = provisioner.http_get("/ready").unwrap();
+    assert!(
+        code == 503 && why.contains("StorageClass \"late\""),
+        "{code} {why}"
+    );
+    let begun = Instant::now();
+    stage.storage_class("late", "Retain", "Immediate").unwrap();
+    soon(&stage, &volume, begun);
+    ready(&stage, &mut provisioner);
+    let pv = stage.available(&volume, None);
+    assert_eq!(
+        pv.spec.unwrap().persistent_volume_reclaim_policy.unwrap(),
+        "Retain"
+    );
+    assert_eq!(
+        pv.metadata.finalizers.unwrap(),
+        ["kubernetes.io/pv-protection"],
+        "nothing to clean"
+    );
+}
+
+/// Makes a StorageClass anew with mount options: they cannot be changed.
+fn set_mount_options(stage: &Stage, class: &str, options: &[&str]) {
+    let store = stage.control_plane.store();
+    let mut anew = (*store.get(&STORAGE_CLASSES, "", class).unwrap()).clone();
+    store
+        .delete(&STORAGE_CLASSES, "", class, &DeleteOptions::default())
+        .unwrap();
+    anew["mountOptions"] = json!(options);
+    anew["metadata"] = json!({ "name": class });
+    store.create(&STORAGE_CLASSES, "", anew).unwrap();
+}
+
+#[test]
+fn a_pv_has_all_that_the_configuration_says() {
+    let set = Stage::set_with(BINARY, |options| {
+        let node = options.node.as_mut().unwrap();
+        node.labels.insert("zone".into(), "here".into());
+        // The label's value is not always the node's name.
+        node.labels
+            .insert("kubernetes.io/hostname".into(), "host-1".into());
+    });
+    let Some(stage) = set else { return };
+    let selector =
+        json!([{ "matchExpressions": [{ "key": "rack", "operator": "In", "values": ["r1"] }] }]);
+    let settings = json!({
+        "fsType": "xfs", "accessMode": "ReadWriteOncePod", "namePattern": "vol-*,disk?",
+        "selector": selector,
+    });
+    stage.class("fast", &settings).unwrap();
+    stage
+        .configure("nodeLabelsForPV", "[zone, absent]")
+        .unwrap();
+    stage
+        .configure("labelsForPV", "{tier: 1.10, kubernetes.io/hostname: other}")
+        .unwrap();
+    stage.configure("setPVOwnerRef", "yes").unwrap();
+    set_mount_options(&stage, "fast", &["noatime", "discard"]);
+    // 10 GiB and some more, which is rounded down; tmpfs gives it without using it.
+    let volume = stage
+        .sandbox
+        .tmpfs("disks/fast/vol-1", "size=10300m")
+        .unwrap();
+    let other = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+
+    let pv = serde_json::to_value(stage.available(&volume, None)).unwrap();
+    let node_uid = node_uid(&stage);
+    assert_eq!(pv["metadata"]["name"], pv_name("vol-1", NODE, "fast"));
+    assert_eq!(
+        pv["metadata"]["labels"],
+        json!({ "kubernetes.io/hostname": "host-1", "zone": "here", "tier": "1.10" })
+    );
+    let annotations = &pv["metadata"]["annotations"];
+    let by = format!("local-volume-provisioner-{NODE}-{node_uid}");
+    assert_eq!(annotations["pv.kubernetes.io/provisioned-by"], by);
+    let owner = &pv["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["name"], &owner["uid"]),
+        (&json!("Node"), &json!(NODE), &json!(node_uid))
+    );
+    let spec = &pv["spec"];
+    assert_eq!(spec["capacity"], json!({ "storage": "10Gi" }));
+    assert_eq!(spec["accessModes"], json!(["ReadWriteOncePod"]));
+    assert_eq!(spec["mountOptions"], json!(["noatime", "discard"]));
+    assert_eq!(spec["local"], json!({ "path": volume, "fsType": "xfs" }));
+    assert_eq!(
+        (&spec["volumeMode"], &spec["storageClassName"]),
+        (&json!("Filesystem"), &json!("fast"))
+    );
+    let own = json!({ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"] }] });
+    assert_eq!(
+        spec["nodeAffinity"]["required"]["nodeSelectorTerms"],
+        json!([own, selector[0]])
+    );
+    skipped(&stage, &mut provisioner, &other, "NamePatternMismatch");
+    ready(&stage, &mut provisioner);
+}
+
+#[test]
+fn use_node_name_only_names_the_provisioner_without_the_uid() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    stage.configure("useNodeNameOnly", "true").unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=11m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&volume, None);
+    let by = &pv.metadata.annotations.unwrap()["pv.kubernetes.io/provisioned-by"];
+    assert_eq!(by, &format!("local-volume-provisioner-{NODE}"));
+    assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, "11Mi");
+}
+
+#[test]
+fn a_class_for_block_devices_offers_devices_and_refuses_directories() {
+    let Some(stage) = stage() else { return };
+    let dir = stage
+        .class("raw", &json!({ "volumeMode": "Block" }))
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    let directory = stage
+        .sandbox
+        .tmpfs("disks/raw/directory", "size=1m")
+        .unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let spec = stage.available(&path, None).spec.unwrap();
+    assert_eq!(spec.volume_mode.as_deref(), Some("Block"));
+    assert_eq!(spec.capacity.unwrap()["storage"].0, "32Mi");
+    skipped(&stage, &mut provisioner, &directory, "ModeMismatch");
+}
+
+#[test]
+fn a_read_only_mount_is_offered_with_a_warning() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m,ro").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = name(&stage.available(&volume, None));
+    stage.event("VolumeReadOnly", "read-only");
+    let series = format!("unhealthy_persistentvolume{{pv=\"{pv}\",reason=\"VolumeReadOnly\"}}");
+    stage.eventually("the metric says so", || {
+        (metric(&mut provisioner, &series) == Some(1)).then_some(())
+    });
+}
+
+/// Two entries whose PVs would have one name, by looking for them.
+fn colliding_entries() -> (String, String) {
+    let mut seen = HashMap::new();
+    for number in 0.. {
+        let entry = format!("vol-{number}");
+        if let Some(other) = seen.insert(pv_name(&entry, NODE, "fast"), entry.clone()) {
+            return (other, entry);
+        }
+    }
+    unreachable!("there are only so many names")
+}
+
+fn creations(stage: &Stage) -> usize {
+    let of_pvs = |r: &Request| r.verb == Verb::Create && r.resource == "persistentvolumes";
+    stage.control_plane.requests().count(of_pvs)
+}
+
+#[test]
+fn fault_12_entries_whose_names_collide_both_get_a_pv() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=300ms");
+    stage.class("fast", &json!({})).unwrap();
+    let (one, two) = colliding_entries();
+    let one = stage
+        .sandbox
+        .tmpfs(&format!("disks/fast/{one}"), "size=1m")
+        .unwrap();
+    let two = stage
+        .sandbox
+        .tmpfs(&format!("disks/fast/{two}"), "size=1m")
+        .unwrap();
+    for start in 0..2 {
+        let mut provisioner = stage.provisioner().unwrap();
+        let names = [&one, &two].map(|volume| name(&stage.available(volume, None)));
+        ready(&stage, &mut provisioner);
+        let long = |name: &&String| name.len() == "local-pv-".len() + 16;
+        assert_eq!(names.iter().filter(long).count(), 1, "{names:?}");
+        let before = creations(&stage);
+        stage.stays(Duration::from_secs(1), "no loop", || {
+            creations(&stage) == before
+        });
+        assert!(before <= 3, "{before} tries by start {start}");
+    }
+    // Each is cleaned for itself.
+    let _provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &one);
+    fs::write(two.join("keep"), "").unwrap();
+    stage.delete_claim("claim");
+    stage.available(&one, Some(&uid(&old)));
+    assert_eq!(fs::read_dir(&one).unwrap().count(), 0);
+    assert!(two.join("keep").exists());
+    assert_eq!(stage.pvs().len(), 2);
+}
+
+#[test]
+fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=300ms");
+    stage.class("fast", &json!({})).unwrap();
+    let taken = pv_name("vol", NODE, "fast");
+    let foreign: Value = json!({
+        "metadata": { "name": taken, "labels": { "kubernetes.io/hostname": "node-2" } },
+        "spec": {
+            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "local": { "path": "/mnt/disks/fast/vol" },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"] },
+            ] }] } },
+        },
+    });
+    let foreign = stage.create_pv(foreign).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    ready(&stage, &mut provisioner);
+    let names: Vec<_> = stage.pvs_at(&volume).iter().map(name).collect();
+    assert!(
+        names.contains(&pv_name_on_collision("vol", NODE, "fast")),
+        "{names:?}"
+    );
+    assert_eq!(uid(&stage.pv(&taken).unwrap()), uid(&foreign));
+    assert_eq!(
+        status_of(&mut provisioner, &volume)["pv"],
+        pv_name_on_collision("vol", NODE, "fast")
+    );
+    let before = creations(&stage);
+    stage.stays(Duration::from_secs(1), "no loop", || {
+        creations(&stage) == before
+    });
+    assert_eq!(before, 3, "the foreign one, the refused one, and ours");
+}

@@ -1,0 +1,137 @@
+//! A class's own `blockCleanerCommand`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use support::stage::{is_terminating, name};
+use support::{LoopDevice, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+/// A class whose devices are cleaned by a shell script, and one device.
+fn cleaned_by(stage: &Stage, script: &str) -> (LoopDevice, PathBuf) {
+    let file = stage.sandbox.path().join("cleaner.sh");
+    fs::write(&file, script).unwrap();
+    let command = json!(["/bin/sh", file, "first argument"]);
+    let settings = json!({ "volumeMode": "Block", "blockCleanerCommand": command });
+    let dir = stage.class("raw", &settings).unwrap();
+    let device = raw(stage);
+    let path = link(&device, &dir, "disk");
+    (device, path)
+}
+
+#[test]
+fn it_gets_the_device_and_its_output_is_in_the_log() {
+    let Some(stage) = stage() else { return };
+    let (device, path) = cleaned_by(
+        &stage,
+        "echo \"cleaning $LOCAL_PV_BLKDEVICE with $1\"\n\
+         echo 'to standard error' >&2\n\
+         # It has the device for itself, as mkfs and wipefs want it.\n\
+         wipefs --all --quiet $LOCAL_PV_BLKDEVICE\n\
+         dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n",
+    );
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    device.format("ext4").unwrap();
+    scribble(device.path());
+    device.format("ext4").unwrap();
+    stage.delete_claim("claim");
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(wipefs(device.path()), "");
+    let log = provisioner.log();
+    for words in [
+        format!("cleaning {} with first argument", path.display()),
+        "to standard error".to_owned(),
+    ] {
+        let line = log.lines().find(|line| line.contains(&words));
+        let line = line.unwrap_or_else(|| panic!("not in the log: {words}"));
+        assert!(line.contains(&name(&bound)), "the PV is named: {line}");
+    }
+    let duration =
+        "persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"";
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    let series = metrics.lines().find(|line| line.contains(duration));
+    assert!(
+        series.is_some_and(|series| series.contains("cleaner.sh")),
+        "{series:?}"
+    );
+}
+
+#[test]
+fn its_success_is_not_believed() {
+    let Some(stage) = stage() else { return };
+    let (device, path) = cleaned_by(&stage, "true\n");
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    device.format("ext4").unwrap();
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", "shows a signature");
+    stage.stays(
+        Duration::from_millis(300),
+        "it is not offered with a filesystem on it",
+        || {
+            stage.pv(&name(&bound)).is_some_and(|pv| {
+                pv.metadata.uid == bound.metadata.uid && is_terminating(&pv) && is_protected(&pv)
+            })
+        },
+    );
+    let failed = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
+    assert_eq!(metric(&mut provisioner, failed), Some(1));
+    let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
+    assert_eq!(metric(&mut provisioner, total).unwrap_or_default(), 0);
+    assert!(wipefs(device.path()).contains("ext4"));
+}
+
+#[test]
+fn one_that_is_not_there_is_named_with_its_remedy() {
+    let Some(stage) = stage() else { return };
+    let settings =
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/no-such-cleaner"] });
+    let dir = stage.class("raw", &settings).unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    let _provisioner = stage.provisioner().unwrap();
+    stage.bind("claim", &path);
+    scribble(device.path());
+    stage.delete_claim("claim");
+    let text = stage.event("VolumeFailedDelete", "/scripts/no-such-cleaner");
+    assert!(text.contains("correct blockCleanerCommand"), "{text}");
+    assert_eq!(secrets_on(device.path()).len(), 4);
+}
+
+#[test]
+fn another_disk_that_appears_at_the_path_meanwhile_is_noticed() {
+    let Some(stage) = stage() else { return };
+    let scratch = stage.sandbox.path().display().to_string();
+    let (device, path) = cleaned_by(
+        &stage,
+        &format!("touch {scratch}/begun; while ! [ -e {scratch}/go ]; do sleep 0.02; done\n"),
+    );
+    let other = raw(&stage);
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    stage.delete_claim("claim");
+    let begun = stage.sandbox.path().join("begun");
+    stage.eventually("the cleaner runs", || begun.exists().then_some(()));
+    fs::remove_file(&path).unwrap();
+    link(&other, path.parent().unwrap(), "disk");
+    scribble(other.path());
+    fs::write(stage.sandbox.path().join("go"), "").unwrap();
+    stage.event("VolumeIdentityMismatch", "another device took the place");
+    stage.stays(
+        Duration::from_millis(300),
+        "the PV is held, the other disk untouched",
+        || {
+            stage
+                .pv(&name(&bound))
+                .is_some_and(|pv| pv.metadata.uid == bound.metadata.uid)
+                && secrets_on(other.path()).len() == 4
+        },
+    );
+    drop(device);
+}

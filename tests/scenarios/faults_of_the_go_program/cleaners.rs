@@ -1,0 +1,221 @@
+//! Cleaners that fail, whose work is thrown away, or that are left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use control_plane::faults::Answer;
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::stage::{is_terminating, name};
+use support::{LoopDevice, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+/// A class of raw devices with a shell script for a cleaner, and one device in it.
+fn cleaned_by(stage: &Stage, script: &str) -> (LoopDevice, PathBuf) {
+    let file = stage.sandbox.path().join("cleaner.sh");
+    fs::write(&file, script).unwrap();
+    let settings = json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", file] });
+    let dir = stage.class("raw", &settings).unwrap();
+    let device = raw(stage);
+    let path = link(&device, &dir, "disk");
+    (device, path)
+}
+
+const WIPE: &str =
+    "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n";
+
+fn runs(stage: &Stage) -> usize {
+    lines(&stage.sandbox.path().join("runs")).len()
+}
+
+fn failures(provisioner: &mut support::Program) -> Option<u64> {
+    metric(
+        provisioner,
+        "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}",
+    )
+}
+
+#[test]
+fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=100ms");
+    let scratch = stage.sandbox.path().display().to_string();
+    let script = format!(
+        "echo run >> {scratch}/runs; echo the disk is on fire; [ -e {scratch}/repaired ] || exit 3\n{WIPE}"
+    );
+    let (device, path) = cleaned_by(&stage, &script);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &path));
+    scribble(device.path());
+    stage.delete_claim("claim");
+
+    let text = stage.event("VolumeFailedDelete", "exit code 3");
+    assert!(
+        text.contains("the disk is on fire"),
+        "the cleaner's last words are told: {text}"
+    );
+    stage.eventually("the failure is counted", || {
+        (failures(&mut provisioner) == Some(1)).then_some(())
+    });
+    stage.stays(
+        Duration::from_secs(3),
+        "it is not run again at once",
+        || runs(&stage) == 1,
+    );
+    let held = stage.pv(&name(&bound)).unwrap();
+    assert!(
+        is_terminating(&held) && is_protected(&held),
+        "nobody can bind it meanwhile"
+    );
+    let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
+    assert_eq!(
+        (&cleanup["state"], &cleanup["attempts"]),
+        (&json!("Failed"), &json!(1))
+    );
+    assert_eq!(metric(&mut provisioner, "proctable_failed"), Some(1));
+
+    fs::write(stage.sandbox.path().join("repaired"), "").unwrap();
+    stage.within(Duration::from_secs(12), "the next try", || {
+        (runs(&stage) == 2).then_some(())
+    });
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(failures(&mut provisioner), Some(1));
+}
+
+#[test]
+fn fault_8_when_the_release_fails_the_wipe_is_not_repeated() {
+    for broken in ["refused", "answer lost"] {
+        let Some(stage) = stage() else { return };
+        let script = format!(
+            "cd {}; echo run >> runs; while ! [ -e go ]; do sleep 0.02; done\n{WIPE}",
+            stage.sandbox.path().display()
+        );
+        let (device, path) = cleaned_by(&stage, &script);
+        let mut provisioner = stage.provisioner().unwrap();
+        let bound = used(&stage, &stage.bind("claim", &path));
+        scribble(device.path());
+        stage.delete_claim("claim");
+        stage.eventually("the cleaner runs", || (runs(&stage) == 1).then_some(()));
+        // From here on, the release is the only patch.
+        let patches = || {
+            stage
+                .control_plane
+                .faults()
+                .on(Verb::Patch)
+                .resource("persistentvolumes")
+        };
+        let fault = match broken {
+            "refused" => patches().times(4).answer(Answer::code(500)),
+            _ => patches().times(1).reset_after(),
+        };
+        fs::write(stage.sandbox.path().join("go"), "").unwrap();
+        offered_anew(&stage, &path, &bound);
+        assert!(fault.hits() > 0, "{broken}");
+        assert_eq!(runs(&stage), 1, "{broken}");
+        assert!(secrets_on(device.path()).is_empty());
+        let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
+        assert_eq!(metric(&mut provisioner, total), Some(1), "{broken}");
+        assert_eq!(
+            failures(&mut provisioner).unwrap_or_default(),
+            0,
+            "{broken}"
+        );
+    }
+}
+
+#[test]
+fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
+    let Some(stage) = stage() else { return };
+    let script = format!(
+        "echo run >> {}/runs\n{WIPE}",
+        stage.sandbox.path().display()
+    );
+    let (device, path) = cleaned_by(&stage, &script);
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &path));
+    scribble(device.path());
+    let fault = stage
+        .control_plane
+        .faults()
+        .on(Verb::Delete)
+        .resource("persistentvolumes")
+        .answer(Answer::code(500));
+    stage.delete_claim("claim");
+    stage.event(
+        "VolumeFailedDelete",
+        "deleting the PV before cleaning it failed",
+    );
+    stage.stays(
+        Duration::from_millis(500),
+        "the data is there as long as the PV is",
+        || runs(&stage) == 0 && secrets_on(device.path()).len() == 4,
+    );
+    fault.clear();
+    stage.within(Duration::from_secs(12), "the next try", || {
+        (runs(&stage) == 1).then_some(())
+    });
+    offered_anew(&stage, &path, &bound);
+    assert_eq!(runs(&stage), 1);
+}
+
+/// The process ids that the cleaner wrote down.
+fn pids(file: &Path) -> Vec<u32> {
+    lines(file)
+        .iter()
+        .map(|line| line.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
+    let Some(stage) = stage() else { return };
+    let scratch = stage.sandbox.path().to_owned();
+    // It forks, leaves its session, and ignores everything that can be ignored.
+    let script = format!(
+        "cd {scratch}\n\
+         exec 9>exclusive\n\
+         flock --nonblock 9 || echo two at a time >> overlaps\n\
+         trap '' TERM INT HUP PIPE\n\
+         if [ -e finish ]; then echo run >> runs; {WIPE} exit 0; fi\n\
+         echo $$ >> pids\n\
+         setsid sh -c 'trap \"\" TERM INT HUP PIPE; echo $$ >> pids; while :; do sleep 1; done' &\n\
+         while :; do sleep 1; done\n",
+        scratch = scratch.display(),
+    );
+    let (device, path) = cleaned_by(&stage, &script);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &path));
+    scribble(device.path());
+    stage.delete_claim("claim");
+    let two = |count: usize| {
+        stage.eventually("the cleaner and its child run", || {
+            Some(pids(&scratch.join("pids"))).filter(|pids| pids.len() == count)
+        })
+    };
+    let first = two(2);
+    assert!(first.iter().all(|pid| is_alive(*pid)));
+    provisioner.kill();
+    stage.eventually("all of it is gone", || {
+        (!first.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+
+    let mut successor = stage.provisioner().unwrap();
+    let all = two(4);
+    assert!(all[2..].iter().all(|pid| is_alive(*pid)));
+    assert!(successor.stop(Duration::from_secs(2)).unwrap().success());
+    stage.eventually("all of that is gone too", || {
+        (!all.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+    assert!(is_terminating(&stage.pv(&name(&bound)).unwrap()));
+
+    fs::write(scratch.join("finish"), "").unwrap();
+    let _third = stage.provisioner().unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(runs(&stage), 1);
+    assert_eq!(lines(&scratch.join("overlaps")), [] as [&str; 0]);
+}

@@ -1,0 +1,174 @@
+//! Data that survives a release, or dies without one.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+use support::stage::{is_terminating, name};
+
+use crate::kit::*;
+use crate::{lively_stage, stage};
+
+#[test]
+fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let path = dir.join("vol-1");
+    let disk = ext4(&stage);
+    stage
+        .sandbox
+        .mount(disk.path(), "ext4", "disks/fast/vol-1")
+        .unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    keep_secret(&path);
+
+    stage.sandbox.umount(&path).unwrap();
+    fs::write(path.join("below"), "of the root disk").unwrap();
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.event("VolumeNotMounted", "mount the volume");
+    stage.stays(Duration::from_millis(500), "nothing is done", || {
+        is_untouched(&stage, &bound, "Released") && path.join("below").exists()
+    });
+    assert_eq!(status_of(&mut provisioner, &path)["state"], "NotMounted");
+
+    stage
+        .sandbox
+        .mount(disk.path(), "ext4", "disks/fast/vol-1")
+        .unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert!(entries(&path).is_empty(), "{:?}", entries(&path));
+    stage.sandbox.umount(&path).unwrap();
+    assert!(
+        path.join("below").exists(),
+        "what lies below the mount is not the volume"
+    );
+}
+
+#[test]
+fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
+    let Some(stage) = lively_stage() else { return };
+    let log = stage.sandbox.path().join("cleaner.log");
+    let go = stage.sandbox.path().join("go");
+    let script = format!(
+        "echo run >> {log}; while ! [ -e {go} ]; do sleep 0.02; done; dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none",
+        log = log.display(),
+        go = go.display()
+    );
+    let settings =
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", "-c", script] });
+    let dir = stage.class("raw", &settings).unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("first", &path);
+    scribble(device.path());
+
+    stage.delete_claim("first");
+    stage.eventually("the cleaner runs", || {
+        (lines(&log).len() == 1).then_some(())
+    });
+    // An administrator offers the PV again, and somebody claims it, in the middle of the cleanup.
+    clear_claim_ref(&stage, &name(&bound));
+    stage
+        .claim_in_mode("second", "raw", Some(&name(&bound)), "Block")
+        .unwrap();
+    stage.stays(
+        Duration::from_millis(500),
+        "what is being cleaned cannot be bound",
+        || {
+            let pv = stage.pv(&name(&bound)).unwrap();
+            claim_phase(&stage, "second") != "Bound" && is_terminating(&pv)
+        },
+    );
+
+    fs::write(&go, "").unwrap();
+    let fresh = offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    // The second claim gets the new object, by the name that both have.
+    stage.eventually("the second claim is bound", || {
+        (claim_phase(&stage, "second") == "Bound").then_some(())
+    });
+    used(&stage, &fresh);
+    scribble(device.path());
+    stage.delete_claim("second");
+    offered_anew(&stage, &path, &fresh);
+    assert!(
+        secrets_on(device.path()).is_empty(),
+        "the first cleanup vouched for the second tenant"
+    );
+    assert_eq!(lines(&log).len(), 2);
+}
+
+#[test]
+fn fault_3_a_deleted_pv_is_cleaned_before_it_goes() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    keep_secret(&volume);
+
+    stage.delete_pv(&name(&bound)).unwrap();
+    stage.stays(
+        Duration::from_millis(300),
+        "a bound volume is not cleaned",
+        || has_secret(&volume) && claim_phase(&stage, "claim") == "Bound",
+    );
+    stage.delete_claim("claim");
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+}
+
+#[test]
+fn fault_5_deletion_never_reaches_into_a_nested_mount() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let elsewhere = stage.sandbox.dir("elsewhere").unwrap();
+    keep_secret(&elsewhere);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &volume);
+    keep_secret(&volume);
+    let inner = stage
+        .sandbox
+        .tmpfs("disks/fast/vol-1/a/inner", "size=1m")
+        .unwrap();
+    keep_secret(&inner);
+    let same_filesystem = stage
+        .sandbox
+        .bind(&elsewhere, "disks/fast/vol-1/b")
+        .unwrap();
+
+    stage.delete_claim("claim");
+    let text = stage.event("VolumeFailedDelete", "is mounted inside the volume");
+    assert!(
+        [&inner, &same_filesystem]
+            .iter()
+            .any(|mount| text.contains(mount.to_str().unwrap())),
+        "the nested mount is named: {text}"
+    );
+    stage.stays(
+        Duration::from_millis(300),
+        "nothing at all is deleted",
+        || {
+            [&volume, &inner, &elsewhere]
+                .into_iter()
+                .all(|dir| has_secret(dir))
+        },
+    );
+    assert_eq!(
+        status_of(&mut provisioner, &volume)["state"],
+        "CleaningFailed"
+    );
+
+    stage.sandbox.umount(&inner).unwrap();
+    stage.sandbox.umount(&same_filesystem).unwrap();
+    stage.within(Duration::from_secs(12), "the volume is cleaned", || {
+        (!has_secret(&volume)).then_some(())
+    });
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+    assert!(has_secret(&elsewhere));
+}

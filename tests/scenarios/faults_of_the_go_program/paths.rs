@@ -1,0 +1,138 @@
+//! Fault 4: which paths an annotation must not vouch for.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::stage::name;
+
+use crate::kit::*;
+use crate::stage;
+
+#[test]
+fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let other_dir = stage.class("fast-ssd", &json!({})).unwrap();
+    let volumes = ["fast/vol-1", "fast/vol-2", "fast-ssd/vol-3"].map(|volume| {
+        stage
+            .sandbox
+            .tmpfs(&format!("disks/{volume}"), "size=20m")
+            .unwrap()
+    });
+    let mut provisioner = stage.provisioner().unwrap();
+    for volume in &volumes {
+        stage.available(volume, None);
+        keep_secret(volume);
+    }
+    let inside = stage.sandbox.dir("disks/fast/vol-1/inside").unwrap();
+    keep_secret(&inside);
+
+    let sibling = stage
+        .sandbox
+        .tmpfs("disks/fast-sibling/vol-9", "size=20m")
+        .unwrap();
+    keep_secret(&sibling);
+
+    let forged: [(&str, Value); 6] = [
+        ("the-directory", json!(dir)),
+        ("the-directory-dot", json!(dir.join("."))),
+        ("a-neighbour", json!(volumes[2])),
+        ("the-neighbours", json!(other_dir)),
+        ("a-grandchild", json!(inside)),
+        ("a-siblings-child", json!(sibling)),
+    ];
+    for (pv, path) in &forged {
+        let mut forged = pv_by_hand(&stage, pv, "fast", &dir, "20Mi");
+        forged["spec"]["local"]["path"] = path.clone();
+        forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+        stage.create_pv(forged).unwrap();
+        bind_and_release(&stage, &format!("claim-of-{pv}"), pv, "fast");
+    }
+    for (pv, _) in &forged {
+        stage.eventually(&format!("{pv} is reported"), || {
+            let reasons = ["VolumeFailedDelete", "VolumeDuplicate"];
+            reasons.into_iter().find_map(|reason| {
+                let labels = format!("{{pv=\"{pv}\",reason=\"{reason}\"}}");
+                metric(
+                    &mut provisioner,
+                    &format!("unhealthy_persistentvolume{labels}"),
+                )
+            })
+        });
+    }
+    stage.event("VolumeFailedDelete", "is not an entry of");
+    stage.stays(
+        Duration::from_millis(500),
+        "nothing is deleted anywhere",
+        || {
+            forged.iter().all(|(pv, _)| {
+                stage.pv(pv).is_some_and(|pv| {
+                    pv.metadata.deletion_timestamp.is_none()
+                        && pv
+                            .status
+                            .is_some_and(|status| status.phase.as_deref() == Some("Released"))
+                })
+            }) && volumes
+                .iter()
+                .chain([&inside, &sibling])
+                .all(|volume| has_secret(volume))
+        },
+    );
+    let parent = pv_by_hand(&stage, "parent", "fast", &dir.join("../fast/vol-1"), "20Mi");
+    assert!(
+        stage.create_pv(parent).is_err(),
+        "Kubernetes itself refuses \"..\""
+    );
+}
+
+#[test]
+fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    // A class that has no StorageClass yet: none of our PVs stands in the forged one's way.
+    let map = json!({ "fast": { "hostDir": dir, "mountDir": dir }, "late": { "hostDir": "/mnt/disks/late", "mountDir": "/mnt/disks/late" } });
+    stage
+        .configure("storageClassMap", &map.to_string())
+        .unwrap();
+    let volume = stage.sandbox.tmpfs("disks/late/vol-1", "size=20m").unwrap();
+    keep_secret(&volume);
+    let mut forged = pv_by_hand(&stage, "elsewhere", "late", &volume, "20Mi");
+    forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+    let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
+    *forged.pointer_mut(term).unwrap() = json!(["node-2"]);
+    let forged = stage.create_pv(forged).unwrap();
+    bind_and_release(&stage, "claim", "elsewhere", "late");
+
+    let _provisioner = stage.provisioner().unwrap();
+    stage.event(
+        "VolumeFailedDelete",
+        "its node affinity does not name this node",
+    );
+    stage.stays(Duration::from_millis(500), "the data stays", || {
+        has_secret(&volume) && is_untouched(&stage, &forged, "Released")
+    });
+}
+
+#[test]
+fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
+    let Some(stage) = stage() else { return };
+    let dir = stage
+        .class("raw", &json!({ "volumeMode": "Block" }))
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    scribble(device.path());
+    // There before the provisioner is, so that nothing of ours stands for the path.
+    let mut filesystem = pv_by_hand(&stage, "a-filesystem", "raw", &path, "32Mi");
+    filesystem["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+    let filesystem = stage.create_pv(filesystem).unwrap();
+    bind_and_release(&stage, "claim", &name(&filesystem), "raw");
+
+    let _provisioner = stage.provisioner().unwrap();
+    stage.event("VolumeFailedDelete", "its volumeMode is Filesystem");
+    stage.stays(
+        Duration::from_millis(500),
+        "the device is not written to",
+        || secrets_on(device.path()).len() == 4 && is_untouched(&stage, &filesystem, "Released"),
+    );
+}

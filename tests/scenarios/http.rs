@@ -1,0 +1,397 @@
+//! What monitoring and people are told: over HTTP, and by `discover` on the command line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Output;
+
+use control_plane::faults::Answer;
+use control_plane::requests::Verb;
+use serde_json::{Value, json};
+use support::stage::{NODE, name};
+use support::{LoopDevice, Program, Stage};
+
+use super::kit::{link, raw};
+use super::stage;
+
+/// The series of the Go provisioner, which dashboards and alerts are made of: name, type, labels.
+const OF_THE_GO_PROGRAM: [(&str, &str, &[&str]); 18] = [
+    (
+        "local_volume_provisioner_persistentvolume_capacity_bytes",
+        "gauge",
+        &["mode"],
+    ),
+    (
+        "local_volume_provisioner_persistentvolume_discovery_total",
+        "counter",
+        &["mode"],
+    ),
+    (
+        "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
+        "histogram",
+        &["mode"],
+    ),
+    (
+        "local_volume_provisioner_persistentvolume_delete_total",
+        "counter",
+        &["mode", "type"],
+    ),
+    (
+        "local_volume_provisioner_persistentvolume_delete_failed_total",
+        "counter",
+        &["mode", "type"],
+    ),
+    (
+        "local_volume_provisioner_persistentvolume_delete_duration_seconds",
+        "histogram",
+        &["capacity", "cleanup_command", "mode", "type"],
+    ),
+    (
+        "local_volume_provisioner_apiserver_requests_total",
+        "counter",
+        &["method"],
+    ),
+    (
+        "local_volume_provisioner_apiserver_requests_failed_total",
+        "counter",
+        &["method"],
+    ),
+    (
+        "local_volume_provisioner_apiserver_requests_duration_seconds",
+        "histogram",
+        &["method"],
+    ),
+    ("local_volume_provisioner_proctable_running", "gauge", &[]),
+    ("local_volume_provisioner_proctable_succeeded", "gauge", &[]),
+    ("local_volume_provisioner_proctable_failed", "gauge", &[]),
+    ("process_cpu_seconds_total", "counter", &[]),
+    ("process_open_fds", "gauge", &[]),
+    ("process_max_fds", "gauge", &[]),
+    ("process_resident_memory_bytes", "gauge", &[]),
+    ("process_start_time_seconds", "gauge", &[]),
+    ("process_virtual_memory_bytes", "gauge", &[]),
+];
+
+const OURS: [(&str, &str, &[&str]); 9] = [
+    (
+        "local_volume_provisioner_volumes",
+        "gauge",
+        &["class", "state"],
+    ),
+    (
+        "local_volume_provisioner_skipped_entries",
+        "gauge",
+        &["class", "reason"],
+    ),
+    (
+        "local_volume_provisioner_cleanup_bytes_total",
+        "counter",
+        &[],
+    ),
+    ("local_volume_provisioner_cleanup_waiting", "gauge", &[]),
+    (
+        "local_volume_provisioner_loop_duration_seconds",
+        "histogram",
+        &[],
+    ),
+    (
+        "local_volume_provisioner_loop_last_success_timestamp_seconds",
+        "gauge",
+        &[],
+    ),
+    (
+        "local_volume_provisioner_config_last_reload_successful",
+        "gauge",
+        &[],
+    ),
+    (
+        "local_volume_provisioner_config_last_reload_timestamp_seconds",
+        "gauge",
+        &[],
+    ),
+    (
+        "local_volume_provisioner_build_info",
+        "gauge",
+        &["revision", "version"],
+    ),
+];
+
+/// The type and the label names of each family, as Prometheus would read the text.
+fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut families = BTreeMap::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            name.clone_into(&mut current);
+            families.insert(current.clone(), (kind.to_owned(), BTreeSet::new()));
+        } else if !line.starts_with('#') {
+            assert!(line.starts_with(&current), "{line:?} is not of {current}");
+            let labels = line
+                .split_once('{')
+                .map_or("", |(_, rest)| rest.rsplit_once('}').unwrap().0);
+            let names = labels
+                .split("\",")
+                .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()));
+            let known = &mut families.get_mut(&current).unwrap().1;
+            known.extend(names.filter(|name| name != "le"));
+        }
+    }
+    families
+}
+
+/// A node on which everything has happened once: a cleanup, a failed one, a failed request.
+fn eventful() -> Option<(Stage, LoopDevice, Program)> {
+    let mut stage = stage()?;
+    stage.add_arg("--discovery-period=500ms");
+    stage.class("fast", &json!({})).unwrap();
+    let dir = stage
+        .class(
+            "raw",
+            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
+        )
+        .unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    fs::write(dir.parent().unwrap().join("fast/file"), "").unwrap();
+    let device = raw(&stage);
+    let disk = link(&device, &dir, "disk");
+    let faults = stage.control_plane.faults();
+    let failed = faults
+        .on(Verb::Create)
+        .resource("persistentvolumes")
+        .times(1)
+        .answer(Answer::code(500));
+    let provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &volume);
+    stage.delete_claim("claim");
+    stage.available(&volume, old.metadata.uid.as_deref());
+    let broken = name(&stage.bind("disk", &disk));
+    stage.delete_claim("disk");
+    stage.event("VolumeFailedDelete", "/bin/false");
+    assert_eq!(failed.hits(), 1);
+    assert!(stage.pv(&broken).is_some());
+    Some((stage, device, provisioner))
+}
+
+#[test]
+fn metrics_have_the_names_types_and_labels_of_the_go_program() {
+    let Some((stage, _device, mut provisioner)) = eventful() else {
+        return;
+    };
+    let text = stage.eventually("the failure shows", || {
+        let (code, text) = provisioner.http_get("/metrics").unwrap();
+        (code == 200 && text.contains("CleaningFailed")).then_some(text)
+    });
+    let families = families(&text);
+    for (name, kind, labels) in OF_THE_GO_PROGRAM.into_iter().chain(OURS) {
+        let found = families
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        let labels = labels.iter().map(ToString::to_string).collect();
+        assert_eq!((found.0.as_str(), &found.1), (kind, &labels), "{name}");
+    }
+    for line in [
+        "local_volume_provisioner_persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"} 1",
+        "local_volume_provisioner_persistentvolume_discovery_total{mode=\"Filesystem\"} 2",
+        "local_volume_provisioner_persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"} 1",
+        "local_volume_provisioner_apiserver_requests_failed_total{method=\"create\"} 1",
+        "local_volume_provisioner_persistentvolume_capacity_bytes{mode=\"Filesystem\"} 1048576",
+        "local_volume_provisioner_persistentvolume_capacity_bytes{mode=\"Block\"} 33554432",
+        "local_volume_provisioner_persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"/scripts/quick_reset.sh\",mode=\"Filesystem\",type=\"process\"} 1",
+        "local_volume_provisioner_proctable_failed 1",
+        "local_volume_provisioner_skipped_entries{class=\"fast\",reason=\"NotADirectoryOrBlockDevice\"} 1",
+        "local_volume_provisioner_volumes{class=\"fast\",state=\"Available\"} 1",
+        "local_volume_provisioner_volumes{class=\"raw\",state=\"CleaningFailed\"} 1",
+    ] {
+        assert!(
+            text.lines().any(|found| found == line),
+            "no {line} in\n{text}"
+        );
+    }
+}
+
+#[test]
+fn status_is_a_document_with_a_version() {
+    let Some((stage, _device, mut provisioner)) = eventful() else {
+        return;
+    };
+    let status: Value = stage.eventually("the failure is in the status", || {
+        let (code, text) = provisioner.http_get("/status").unwrap();
+        assert_eq!(code, 200);
+        let status: Value = serde_json::from_str(&text).unwrap();
+        text.contains("CleaningFailed").then_some(status)
+    });
+    assert_eq!(status["schemaVersion"], 1);
+    assert_eq!(
+        (&status["node"], &status["paused"], &status["degraded"]),
+        (&json!(NODE), &json!(false), &json!([]))
+    );
+    assert!(status["ready"].is_boolean());
+    let class = |name: &str| {
+        let classes = status["classes"].as_array().unwrap();
+        classes
+            .iter()
+            .find(|class| class["name"] == name)
+            .cloned()
+            .unwrap()
+    };
+    let fast = class("fast");
+    assert_eq!(
+        (&fast["ready"], &fast["faults"]),
+        (&json!(true), &json!([]))
+    );
+    let volumes = fast["volumes"].as_array().unwrap();
+    let [file, vol] = &volumes[..] else {
+        panic!("{volumes:?}")
+    };
+    assert_eq!(
+        (&file["entry"], &file["state"], &file["reason"]),
+        (
+            &json!("file"),
+            &json!("Skipped"),
+            &json!("NotADirectoryOrBlockDevice")
+        )
+    );
+    assert_eq!(
+        (&vol["state"], &vol["reason"]),
+        (&json!("Available"), &Value::Null)
+    );
+    assert_eq!(
+        (&vol["path"], &vol["mode"], &vol["phase"]),
+        (
+            &json!("/mnt/disks/fast/vol"),
+            &json!("Filesystem"),
+            &json!("Available")
+        )
+    );
+    assert_eq!(vol["capacity"], 1 << 20);
+    assert_eq!(
+        vol["identity"],
+        "v1:fs=tmpfs,path=/mnt/disks/fast/vol,root=/"
+    );
+    let raw = class("raw");
+    let disk = &raw["volumes"][0];
+    assert_eq!(
+        (&disk["entry"], &disk["state"]),
+        (&json!("disk"), &json!("CleaningFailed"))
+    );
+    let cleanup = disk["cleanup"].as_object().unwrap();
+    for key in ["state", "attempts", "progress", "rate", "eta", "lastError"] {
+        assert!(cleanup.contains_key(key), "no {key} in {cleanup:?}");
+    }
+    assert_eq!(
+        (&cleanup["state"], &cleanup["attempts"]),
+        (&json!("Failed"), &json!(1))
+    );
+    assert!(
+        cleanup["lastError"]
+            .as_str()
+            .unwrap()
+            .contains("/bin/false"),
+        "{cleanup:?}"
+    );
+}
+
+#[test]
+fn ready_says_why_not_and_then_200() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--metrics-path=/numbers");
+    stage.add_arg("--discovery-period=300ms");
+    stage.class("fast", &json!({})).unwrap();
+    stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let faults = stage.control_plane.faults();
+    let refused = faults
+        .on(Verb::Create)
+        .resource("persistentvolumes")
+        .answer(Answer::code(500));
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.eventually("the loop lives", || {
+        (provisioner.http_get("/healthz").ok()?.0 == 200).then_some(())
+    });
+    let (code, why) = provisioner.http_get("/ready").unwrap();
+    assert!(
+        code == 503 && why.contains("class \"fast\""),
+        "{code} {why}"
+    );
+    refused.clear();
+    stage.eventually("it is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+    assert_eq!(provisioner.http_get("/numbers").unwrap().0, 200);
+    assert_eq!(provisioner.http_get("/metrics").unwrap().0, 404);
+}
+
+fn discover(stage: &Stage, format: &str) -> String {
+    let mut command = stage.command();
+    // Offline: there is no cluster that it could ask.
+    command
+        .env_remove("KUBECONFIG")
+        .arg("discover")
+        .args(["-o", format]);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command
+        .arg("--config")
+        .arg(stage.config_dir())
+        .output()
+        .unwrap();
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
+}
+
+#[test]
+fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    stage
+        .class("broken", &json!({ "volumeMode": "Blok" }))
+        .unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.sandbox.dir("disks/fast/no-mount").unwrap();
+
+    let document: Value = serde_json::from_str(&discover(&stage, "json")).unwrap();
+    assert_eq!(
+        (&document["kind"], &document["apiVersion"]),
+        (&json!("List"), &json!("v1"))
+    );
+    let skipped = &document["skipped"][0];
+    assert_eq!(
+        (&skipped["entry"], &skipped["reason"]),
+        (&json!("no-mount"), &json!("NotMounted"))
+    );
+    assert!(
+        document["faults"]["broken"].to_string().contains("Blok"),
+        "{document}"
+    );
+    let yaml: Value = serde_saphyr::from_str(&discover(&stage, "yaml")).unwrap();
+    assert_eq!(yaml, document);
+    let table = discover(&stage, "table");
+    let row = |entry: &str| {
+        table
+            .lines()
+            .find(|line| line.split_whitespace().nth(1) == Some(entry))
+    };
+    assert!(
+        row("vol")
+            .unwrap()
+            .contains(document["items"][0]["metadata"]["name"].as_str().unwrap()),
+        "{table}"
+    );
+    assert!(row("no-mount").unwrap().contains("NotMounted"), "{table}");
+    assert!(
+        table.contains("is not a valid mount point") && table.contains("Blok"),
+        "{table}"
+    );
+
+    // What it says is what happens.
+    let _provisioner = stage.provisioner().unwrap();
+    let made = serde_json::to_value(stage.available(&volume, None)).unwrap();
+    let said = &document["items"][0];
+    assert_eq!(document["items"].as_array().unwrap().len(), 1);
+    assert_eq!(said["metadata"]["name"], made["metadata"]["name"]);
+    assert_eq!(said["metadata"]["labels"], made["metadata"]["labels"]);
+    for (key, value) in said["spec"].as_object().unwrap() {
+        assert_eq!(value, &made["spec"][key], "{key}");
+    }
+}

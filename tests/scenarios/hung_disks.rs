@@ -1,0 +1,218 @@
+//! Disks that do not answer, or slowly. They are FUSE filesystems: each system call on them waits
+//! for this test.
+
+mod fuse;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fuse::Fuse;
+use serde_json::{Value, json};
+use support::stage::{name, uid};
+use support::{Program, Stage};
+
+use super::stage;
+
+/// Two classes: `dead` for the FUSE and a neighbour of it, `fast` for what has to go on.
+fn two_classes(period: &str) -> Option<(Stage, PathBuf, PathBuf)> {
+    let mut stage = stage()?;
+    stage.add_arg(&format!("--discovery-period={period}"));
+    stage.class("dead", &json!({})).unwrap();
+    stage.class("fast", &json!({})).unwrap();
+    let neighbour = stage
+        .sandbox
+        .tmpfs("disks/dead/neighbour", "size=1m")
+        .unwrap();
+    let other = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    Some((stage, neighbour, other))
+}
+
+/// How long a volume takes from the release to the fresh PV.
+fn recycling_time(stage: &Stage, claim: &str, volume: &std::path::Path) -> Duration {
+    let old = stage.occupy(claim, volume);
+    let begun = Instant::now();
+    stage.delete_claim(claim);
+    stage.available(volume, Some(&uid(&old)));
+    assert_eq!(std::fs::read_dir(volume).unwrap().count(), 0);
+    begun.elapsed()
+}
+
+/// What `/status` says of the entry `disk` of the class `dead`.
+fn dead_entry(provisioner: &mut Program) -> Value {
+    let (_, status) = provisioner.http_get("/status").unwrap();
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let classes = status["classes"].as_array().unwrap();
+    let volumes = classes
+        .iter()
+        .filter_map(|class| class["volumes"].as_array())
+        .flatten();
+    volumes
+        .into_iter()
+        .find(|volume| volume["entry"] == "disk")
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn times_out(stage: &Stage, provisioner: &mut Program) {
+    stage.eventually("the entry is reported", || {
+        (dead_entry(provisioner)["reason"] == "TimedOut").then_some(())
+    });
+}
+
+#[test]
+fn a_hung_disk_stops_neither_the_others_nor_http() {
+    let Some((stage, neighbour, other)) = two_classes("1s") else {
+        return;
+    };
+    let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let mut provisioner = stage.provisioner().unwrap();
+    // The first look at it is still under way.
+    let first = stage.available(&other, None);
+    assert!(
+        stage.pvs_at(&neighbour).is_empty(),
+        "the disk is looked at first: {first:?}"
+    );
+    let took = recycling_time(&stage, "early", &other);
+    assert!(
+        took < Duration::from_millis(1500),
+        "{took:?} while the disk is waited for"
+    );
+    times_out(&stage, &mut provisioner);
+    stage.available(&neighbour, None);
+    for (claim, volume) in [("here", &neighbour), ("there", &other)] {
+        let took = recycling_time(&stage, claim, volume);
+        assert!(
+            took < Duration::from_secs(1),
+            "{took:?} for {}",
+            volume.display()
+        );
+    }
+    assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
+    let (code, why) = provisioner.http_get("/ready").unwrap();
+    assert!(code == 503 && why.contains("dead"), "{code} {why}");
+    let skipped = "local_volume_provisioner_skipped_entries{class=\"dead\",reason=\"TimedOut\"} 1";
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    assert!(metrics.lines().any(|line| line == skipped), "{metrics}");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", provisioner.pid()))
+        .unwrap()
+        .count();
+    assert!(
+        threads < 12,
+        "{threads} threads: one is stuck, not one for each look"
+    );
+
+    // The driver dies, its requests end, and a good disk takes its place.
+    let at = fuse.end();
+    stage.eventually("it is no longer hung", || {
+        (dead_entry(&mut provisioner)["reason"] != "TimedOut").then_some(())
+    });
+    stage.sandbox.umount(&at).unwrap();
+    stage.sandbox.tmpfs("disks/dead/disk", "size=1m").unwrap();
+    stage.available(&at, None);
+    stage.eventually("all is well", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_hung_disk_does_not_keep_the_process_from_ending() {
+    let Some((stage, neighbour, _)) = two_classes("1s") else {
+        return;
+    };
+    let _fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let mut provisioner = stage.provisioner().unwrap();
+    times_out(&stage, &mut provisioner);
+    stage.available(&neighbour, None);
+    let begun = Instant::now();
+    assert!(provisioner.stop(Duration::from_secs(3)).unwrap().success());
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn a_hung_discovery_directory_stops_no_other_class() {
+    let Some((stage, _, other)) = two_classes("1m") else {
+        return;
+    };
+    // Over the directory itself: not even its names can be read.
+    let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead").unwrap());
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&other, None);
+    let took = recycling_time(&stage, "claim", &other);
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+    stage.eventually("it is reported", || {
+        let (code, why) = provisioner.http_get("/ready").ok()?;
+        (code == 503 && why.contains("did not answer")).then_some(())
+    });
+    let took = recycling_time(&stage, "again", &other);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Changes elsewhere are still seen at once, not when the minute has gone.
+    let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
+    stage.within(Duration::from_secs(1), "it is offered", || {
+        stage.pvs_at(&new).pop()
+    });
+    let at = fuse.end();
+    stage.eventually("nobody waits for it any more", || {
+        stage.sandbox.umount(&at).ok()
+    });
+    stage.available(&at.join("neighbour"), None);
+}
+
+#[test]
+fn a_slow_disk_is_offered_and_holds_nobody_up() {
+    let Some((stage, neighbour, other)) = two_classes("1s") else {
+        return;
+    };
+    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    fuse.slow(Duration::from_millis(300));
+    let _provisioner = stage.provisioner().unwrap();
+    let slow = stage.available(fuse.path(), None);
+    assert_eq!(slow.spec.unwrap().capacity.unwrap()["storage"].0, "64Mi");
+    // Its own class waits until all of it has been looked at, the other one does not.
+    recycling_time(&stage, "neighbour", &neighbour);
+    for claim in ["one", "two", "three"] {
+        let took = recycling_time(&stage, claim, &other);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
+    let Some((stage, neighbour, other)) = two_classes("1s") else {
+        return;
+    };
+    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let mut provisioner = stage.provisioner().unwrap();
+    let old = stage.bind("claim", fuse.path());
+    stage.eventually("it is marked as used", || {
+        let pv = stage.pv(&name(&old))?;
+        pv.metadata
+            .annotations?
+            .contains_key("local-volume-provisioner/used")
+            .then_some(())
+    });
+    stage.available(&neighbour, None);
+    fuse.freeze();
+    stage.delete_claim("claim");
+    times_out(&stage, &mut provisioner);
+    for (claim, volume) in [("here", &neighbour), ("there", &other)] {
+        let took = recycling_time(&stage, claim, volume);
+        assert!(
+            took < Duration::from_secs(1),
+            "{took:?} for {}",
+            volume.display()
+        );
+    }
+    assert_eq!(stage.pvs_at(fuse.path()).len(), 1);
+    fuse.thaw();
+    stage.within(Duration::from_secs(15), "it is cleaned", || {
+        stage
+            .pvs_at(fuse.path())
+            .iter()
+            .any(|pv| uid(pv) != uid(&old))
+            .then_some(())
+    });
+}

@@ -1,0 +1,263 @@
+//! The disk at a path is not the one that the PV was made for.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+use support::stage::name;
+use support::{LoopDevice, Program, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+const CONSENT: &str = "local-volume-provisioner/consent";
+
+/// Two disks, the first mounted at a path of the class `fast`.
+struct Swap {
+    stage: Stage,
+    path: PathBuf,
+    first: LoopDevice,
+    second: LoopDevice,
+}
+
+impl Swap {
+    fn set() -> Option<Self> {
+        let stage = stage()?;
+        stage.class("fast", &json!({})).unwrap();
+        let (first, second) = (ext4(&stage), ext4(&stage));
+        let path = mount(&stage, &first, "vol-1");
+        Some(Self {
+            stage,
+            path,
+            first,
+            second,
+        })
+    }
+
+    /// The other disk takes the first one's place. It holds somebody's data.
+    fn put_second(&self) {
+        self.stage.sandbox.umount(&self.path).unwrap();
+        mount(&self.stage, &self.second, "vol-1");
+        keep_secret(&self.path);
+    }
+
+    fn put_first(&self) {
+        self.stage.sandbox.umount(&self.path).unwrap();
+        mount(&self.stage, &self.first, "vol-1");
+    }
+
+    fn observed(&self, provisioner: &mut Program) -> String {
+        status_of(provisioner, &self.path)["identity"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+}
+
+fn mount(stage: &Stage, disk: &LoopDevice, name: &str) -> PathBuf {
+    stage
+        .sandbox
+        .mount(disk.path(), "ext4", &format!("disks/fast/{name}"))
+        .unwrap()
+}
+
+#[test]
+fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(stage, &stage.bind("claim", &swap.path));
+    std::fs::write(swap.path.join("of-the-tenant"), "").unwrap();
+
+    swap.put_second();
+    let text = stage.event("VolumeIdentityMismatch", "another disk is at its path");
+    assert!(
+        text.contains(&identity(&bound)),
+        "the recorded identity is named: {text}"
+    );
+    stage.eventually("/status says so", || {
+        (status_of(&mut provisioner, &swap.path)["state"] == "IdentityMismatch").then_some(())
+    });
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    let text = stage.event("VolumeIdentityMismatch", "nothing was touched");
+    let observed = swap.observed(&mut provisioner);
+    assert!(
+        text.contains(&format!("wipe:{observed}")),
+        "the way out is told: {text}"
+    );
+    stage.stays(
+        Duration::from_millis(500),
+        "the stranger's data stays",
+        || has_secret(&swap.path) && is_untouched(stage, &bound, "Released"),
+    );
+
+    // The right disk is put back: then it is cleaned.
+    swap.put_first();
+    offered_anew(stage, &swap.path, &bound);
+    assert!(entries(&swap.path).is_empty());
+    stage.sandbox.umount(&swap.path).unwrap();
+    let second = stage
+        .sandbox
+        .mount(swap.second.path(), "ext4", "elsewhere")
+        .unwrap();
+    assert!(has_secret(&second));
+}
+
+#[test]
+fn consent_to_wipe_counts_for_the_named_disk_once() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(stage, &stage.bind("claim", &swap.path));
+    swap.put_second();
+    stage.delete_claim("claim");
+    stage.event("VolumeIdentityMismatch", "nothing was touched");
+    for not_this_one in [
+        format!("wipe:{}", identity(&bound)),
+        "wipe:".to_owned(),
+        "wipe".to_owned(),
+        "forget:v1:fs=ext4".to_owned(),
+    ] {
+        annotate(stage, &name(&bound), CONSENT, not_this_one.as_str());
+        stage.stays(Duration::from_millis(200), &not_this_one, || {
+            has_secret(&swap.path) && is_untouched(stage, &bound, "Released")
+        });
+    }
+    let observed = swap.observed(&mut provisioner);
+    annotate(stage, &name(&bound), CONSENT, format!("wipe:{observed}"));
+    let fresh = offered_anew(stage, &swap.path, &bound);
+    assert!(entries(&swap.path).is_empty());
+    assert_eq!(identity(&fresh), observed);
+    assert_eq!(support::stage::annotation(&fresh, CONSENT), None);
+}
+
+#[test]
+fn consent_to_forget_drops_the_object_and_keeps_the_data() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(stage, &stage.bind("claim", &swap.path));
+    swap.put_second();
+    stage.delete_claim("claim");
+    stage.event("VolumeIdentityMismatch", "nothing was touched");
+    annotate(
+        stage,
+        &name(&bound),
+        CONSENT,
+        format!("forget:{}", identity(&bound)),
+    );
+    let fresh = offered_anew(stage, &swap.path, &bound);
+    assert_ne!(identity(&fresh), identity(&bound));
+    assert!(
+        has_secret(&swap.path),
+        "the disk that is there now is offered as it is"
+    );
+}
+
+#[test]
+fn a_disk_replaced_while_unused_is_recorded_anew() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let _provisioner = stage.provisioner().unwrap();
+    let unused = stage.available(&swap.path, None);
+    swap.put_second();
+    stage.event("VolumeIdentityRecorded", "changed while the PV was unused");
+    let now = stage.pv(&name(&unused)).unwrap();
+    assert_eq!(now.metadata.uid, unused.metadata.uid);
+    assert_ne!(identity(&now), identity(&unused));
+    assert!(has_secret(&swap.path));
+    assert!(stage.events("VolumeIdentityMismatch").is_empty());
+}
+
+/// Whether two PVs that could be bound say that they stand for one disk.
+fn twins(stage: &Stage) -> bool {
+    let pvs = stage.pvs();
+    let living = pvs
+        .iter()
+        .filter(|pv| pv.metadata.deletion_timestamp.is_none());
+    let mut identities: Vec<_> = living.map(identity).collect();
+    let count = identities.len();
+    identities.sort();
+    identities.dedup();
+    identities.len() < count
+}
+
+#[test]
+fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let other = mount(stage, &swap.second, "vol-2");
+    let _provisioner = stage.provisioner().unwrap();
+    let (first, second) = (
+        stage.available(&swap.path, None),
+        stage.available(&other, None),
+    );
+
+    stage.sandbox.umount(&swap.path).unwrap();
+    stage.sandbox.umount(&other).unwrap();
+    mount(stage, &swap.second, "vol-1");
+    stage.eventually("the PV of the first path goes", || {
+        assert!(!twins(stage));
+        stage.pvs_at(&swap.path).is_empty().then_some(())
+    });
+    mount(stage, &swap.first, "vol-2");
+    let at = |path: &Path, wanted: &str| {
+        stage.eventually(&format!("{} stands for {wanted}", path.display()), || {
+            assert!(!twins(stage), "two PVs for one disk");
+            let pvs = stage.pvs_at(path);
+            (pvs.len() == 1 && identity(&pvs[0]) == wanted).then_some(())
+        });
+    };
+    at(&other, &identity(&first));
+    at(&swap.path, &identity(&second));
+    assert!(stage.events("VolumeIdentityMismatch").is_empty());
+}
+
+#[test]
+fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(stage, &stage.bind("claim", &swap.path));
+    keep_secret(&swap.path);
+    stage.sandbox.umount(&swap.path).unwrap();
+    let elsewhere = mount(stage, &swap.first, "vol-2");
+    skipped(stage, &mut provisioner, &elsewhere, "IdentityOnOtherPV");
+    stage.event("VolumeNotMounted", "mount the volume");
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(
+        Duration::from_millis(500),
+        "the data stays where the PV does not look",
+        || {
+            has_secret(&elsewhere)
+                && is_untouched(stage, &bound, "Released")
+                && stage.pvs_at(&elsewhere).is_empty()
+        },
+    );
+    stage.sandbox.umount(&elsewhere).unwrap();
+    mount(stage, &swap.first, "vol-1");
+    offered_anew(stage, &swap.path, &bound);
+    assert!(entries(&swap.path).is_empty());
+}
+
+#[test]
+fn an_unused_pv_whose_path_shows_the_disk_of_a_bound_one_is_withdrawn() {
+    let Some(swap) = Swap::set() else { return };
+    let stage = &swap.stage;
+    let other = mount(stage, &swap.second, "vol-2");
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&other, None);
+    let bound = used(stage, &stage.bind("claim", &swap.path));
+    keep_secret(&swap.path);
+    stage.sandbox.umount(&swap.path).unwrap();
+    stage.sandbox.umount(&other).unwrap();
+    mount(stage, &swap.first, "vol-2");
+    stage.eventually("nobody can bind the tenant's data", || {
+        stage.pvs_at(&other).is_empty().then_some(())
+    });
+    skipped(stage, &mut provisioner, &other, "IdentityOnOtherPV");
+    assert!(has_secret(&other));
+    assert!(is_untouched(stage, &bound, "Bound"));
+}

@@ -1,0 +1,221 @@
+//! Somebody still has the volume: a pod, its containers, another cleaner.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::json;
+use support::Stage;
+use support::stage::name;
+
+use crate::kit::*;
+use crate::stage;
+
+/// What a kubelet makes when it mounts a volume for a pod.
+fn mounted_by_kubelet(stage: &Stage, pv: &PersistentVolume) -> PathBuf {
+    let entry = format!(
+        "kubelet/pods/some-uid/volumes/kubernetes.io~local-volume/{}",
+        name(pv)
+    );
+    stage.sandbox.dir(&entry).unwrap()
+}
+
+#[test]
+fn a_pod_that_uses_the_claim_keeps_the_data() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    stage.pod("pod", "claim").unwrap();
+    pod_in_phase(&stage, "pod", "Running");
+    keep_secret(&volume);
+    stage.delete_claim("claim");
+    // Kubernetes would wait for the pod. Somebody does not.
+    drop_claim_protection(&stage, "claim");
+    stage.in_phase(&name(&bound), "Released");
+    let text = stage.event("VolumeInUse", "Volume is used by pods");
+    assert!(text.contains("default/pod"), "{text}");
+    stage.stays(
+        Duration::from_millis(1200),
+        "the pod keeps its data",
+        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
+    );
+    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+    delete_pod(&stage, "pod", false);
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+}
+
+#[test]
+fn a_pod_that_has_ended_keeps_nothing() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    pod(
+        &stage,
+        "pod",
+        "claim",
+        &json!({ "control-plane/run": "succeed" }),
+    );
+    pod_in_phase(&stage, "pod", "Succeeded");
+    keep_secret(&volume);
+    stage.delete_claim("claim");
+    drop_claim_protection(&stage, "claim");
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+    assert!(stage.events("VolumeInUse").is_empty());
+}
+
+#[test]
+fn containers_of_a_pod_deleted_by_force_keep_the_data() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    stage.pod("pod", "claim").unwrap();
+    pod_in_phase(&stage, "pod", "Running");
+    let mounted = mounted_by_kubelet(&stage, &bound);
+    keep_secret(&volume);
+    delete_pod(&stage, "pod", true);
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(
+        Duration::from_millis(1500),
+        "the containers still write",
+        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
+    );
+    let waits_for = status_of(&mut provisioner, &volume)["cleanup"]["waitingFor"].to_string();
+    assert!(waits_for.contains(mounted.to_str().unwrap()), "{waits_for}");
+    assert!(
+        stage.events("VolumeInUse").is_empty(),
+        "a moment's wait is nobody's worry"
+    );
+    fs::remove_dir(&mounted).unwrap();
+    stage.within(
+        Duration::from_secs(3),
+        "the volume is cleaned a moment later",
+        || (!has_secret(&volume)).then_some(()),
+    );
+    offered_anew(&stage, &volume, &bound);
+}
+
+#[test]
+fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
+    let Some(stage) = stage() else { return };
+    let dir = stage
+        .class("raw", &json!({ "volumeMode": "Block" }))
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &path));
+    scribble(device.path());
+    let entry = "kubelet/pods/some-uid/volumeDevices/kubernetes.io~local-volume";
+    let mapped = stage.sandbox.dir(entry).unwrap().join(name(&bound));
+    std::os::unix::fs::symlink(device.path(), &mapped).unwrap();
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(Duration::from_millis(1500), "the pod still writes", || {
+        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
+    });
+    fs::remove_file(&mapped).unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+}
+
+#[test]
+fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--release-quiet-period=1500ms");
+    fs::remove_dir(stage.kubelet_dir().join("pods")).unwrap();
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    keep_secret(&volume);
+    // The API rounds the time of the release down to a whole second: that must not count.
+    stage.eventually("the second half of a second", || {
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        (600..850).contains(&since.subsec_millis()).then_some(())
+    });
+    stage.delete_claim("claim");
+    let released = Instant::now();
+    stage.within(Duration::from_secs(8), "the volume is cleaned", || {
+        (!has_secret(&volume)).then_some(())
+    });
+    let passed = released.elapsed();
+    assert!(
+        passed >= Duration::from_millis(1500),
+        "only {passed:?} have passed"
+    );
+    offered_anew(&stage, &volume, &bound);
+}
+
+#[test]
+fn a_lock_of_another_cleaner_is_waited_for_and_told() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let locked = Flock::lock(File::open(&volume).unwrap(), FlockArg::LockExclusive).unwrap();
+    stage.delete_claim("claim");
+    let text = stage.event("VolumeInUse", "is locked by another process");
+    assert!(text.contains(volume.to_str().unwrap()), "{text}");
+    stage.stays(
+        Duration::from_millis(1200),
+        "the other cleaner is left alone",
+        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
+    );
+    drop(locked);
+    stage.within(
+        Duration::from_secs(3),
+        "the volume is cleaned a moment later",
+        || (!has_secret(&volume)).then_some(()),
+    );
+    offered_anew(&stage, &volume, &bound);
+    let total = "persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"}";
+    assert_eq!(metric(&mut provisioner, total), Some(1));
+    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+}
+
+#[test]
+fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
+    let Some(stage) = stage() else { return };
+    let scratch = stage.sandbox.path().to_owned();
+    let script = format!(
+        "cd {scratch}; exec 9>exclusive; flock --nonblock 9 || echo overlap >> runs; echo run >> runs; sleep 0.4; \
+         exec dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none",
+        scratch = scratch.display()
+    );
+    let settings =
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", "-c", script] });
+    let dir = stage.class("raw", &settings).unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    // A rolling update with surge, for as long as you like.
+    let (mut first, mut second) = (stage.provisioner().unwrap(), stage.provisioner().unwrap());
+    for round in 1..=3 {
+        let claim = format!("claim-{round}");
+        let bound = used(&stage, &stage.bind(&claim, &path));
+        scribble(device.path());
+        stage.delete_claim(&claim);
+        offered_anew(&stage, &path, &bound);
+        assert!(secrets_on(device.path()).is_empty());
+        assert_eq!(lines(&scratch.join("runs")), vec!["run"; round]);
+    }
+    assert_eq!(stage.pvs().len(), 1);
+    assert!(first.is_running() && second.is_running());
+    let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
+    let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
+    assert_eq!(cleaned[0] + cleaned[1], 3, "{cleaned:?}");
+}

@@ -1,0 +1,337 @@
+//! Small things that many stories need.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use local_volume_provisioner::names::{
+    ANNOTATION_IDENTITY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
+};
+use serde_json::{Value, json};
+use support::stage::{NAMESPACE, NODE, annotation, is_terminating, name, phase};
+use support::{LoopDevice, Program, Stage};
+
+pub const MIB: u64 = 1 << 20;
+/// What a tenant writes and the next one must never read.
+pub const SECRET: &[u8] = b"the first tenant's secret";
+
+// === disks ===
+
+/// An ext4 filesystem on a loop device of its own.
+pub fn ext4(stage: &Stage) -> LoopDevice {
+    LoopDevice::formatted(stage.sandbox.path(), 32 * MIB, "ext4").unwrap()
+}
+
+/// A raw loop device.
+pub fn raw(stage: &Stage) -> LoopDevice {
+    LoopDevice::new(stage.sandbox.path(), 32 * MIB).unwrap()
+}
+
+/// Offers a device under a name in a discovery directory.
+pub fn link(device: &LoopDevice, dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    symlink(device.path(), &path).unwrap();
+    path
+}
+
+/// Writes the secret all over a device, as a pod with a raw volume does.
+pub fn scribble(device: &Path) {
+    let file = File::options().write(true).open(device).unwrap();
+    for offset in SPOTS {
+        file.write_all_at(SECRET, offset).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+const SPOTS: [u64; 4] = [0, 4096, 5 * MIB + 123, 32 * MIB - 512];
+
+/// Where the secret can still be read on a device.
+pub fn secrets_on(device: &Path) -> Vec<u64> {
+    let file = File::open(device).unwrap();
+    let is_there = |offset: &u64| {
+        let mut found = vec![0; SECRET.len()];
+        file.read_exact_at(&mut found, *offset).unwrap();
+        found == SECRET
+    };
+    SPOTS.into_iter().filter(is_there).collect()
+}
+
+/// What wipefs, which knows more signatures than anybody, finds on a device.
+pub fn wipefs(device: &Path) -> String {
+    let output = Command::new("wipefs")
+        .arg("--no-act")
+        .arg(device)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Writes the secret into a file of a filesystem volume.
+pub fn keep_secret(volume: &Path) {
+    fs::write(volume.join("secret"), SECRET).unwrap();
+}
+
+/// Whether the secret is still in a filesystem volume.
+pub fn has_secret(volume: &Path) -> bool {
+    fs::read(volume.join("secret")).is_ok_and(|found| found == SECRET)
+}
+
+/// The entries of a directory that a filesystem does not make itself.
+pub fn entries(dir: &Path) -> BTreeSet<String> {
+    let names = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name != "lost+found")
+        .collect()
+}
+
+// === the cluster ===
+
+/// Waits until a PV is marked as used; what is decided about it later depends on that.
+pub fn used(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
+    stage.eventually("the PV is marked as used", || {
+        stage
+            .pv(&name(pv))
+            .filter(|pv| annotation(pv, ANNOTATION_USED) == Some("true"))
+    })
+}
+
+/// The identity that is recorded on a PV.
+pub fn identity(pv: &PersistentVolume) -> String {
+    annotation(pv, ANNOTATION_IDENTITY)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Whether the PV has our finalizer.
+pub fn is_protected(pv: &PersistentVolume) -> bool {
+    pv.metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Sets (or, with null, removes) an annotation of a PV.
+pub fn annotate(stage: &Stage, pv: &str, key: &str, value: impl Into<Value>) {
+    let patch = json!({ "metadata": { "annotations": { key: value.into() } } });
+    stage.patch_pv(pv, &patch).unwrap();
+}
+
+/// What an administrator does to a Released PV to offer it again with its data.
+pub fn clear_claim_ref(stage: &Stage, pv: &str) {
+    stage
+        .patch_pv(pv, &json!({ "spec": { "claimRef": null } }))
+        .unwrap();
+}
+
+fn claims(stage: &Stage) -> Api<PersistentVolumeClaim> {
+    Api::namespaced(stage.client.clone(), NAMESPACE)
+}
+
+/// A claim's phase; empty when there is no such claim.
+pub fn claim_phase(stage: &Stage, claim: &str) -> String {
+    let found = stage.block_on(claims(stage).get_opt(claim)).unwrap();
+    found
+        .and_then(|claim| claim.status)
+        .and_then(|status| status.phase)
+        .unwrap_or_default()
+}
+
+/// Lets a claim go at once, although a pod uses it.
+pub fn drop_claim_protection(stage: &Stage, claim: &str) {
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    stage
+        .block_on(claims(stage).patch(claim, &PatchParams::default(), &patch))
+        .unwrap();
+}
+
+/// Makes a pod on our node that behaves as the annotations of [`control_plane`]'s pods say.
+pub fn pod(stage: &Stage, name: &str, claim: &str, annotations: &Value) {
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": name, "annotations": annotations },
+        "spec": {
+            "nodeName": NODE,
+            "containers": [{ "name": "c", "image": "none" }],
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }],
+        },
+    }))
+    .unwrap();
+    stage
+        .block_on(pods(stage).create(&PostParams::default(), &pod))
+        .unwrap();
+}
+
+fn pods(stage: &Stage) -> Api<Pod> {
+    Api::namespaced(stage.client.clone(), NAMESPACE)
+}
+
+/// Waits until a pod is in a phase.
+pub fn pod_in_phase(stage: &Stage, name: &str, wanted: &str) {
+    stage.eventually(&format!("pod {name} {wanted}"), || {
+        let pod = stage.block_on(pods(stage).get_opt(name)).unwrap()?;
+        (pod.status?.phase? == wanted).then_some(())
+    });
+}
+
+/// Deletes a pod; `by_force` without waiting for its containers.
+pub fn delete_pod(stage: &Stage, name: &str, by_force: bool) {
+    let params = DeleteParams {
+        grace_period_seconds: by_force.then_some(0),
+        ..Default::default()
+    };
+    stage.block_on(pods(stage).delete(name, &params)).unwrap();
+}
+
+fn nodes(stage: &Stage) -> Api<Node> {
+    Api::all(stage.client.clone())
+}
+
+/// The UID of our Node.
+pub fn node_uid(stage: &Stage) -> String {
+    stage
+        .block_on(nodes(stage).get(NODE))
+        .unwrap()
+        .metadata
+        .uid
+        .unwrap()
+}
+
+/// Sets (or, with null, removes) an annotation of our Node.
+pub fn annotate_node(stage: &Stage, key: &str, value: impl Into<Value>) {
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value.into() } } }));
+    stage
+        .block_on(nodes(stage).patch(NODE, &PatchParams::default(), &patch))
+        .unwrap();
+}
+
+/// Deletes our Node.
+pub fn delete_node(stage: &Stage) {
+    stage
+        .block_on(nodes(stage).delete(NODE, &DeleteParams::default()))
+        .unwrap();
+}
+
+/// Registers our Node (again).
+pub fn register_node(stage: &Stage) {
+    let node = json!({ "metadata": { "name": NODE, "labels": { LABEL_HOSTNAME: NODE } } });
+    let node = serde_json::from_value(node).unwrap();
+    stage
+        .block_on(nodes(stage).create(&PostParams::default(), &node))
+        .unwrap();
+}
+
+/// A PV for a path on our node that carries our provisioner's annotation, whoever made it.
+pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name,
+            "annotations": {
+                "pv.kubernetes.io/provisioned-by": provisioner_name(NODE, &node_uid(stage), false),
+            },
+        },
+        "spec": {
+            "storageClassName": class,
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": { "storage": capacity },
+            "persistentVolumeReclaimPolicy": "Delete",
+            "volumeMode": "Filesystem",
+            "local": { "path": path },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                { "key": LABEL_HOSTNAME, "operator": "In", "values": [NODE] },
+            ] }] } },
+        },
+    })
+}
+
+/// Waits until a PV has a claim, was released from it, and the claim is gone.
+pub fn bind_and_release(stage: &Stage, claim: &str, pv: &str, class: &str) {
+    stage.claim(claim, class, Some(pv)).unwrap();
+    stage.in_phase(pv, "Bound");
+    stage.delete_claim(claim);
+    stage.in_phase(pv, "Released");
+}
+
+/// Waits until there is a PV for a path that was not there before, and says what it was made for.
+pub fn offered_anew(stage: &Stage, path: &Path, old: &PersistentVolume) -> PersistentVolume {
+    let fresh = stage.available(path, old.metadata.uid.as_deref());
+    assert!(!is_terminating(&fresh));
+    assert_eq!(
+        annotation(&fresh, ANNOTATION_USED),
+        None,
+        "nobody has used the new one"
+    );
+    assert_eq!(stage.pvs_at(path).len(), 1, "one device, one PV");
+    fresh
+}
+
+/// Asserts that a PV is still the same object in a phase, and neither it nor its data is touched.
+pub fn is_untouched(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool {
+    stage.pv(&name(pv)).is_some_and(|now| {
+        now.metadata.uid == pv.metadata.uid && phase(&now) == wanted && !is_terminating(&now)
+    })
+}
+
+// === the program ===
+
+/// What `/status` says.
+pub fn status(provisioner: &mut Program) -> Value {
+    let (_, body) = provisioner.http_get("/status").unwrap();
+    serde_json::from_str(&body).unwrap()
+}
+
+/// What `/status` says of the volume at a path; null when it is not mentioned.
+pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
+    let status = status(provisioner);
+    let classes = status["classes"].as_array().cloned().unwrap_or_default();
+    let volumes = classes
+        .iter()
+        .filter_map(|class| class["volumes"].as_array())
+        .flatten();
+    let at_path = |volume: &&Value| volume["path"].as_str().map(Path::new) == Some(path);
+    volumes.clone().find(at_path).cloned().unwrap_or_default()
+}
+
+/// Waits until `/status` gives an entry without a PV this skip reason.
+pub fn skipped(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &str) {
+    stage.eventually(&format!("{} skipped as {reason}", path.display()), || {
+        let volume = status_of(provisioner, path);
+        (volume["state"] == "Skipped" && volume["reason"] == reason).then_some(())
+    });
+    assert_eq!(stage.pvs_at(path).len(), 0);
+}
+
+/// The value (a whole number) of one series of `/metrics`, named with its labels as Prometheus writes them.
+pub fn metric(provisioner: &mut Program, series: &str) -> Option<u64> {
+    let (_, text) = provisioner.http_get("/metrics").unwrap();
+    let series = format!("local_volume_provisioner_{series} ");
+    text.lines()
+        .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+}
+
+/// Whether a process is there and not just waiting to be reaped.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Lines of a file that a cleaner writes to.
+pub fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path)
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,142 @@
+//! Whole lives: a shutdown in the middle, and a StatefulSet that comes back at once.
+
+use std::fs::{self, File};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::stage::{is_terminating, name};
+
+use crate::kit::*;
+use crate::{lively_stage, stage};
+
+#[test]
+fn sigterm_in_the_middle_of_a_wipe_ends_it_soon_and_the_next_process_goes_on() {
+    const FILES: usize = 60_000;
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage
+        .sandbox
+        .tmpfs("disks/fast/vol-1", "size=20m,nr_inodes=0")
+        .unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    for number in 0..FILES {
+        File::create(volume.join(number.to_string())).unwrap();
+    }
+    stage.delete_claim("claim");
+    let deleted = || fs::read_dir(&volume).unwrap().count() < FILES;
+    stage.eventually("the wipe is under way", || deleted().then_some(()));
+    let told = Instant::now();
+    let status = provisioner.stop(Duration::from_secs(2)).unwrap();
+    assert!(status.success(), "{status}");
+    assert!(told.elapsed() < Duration::from_secs(2));
+    let left = fs::read_dir(&volume).unwrap().count();
+    assert!(left > 0, "the signal came in the middle");
+    let held = stage.pv(&name(&bound)).unwrap();
+    assert!(
+        is_terminating(&held) && is_protected(&held),
+        "nobody can bind what is half clean"
+    );
+
+    let _successor = stage.provisioner().unwrap();
+    offered_anew(&stage, &volume, &bound);
+    assert_eq!(fs::read_dir(&volume).unwrap().count(), 0);
+}
+
+#[test]
+fn sigterm_does_not_wait_for_what_waits() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let entry = format!(
+        "kubelet/pods/uid/volumes/kubernetes.io~local-volume/{}",
+        name(&bound)
+    );
+    let mounted = stage.sandbox.dir(&entry).unwrap();
+    stage.delete_claim("claim");
+    stage.eventually("the cleanup waits", || {
+        (status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting").then_some(())
+    });
+    let told = Instant::now();
+    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(
+        told.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        told.elapsed()
+    );
+    assert!(has_secret(&volume));
+    fs::remove_dir(&mounted).unwrap();
+    let _successor = stage.provisioner().unwrap();
+    offered_anew(&stage, &volume, &bound);
+}
+
+#[test]
+fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
+    let Some(stage) = lively_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let mut pv = stage.available(&volume, None);
+    stage.claim("data-web-0", "fast", None).unwrap();
+    stage.pod("web-0", "data-web-0").unwrap();
+    for life in 0..5 {
+        pod_in_phase(&stage, "web-0", "Running");
+        assert_eq!(stage.pvs_at(&volume).len(), 1, "life {life}");
+        assert!(
+            entries(&volume).is_empty(),
+            "life {life} begins with {:?}",
+            entries(&volume)
+        );
+        keep_secret(&volume);
+        stage.delete_claim("data-web-0");
+        delete_pod(&stage, "web-0", false);
+        stage.eventually("both are gone", || {
+            (claim_phase(&stage, "data-web-0").is_empty()).then_some(())
+        });
+        stage.claim("data-web-0", "fast", None).unwrap();
+        stage.pod("web-0", "data-web-0").unwrap();
+        pv = stage.eventually("the new claim is bound to the new PV", || {
+            let bound = claim_phase(&stage, "data-web-0") == "Bound";
+            stage
+                .pvs_at(&volume)
+                .pop()
+                .filter(|now| bound && now.metadata.uid != pv.metadata.uid)
+        });
+    }
+    assert!(
+        stage.events("VolumeInUse").is_empty(),
+        "the new pod was taken for a user of the old claim"
+    );
+}
+
+#[test]
+fn an_old_volume_is_cleaned_while_a_new_claim_of_the_same_name_uses_another() {
+    let Some(stage) = lively_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let [first, second] = ["first", "second"].map(|entry| {
+        stage
+            .sandbox
+            .tmpfs(&format!("disks/fast/{entry}"), "size=20m")
+            .unwrap()
+    });
+    let _provisioner = stage.provisioner().unwrap();
+    let spare = stage.available(&second, None);
+    let old = used(&stage, &stage.bind("data-web-0", &first));
+    keep_secret(&first);
+    stage.delete_claim("data-web-0");
+    stage.eventually("the claim is gone", || {
+        claim_phase(&stage, "data-web-0").is_empty().then_some(())
+    });
+    stage
+        .claim("data-web-0", "fast", Some(&name(&spare)))
+        .unwrap();
+    stage.pod("web-0", "data-web-0").unwrap();
+    pod_in_phase(&stage, "web-0", "Running");
+    keep_secret(&second);
+    offered_anew(&stage, &first, &old);
+    assert!(entries(&first).is_empty());
+    assert!(has_secret(&second), "the new tenant's data");
+}

@@ -1,0 +1,43 @@
+//! What the provisioner does in a cluster, told as stories: its real binary, real mounts, and a
+//! control plane that is spoken to over HTTP only.
+
+#![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
+
+mod api_faults;
+mod bad_input;
+mod block;
+mod crashes;
+mod discovery;
+mod duplicates;
+mod external_cleaner;
+mod faults_of_the_go_program;
+mod go_made_pvs;
+mod http;
+mod hung_disks;
+mod identity;
+mod in_use;
+mod kit;
+mod lifecycles;
+mod pause;
+mod protection;
+mod recycling;
+mod registered_again;
+mod retain;
+mod traffic;
+
+use support::Stage;
+
+/// The binary that cargo built.
+const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
+
+/// A stage for it.
+fn stage() -> Option<Stage> {
+    Stage::set(BINARY)
+}
+
+/// The same with a binder that looks again soon, as that of a busy cluster does.
+fn lively_stage() -> Option<Stage> {
+    Stage::set_with(BINARY, |options| {
+        options.resync = std::time::Duration::from_millis(200);
+    })
+}

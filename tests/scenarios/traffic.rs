@@ -1,0 +1,157 @@
+//! What a node asks of the API server, and above all what it does not.
+
+use std::time::Duration;
+
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::Stage;
+
+use super::stage;
+
+/// A node with three volumes on which all is done that there is to do.
+fn settled() -> Option<(Stage, support::Program)> {
+    let mut stage = stage()?;
+    stage.add_arg("--discovery-period=1s");
+    stage.class("fast", &json!({})).unwrap();
+    for entry in ["vol-1", "vol-2", "vol-3"] {
+        stage
+            .sandbox
+            .tmpfs(&format!("disks/fast/{entry}"), "size=1m")
+            .unwrap();
+    }
+    let mut provisioner = stage.provisioner().unwrap();
+    // Asked over the provisioner's own HTTP: whatever is on record is the provisioner's.
+    stage.eventually("the node is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+    Some((stage, provisioner))
+}
+
+fn passes(provisioner: &mut support::Program) -> u64 {
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    let count = "local_volume_provisioner_loop_duration_seconds_count";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(count));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn an_idle_node_asks_nothing() {
+    let Some((stage, mut provisioner)) = settled() else {
+        return;
+    };
+    let requests = stage.control_plane.requests();
+    let (mark, before) = (requests.mark(), passes(&mut provisioner));
+    stage.stays(Duration::from_secs(15), "no request", || {
+        let asked = requests.since(mark);
+        assert!(asked.is_empty(), "{asked:?}");
+        true
+    });
+    let passes = passes(&mut provisioner) - before;
+    assert!(
+        (10..=20).contains(&passes),
+        "one look a second: {passes} in 15 s"
+    );
+}
+
+/// Things that happen on the machine wake the loop. What comes of it is the same plan as before.
+#[test]
+fn a_pass_that_changes_nothing_asks_nothing() {
+    let Some((stage, mut provisioner)) = settled() else {
+        return;
+    };
+    let requests = stage.control_plane.requests();
+    let (mark, before) = (requests.mark(), passes(&mut provisioner));
+    for number in 0..10 {
+        let dir = stage
+            .sandbox
+            .dir(&format!("disks/fast/no-mount-{number}"))
+            .unwrap();
+        let elsewhere = stage.sandbox.tmpfs("elsewhere", "size=1m").unwrap();
+        stage.sandbox.umount(&elsewhere).unwrap();
+        std::fs::remove_dir(dir).unwrap();
+    }
+    stage.eventually("the loop has looked", || {
+        (passes(&mut provisioner) >= before + 3).then_some(())
+    });
+    let asked = requests.since(mark);
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
+#[test]
+fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
+    let Some((stage, _provisioner)) = settled() else {
+        return;
+    };
+    let requests = stage.control_plane.requests();
+    let of_pvs = |verb: Verb| -> Vec<String> {
+        let all = requests.all();
+        let wanted = all
+            .iter()
+            .filter(|r| r.verb == verb && r.resource == "persistentvolumes");
+        wanted.map(|request| request.path.clone()).collect()
+    };
+    let ours = "labelSelector=kubernetes.io%2Fhostname%3Dnode-1";
+    let strays = "labelSelector=%21kubernetes.io%2Fhostname";
+    let watches = of_pvs(Verb::Watch);
+    assert!(
+        watches.len() == 1 && watches[0].contains(ours),
+        "{watches:?}"
+    );
+    let (of_strays, of_ours): (Vec<_>, Vec<_>) = of_pvs(Verb::List)
+        .into_iter()
+        .partition(|path| path.contains(strays));
+    assert_eq!(
+        of_strays.len(),
+        1,
+        "one list of the PVs without a label: {of_strays:?}"
+    );
+    assert!(
+        of_ours.iter().all(|path| path.contains(ours)),
+        "{of_ours:?}"
+    );
+
+    let received = || {
+        requests
+            .all()
+            .iter()
+            .map(|request| request.bytes())
+            .sum::<u64>()
+    };
+    let (before, mark) = (received(), requests.mark());
+    for number in 0..50 {
+        let pv = json!({
+            "metadata": {
+                "name": format!("foreign-{number}"),
+                "labels": { "kubernetes.io/hostname": "node-2" },
+            },
+            "spec": {
+                "capacity": { "storage": "1Gi" },
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "local": { "path": format!("/mnt/disks/fast/foreign-{number}") },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"] },
+                ] }] } },
+            },
+        });
+        stage.create_pv(pv).unwrap();
+    }
+    // A volume of ours is made after them, so the watch has passed them all when that shows.
+    let own = stage.sandbox.tmpfs("disks/fast/vol-4", "size=1m").unwrap();
+    stage.available(&own, None);
+    let asked = requests.since(mark);
+    let answers: u64 = asked.iter().map(|request| request.bytes()).sum();
+    let streamed = received() - before - answers;
+    let own = stage.pvs_at(&own).pop().unwrap();
+    let size = serde_json::to_string(&own).unwrap().len() as u64;
+    // Made, and made Available: two events of this one, and nothing of the fifty others.
+    assert!(
+        (size..4 * size).contains(&streamed),
+        "{streamed} bytes for one PV of {size}"
+    );
+    let made = asked
+        .iter()
+        .filter(|request| request.verb == Verb::Create)
+        .count();
+    assert_eq!(made, 51, "fifty by the test, one by the node");
+}
