@@ -1,0 +1,67 @@
+//! The figures that this program is meant to reach, measured: `scripts/bench` runs this.
+//!
+//! Each figure is taken of the release binary as a process of its own, on real mounts, against the
+//! embedded control plane over HTTP. A missed target is told and is not an error: the machine of
+//! whoever runs this may be busy or slow.
+
+mod binary;
+mod foreign;
+mod idle;
+mod process;
+mod recycling;
+mod start;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// What to measure, and how thoroughly.
+#[derive(Clone, Debug, Parser)]
+struct Effort {
+    /// The release binary.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Fewer rounds, and a third of the idle minute, scaled up.
+    #[arg(long)]
+    quick: bool,
+    /// `cargo bench` says this to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Effort {
+    /// How many rounds: `thorough` ones, or fewer.
+    fn rounds(&self, thorough: usize) -> usize {
+        if self.quick {
+            thorough.div_ceil(4)
+        } else {
+            thorough
+        }
+    }
+
+    /// How much of an idle minute is watched: a whole number of the passes that the timer makes.
+    fn idle(&self) -> Duration {
+        Duration::from_secs(if self.quick { 20 } else { 60 })
+    }
+}
+
+fn main() -> Result<()> {
+    // Test runners start every target, too, to ask for its tests: there are none.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return Ok(());
+    }
+    let effort = Effort::parse();
+    let figures = [
+        recycling::figures(&effort)?,
+        start::figures(&effort)?,
+        idle::figures(&effort)?,
+        foreign::figures(&effort)?,
+        binary::figures(&effort)?,
+    ];
+    print!("{}", table::render(&figures.concat()));
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The world that figures are taken in: a node with volumes, in a cluster with other nodes.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use control_plane::Options;
+use control_plane::resource::PERSISTENT_VOLUMES;
+use serde_json::{Value, json};
+use support::Stage;
+use support::stage::NODE;
+
+use super::Effort;
+
+/// How long a state may take to come about before the measurement is given up.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where a volume's data lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In memory.
+    Tmpfs,
+    /// In a directory on a disk, bind-mounted.
+    Bind,
+}
+
+/// Runs a measurement on a stage of its own. The stage's mounts are the thread's: they go with it.
+pub fn on_stage<T: Send>(
+    effort: &Effort,
+    change: impl FnOnce(&mut Options) + Send,
+    measure: impl FnOnce(&Stage) -> Result<T> + Send,
+) -> Result<T> {
+    let run = || {
+        let binary = effort
+            .binary
+            .to_str()
+            .context("the binary's path is not UTF-8")?;
+        let mut stage = Stage::set_with(binary, change).context("the stage cannot be set")?;
+        stage.add_arg("--log-level=info");
+        measure(&stage)
+    };
+    thread::scope(|scope| scope.spawn(run).join())
+        .map_err(|_| anyhow!("the measurement panicked"))?
+}
+
+/// Mounts volumes into the class `fast`. Bind mounts lie in `disk`.
+pub fn mount_volumes(stage: &Stage, disk: &Path, kind: Kind, count: usize) -> Result<()> {
+    for number in 0..count {
+        match kind {
+            Kind::Tmpfs => stage
+                .sandbox
+                .tmpfs(&format!("disks/fast/ram-{number}"), "size=1m")?,
+            Kind::Bind => {
+                let source = disk.join(number.to_string());
+                fs::create_dir(&source)?;
+                stage
+                    .sandbox
+                    .bind(&source, &format!("disks/fast/dir-{number}"))?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// A class with twenty volumes, of both kinds.
+pub fn twenty_volumes(stage: &Stage, disk: &Path) -> Result<()> {
+    stage.class("fast", &json!({}))?;
+    mount_volumes(stage, disk, Kind::Tmpfs, 10)?;
+    mount_volumes(stage, disk, Kind::Bind, 10)
+}
+
+/// Makes PVs for other nodes, a hundred volumes each, and waits until the cluster has seen to them.
+/// Past the HTTP server, where they would be counted as requests.
+pub fn foreign_pvs(stage: &Stage, count: usize) -> Result<()> {
+    let store = stage.control_plane.store();
+    let before = available(stage);
+    for number in 0..count {
+        let (node, disk) = (number / 100, number % 100);
+        store
+            .create(
+                &PERSISTENT_VOLUMES,
+                "",
+                foreign_pv(&format!("other-{node}"), disk),
+            )
+            .map_err(|error| anyhow!("a PV for another node: {error:?}"))?;
+    }
+    until("the foreign PVs are available", || {
+        available(stage) == before + count
+    })
+}
+
+fn foreign_pv(node: &str, disk: usize) -> Value {
+    let node_is_this_one = json!({ "matchExpressions": [
+        { "key": "kubernetes.io/hostname", "operator": "In", "values": [node] },
+    ]});
+    json!({
+        "metadata": {
+            "name": format!("local-pv-{node}-{disk}"),
+            "labels": { "kubernetes.io/hostname": node },
+            "annotations": {
+                "pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{node}"),
+            },
+        },
+        "spec": {
+            "capacity": { "storage": "100Gi" },
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Delete",
+            "storageClassName": "fast",
+            "volumeMode": "Filesystem",
+            "local": { "path": format!("/mnt/disks/vol-{disk}") },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [node_is_this_one] } },
+        },
+    })
+}
+
+/// How many PVs are Available.
+pub fn available(stage: &Stage) -> usize {
+    let pvs = stage
+        .control_plane
+        .store()
+        .list(&PERSISTENT_VOLUMES, None)
+        .items;
+    pvs.iter()
+        .filter(|pv| pv["status"]["phase"] == "Available")
+        .count()
+}
+
+/// How many PVs our node has.
+pub fn own_pvs(stage: &Stage) -> usize {
+    let pvs = stage
+        .control_plane
+        .store()
+        .list(&PERSISTENT_VOLUMES, None)
+        .items;
+    pvs.iter()
+        .filter(|pv| pv["metadata"]["labels"]["kubernetes.io/hostname"] == NODE)
+        .count()
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
