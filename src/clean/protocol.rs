@@ -11,7 +11,7 @@ use crate::metrics::capacity_step;
 use crate::plan::{About, CleanOrder, reasons};
 
 use super::gate::gate;
-use super::method::Method;
+use super::method::{Method, describe};
 use super::permit::Recall;
 use super::progress::Progress;
 use super::table::Patience;
@@ -153,7 +153,7 @@ async fn wipe_and_release(
         .table
         .mark_running(&order.pv.tenancy())
         .map_err(Failure::from)?;
-    let command = order.class.block_cleaner_command.join(" ");
+    let command = describe(&order.class.block_cleaner_command);
     tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
     let text = format!("cleaning {}", order.path);
     ground

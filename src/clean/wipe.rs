@@ -10,7 +10,7 @@ use crate::scan::{Machine, candidate_of_device};
 
 use super::commit::Committed;
 use super::gate::{Volume, open_exclusive};
-use super::method::Method;
+use super::method::{Method, describe};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::{Failure, Stop, command, device, tree};
@@ -153,7 +153,7 @@ async fn external(
                 reasons::VOLUME_IDENTITY_MISMATCH,
                 format!(
                     "while {:?} ran, another device took the place of {identity:?} at {}: {:?}; both need to be looked at",
-                    words_of(&order), order.mount_path, after.identity.text
+                    describe(&order.class.block_cleaner_command), order.mount_path, after.identity.text
                 ),
             ));
         }
@@ -161,8 +161,4 @@ async fn external(
         Ok(())
     })
     .await
-}
-
-fn words_of(order: &CleanOrder) -> String {
-    order.class.block_cleaner_command.join(" ")
 }

@@ -1,26 +1,14 @@
 //! Somebody still has the volume: a pod, its containers, another cleaner.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
-use support::Stage;
 use support::stage::name;
 
 use crate::kit::*;
 use crate::stage;
-
-/// What a kubelet makes when it mounts a volume for a pod.
-fn mounted_by_kubelet(stage: &Stage, pv: &PersistentVolume) -> PathBuf {
-    let entry = format!(
-        "kubelet/pods/some-uid/volumes/kubernetes.io~local-volume/{}",
-        name(pv)
-    );
-    stage.sandbox.dir(&entry).unwrap()
-}
 
 #[test]
 fn a_pod_that_uses_the_claim_keeps_the_data() {

@@ -335,3 +335,12 @@ pub fn lines(path: &Path) -> Vec<String> {
         .map(str::to_owned)
         .collect()
 }
+
+/// What a kubelet makes when it mounts a volume for a pod.
+pub fn mounted_by_kubelet(stage: &Stage, pv: &PersistentVolume) -> PathBuf {
+    let entry = format!(
+        "kubelet/pods/some-uid/volumes/kubernetes.io~local-volume/{}",
+        name(pv)
+    );
+    stage.sandbox.dir(&entry).unwrap()
+}

@@ -51,11 +51,7 @@ fn sigterm_does_not_wait_for_what_waits() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
     keep_secret(&volume);
-    let entry = format!(
-        "kubelet/pods/uid/volumes/kubernetes.io~local-volume/{}",
-        name(&bound)
-    );
-    let mounted = stage.sandbox.dir(&entry).unwrap();
+    let mounted = mounted_by_kubelet(&stage, &bound);
     stage.delete_claim("claim");
     stage.eventually("the cleanup waits", || {
         (status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting").then_some(())

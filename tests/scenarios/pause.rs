@@ -93,11 +93,7 @@ fn a_pause_comes_in_time_for_a_cleanup_that_waits() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &volume);
     keep_secret(&volume);
-    let mounted = format!(
-        "kubelet/pods/uid/volumes/kubernetes.io~local-volume/{}",
-        name(&bound)
-    );
-    let mounted = stage.sandbox.dir(&mounted).unwrap();
+    let mounted = mounted_by_kubelet(&stage, &bound);
     stage.delete_claim("claim");
     stage.eventually("the cleanup waits", || {
         (status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting").then_some(())

@@ -103,11 +103,7 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
     keep_secret(&volume);
-    let mounted = format!(
-        "kubelet/pods/uid/volumes/kubernetes.io~local-volume/{}",
-        name(&bound)
-    );
-    let mounted = stage.sandbox.dir(&mounted).unwrap();
+    let mounted = mounted_by_kubelet(&stage, &bound);
     stage.delete_claim("claim");
     stage.eventually("the cleanup waits", || {
         (status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting").then_some(())
