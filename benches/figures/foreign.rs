@@ -49,7 +49,6 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
 #[allow(clippy::cast_precision_loss, reason = "a count of bytes")]
 fn received(stage: &Stage) -> f64 {
     stage
-        .control_plane
         .requests()
         .all()
         .iter()

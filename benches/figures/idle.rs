@@ -115,7 +115,7 @@ fn idle(effort: &Effort, foreign: usize) -> Result<Idle> {
             until("all PVs are made", || own_pvs(stage) == 20)?;
             thread::sleep(SETTLING);
             let memory = memory(&provisioner)?;
-            let log = stage.control_plane.requests();
+            let log = stage.requests();
             let (mark, before) = (log.mark(), cpu_time(&provisioner)?);
             thread::sleep(effort.idle());
             let cpu = cpu_time(&provisioner)?.saturating_sub(before);

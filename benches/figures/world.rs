@@ -6,11 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use control_plane::Options;
 use control_plane::resource::PERSISTENT_VOLUMES;
+use control_plane::{Options, Store};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use support::Stage;
-use support::stage::NODE;
 
 use super::Effort;
 
@@ -74,8 +76,11 @@ pub fn twenty_volumes(stage: &Stage, disk: &Path) -> Result<()> {
 /// Makes PVs for other nodes, a hundred volumes each, and waits until the cluster has seen to them.
 /// Past the HTTP server, where they would be counted as requests.
 pub fn foreign_pvs(stage: &Stage, count: usize) -> Result<()> {
-    let store = stage.control_plane.store();
-    let before = available(stage);
+    let embedded = stage
+        .embedded()
+        .context("a real cluster is always spoken to over HTTP")?;
+    let store = embedded.store();
+    let before = available(store);
     for number in 0..count {
         let (node, disk) = (number / 100, number % 100);
         store
@@ -87,7 +92,7 @@ pub fn foreign_pvs(stage: &Stage, count: usize) -> Result<()> {
             .map_err(|error| anyhow!("a PV for another node: {error:?}"))?;
     }
     until("the foreign PVs are available", || {
-        available(stage) == before + count
+        available(store) == before + count
     })
 }
 
@@ -115,13 +120,8 @@ fn foreign_pv(node: &str, disk: usize) -> Value {
     })
 }
 
-/// How many PVs are Available.
-pub fn available(stage: &Stage) -> usize {
-    let pvs = stage
-        .control_plane
-        .store()
-        .list(&PERSISTENT_VOLUMES, None)
-        .items;
+fn available(store: &Store) -> usize {
+    let pvs = store.list(&PERSISTENT_VOLUMES, None).items;
     pvs.iter()
         .filter(|pv| pv["status"]["phase"] == "Available")
         .count()
@@ -129,14 +129,10 @@ pub fn available(stage: &Stage) -> usize {
 
 /// How many PVs our node has.
 pub fn own_pvs(stage: &Stage) -> usize {
-    let pvs = stage
-        .control_plane
-        .store()
-        .list(&PERSISTENT_VOLUMES, None)
-        .items;
-    pvs.iter()
-        .filter(|pv| pv["metadata"]["labels"]["kubernetes.io/hostname"] == NODE)
-        .count()
+    let pvs: Api<PersistentVolume> = Api::all(stage.client.clone());
+    let ours = ListParams::default().labels(&format!("kubernetes.io/hostname={}", stage.node()));
+    let found = stage.block_on(pvs.list_metadata(&ours));
+    found.map_or(0, |found| found.items.len())
 }
 
 /// Waits until something is so.

@@ -92,7 +92,7 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
         .map(|(entry, path)| stage.occupy(entry, path))
         .collect();
 
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     let mut in_force = Vec::new();
     for (at, (claim, _)) in volumes.iter().enumerate() {
         let (_, verb, resource, skip) = STEPS[at / TROUBLES.len()];
@@ -143,7 +143,7 @@ fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     let fault = faults
         .on(Verb::Patch)
         .resource(PVS)
@@ -171,7 +171,7 @@ fn cut_and_expired_watches_lose_nothing() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let mut old = stage.occupy("claim-0", &volume);
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     for round in 0..3 {
         let gone = faults.on(Verb::Watch).resource(PVS).times(1).watch_gone();
         faults.cut_watches(PVS);
@@ -199,7 +199,7 @@ fn cut_and_expired_watches_lose_nothing() {
 fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
     let Some(stage) = bare_stage() else { return };
     let dir = stage.class("fast", &json!({})).unwrap();
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     // The watch is silent meanwhile: nothing tells that the first attempt succeeded.
     let hold = faults.hold_watches(PVS);
     let lost = faults.on(Verb::Create).resource(PVS).times(1).reset_after();
@@ -217,7 +217,6 @@ fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
         pvs.len() == 1 && uid(&pvs[0]) == uid(&pv)
     });
     let tries = stage
-        .control_plane
         .requests()
         .count(|r| r.verb == Verb::Create && r.resource == PVS);
     assert_eq!(tries, 2, "the lost one, and one that found it there");

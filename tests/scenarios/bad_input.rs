@@ -11,7 +11,6 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use control_plane::requests::{Request, Verb};
-use control_plane::resource::NODES;
 use serde_json::json;
 use support::Stage;
 
@@ -34,7 +33,7 @@ fn fails_to_start(
     let mut program = support::Program::start(command, log).unwrap();
     let status = program.wait(Duration::from_secs(5)).unwrap();
     assert!(
-        begun.elapsed() < Duration::from_secs(2),
+        begun.elapsed() < stage.at_most(Duration::from_secs(2)),
         "{:?}",
         begun.elapsed()
     );
@@ -51,9 +50,8 @@ fn with_config(stage: &Stage, key: &str, value: &str) -> (i32, String) {
 #[test]
 fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
     let Some(stage) = stage() else { return };
-    let store = stage.control_plane.store();
-    let nameless = json!({ "metadata": { "name": "nameless", "labels": {} } });
-    store.create(&NODES, "", nameless).unwrap();
+    let nameless = stage.named("nameless");
+    stage.register_node(&nameless, None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = listener.local_addr().unwrap().to_string();
 
@@ -67,7 +65,7 @@ fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
             &["\"nobody\"", "MY_NODE_NAME"],
         ),
         (
-            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", "nameless")),
+            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", &nameless)),
             &["nameless", "kubernetes.io/hostname"],
         ),
         (
@@ -149,7 +147,10 @@ fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run()
     let (_, status) = provisioner.http_get("/status").unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let classes = status["classes"].as_array().unwrap();
-    let class = classes.iter().find(|class| class["name"] == "bad").unwrap();
+    let class = classes
+        .iter()
+        .find(|class| class["name"] == stage.named("bad"))
+        .unwrap();
     assert_eq!(
         (&class["ready"], &status["ready"]),
         (&json!(false), &json!(false))
@@ -176,8 +177,9 @@ fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run()
         .configure(
             "storageClassMap",
             &format!(
-                "{{good: {{hostDir: {0}, mountDir: {0}}}}}",
-                good.parent().unwrap().display()
+                "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
+                good.parent().unwrap().display(),
+                stage.named("good")
             ),
         )
         .unwrap();
@@ -223,7 +225,7 @@ fn bad_entries_neither_stop_nor_delay_good_ones() {
         stage.available(volume, None);
     }
     assert!(
-        begun.elapsed() < Duration::from_secs(3),
+        begun.elapsed() < stage.at_most(Duration::from_secs(3)),
         "{:?}",
         begun.elapsed()
     );
@@ -271,11 +273,11 @@ fn an_api_server_that_is_down_at_the_start_is_waited_for() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let down = stage.control_plane.faults().on_any().reset_before();
+    let down = stage.faults().on_any().reset_before();
     let mut provisioner = stage.provisioner().unwrap();
     stage.eventually("it has tried twice", || {
         let tries = |r: &Request| r.verb == Verb::Get && r.resource == "nodes";
-        (stage.control_plane.requests().count(tries) >= 2).then_some(())
+        (stage.requests().count(tries) >= 2).then_some(())
     });
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 503);
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
@@ -294,7 +296,7 @@ fn an_api_server_that_is_down_at_the_start_is_waited_for() {
 #[test]
 fn a_start_that_waits_for_the_api_server_ends_when_told_to() {
     let Some(stage) = stage() else { return };
-    stage.control_plane.faults().on_any().reset_before();
+    stage.faults().on_any().reset_before();
     let mut provisioner = stage.provisioner().unwrap();
     stage.eventually("it waits", || {
         provisioner.log().contains("trying again").then_some(())

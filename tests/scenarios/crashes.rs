@@ -9,11 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use control_plane::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
-use control_plane::store::{DeleteOptions, Store};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
-use support::stage::{NAMESPACE, phase};
+use support::stage::{is_terminating, phase};
 use support::{LoopDevice, Stage};
+use tokio::runtime::Runtime;
 
 use super::BINARY;
 
@@ -96,8 +98,10 @@ impl Disk {
 /// Uses one volume again and again. There is always one more claim than the volume can serve, so
 /// that it is bound in the very moment in which that is possible.
 struct Tenants {
-    store: Store,
+    claims: Claims,
     class: &'static str,
+    full_class: String,
+    patience: Duration,
     mode: &'static str,
     disk: Disk,
     stop: Arc<AtomicBool>,
@@ -139,14 +143,7 @@ impl Tenants {
                 self.disk.is_intact(&claim),
                 "{claim}'s volume was wiped while it was bound"
             );
-            self.store
-                .delete(
-                    &PERSISTENT_VOLUME_CLAIMS,
-                    NAMESPACE,
-                    &claim,
-                    &DeleteOptions::default(),
-                )
-                .unwrap();
+            self.claims.delete(&claim);
             let _ = self.released.send(self.class);
             if last {
                 return served;
@@ -158,29 +155,52 @@ impl Tenants {
         let claim = json!({
             "metadata": { "name": format!("{}-{number}", self.class) },
             "spec": {
-                "storageClassName": self.class, "volumeMode": self.mode,
+                "storageClassName": self.full_class, "volumeMode": self.mode,
                 "accessModes": ["ReadWriteOnce"],
                 "resources": { "requests": { "storage": "1Mi" } },
             },
         });
-        self.store
-            .create(&PERSISTENT_VOLUME_CLAIMS, NAMESPACE, claim)
-            .unwrap();
+        self.claims.create(claim);
     }
 
     fn wait_until_bound(&self, claim: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let found = self
-                .store
-                .get(&PERSISTENT_VOLUME_CLAIMS, NAMESPACE, claim)
-                .unwrap();
-            if found["status"]["phase"] == "Bound" {
-                return;
-            }
+        let deadline = Instant::now() + self.patience;
+        while !self.claims.is_bound(claim) {
             assert!(Instant::now() < deadline, "{claim} was never bound");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// The claims of the stage, for a thread of its own.
+struct Claims {
+    runtime: Runtime,
+    api: Api<PersistentVolumeClaim>,
+}
+
+impl Claims {
+    fn of(stage: &Stage) -> Self {
+        let (runtime, client) = stage.another_client().unwrap();
+        let api = Api::namespaced(client, &stage.namespace());
+        Self { runtime, api }
+    }
+
+    fn create(&self, claim: Value) {
+        let claim = serde_json::from_value(claim).unwrap();
+        let params = PostParams::default();
+        let create = self.api.create(&params, &claim);
+        self.runtime.block_on(create).unwrap();
+    }
+
+    fn is_bound(&self, name: &str) -> bool {
+        let claim = self.runtime.block_on(self.api.get(name)).unwrap();
+        claim.status.and_then(|status| status.phase).as_deref() == Some("Bound")
+    }
+
+    fn delete(&self, name: &str) {
+        let params = DeleteParams::default();
+        let delete = self.api.delete(name, &params);
+        self.runtime.block_on(delete).unwrap();
     }
 }
 
@@ -219,26 +239,29 @@ struct Hits {
 
 impl Hits {
     fn count(&mut self, stage: &Stage, class: &str) {
-        let pvs = stage
-            .control_plane
-            .store()
-            .list(&PERSISTENT_VOLUMES, None)
-            .items;
-        let pv = pvs
-            .iter()
-            .find(|pv| pv["spec"]["storageClassName"] == class);
-        let at = |pointer| {
-            pv.and_then(|pv| pv.pointer(pointer))
-                .and_then(Value::as_str)
-        };
-        if at("/metadata/deletionTimestamp").is_some() {
-            self.terminating += 1;
-        } else if at("/status/phase") == Some("Released") {
-            self.released += 1;
-        } else {
-            self.over += 1;
+        match pv_of(stage, class) {
+            Some(pv) if is_terminating(&pv) => self.terminating += 1,
+            Some(pv) if phase(&pv) == "Released" => self.released += 1,
+            _ => self.over += 1,
         }
     }
+}
+
+fn pv_of(stage: &Stage, class: &str) -> Option<PersistentVolume> {
+    let class = stage.named(class);
+    let of_class = |pv: &PersistentVolume| {
+        let spec = pv.spec.as_ref();
+        spec.is_some_and(|spec| spec.storage_class_name.as_ref() == Some(&class))
+    };
+    stage.pvs().into_iter().find(of_class)
+}
+
+/// Waits until the binder has seen that the claim of a class's volume is gone.
+fn wait_until_released(stage: &Stage, class: &str) {
+    stage.eventually("the volume is released", || {
+        let pv = pv_of(stage, class);
+        pv.is_none_or(|pv| phase(&pv) != "Bound").then_some(())
+    });
 }
 
 fn kill_and_restart(stage: &Stage, random: &mut Random, releases: &Receiver<&str>) -> Hits {
@@ -250,6 +273,7 @@ fn kill_and_restart(stage: &Stage, random: &mut Random, releases: &Receiver<&str
             // A tenant has failed; who joins it learns why.
             Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
         };
+        wait_until_released(stage, class);
         std::thread::sleep(Duration::from_micros(random.below(LATEST_KILL * 1000)));
         hits.count(stage, class);
         provisioner.kill();
@@ -277,10 +301,11 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
         ("raw", "Block", Disk::Device(device.path().into())),
     ];
     let tenants = tenants.map(|(class, mode, disk)| {
-        let store = stage.control_plane.store().clone();
         let (stop, released) = (Arc::clone(&stop), released.clone());
         Tenants {
-            store,
+            claims: Claims::of(&stage),
+            full_class: stage.named(class),
+            patience: 2 * stage.patience(),
             class,
             mode,
             disk,

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control_plane::requests::{Request, Verb};
-use control_plane::resource::STORAGE_CLASSES;
-use control_plane::store::DeleteOptions;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use local_volume_provisioner::names::{pv_name, pv_name_on_collision};
 use serde_json::{Value, json};
-use support::stage::{NODE, name, uid};
+use support::stage::{name, uid};
 use support::{Program, Stage};
 
 use super::kit::{link, metric, node_uid, raw, skipped, status_of};
@@ -38,7 +40,7 @@ fn asleep() -> Option<(Stage, Program)> {
 fn soon(stage: &Stage, volume: &Path, since: Instant) {
     stage.available(volume, None);
     assert!(
-        since.elapsed() < SOON,
+        since.elapsed() < stage.at_most(SOON),
         "{:?} for {}",
         since.elapsed(),
         volume.display()
@@ -73,7 +75,11 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--discovery-period=1h");
     let dir = stage.sandbox.path().join("disks/late");
-    let map = format!("{{late: {{hostDir: {0}, mountDir: {0}}}}}", dir.display());
+    let map = format!(
+        "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
+        dir.display(),
+        stage.named("late")
+    );
     stage.configure("storageClassMap", &map).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.eventually("the missing class is a reason", || {
@@ -84,7 +90,7 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
     skipped(&stage, &mut provisioner, &volume, "ClassMissing");
     let (code, why) = provisioner.http_get("/ready").unwrap();
     assert!(
-        code == 503 && why.contains("StorageClass \"late\""),
+        code == 503 && why.contains(&format!("StorageClass \"{}\"", stage.named("late"))),
         "{code} {why}"
     );
     let begun = Instant::now();
@@ -105,14 +111,21 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
 
 /// Makes a StorageClass anew with mount options: they cannot be changed.
 fn set_mount_options(stage: &Stage, class: &str, options: &[&str]) {
-    let store = stage.control_plane.store();
-    let mut anew = (*store.get(&STORAGE_CLASSES, "", class).unwrap()).clone();
-    store
-        .delete(&STORAGE_CLASSES, "", class, &DeleteOptions::default())
-        .unwrap();
-    anew["mountOptions"] = json!(options);
-    anew["metadata"] = json!({ "name": class });
-    store.create(&STORAGE_CLASSES, "", anew).unwrap();
+    let classes: Api<StorageClass> = Api::all(stage.client.clone());
+    let class = stage.named(class);
+    stage.block_on(async {
+        let mut anew = classes.get(&class).await.unwrap();
+        classes
+            .delete(&class, &DeleteParams::default())
+            .await
+            .unwrap();
+        anew.metadata = ObjectMeta {
+            name: Some(class),
+            ..ObjectMeta::default()
+        };
+        anew.mount_options = Some(options.iter().map(ToString::to_string).collect());
+        classes.create(&PostParams::default(), &anew).await.unwrap();
+    });
 }
 
 #[test]
@@ -150,18 +163,21 @@ fn a_pv_has_all_that_the_configuration_says() {
 
     let pv = serde_json::to_value(stage.available(&volume, None)).unwrap();
     let node_uid = node_uid(&stage);
-    assert_eq!(pv["metadata"]["name"], pv_name("vol-1", NODE, "fast"));
+    assert_eq!(
+        pv["metadata"]["name"],
+        pv_name("vol-1", &stage.node(), &stage.named("fast"))
+    );
     assert_eq!(
         pv["metadata"]["labels"],
         json!({ "kubernetes.io/hostname": "host-1", "zone": "here", "tier": "1.10" })
     );
     let annotations = &pv["metadata"]["annotations"];
-    let by = format!("local-volume-provisioner-{NODE}-{node_uid}");
+    let by = format!("local-volume-provisioner-{}-{node_uid}", stage.node());
     assert_eq!(annotations["pv.kubernetes.io/provisioned-by"], by);
     let owner = &pv["metadata"]["ownerReferences"][0];
     assert_eq!(
         (&owner["kind"], &owner["name"], &owner["uid"]),
-        (&json!("Node"), &json!(NODE), &json!(node_uid))
+        (&json!("Node"), &json!(stage.node()), &json!(node_uid))
     );
     let spec = &pv["spec"];
     assert_eq!(spec["capacity"], json!({ "storage": "10Gi" }));
@@ -170,7 +186,7 @@ fn a_pv_has_all_that_the_configuration_says() {
     assert_eq!(spec["local"], json!({ "path": volume, "fsType": "xfs" }));
     assert_eq!(
         (&spec["volumeMode"], &spec["storageClassName"]),
-        (&json!("Filesystem"), &json!("fast"))
+        (&json!("Filesystem"), &json!(stage.named("fast")))
     );
     let own = json!({ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"] }] });
     assert_eq!(
@@ -190,7 +206,7 @@ fn use_node_name_only_names_the_provisioner_without_the_uid() {
     let _provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&volume, None);
     let by = &pv.metadata.annotations.unwrap()["pv.kubernetes.io/provisioned-by"];
-    assert_eq!(by, &format!("local-volume-provisioner-{NODE}"));
+    assert_eq!(by, &format!("local-volume-provisioner-{}", stage.node()));
     assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, "11Mi");
 }
 
@@ -228,11 +244,12 @@ fn a_read_only_mount_is_offered_with_a_warning() {
 }
 
 /// Two entries whose PVs would have one name, by looking for them.
-fn colliding_entries() -> (String, String) {
+fn colliding_entries(stage: &Stage) -> (String, String) {
+    let (node, class) = (stage.node(), stage.named("fast"));
     let mut seen = HashMap::new();
     for number in 0.. {
         let entry = format!("vol-{number}");
-        if let Some(other) = seen.insert(pv_name(&entry, NODE, "fast"), entry.clone()) {
+        if let Some(other) = seen.insert(pv_name(&entry, &node, &class), entry.clone()) {
             return (other, entry);
         }
     }
@@ -241,7 +258,7 @@ fn colliding_entries() -> (String, String) {
 
 fn creations(stage: &Stage) -> usize {
     let of_pvs = |r: &Request| r.verb == Verb::Create && r.resource == "persistentvolumes";
-    stage.control_plane.requests().count(of_pvs)
+    stage.requests().count(of_pvs)
 }
 
 #[test]
@@ -249,7 +266,7 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
-    let (one, two) = colliding_entries();
+    let (one, two) = colliding_entries(&stage);
     let one = stage
         .sandbox
         .tmpfs(&format!("disks/fast/{one}"), "size=1m")
@@ -286,11 +303,11 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
-    let taken = pv_name("vol", NODE, "fast");
+    let taken = pv_name("vol", &stage.node(), &stage.named("fast"));
     let foreign: Value = json!({
         "metadata": { "name": taken, "labels": { "kubernetes.io/hostname": "node-2" } },
         "spec": {
-            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": stage.named("fast"),
             "local": { "path": "/mnt/disks/fast/vol" },
             "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
                 { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"] },
@@ -298,22 +315,27 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
         },
     });
     let foreign = stage.create_pv(foreign).unwrap();
+    let before_us = creations(&stage);
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     ready(&stage, &mut provisioner);
     let names: Vec<_> = stage.pvs_at(&volume).iter().map(name).collect();
     assert!(
-        names.contains(&pv_name_on_collision("vol", NODE, "fast")),
+        names.contains(&pv_name_on_collision(
+            "vol",
+            &stage.node(),
+            &stage.named("fast")
+        )),
         "{names:?}"
     );
     assert_eq!(uid(&stage.pv(&taken).unwrap()), uid(&foreign));
     assert_eq!(
         status_of(&mut provisioner, &volume)["pv"],
-        pv_name_on_collision("vol", NODE, "fast")
+        pv_name_on_collision("vol", &stage.node(), &stage.named("fast"))
     );
     let before = creations(&stage);
     stage.stays(Duration::from_secs(1), "no loop", || {
         creations(&stage) == before
     });
-    assert_eq!(before, 3, "the foreign one, the refused one, and ours");
+    assert_eq!(before - before_us, 2, "the refused one, and ours");
 }

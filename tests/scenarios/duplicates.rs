@@ -81,15 +81,15 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
             statistics.blocks() * statistics.fragment_size() / MIB
         )
     };
-    for (pv, path) in [("outer", &outer), ("inner", &inner)] {
+    let [outer_pv, inner_pv] = [("outer", &outer), ("inner", &inner)].map(|(claim, path)| {
+        let pv = stage.named(claim);
         stage
-            .create_pv(pv_by_hand(&stage, pv, "fast", path, &capacity))
+            .create_pv(pv_by_hand(&stage, &pv, "fast", path, &capacity))
             .unwrap();
-        stage.claim(pv, "fast", Some(pv)).unwrap();
-        stage.in_phase(pv, "Bound");
+        stage.claim(claim, "fast", Some(&pv)).unwrap();
         keep_secret(path);
-    }
-    let outer_pv = stage.pv("outer").unwrap();
+        stage.in_phase(&pv, "Bound")
+    });
     let _provisioner = stage.provisioner().unwrap();
     stage.delete_claim("outer");
     let text = stage.event("VolumeDuplicate", "so nothing was touched");
@@ -102,13 +102,16 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
 
     // Somebody takes the inner one away.
     stage.delete_claim("inner");
-    stage.event("VolumeDuplicate", "(PV outer)");
+    stage.event("VolumeDuplicate", &format!("(PV {})", name(&outer_pv)));
     stage.sandbox.umount(&inner).unwrap();
     fs::remove_dir(&inner).unwrap();
     stage
-        .patch_pv("inner", &json!({ "metadata": { "finalizers": null } }))
+        .patch_pv(
+            &name(&inner_pv),
+            &json!({ "metadata": { "finalizers": null } }),
+        )
         .unwrap();
-    stage.delete_pv("inner").unwrap();
+    stage.delete_pv(&name(&inner_pv)).unwrap();
     offered_anew(&stage, &outer, &outer_pv);
     assert!(entries(&outer).is_empty());
 }
@@ -149,14 +152,14 @@ fn an_entry_that_two_classes_match_is_offered_once() {
     let pv = stage.available(&volume, None);
     assert_eq!(
         pv.spec.as_ref().unwrap().storage_class_name.as_deref(),
-        Some("a")
+        Some(stage.named("a").as_str())
     );
     stage.stays(Duration::from_millis(300), "once", || {
         stage.pvs().len() == 1
     });
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(
-        metrics.contains("skipped_entries{class=\"b\""),
+        metrics.contains(&format!("skipped_entries{{class=\"{}\"", stage.named("b"))),
         "the other class says why not"
     );
     let bound = used(&stage, &stage.bind("claim", &volume));

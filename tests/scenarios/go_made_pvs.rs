@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use local_volume_provisioner::names::pv_name;
 use serde_json::json;
 use support::Stage;
-use support::stage::{NODE, annotation, name};
+use support::stage::{annotation, name};
 
 use crate::kit::*;
 use crate::stage;
@@ -15,7 +15,7 @@ use crate::stage;
 /// The PV that the Go provisioner would have made for an entry of the class `fast`.
 fn go_made(stage: &Stage, entry: &str, capacity: &str) -> PersistentVolume {
     let path = Path::new("/mnt/disks/fast").join(entry);
-    let name = pv_name(entry, NODE, "fast");
+    let name = pv_name(entry, &stage.node(), &stage.named("fast"));
     let pv = pv_by_hand(stage, &name, "fast", &path, capacity);
     stage.create_pv(pv).unwrap();
     stage.in_phase(&name, "Available")
@@ -31,7 +31,7 @@ fn adopted(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
             .labels
             .as_ref()
             .and_then(|all| all.get("kubernetes.io/hostname"));
-        let complete = label.is_some_and(|hostname| hostname == NODE)
+        let complete = label.is_some_and(|hostname| *hostname == stage.node())
             && identity(&now).starts_with("v1:")
             && is_protected(&now);
         complete.then_some(now)
@@ -141,7 +141,7 @@ fn those_of_another_node_are_none_of_ours() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut theirs = pv_by_hand(&stage, "of-node-2", "fast", &volume, "20Mi");
+    let mut theirs = pv_by_hand(&stage, &stage.named("of-node-2"), "fast", &volume, "20Mi");
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *theirs.pointer_mut(term).unwrap() = json!(["node-2"]);
     theirs["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] =

@@ -7,7 +7,7 @@ use std::process::Output;
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
 use serde_json::{Value, json};
-use support::stage::{NODE, name};
+use support::stage::name;
 use support::{LoopDevice, Program, Stage};
 
 use super::kit::{link, raw};
@@ -154,7 +154,7 @@ fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     fs::write(dir.parent().unwrap().join("fast/file"), "").unwrap();
     let device = raw(&stage);
     let disk = link(&device, &dir, "disk");
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     let failed = faults
         .on(Verb::Create)
         .resource("persistentvolumes")
@@ -198,10 +198,13 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
         "local_volume_provisioner_persistentvolume_capacity_bytes{mode=\"Block\"} 33554432",
         "local_volume_provisioner_persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"/scripts/quick_reset.sh\",mode=\"Filesystem\",type=\"process\"} 1",
         "local_volume_provisioner_proctable_failed 1",
-        "local_volume_provisioner_skipped_entries{class=\"fast\",reason=\"NotADirectoryOrBlockDevice\"} 1",
-        "local_volume_provisioner_volumes{class=\"fast\",state=\"Available\"} 1",
-        "local_volume_provisioner_volumes{class=\"raw\",state=\"CleaningFailed\"} 1",
+        "local_volume_provisioner_skipped_entries{class=\"FAST\",reason=\"NotADirectoryOrBlockDevice\"} 1",
+        "local_volume_provisioner_volumes{class=\"FAST\",state=\"Available\"} 1",
+        "local_volume_provisioner_volumes{class=\"RAW\",state=\"CleaningFailed\"} 1",
     ] {
+        let line = line
+            .replace("FAST", &stage.named("fast"))
+            .replace("RAW", &stage.named("raw"));
         assert!(
             text.lines().any(|found| found == line),
             "no {line} in\n{text}"
@@ -223,14 +226,14 @@ fn status_is_a_document_with_a_version() {
     assert_eq!(status["schemaVersion"], 1);
     assert_eq!(
         (&status["node"], &status["paused"], &status["degraded"]),
-        (&json!(NODE), &json!(false), &json!([]))
+        (&json!(stage.node()), &json!(false), &json!([]))
     );
     assert!(status["ready"].is_boolean());
     let class = |name: &str| {
         let classes = status["classes"].as_array().unwrap();
         classes
             .iter()
-            .find(|class| class["name"] == name)
+            .find(|class| class["name"] == stage.named(name))
             .cloned()
             .unwrap()
     };
@@ -298,7 +301,7 @@ fn ready_says_why_not_and_then_200() {
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     let refused = faults
         .on(Verb::Create)
         .resource("persistentvolumes")
@@ -307,11 +310,12 @@ fn ready_says_why_not_and_then_200() {
     stage.eventually("the loop lives", || {
         (provisioner.http_get("/healthz").ok()?.0 == 200).then_some(())
     });
-    let (code, why) = provisioner.http_get("/ready").unwrap();
-    assert!(
-        code == 503 && why.contains("class \"fast\""),
-        "{code} {why}"
-    );
+    let why = format!("class \"{}\"", stage.named("fast"));
+    stage.eventually("it says what it waits for", || {
+        let (code, text) = provisioner.http_get("/ready").ok()?;
+        assert_eq!(code, 503);
+        text.contains(&why).then_some(())
+    });
     refused.clear();
     stage.eventually("it is ready", || {
         (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
@@ -361,7 +365,9 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
         (&json!("no-mount"), &json!("NotMounted"))
     );
     assert!(
-        document["faults"]["broken"].to_string().contains("Blok"),
+        document["faults"][stage.named("broken")]
+            .to_string()
+            .contains("Blok"),
         "{document}"
     );
     let yaml: Value = serde_saphyr::from_str(&discover(&stage, "yaml")).unwrap();

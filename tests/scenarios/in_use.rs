@@ -17,22 +17,25 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
-    stage.pod("pod", "claim").unwrap();
-    pod_in_phase(&stage, "pod", "Running");
+    stage.pod("pod", "claim");
+    stage.pod_in_phase("pod", "Running");
     keep_secret(&volume);
     stage.delete_claim("claim");
     // Kubernetes would wait for the pod. Somebody does not.
     drop_claim_protection(&stage, "claim");
     stage.in_phase(&name(&bound), "Released");
     let text = stage.event("VolumeInUse", "Volume is used by pods");
-    assert!(text.contains("default/pod"), "{text}");
+    assert!(
+        text.contains(&format!("{}/pod", stage.namespace())),
+        "{text}"
+    );
     stage.stays(
         Duration::from_millis(1200),
         "the pod keeps its data",
         || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
     );
     assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
-    delete_pod(&stage, "pod", false);
+    stage.delete_pod("pod", false);
     offered_anew(&stage, &volume, &bound);
     assert!(entries(&volume).is_empty());
 }
@@ -44,13 +47,8 @@ fn a_pod_that_has_ended_keeps_nothing() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
-    pod(
-        &stage,
-        "pod",
-        "claim",
-        &json!({ "control-plane/run": "succeed" }),
-    );
-    pod_in_phase(&stage, "pod", "Succeeded");
+    stage.pod_with("pod", "claim", &json!({ "control-plane/run": "succeed" }));
+    stage.pod_in_phase("pod", "Succeeded");
     keep_secret(&volume);
     stage.delete_claim("claim");
     drop_claim_protection(&stage, "claim");
@@ -66,11 +64,11 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
-    stage.pod("pod", "claim").unwrap();
-    pod_in_phase(&stage, "pod", "Running");
+    stage.pod("pod", "claim");
+    stage.pod_in_phase("pod", "Running");
     let mounted = mounted_by_kubelet(&stage, &bound);
     keep_secret(&volume);
-    delete_pod(&stage, "pod", true);
+    stage.delete_pod("pod", true);
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     stage.stays(

@@ -6,14 +6,14 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use local_volume_provisioner::names::{
     ANNOTATION_IDENTITY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
 };
 use serde_json::{Value, json};
-use support::stage::{NAMESPACE, NODE, annotation, is_terminating, name, phase};
+use support::stage::{annotation, is_terminating, name, phase};
 use support::{LoopDevice, Program, Stage};
 
 pub const MIB: u64 = 1 << 20;
@@ -134,16 +134,12 @@ pub fn clear_claim_ref(stage: &Stage, pv: &str) {
 }
 
 fn claims(stage: &Stage) -> Api<PersistentVolumeClaim> {
-    Api::namespaced(stage.client.clone(), NAMESPACE)
+    Api::namespaced(stage.client.clone(), &stage.namespace())
 }
 
 /// A claim's phase; empty when there is no such claim.
 pub fn claim_phase(stage: &Stage, claim: &str) -> String {
-    let found = stage.block_on(claims(stage).get_opt(claim)).unwrap();
-    found
-        .and_then(|claim| claim.status)
-        .and_then(|status| status.phase)
-        .unwrap_or_default()
+    stage.claim_phase(claim)
 }
 
 /// Lets a claim go at once, although a pod uses it.
@@ -154,43 +150,6 @@ pub fn drop_claim_protection(stage: &Stage, claim: &str) {
         .unwrap();
 }
 
-/// Makes a pod on our node that behaves as the annotations of [`control_plane`]'s pods say.
-pub fn pod(stage: &Stage, name: &str, claim: &str, annotations: &Value) {
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": { "name": name, "annotations": annotations },
-        "spec": {
-            "nodeName": NODE,
-            "containers": [{ "name": "c", "image": "none" }],
-            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }],
-        },
-    }))
-    .unwrap();
-    stage
-        .block_on(pods(stage).create(&PostParams::default(), &pod))
-        .unwrap();
-}
-
-fn pods(stage: &Stage) -> Api<Pod> {
-    Api::namespaced(stage.client.clone(), NAMESPACE)
-}
-
-/// Waits until a pod is in a phase.
-pub fn pod_in_phase(stage: &Stage, name: &str, wanted: &str) {
-    stage.eventually(&format!("pod {name} {wanted}"), || {
-        let pod = stage.block_on(pods(stage).get_opt(name)).unwrap()?;
-        (pod.status?.phase? == wanted).then_some(())
-    });
-}
-
-/// Deletes a pod; `by_force` without waiting for its containers.
-pub fn delete_pod(stage: &Stage, name: &str, by_force: bool) {
-    let params = DeleteParams {
-        grace_period_seconds: by_force.then_some(0),
-        ..Default::default()
-    };
-    stage.block_on(pods(stage).delete(name, &params)).unwrap();
-}
-
 fn nodes(stage: &Stage) -> Api<Node> {
     Api::all(stage.client.clone())
 }
@@ -198,7 +157,7 @@ fn nodes(stage: &Stage) -> Api<Node> {
 /// The UID of our Node.
 pub fn node_uid(stage: &Stage) -> String {
     stage
-        .block_on(nodes(stage).get(NODE))
+        .block_on(nodes(stage).get(&stage.node()))
         .unwrap()
         .metadata
         .uid
@@ -209,23 +168,21 @@ pub fn node_uid(stage: &Stage) -> String {
 pub fn annotate_node(stage: &Stage, key: &str, value: impl Into<Value>) {
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value.into() } } }));
     stage
-        .block_on(nodes(stage).patch(NODE, &PatchParams::default(), &patch))
+        .block_on(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch))
         .unwrap();
 }
 
 /// Deletes our Node.
 pub fn delete_node(stage: &Stage) {
     stage
-        .block_on(nodes(stage).delete(NODE, &DeleteParams::default()))
+        .block_on(nodes(stage).delete(&stage.node(), &DeleteParams::default()))
         .unwrap();
 }
 
 /// Registers our Node (again).
 pub fn register_node(stage: &Stage) {
-    let node = json!({ "metadata": { "name": NODE, "labels": { LABEL_HOSTNAME: NODE } } });
-    let node = serde_json::from_value(node).unwrap();
     stage
-        .block_on(nodes(stage).create(&PostParams::default(), &node))
+        .register_node(&stage.node(), Some(&stage.node()))
         .unwrap();
 }
 
@@ -235,18 +192,18 @@ pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity:
         "metadata": {
             "name": name,
             "annotations": {
-                "pv.kubernetes.io/provisioned-by": provisioner_name(NODE, &node_uid(stage), false),
+                "pv.kubernetes.io/provisioned-by": provisioner_name(&stage.node(), &node_uid(stage), false),
             },
         },
         "spec": {
-            "storageClassName": class,
+            "storageClassName": stage.named(class),
             "accessModes": ["ReadWriteOnce"],
             "capacity": { "storage": capacity },
             "persistentVolumeReclaimPolicy": "Delete",
             "volumeMode": "Filesystem",
             "local": { "path": path },
             "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
-                { "key": LABEL_HOSTNAME, "operator": "In", "values": [NODE] },
+                { "key": LABEL_HOSTNAME, "operator": "In", "values": [stage.node()] },
             ] }] } },
         },
     })

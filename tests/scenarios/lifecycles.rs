@@ -77,9 +77,9 @@ fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
     let _provisioner = stage.provisioner().unwrap();
     let mut pv = stage.available(&volume, None);
     stage.claim("data-web-0", "fast", None).unwrap();
-    stage.pod("web-0", "data-web-0").unwrap();
+    stage.pod("web-0", "data-web-0");
     for life in 0..5 {
-        pod_in_phase(&stage, "web-0", "Running");
+        stage.pod_in_phase("web-0", "Running");
         assert_eq!(stage.pvs_at(&volume).len(), 1, "life {life}");
         assert!(
             entries(&volume).is_empty(),
@@ -88,12 +88,12 @@ fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
         );
         keep_secret(&volume);
         stage.delete_claim("data-web-0");
-        delete_pod(&stage, "web-0", false);
+        stage.delete_pod("web-0", false);
         stage.eventually("both are gone", || {
             (claim_phase(&stage, "data-web-0").is_empty()).then_some(())
         });
         stage.claim("data-web-0", "fast", None).unwrap();
-        stage.pod("web-0", "data-web-0").unwrap();
+        stage.pod("web-0", "data-web-0");
         pv = stage.eventually("the new claim is bound to the new PV", || {
             let bound = claim_phase(&stage, "data-web-0") == "Bound";
             stage
@@ -129,8 +129,8 @@ fn an_old_volume_is_cleaned_while_a_new_claim_of_the_same_name_uses_another() {
     stage
         .claim("data-web-0", "fast", Some(&name(&spare)))
         .unwrap();
-    stage.pod("web-0", "data-web-0").unwrap();
-    pod_in_phase(&stage, "web-0", "Running");
+    stage.pod("web-0", "data-web-0");
+    stage.pod_in_phase("web-0", "Running");
     keep_secret(&second);
     offered_anew(&stage, &first, &old);
     assert!(entries(&first).is_empty());

@@ -45,8 +45,8 @@ fn the_pv_first_and_then_the_claim_with_a_pod() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
     let bound = used(&stage, &stage.bind("claim", &volume));
-    stage.pod("pod", "claim").unwrap();
-    pod_in_phase(&stage, "pod", "Running");
+    stage.pod("pod", "claim");
+    stage.pod_in_phase("pod", "Running");
     keep_secret(&volume);
     stage.delete_pv(&name(&bound)).unwrap();
     stage.delete_claim("claim");
@@ -55,7 +55,7 @@ fn the_pv_first_and_then_the_claim_with_a_pod() {
         "the pod keeps all of it",
         || has_secret(&volume) && claim_phase(&stage, "claim") == "Bound",
     );
-    delete_pod(&stage, "pod", false);
+    stage.delete_pod("pod", false);
     offered_anew(&stage, &volume, &bound);
     assert!(entries(&volume).is_empty());
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use support::Stage;
-use support::stage::{NODE, annotation, name, uid};
+use support::stage::{annotation, name, uid};
 
 use crate::kit::*;
 use crate::stage;
@@ -39,7 +39,11 @@ fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
         || stage.pvs_at(&late).is_empty() && is_untouched(&stage, &bound, "Bound"),
     );
     register_node(&stage);
-    let new = format!("local-volume-provisioner-{NODE}-{}", node_uid(&stage));
+    let new = format!(
+        "local-volume-provisioner-{}-{}",
+        stage.node(),
+        node_uid(&stage)
+    );
     assert_ne!(new, old);
     for pv in [&bound, &free] {
         stage.eventually("the PV is taken over", || {
@@ -82,7 +86,7 @@ fn maker_and_owner_change_in_one_request() {
             owners[0].uid.clone(),
         )
     };
-    let node = |uid: String| ("Node".to_owned(), NODE.to_owned(), uid);
+    let node = |uid: String| ("Node".to_owned(), stage.node(), uid);
     assert_eq!(owner(&before), node(node_uid(&stage)));
 
     delete_node(&stage);
@@ -103,7 +107,11 @@ fn maker_and_owner_change_in_one_request() {
 
 fn register_if_absent(stage: &Stage) {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(stage.client.clone());
-    if stage.block_on(nodes.get_opt(NODE)).unwrap().is_none() {
+    if stage
+        .block_on(nodes.get_opt(&stage.node()))
+        .unwrap()
+        .is_none()
+    {
         register_node(stage);
     }
 }

@@ -19,7 +19,7 @@ fn set_policy(stage: &Stage, pv: &PersistentVolume, policy: &str) {
 fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
     let Some(stage) = stage() else { return };
     let dir = "/mnt/disks/kept";
-    let map = json!({ "kept": { "hostDir": dir, "mountDir": dir } });
+    let map = json!({ stage.named("kept"): { "hostDir": dir, "mountDir": dir } });
     stage
         .configure("storageClassMap", &map.to_string())
         .unwrap();
@@ -109,10 +109,7 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
         (status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting").then_some(())
     });
     // The watch is held back: only a fresh look shows the new policy.
-    let held = stage
-        .control_plane
-        .faults()
-        .hold_watches("persistentvolumes");
+    let held = stage.faults().hold_watches("persistentvolumes");
     set_policy(&stage, &bound, "Retain");
     std::fs::remove_dir(&mounted).unwrap();
     stage.stays(Duration::from_millis(1500), "it is kept", || {
@@ -159,7 +156,7 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
     let map = |dirs: &[(&str, &std::path::Path)]| -> Value {
         let class = |(name, dir): &(&str, &std::path::Path)| {
             (
-                (*name).to_owned(),
+                stage.named(name),
                 json!({ "hostDir": dir, "mountDir": dir }),
             )
         };

@@ -23,6 +23,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -35,15 +36,30 @@ use tokio::sync::watch;
 use crate::{
     requests::{Request, Verb},
     status::Status,
-    store::Store,
 };
 
 /// The faults of one control plane; a cheap handle.
 #[derive(Debug, Clone)]
 pub struct Faults {
-    store: Store,
+    newest: Newest,
     rules: Arc<Mutex<Vec<Arc<Rule>>>>,
     streams: Arc<watch::Sender<Streams>>,
+}
+
+/// Tells the resourceVersion of the newest change of all.
+#[derive(Clone)]
+pub(crate) struct Newest(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl Newest {
+    pub(crate) fn new(tell: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl fmt::Debug for Newest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Newest")
+    }
 }
 
 /// An error answer to inject.
@@ -78,6 +94,7 @@ pub struct Hold {
 #[derive(Debug, Clone, Default)]
 struct Matcher {
     verb: Option<Verb>,
+    group: Option<String>,
     resource: Option<String>,
     subresource: Option<String>,
     name: Option<String>,
@@ -163,6 +180,12 @@ impl Answer {
     reason = "a fault is in force whether or not it is kept"
 )]
 impl FaultBuilder {
+    /// Only requests for types of this API group; empty for the core group.
+    pub fn group(mut self, group: &str) -> Self {
+        self.matcher.group = Some(group.to_owned());
+        self
+    }
+
     /// Only requests for this type, by its plural name.
     pub fn resource(mut self, plural: &str) -> Self {
         self.matcher.resource = Some(plural.to_owned());
@@ -279,10 +302,10 @@ impl Drop for Hold {
 }
 
 impl Faults {
-    pub(crate) fn new(store: Store) -> Self {
+    pub(crate) fn new(newest: Newest) -> Self {
         let (streams, _) = watch::channel(Streams::new());
         Self {
-            store,
+            newest,
             rules: Arc::default(),
             streams: Arc::new(streams),
         }
@@ -323,9 +346,12 @@ impl Faults {
     }
 
     /// Makes watches of a resource stale: what happens from now on is not told until the hold is
-    /// dropped. Watches begun meanwhile see the state of this moment; get and list stay fresh.
+    /// dropped. Watches begun meanwhile see the state of this moment (behind a [`Front`], what has
+    /// changed since is missing from it); get and list stay fresh.
+    ///
+    /// [`Front`]: crate::Front
     pub fn hold_watches(&self, resource: &str) -> Hold {
-        let now = self.store.revision();
+        let now = (self.newest.0)();
         self.stream(resource, |stream| stream.held_after = Some(now));
         Hold {
             faults: self.clone(),
@@ -386,7 +412,12 @@ impl Faults {
 impl Matcher {
     fn matches(&self, request: &Request, created_name: Option<&str>) -> bool {
         let name = created_name.unwrap_or(&request.name);
+        let in_group = |group: &String| match group.as_str() {
+            "" => request.path.starts_with("/api/"),
+            group => request.path.starts_with(&format!("/apis/{group}/")),
+        };
         self.verb.is_none_or(|verb| verb == request.verb)
+            && self.group.as_ref().is_none_or(in_group)
             && self
                 .resource
                 .as_ref()

@@ -14,6 +14,8 @@
 //!                                      controllers
 //! ```
 //!
+//! The faults and the record are there for a real API server, too: a [`Front`] stands before it.
+//!
 //! What it is not: there is no authentication, no authorization, no etcd, no custom resources,
 //! and only as much validation as a storage controller can run into.
 //!
@@ -38,6 +40,7 @@ mod defaults;
 mod deletion;
 mod event_view;
 pub mod faults;
+pub mod front;
 mod garbage;
 mod history;
 mod http;
@@ -74,9 +77,11 @@ use std::{
 use anyhow::{Context, anyhow};
 use tokio::sync::oneshot;
 
+use crate::faults::Newest;
 pub use crate::{
     controllers::{ControllerOptions, NodeOptions},
     faults::Faults,
+    front::Front,
     requests::Requests,
     store::Store,
 };
@@ -101,6 +106,9 @@ pub struct Options {
     pub history: usize,
     /// How often a quiet watch gets a bookmark.
     pub bookmarks: Duration,
+    /// Requests with this `User-Agent` meet no fault and are not on record: those of a test, beside
+    /// the program that it tests.
+    pub bystander: Option<String>,
 }
 
 impl Default for Options {
@@ -120,6 +128,7 @@ impl Default for Options {
             controllers: true,
             history: Store::DEFAULT_HISTORY,
             bookmarks: Duration::from_mins(1),
+            bystander: None,
         }
     }
 }
@@ -148,13 +157,17 @@ impl ControlPlane {
         listener.set_nonblocking(true)?;
         let url = format!("http://{}", listener.local_addr()?);
         let store = Store::new(options.history);
-        let faults = Faults::new(store.clone());
+        let faults = Faults::new(Newest::new({
+            let store = store.clone();
+            move || store.revision()
+        }));
         let requests = Requests::default();
         let server = http::Server {
             store: store.clone(),
             faults: faults.clone(),
             requests: requests.clone(),
             bookmarks: options.bookmarks,
+            bystander: options.bystander,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

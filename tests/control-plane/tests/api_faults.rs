@@ -1,17 +1,48 @@
-//! Injected faults and the record of requests.
+//! Injected faults and the record of requests: of the control plane itself, and of a front before
+//! another API server.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
 use std::time::{Duration, Instant};
 
 use common::*;
-use control_plane::{faults::Answer, requests::Verb};
+use control_plane::{Options, faults::Answer, requests::Verb};
 use serde_json::{Value, json};
 
-#[tokio::test]
-async fn errors_by_verb_resource_and_name_so_many_times() {
-    let api = Api::start().await;
-    let faults = api.control_plane.faults();
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod direct {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Api::start().await).await;
+            })*
+        }
+        mod behind_a_front {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Api::behind_a_front().await).await;
+            })*
+        }
+    };
+}
+
+on_both! {
+    errors_by_verb_resource_and_name_so_many_times
+    connections_are_reset_before_or_after_the_store_acted
+    latency_adds_up_with_what_follows
+    running_watches_are_cut
+    a_watch_can_be_told_that_its_version_expired
+    held_watches_are_stale_while_reads_are_fresh
+    a_held_watch_that_times_out_loses_nothing
+    watches_can_lag
+    every_request_is_on_record
+    a_watch_counts_its_bytes_while_it_streams
+}
+
+async fn errors_by_verb_resource_and_name_so_many_times(api: Api) {
+    let faults = api.faults();
     let fault = faults
         .on(Verb::Create)
         .resource("persistentvolumes")
@@ -56,10 +87,8 @@ async fn errors_by_verb_resource_and_name_so_many_times() {
         .ok();
 }
 
-#[tokio::test]
-async fn connections_are_reset_before_or_after_the_store_acted() {
-    let api = Api::start().await;
-    let faults = api.control_plane.faults();
+async fn connections_are_reset_before_or_after_the_store_acted(api: Api) {
+    let faults = api.faults();
     let body = |name: &str| config_map(name).to_string().into_bytes();
     let json = [("content-type", JSON)];
     faults.on(Verb::Create).times(1).reset_before();
@@ -69,16 +98,13 @@ async fn connections_are_reset_before_or_after_the_store_acted() {
     assert!(api.send("POST", CMS, &json, body("a")).await.is_err());
     api.get(&format!("{CMS}/a")).await.ok();
     let unanswered = api
-        .control_plane
         .requests()
         .count(|r| r.verb == Verb::Create && r.status() == 0);
     assert_eq!(unanswered, 2);
 }
 
-#[tokio::test]
-async fn latency_adds_up_with_what_follows() {
-    let api = Api::start().await;
-    let faults = api.control_plane.faults();
+async fn latency_adds_up_with_what_follows(api: Api) {
+    let faults = api.faults();
     faults.on(Verb::Get).latency(Duration::from_millis(60));
     faults.on(Verb::Get).latency(Duration::from_millis(60));
     faults.on(Verb::Get).answer(Answer::code(500));
@@ -93,14 +119,12 @@ async fn latency_adds_up_with_what_follows() {
     );
 }
 
-#[tokio::test]
-async fn running_watches_are_cut() {
-    let api = Api::start().await;
+async fn running_watches_are_cut(api: Api) {
     let mut claims = api.watch(&format!("{PVCS}?watch=1")).await;
     let mut maps = api.watch(&format!("{CMS}?watch=1")).await;
     api.post(CMS, &config_map("a")).await.ok();
     maps.next().await;
-    api.control_plane.faults().cut_watches("configmaps");
+    api.faults().cut_watches("configmaps");
     assert!(
         maps.try_next().await.is_err(),
         "cut is not the same as ended"
@@ -110,11 +134,8 @@ async fn running_watches_are_cut() {
     assert_eq!(again.next_short().await, is("ADDED", "a"));
 }
 
-#[tokio::test]
-async fn a_watch_can_be_told_that_its_version_expired() {
-    let api = Api::start().await;
+async fn a_watch_can_be_told_that_its_version_expired(api: Api) {
     let fault = api
-        .control_plane
         .faults()
         .on(Verb::Watch)
         .resource("configmaps")
@@ -129,14 +150,12 @@ async fn a_watch_can_be_told_that_its_version_expired() {
         .await;
 }
 
-#[tokio::test]
-async fn held_watches_are_stale_while_reads_are_fresh() {
-    let api = Api::start().await;
+async fn held_watches_are_stale_while_reads_are_fresh(api: Api) {
     let mut lines = api.watch(&format!("{CMS}?watch=1")).await;
     let mut others = api.watch(&format!("{PVS}?watch=1")).await;
     api.post(CMS, &config_map("a")).await.ok();
     assert_eq!(lines.next_short().await, is("ADDED", "a"));
-    let hold = api.control_plane.faults().hold_watches("configmaps");
+    let hold = api.faults().hold_watches("configmaps");
     api.post(CMS, &config_map("b")).await.ok();
     api.delete(&format!("{CMS}/a"), &Value::Null).await.ok();
     api.post(PVS, &volume("pv")).await.ok();
@@ -144,24 +163,25 @@ async fn held_watches_are_stale_while_reads_are_fresh() {
     assert_eq!(names(&api.get(CMS).await.ok()), ["b"]);
     lines.expect_silence().await;
     let mut late = api.watch(&format!("{CMS}?watch=1")).await;
-    assert_eq!(
-        late.next_short().await,
-        is("ADDED", "a"),
-        "a new watch sees the past"
-    );
+    // What is gone by now, a front can no longer show.
+    if !api.is_behind_a_front() {
+        assert_eq!(
+            late.next_short().await,
+            is("ADDED", "a"),
+            "a new watch sees the past"
+        );
+    }
     late.expect_silence().await;
     hold.release();
     for lines in [&mut lines, &mut late] {
         assert_eq!(lines.next_short().await, is("ADDED", "b"));
-        assert_eq!(lines.next_short().await, is("DELETED", "a"));
     }
+    assert_eq!(lines.next_short().await, is("DELETED", "a"));
 }
 
-#[tokio::test]
-async fn a_held_watch_that_times_out_loses_nothing() {
-    let api = Api::start().await;
+async fn a_held_watch_that_times_out_loses_nothing(api: Api) {
     let before = version(&api.post(CMS, &config_map("a")).await.ok()).to_owned();
-    let hold = api.control_plane.faults().hold_watches("configmaps");
+    let hold = api.faults().hold_watches("configmaps");
     let query = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true";
     let mut lines = api
         .watch(&format!("{CMS}?{query}&resourceVersion={before}"))
@@ -180,14 +200,9 @@ async fn a_held_watch_that_times_out_loses_nothing() {
     assert_eq!(lines.next_short().await, is("ADDED", "b"));
 }
 
-#[tokio::test]
-async fn watches_can_lag() {
-    let api = Api::start().await;
+async fn watches_can_lag(api: Api) {
     let delay = Duration::from_millis(200);
-    let lag = api
-        .control_plane
-        .faults()
-        .delay_watches("configmaps", delay);
+    let lag = api.faults().delay_watches("configmaps", delay);
     let mut lines = api.watch(&format!("{CMS}?watch=1")).await;
     let begin = Instant::now();
     for name in ["a", "b", "c"] {
@@ -208,10 +223,8 @@ async fn watches_can_lag() {
     assert!(begin.elapsed() < delay);
 }
 
-#[tokio::test]
-async fn every_request_is_on_record() {
-    let api = Api::start().await;
-    let requests = api.control_plane.requests();
+async fn every_request_is_on_record(api: Api) {
+    let requests = api.requests();
     api.post(CMS, &config_map("a")).await.ok();
     let mark = requests.mark();
     let headers = [("user-agent", "me/1.0")];
@@ -246,10 +259,8 @@ async fn every_request_is_on_record() {
     );
 }
 
-#[tokio::test]
-async fn a_watch_counts_its_bytes_while_it_streams() {
-    let api = Api::start().await;
-    let requests = api.control_plane.requests();
+async fn a_watch_counts_its_bytes_while_it_streams(api: Api) {
+    let requests = api.requests();
     let mark = requests.mark();
     let mut lines = api.watch(&format!("{CMS}?watch=1")).await;
     let watch = requests
@@ -266,4 +277,27 @@ async fn a_watch_counts_its_bytes_while_it_streams() {
         nothing.is_none(),
         "an idle watch asks for nothing: {nothing:?}"
     );
+}
+
+#[tokio::test]
+async fn a_bystander_is_neither_disturbed_nor_recorded() {
+    let api = Api::with(Options {
+        controllers: false,
+        bystander: Some("a test".into()),
+        ..Options::default()
+    })
+    .await;
+    api.faults().on_any().answer(Answer::code(500));
+    let get = |user_agent: &'static str| {
+        let headers = [("user-agent", user_agent)];
+        let api = &api;
+        async move {
+            api.send("GET", "/version", &headers, Vec::new())
+                .await
+                .unwrap()
+        }
+    };
+    get("a test").await.ok();
+    get("a tester").await.refused(500, "InternalError");
+    assert_eq!(api.requests().all().len(), 1);
 }

@@ -29,7 +29,7 @@ async fn setup() -> (ControlPlane, Api<PersistentVolume>) {
         ..Options::default()
     };
     let control_plane = ControlPlane::start(options).unwrap();
-    let api = Api::all(common::client(&control_plane).await);
+    let api = Api::all(common::client(&control_plane.kubeconfig()).await);
     (control_plane, api)
 }
 
@@ -165,7 +165,8 @@ async fn pages_and_apply() {
         .unwrap();
     assert_eq!(rest.items.len(), 2);
 
-    let maps: Api<ConfigMap> = Api::namespaced(common::client(&control_plane).await, "default");
+    let maps: Api<ConfigMap> =
+        Api::namespaced(common::client(&control_plane.kubeconfig()).await, "default");
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}
     });
@@ -197,7 +198,7 @@ async fn events_of_the_recorder_arrive() {
         .create(&PostParams::default(), &volume("a"))
         .await
         .unwrap();
-    let client = common::client(&control_plane).await;
+    let client = common::client(&control_plane.kubeconfig()).await;
     let recorder = Recorder::new(client.clone(), Reporter::from("test"));
     let event = Event {
         type_: EventType::Warning,

@@ -43,7 +43,7 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
     let Some(stage) = bare_stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     let denied = [Verb::Patch, Verb::Delete].map(|verb| {
         let volume = stage
             .sandbox
@@ -94,8 +94,7 @@ fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
-    let faults = stage.control_plane.faults();
-    // The stage reads no claim and lists no Pod itself.
+    let faults = stage.faults();
     faults.on(Verb::Get).resource(CLAIMS).forbid();
     faults.on(Verb::List).resource("pods").forbid();
     stage.delete_claim("claim");
@@ -117,7 +116,7 @@ fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
     let Some(stage) = bare_stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     faults.on(Verb::List).resource("nodes").forbid();
     faults.on(Verb::Watch).resource("nodes").forbid();
     faults.on(Verb::Watch).resource("storageclasses").forbid();
@@ -135,12 +134,7 @@ fn without_the_right_to_create_events_all_else_goes_on() {
     let Some(stage) = bare_stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let denied = stage
-        .control_plane
-        .faults()
-        .on(Verb::Create)
-        .resource("events")
-        .forbid();
+    let denied = stage.faults().on(Verb::Create).resource("events").forbid();
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim-1", &volume);
     stage.delete_claim("claim-1");

@@ -37,8 +37,8 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         ("finalizer", Verb::Patch, PVS),
         ("delete", Verb::Delete, PVS),
     ];
-    let faults = stage.control_plane.faults();
-    let requests = stage.control_plane.requests();
+    let faults = stage.faults();
+    let requests = stage.requests();
     for (step, verb, resource) in steps {
         let held_up = faults.on(verb).resource(resource).times(1).latency(HELD_UP);
         let mark = requests.mark();
@@ -111,7 +111,7 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     stage.delete_claim("first");
     stage.in_phase(&name(&pv), "Released");
     stage.event("CleaningPaused", "paused");
-    let faults = stage.control_plane.faults();
+    let faults = stage.faults();
     // The very next thing that the cache hears is that nothing is paused any more; not that the
     // volume is in use again, which happened before it could act.
     let get = faults.on(Verb::Get).resource(PVS).name(&name(&pv)).times(1);
@@ -120,13 +120,13 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     stage.eventually("the cleanup begins", || (slow.hits() == 1).then_some(()));
     let hold = faults.hold_watches(PVS);
     bind_again(&stage, &name(&pv), "second");
-    let mark = stage.control_plane.requests().mark();
+    let mark = stage.requests().mark();
     stage.stays(
         Duration::from_secs(3),
         "the data of the second tenant",
         || volume.join("secret").exists(),
     );
-    let asked = stage.control_plane.requests().since(mark);
+    let asked = stage.requests().since(mark);
     assert!(
         asked.iter().all(|request| !request.writes()),
         "nothing is written: {asked:?}"

@@ -101,13 +101,7 @@ fn fault_8_when_the_release_fails_the_wipe_is_not_repeated() {
         stage.delete_claim("claim");
         stage.eventually("the cleaner runs", || (runs(&stage) == 1).then_some(()));
         // From here on, the release is the only patch.
-        let patches = || {
-            stage
-                .control_plane
-                .faults()
-                .on(Verb::Patch)
-                .resource("persistentvolumes")
-        };
+        let patches = || stage.faults().on(Verb::Patch).resource("persistentvolumes");
         let fault = match broken {
             "refused" => patches().times(4).answer(Answer::code(500)),
             _ => patches().times(1).reset_after(),
@@ -139,7 +133,6 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
     let bound = used(&stage, &stage.bind("claim", &path));
     scribble(device.path());
     let fault = stage
-        .control_plane
         .faults()
         .on(Verb::Delete)
         .resource("persistentvolumes")

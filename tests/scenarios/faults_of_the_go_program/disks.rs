@@ -85,16 +85,18 @@ fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
 #[test]
 fn fault_12_two_volumes_whose_names_collide_have_a_pv_each() {
     let Some(stage) = stage() else { return };
-    // Entry, node and class run together to "anode-1node-1c" for both.
+    // Entry, node and class run together to "anode-1node-1c-1" for both.
+    let node = stage.node();
+    let class = format!("{node}c");
     stage.class("c", &json!({})).unwrap();
-    stage.class("node-1c", &json!({})).unwrap();
-    let volumes = ["c/anode-1", "node-1c/a"].map(|volume| {
+    stage.class(&class, &json!({})).unwrap();
+    let volumes = [("c", format!("a{node}")), (&class, "a".into())].map(|(class, entry)| {
         stage
             .sandbox
-            .tmpfs(&format!("disks/{volume}"), "size=20m")
+            .tmpfs(&format!("disks/{class}/{entry}"), "size=20m")
             .unwrap()
     });
-    let mark = stage.control_plane.requests().mark();
+    let mark = stage.requests().mark();
     let _provisioner = stage.provisioner().unwrap();
     let names: BTreeSet<_> = volumes
         .iter()
@@ -118,7 +120,7 @@ fn fault_12_two_volumes_whose_names_collide_have_a_pv_each() {
         offered_anew(&stage, volume, &bound);
         assert!(entries(volume).is_empty());
     }
-    let creations = stage.control_plane.requests().since(mark);
+    let creations = stage.requests().since(mark);
     let creations = creations
         .iter()
         .filter(|request| request.verb == Verb::Create && request.resource == "persistentvolumes");

@@ -70,19 +70,20 @@ fn fault_17_a_released_pv_that_is_not_local_harms_nobody() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();
     keep_secret(&elsewhere);
-    let mut forged = pv_by_hand(&stage, "host-path", "fast", &dir, "20Mi");
-    forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+    let host_path = stage.named("host-path");
+    let mut forged = pv_by_hand(&stage, &host_path, "fast", &dir, "20Mi");
+    forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
     forged["spec"]["local"] = json!(null);
     forged["spec"]["hostPath"] = json!({ "path": elsewhere });
     // The control plane's own deleter for hostPath is not meant here.
     forged["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
     stage.create_pv(forged).unwrap();
-    bind_and_release(&stage, "claim", "host-path", "fast");
+    bind_and_release(&stage, "claim", &host_path, "fast");
     let delete = json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } });
 
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
-    stage.patch_pv("host-path", &delete).unwrap();
+    stage.patch_pv(&host_path, &delete).unwrap();
     goes_round(&stage, &volume);
     assert!(has_secret(&elsewhere));
     assert!(provisioner.is_running());

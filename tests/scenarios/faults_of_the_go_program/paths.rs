@@ -42,13 +42,15 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         ("a-siblings-child", json!(sibling)),
     ];
     for (pv, path) in &forged {
-        let mut forged = pv_by_hand(&stage, pv, "fast", &dir, "20Mi");
+        let pv = stage.named(pv);
+        let mut forged = pv_by_hand(&stage, &pv, "fast", &dir, "20Mi");
         forged["spec"]["local"]["path"] = path.clone();
-        forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+        forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
         stage.create_pv(forged).unwrap();
-        bind_and_release(&stage, &format!("claim-of-{pv}"), pv, "fast");
+        bind_and_release(&stage, &format!("claim-of-{pv}"), &pv, "fast");
     }
     for (pv, _) in &forged {
+        let pv = stage.named(pv);
         stage.eventually(&format!("{pv} is reported"), || {
             let reasons = ["VolumeFailedDelete", "VolumeDuplicate"];
             reasons.into_iter().find_map(|reason| {
@@ -66,7 +68,7 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         "nothing is deleted anywhere",
         || {
             forged.iter().all(|(pv, _)| {
-                stage.pv(pv).is_some_and(|pv| {
+                stage.pv(&stage.named(pv)).is_some_and(|pv| {
                     pv.metadata.deletion_timestamp.is_none()
                         && pv
                             .status
@@ -78,7 +80,13 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
                 .all(|volume| has_secret(volume))
         },
     );
-    let parent = pv_by_hand(&stage, "parent", "fast", &dir.join("../fast/vol-1"), "20Mi");
+    let parent = pv_by_hand(
+        &stage,
+        &stage.named("parent"),
+        "fast",
+        &dir.join("../fast/vol-1"),
+        "20Mi",
+    );
     assert!(
         stage.create_pv(parent).is_err(),
         "Kubernetes itself refuses \"..\""
@@ -90,18 +98,18 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
     let Some(stage) = stage() else { return };
     let dir = stage.class("fast", &json!({})).unwrap();
     // A class that has no StorageClass yet: none of our PVs stands in the forged one's way.
-    let map = json!({ "fast": { "hostDir": dir, "mountDir": dir }, "late": { "hostDir": "/mnt/disks/late", "mountDir": "/mnt/disks/late" } });
+    let map = json!({ stage.named("fast"): { "hostDir": dir, "mountDir": dir }, stage.named("late"): { "hostDir": "/mnt/disks/late", "mountDir": "/mnt/disks/late" } });
     stage
         .configure("storageClassMap", &map.to_string())
         .unwrap();
     let volume = stage.sandbox.tmpfs("disks/late/vol-1", "size=20m").unwrap();
     keep_secret(&volume);
-    let mut forged = pv_by_hand(&stage, "elsewhere", "late", &volume, "20Mi");
-    forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+    let mut forged = pv_by_hand(&stage, &stage.named("elsewhere"), "late", &volume, "20Mi");
+    forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *forged.pointer_mut(term).unwrap() = json!(["node-2"]);
     let forged = stage.create_pv(forged).unwrap();
-    bind_and_release(&stage, "claim", "elsewhere", "late");
+    bind_and_release(&stage, "claim", &name(&forged), "late");
 
     let _provisioner = stage.provisioner().unwrap();
     stage.event(
@@ -123,8 +131,8 @@ fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
     let path = link(&device, &dir, "disk");
     scribble(device.path());
     // There before the provisioner is, so that nothing of ours stands for the path.
-    let mut filesystem = pv_by_hand(&stage, "a-filesystem", "raw", &path, "32Mi");
-    filesystem["metadata"]["labels"] = json!({ "kubernetes.io/hostname": "node-1" });
+    let mut filesystem = pv_by_hand(&stage, &stage.named("a-filesystem"), "raw", &path, "32Mi");
+    filesystem["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
     let filesystem = stage.create_pv(filesystem).unwrap();
     bind_and_release(&stage, "claim", &name(&filesystem), "raw");
 

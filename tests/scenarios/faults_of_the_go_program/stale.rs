@@ -17,7 +17,7 @@ fn request(stage: &Stage, since: Mark, verb: Verb) {
     let wanted = |request: &control_plane::requests::Request| {
         request.verb == verb && request.resource == "persistentvolumes"
     };
-    let requests = stage.control_plane.requests();
+    let requests = stage.requests();
     let found = stage.block_on(requests.wait_for(since, Duration::from_secs(10), wanted));
     assert!(found.is_some(), "no {verb} of a PV");
 }
@@ -44,12 +44,9 @@ fn fault_16_a_stale_cache_never_wipes_a_volume_that_is_bound_again() {
     stage.delete_claim("first");
     stage.event("CleaningPaused", "");
 
-    let held = stage
-        .control_plane
-        .faults()
-        .hold_watches("persistentvolumes");
+    let held = stage.faults().hold_watches("persistentvolumes");
     bind_again(&stage, &name(&bound));
-    let mark = stage.control_plane.requests().mark();
+    let mark = stage.requests().mark();
     annotate_node(&stage, PAUSED, "false");
     request(&stage, mark, Verb::Get);
     let unharmed = || is_untouched(&stage, &bound, "Bound") && has_secret(&volume);
@@ -79,12 +76,11 @@ fn fault_16_a_pv_that_is_bound_again_before_the_delete_arrives_is_kept() {
     let bound = used(&stage, &stage.bind("first", &volume));
     keep_secret(&volume);
     let late = stage
-        .control_plane
         .faults()
         .on(Verb::Delete)
         .resource("persistentvolumes")
         .latency(Duration::from_millis(700));
-    let mark = stage.control_plane.requests().mark();
+    let mark = stage.requests().mark();
     stage.delete_claim("first");
     request(&stage, mark, Verb::Delete);
     bind_again(&stage, &name(&bound));
@@ -111,7 +107,6 @@ fn fault_16_a_pv_that_is_bound_again_before_the_finalizer_is_on_is_kept() {
     assert!(!is_protected(&bound));
     keep_secret(&volume);
     let late = stage
-        .control_plane
         .faults()
         .on(Verb::Patch)
         .resource("persistentvolumes")

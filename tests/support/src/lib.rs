@@ -2,8 +2,10 @@
 //!
 //! Everything that a test makes here dies with the test's thread or process, also after `kill -9`:
 //! mounts live in a mount namespace of the test's own, loop devices are set to clear themselves when
-//! the last descriptor closes, and programs are killed with the thread that started them.
+//! the last descriptor closes, and programs are killed with the thread that started them. What a test
+//! makes in a real cluster it removes in the end, or the next test does.
 
+mod cluster;
 mod loop_device;
 mod namespace;
 mod program;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -159,12 +160,21 @@ impl Sandbox {
         Ok(path)
     }
 
-    /// Takes the topmost mount off a directory.
+    /// Takes the topmost mount off a directory. A program that looks at it at this very moment is
+    /// given the time to let go.
     ///
     /// # Errors
-    /// When it is busy or nothing is mounted there.
+    /// When it stays busy, or nothing is mounted there.
     pub fn umount(&self, path: &Path) -> Result<()> {
-        nix::mount::umount(path).with_context(|| format!("unmounting {}", path.display()))
+        let deadline = Instant::now() + Duration::from_secs(1);
+        loop {
+            match nix::mount::umount(path) {
+                Err(Errno::EBUSY) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                done => return done.with_context(|| format!("unmounting {}", path.display())),
+            }
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use hyper::body::{Bytes, Frame, SizeHint};
 use tokio::sync::mpsc::Receiver;
 
-pub(super) struct Body {
+pub(crate) struct Body {
     content: Content,
     sent: Arc<AtomicU64>,
 }

@@ -4,7 +4,7 @@ use super::query::decode;
 use crate::resource::{self, Resource};
 
 #[derive(Debug)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Resource(Target),
     /// Discovery, health, version and everything that does not exist.
     Other(String),
@@ -12,7 +12,7 @@ pub(super) enum Route {
 
 /// An object, a collection or a subresource.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     pub(super) resource: &'static Resource,
     /// "" for cluster-scoped types, and for a collection over all namespaces.
     pub(super) namespace: String,

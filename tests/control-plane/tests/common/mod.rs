@@ -2,17 +2,21 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::time::Duration;
+use std::{io, sync::Arc, time::Duration};
 
-use control_plane::{ControlPlane, Options};
+use control_plane::{
+    ControlPlane, Faults, Front, Options, Requests,
+    front::{Answering, Upstream},
+};
 use http_body_util::BodyExt;
-use hyper::http;
+use hyper::{body::Bytes, http};
 use kube::{
     Client, Config,
     client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 /// How long anything may take that is expected to happen.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -34,6 +38,8 @@ pub const APPLY: &str = "application/apply-patch+yaml";
 pub struct Api {
     pub control_plane: ControlPlane,
     pub client: Client,
+    /// What the client talks to, if not to the control plane itself.
+    front: Option<(Front, Runtime)>,
 }
 
 pub struct Answer {
@@ -72,8 +78,8 @@ impl Answer {
     }
 }
 
-pub async fn client(control_plane: &ControlPlane) -> Client {
-    let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig()).unwrap();
+pub async fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
@@ -94,11 +100,45 @@ impl Api {
 
     pub async fn with(options: Options) -> Self {
         let control_plane = ControlPlane::start(options).unwrap();
-        let client = client(&control_plane).await;
+        let client = client(&control_plane.kubeconfig()).await;
         Self {
             control_plane,
             client,
+            front: None,
         }
+    }
+
+    /// An API server alone, and a front before it.
+    pub async fn behind_a_front() -> Self {
+        let mut api = Self::start().await;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let kubeconfig = api.control_plane.kubeconfig();
+        let upstream = runtime.spawn(async move { Through(client(&kubeconfig).await) });
+        let upstream = Arc::new(upstream.await.unwrap());
+        let front = Front::start(runtime.handle(), upstream).unwrap();
+        api.client = client(&front.kubeconfig()).await;
+        api.front = Some((front, runtime));
+        api
+    }
+
+    /// The faults that this client runs into.
+    pub fn faults(&self) -> &Faults {
+        let front = self.front.as_ref();
+        front.map_or(self.control_plane.faults(), |(front, _)| front.faults())
+    }
+
+    /// What this client has asked.
+    pub fn requests(&self) -> &Requests {
+        let front = self.front.as_ref();
+        front.map_or(self.control_plane.requests(), |(front, _)| front.requests())
+    }
+
+    pub fn is_behind_a_front(&self) -> bool {
+        self.front.is_some()
     }
 
     /// One request; an error is a broken connection.
@@ -171,6 +211,27 @@ impl Api {
         Lines {
             body: response.into_body(),
             buffer: Vec::new(),
+        }
+    }
+}
+
+struct Through(Client);
+
+impl Upstream for Through {
+    fn ask(&self, request: http::Request<Bytes>) -> Answering {
+        let client = self.0.clone();
+        Box::pin(async move {
+            let answer = client.send(request.map(Body::from)).await;
+            let answer = answer.map_err(io::Error::other)?;
+            Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+        })
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        if let Some((_, runtime)) = self.front.take() {
+            runtime.shutdown_background();
         }
     }
 }

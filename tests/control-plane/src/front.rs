@@ -1,0 +1,131 @@
+//! The same faults and the same record of requests in front of another API server: a real one.
+//!
+//! ```text
+//! client ──HTTP──► front ──(its credentials, its TLS)──► API server
+//! ```
+//!
+//! A client that is pointed here talks to the cluster behind it and cannot tell. What a test says
+//! about [`Faults`] and [`Requests`] is meant for this client alone: whoever else talks to the
+//! cluster does not come through here.
+//!
+//! How the API server is reached, and with whose rights, is an [`Upstream`]'s business, so that
+//! this crate needs no Kubernetes client and no TLS.
+
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener},
+    pin::Pin,
+    sync::{Arc, mpsc},
+};
+
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use hyper::body::Bytes;
+use serde_json::Value;
+use tokio::{runtime::Handle, task::JoinHandle};
+
+use crate::{
+    Faults, Requests,
+    faults::Newest,
+    http::{self, upstream::Forwarding},
+    kubeconfig,
+};
+
+/// An answer on its way.
+pub type Answering = Pin<Box<dyn Future<Output = io::Result<hyper::Response<Content>>> + Send>>;
+/// The body of an answer; that of a watch comes bit by bit.
+pub type Content = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Another API server.
+pub trait Upstream: Send + Sync + 'static {
+    /// Asks it. The request's URI is a path with a query, its headers are those that matter for
+    /// the answer; address and credentials are still to be added.
+    fn ask(&self, request: hyper::Request<Bytes>) -> Answering;
+}
+
+/// An HTTP server on loopback in front of another API server; dropping it ends it.
+#[derive(Debug)]
+pub struct Front {
+    url: String,
+    faults: Faults,
+    requests: Requests,
+    serving: JoinHandle<()>,
+}
+
+impl Front {
+    /// Starts it on a runtime of the caller's.
+    ///
+    /// [`Faults::hold_watches`] asks the API server for its newest version and waits for the
+    /// answer, so that runtime must be another one than a test waits on, or have another thread.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn start(runtime: &Handle, upstream: Arc<dyn Upstream>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let newest = {
+            let (runtime, upstream) = (runtime.clone(), Arc::clone(&upstream));
+            Newest::new(move || newest(&runtime, Arc::clone(&upstream)))
+        };
+        let (faults, requests) = (Faults::new(newest), Requests::default());
+        let forwarding = Arc::new(Forwarding {
+            upstream,
+            faults: faults.clone(),
+            requests: requests.clone(),
+        });
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let serving =
+            runtime.spawn(async move { match http::serve(listener, forwarding).await {} });
+        Ok(Self {
+            url,
+            faults,
+            requests,
+            serving,
+        })
+    }
+
+    /// The text of a kubeconfig that points here.
+    #[must_use]
+    pub fn kubeconfig(&self) -> String {
+        kubeconfig::render(&self.url)
+    }
+
+    /// What may go wrong on purpose.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What has been asked through here.
+    #[must_use]
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The newest version of all, as any consistent list tells it. An API server that does not answer
+/// has none: then everything is newer, and held watches say nothing at all.
+fn newest(runtime: &Handle, upstream: Arc<dyn Upstream>) -> u64 {
+    let (tell, told) = mpsc::channel();
+    runtime.spawn(async move {
+        let _ = tell.send(list_version(&*upstream).await);
+    });
+    told.recv().ok().flatten().unwrap_or_default()
+}
+
+async fn list_version(upstream: &dyn Upstream) -> Option<u64> {
+    let list = hyper::Request::get("/api/v1/namespaces?limit=1");
+    let answer = upstream.ask(list.body(Bytes::new()).ok()?).await.ok()?;
+    let list = answer.into_body().collect().await.ok()?.to_bytes();
+    let list: Value = serde_json::from_slice(&list).ok()?;
+    list["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}

@@ -1,0 +1,229 @@
+//! Removing what a stage has made in a real cluster, and nothing else.
+//!
+//! A stage's cluster-wide objects have names (PVs: a class) that end in its id; the rest lies in a
+//! namespace of its own. The namespace is made first and removed last, is labelled, and says which
+//! process made it. So whoever comes next knows what a dead process has left.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{
+    Event, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// Marks a stage's namespace; the value is the stage's id.
+const STAGE: &str = "local-volume-provisioner.test/stage";
+/// Names the process that made it.
+const MAKER: &str = "local-volume-provisioner.test/maker";
+/// No test runs that long: what is older and was made elsewhere is abandoned.
+const ABANDONED_AFTER_SECONDS: i64 = 3600;
+
+/// What a stage's id begins with. Nobody else's names end in something like it.
+pub const ID_PREFIX: &str = "lvp-test-";
+
+/// The namespace of a stage.
+pub fn namespace(id: &str) -> String {
+    format!("test-{id}")
+}
+
+/// Makes the namespace of a stage.
+pub async fn claim_namespace(client: &Client, id: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": {
+        "name": namespace(id),
+        "labels": { STAGE: id },
+        "annotations": { MAKER: Maker::this()?.to_string() },
+    } }))?;
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    made.context("making a namespace for the test")?;
+    Ok(())
+}
+
+/// Removes what the stages of processes that are gone have left.
+pub async fn sweep_abandoned(client: &Client) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    for namespace in namespaces
+        .list(&ListParams::default().labels(STAGE))
+        .await?
+    {
+        let deleted = namespace.metadata.deletion_timestamp.is_some();
+        if let Some(id) = namespace.labels().get(STAGE)
+            && !deleted
+            && is_abandoned(&namespace)
+        {
+            sweep(client, id)
+                .await
+                .with_context(|| format!("removing what {id} has left"))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_abandoned(namespace: &Namespace) -> bool {
+    let maker = namespace.annotations().get(MAKER).map(String::as_str);
+    match maker.and_then(Maker::is_here) {
+        Some(it_is) => !it_is,
+        None => namespace.creation_timestamp().is_some_and(|made| {
+            Timestamp::now().as_second() - made.0.as_second() > ABANDONED_AFTER_SECONDS
+        }),
+    }
+}
+
+/// Removes what a stage has made.
+pub async fn sweep(client: &Client, id: &str) -> Result<()> {
+    ensure!(
+        id.strip_prefix(ID_PREFIX)
+            .is_some_and(|rest| rest.len() == 16),
+        "{id:?} is no stage's id: nothing was removed"
+    );
+    let ending = format!("-{id}");
+    let is_its = |name: &str| name.ends_with(&ending);
+    // A provisioner that still runs makes nothing without its classes and its node.
+    let classes = Api::<StorageClass>::all(client.clone());
+    remove(&classes, |class| is_its(&class.name_any())).await?;
+    let nodes = Api::<Node>::all(client.clone());
+    remove(&nodes, |node| is_its(&node.name_any())).await?;
+    let here = namespace(id);
+    let pods = Api::<Pod>::namespaced(client.clone(), &here);
+    remove(&pods, |_| true).await?;
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &here);
+    remove(&claims, |_| true).await?;
+    let pvs = Api::<PersistentVolume>::all(client.clone());
+    let of_its_class = |pv: &PersistentVolume| {
+        let class = pv
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.storage_class_name.as_deref());
+        class.is_some_and(is_its)
+    };
+    let removed = remove(&pvs, of_its_class).await?;
+    // Events about what is in no namespace lie in this one.
+    let events = Api::<Event>::namespaced(client.clone(), "default");
+    let told_of_it = |event: &Event| {
+        let about = event.involved_object.name.as_deref().unwrap_or_default();
+        let by = event.reporting_instance.as_deref().unwrap_or_default();
+        is_its(about) || removed.iter().any(|pv| pv == about) || by.contains(&ending)
+    };
+    remove(&events, told_of_it).await?;
+    let namespaces = Api::<Namespace>::all(client.clone());
+    gone(namespaces.delete(&here, &DeleteParams::default()).await)
+}
+
+/// Deletes objects at once, whatever their finalizers wait for; returns their names.
+async fn remove<K>(api: &Api<K>, is_its: impl Fn(&K) -> bool) -> Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let found = api.list(&ListParams::default()).await?;
+    let mut names = Vec::new();
+    for object in found.items.into_iter().filter(is_its) {
+        let name = object.name_any();
+        let at_once = DeleteParams::default().grace_period(0);
+        gone(api.delete(&name, &at_once).await)?;
+        if !object.finalizers().is_empty() {
+            let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            gone(
+                api.patch_metadata(&name, &PatchParams::default(), &none)
+                    .await,
+            )?;
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Another test may remove the same leftovers now: 409 says that a namespace is going already.
+fn gone<T>(result: kube::Result<T>) -> Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// A process, such that it is never taken for another one.
+#[derive(PartialEq, Eq)]
+struct Maker {
+    /// The boot of the machine, and the namespace of the process id.
+    place: String,
+    pid: u32,
+    /// In clock ticks since the boot.
+    started: u64,
+}
+
+impl Maker {
+    fn this() -> Result<Self> {
+        let pid = std::process::id();
+        Ok(Self {
+            place: here()?,
+            pid,
+            started: started(pid).context("reading /proc")?,
+        })
+    }
+
+    /// Whether the process that a text names still runs; `None` when it cannot be seen from here.
+    fn is_here(text: &str) -> Option<bool> {
+        let mut parts = text.rsplitn(3, ' ');
+        let claimed: u64 = parts.next()?.parse().ok()?;
+        let pid = parts.next()?.parse().ok()?;
+        (parts.next()? == here().ok()?).then(|| started(pid) == Some(claimed))
+    }
+}
+
+impl std::fmt::Display for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.place, self.pid, self.started)
+    }
+}
+
+fn here() -> Result<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::read_link("/proc/self/ns/pid")?;
+    Ok(format!("{} {}", boot.trim(), namespace.display()))
+}
+
+/// When a process started: the 22nd field of its `stat`, the second being its name in parentheses.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use super::*;
+
+    #[test]
+    fn a_maker_is_known_by_its_text_while_it_lives() {
+        let this = Maker::this().unwrap().to_string();
+        assert_eq!(Maker::is_here(&this), Some(true));
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let that = Maker {
+            place: here().unwrap(),
+            pid: child.id(),
+            started: started(child.id()).unwrap(),
+        };
+        assert_eq!(Maker::is_here(&that.to_string()), Some(true));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(Maker::is_here(&that.to_string()), Some(false));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_from_here_is_neither_alive_nor_dead() {
+        let elsewhere = "another-boot pid:[1] 1 1";
+        for text in [elsewhere, "", "1 1", "x y z w"] {
+            assert_eq!(Maker::is_here(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A whole small world for one test: disks, a cluster, and the provisioner's real binary.
+//!
+//! The cluster is the embedded control plane; with the environment variable `TEST_KUBECONFIG` it is
+//! the real one of that kubeconfig. Stages share a real cluster with each other and with whatever
+//! else is in it. So nothing has a fixed name there: [`Stage::node`], [`Stage::namespace`] and
+//! [`Stage::named`] tell the names, in both clusters.
+
+mod objects;
+mod pods;
+mod waiting;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use control_plane::{ControlPlane, Faults, NodeOptions, Options, Requests};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::cluster::{Cluster, ID_PREFIX, namespace};
+use crate::namespace::{Sandbox, skip};
+use crate::program::{Program, bare_command};
+
+pub use objects::{annotation, is_terminating, name, phase, uid};
+
+/// Whether stages are set in a real cluster.
+#[must_use]
+pub fn on_real_cluster() -> bool {
+    Cluster::is_real()
+}
+
+/// Disks, a cluster, and a place for the provisioner's configuration.
+///
+/// All methods block: a test reads as a story. What they do to the cluster they do over HTTP.
+pub struct Stage {
+    /// The private mount namespace; its scratch directory holds everything else.
+    pub sandbox: Sandbox,
+    /// A client of the cluster, which no fault concerns.
+    pub client: Client,
+    cluster: Cluster,
+    id: String,
+    runtime: Runtime,
+    binary: PathBuf,
+    logs: Cell<u32>,
+    extra_args: Vec<String>,
+}
+
+impl Stage {
+    /// Sets a stage for the program at `binary`, or says why it cannot and returns `None`.
+    ///
+    /// There is one node, a visible kubelet directory without any volume in use, and a
+    /// configuration directory with `protectReleasedData` on, as the chart has it.
+    ///
+    /// # Panics
+    /// When the machine allows it and it still cannot be set up.
+    #[must_use]
+    pub fn set(binary: &str) -> Option<Self> {
+        Self::set_with(binary, |_| {})
+    }
+
+    /// Like [`Stage::set`], with changes to the control plane's options. In a real cluster only the
+    /// node's labels and the binder's haste can be chosen; without the controllers there is no stage.
+    ///
+    /// # Panics
+    /// When the machine allows it and it still cannot be set up.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a test that cannot be set up has failed"
+    )]
+    pub fn set_with(binary: &str, change: impl FnOnce(&mut Options)) -> Option<Self> {
+        let id = if Cluster::is_real() {
+            format!("{ID_PREFIX}{:016x}", RandomState::new().hash_one(()))
+        } else {
+            "1".to_owned()
+        };
+        let mut options = Options {
+            node: Some(NodeOptions::new(named("node", &id))),
+            ..Options::default()
+        };
+        change(&mut options);
+        if Cluster::is_real() && !options.controllers {
+            skip("a real cluster has its controllers, which this test cannot do with");
+            return None;
+        }
+        let sandbox = Sandbox::enter()?;
+        Some(Self::build(binary, sandbox, id, options).expect("setting the stage"))
+    }
+
+    fn build(binary: &str, sandbox: Sandbox, id: String, options: Options) -> Result<Self> {
+        let cluster = Cluster::start(&id, options)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let client = runtime.block_on(cluster.client())?;
+        let kubeconfig = sandbox.path().join("kubeconfig");
+        fs::write(&kubeconfig, cluster.provisioners_kubeconfig())?;
+        sandbox.dir("disks")?;
+        sandbox.dir("kubelet/pods")?;
+        sandbox.dir("kubelet/plugins")?;
+        sandbox.dir("config")?;
+        let stage = Self {
+            sandbox,
+            client,
+            cluster,
+            id,
+            runtime,
+            binary: binary.into(),
+            logs: Cell::new(0),
+            extra_args: Vec::new(),
+        };
+        stage.configure("protectReleasedData", "true")?;
+        Ok(stage)
+    }
+
+    /// Runs a future to its end.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    // === names ===
+
+    /// The name that something cluster-wide has on this stage: a class, a PV made by hand, a second
+    /// node. It has to have one, or it is taken for somebody else's, and left there in the end.
+    #[must_use]
+    pub fn named(&self, base: &str) -> String {
+        named(base, &self.id)
+    }
+
+    /// The node that the provisioner serves.
+    #[must_use]
+    pub fn node(&self) -> String {
+        self.named("node")
+    }
+
+    /// The namespace of the claims and Pods.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        namespace(&self.id)
+    }
+
+    // === the API, from behind ===
+
+    /// What may go wrong between the provisioner and the API server.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        self.cluster.faults()
+    }
+
+    /// What the provisioner has asked.
+    #[must_use]
+    pub fn requests(&self) -> &Requests {
+        self.cluster.requests()
+    }
+
+    /// The embedded control plane, if this is not a real cluster.
+    #[must_use]
+    pub fn embedded(&self) -> Option<&ControlPlane> {
+        match &self.cluster {
+            Cluster::Embedded(control_plane) => Some(control_plane),
+            Cluster::Real(_) => None,
+        }
+    }
+
+    /// A client for another thread, with a runtime of its own to run it on.
+    ///
+    /// # Errors
+    /// When neither can be made.
+    pub fn another_client(&self) -> Result<(Runtime, Client)> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let client = runtime.block_on(self.cluster.client())?;
+        Ok((runtime, client))
+    }
+
+    // === the provisioner ===
+
+    /// Writes one key of the configuration.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn configure(&self, key: &str, value: &str) -> Result<()> {
+        let path = self.config_dir().join(key);
+        fs::write(&path, value).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Configures one class over a directory `disks/<name>` (made here), with further settings of
+    /// the class, and makes its StorageClass. Its full name is [`Stage::named`].
+    ///
+    /// # Errors
+    /// When one of these cannot be made.
+    pub fn class(&self, name: &str, settings: &Value) -> Result<PathBuf> {
+        let dir = self.sandbox.dir(&format!("disks/{name}"))?;
+        let path = self.config_dir().join("storageClassMap");
+        let mut map: BTreeMap<String, Value> = match fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text)?,
+            Err(_) => BTreeMap::new(),
+        };
+        let mut class = json!({ "hostDir": dir, "mountDir": dir });
+        for (key, value) in settings.as_object().into_iter().flatten() {
+            class[key] = value.clone();
+        }
+        map.insert(self.named(name), class);
+        // JSON is YAML.
+        self.configure("storageClassMap", &serde_json::to_string_pretty(&map)?)?;
+        self.storage_class(name, "Delete", "Immediate")?;
+        Ok(dir)
+    }
+
+    /// The configuration directory.
+    #[must_use]
+    pub fn config_dir(&self) -> PathBuf {
+        self.sandbox.path().join("config")
+    }
+
+    /// The kubelet's directory.
+    #[must_use]
+    pub fn kubelet_dir(&self) -> PathBuf {
+        self.sandbox.path().join("kubelet")
+    }
+
+    /// Adds an argument to every provisioner that is started from now on.
+    pub fn add_arg(&mut self, arg: &str) {
+        self.extra_args.push(arg.to_owned());
+    }
+
+    /// A command line for the program with its environment set up and no arguments yet.
+    #[must_use]
+    pub fn command(&self) -> std::process::Command {
+        let mut command = bare_command(&self.binary);
+        command
+            .env("MY_NODE_NAME", self.node())
+            .env("MY_NAMESPACE", self.namespace())
+            .env("HOSTNAME", "provisioner-pod")
+            .env("KUBECONFIG", self.sandbox.path().join("kubeconfig"));
+        command
+    }
+
+    /// Starts the provisioner.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn provisioner(&self) -> Result<Program> {
+        let mut command = self.command();
+        command
+            .arg("--config")
+            .arg(self.config_dir())
+            .arg("--kubelet-dir")
+            .arg(self.kubelet_dir())
+            .args(["--listen-address", "127.0.0.1:0", "--v=4"])
+            .args(&self.extra_args);
+        let number = self.logs.get();
+        self.logs.set(number + 1);
+        Program::start(
+            command,
+            self.sandbox
+                .path()
+                .join(format!("provisioner-{number}.log")),
+        )
+    }
+}
+
+fn named(base: &str, id: &str) -> String {
+    format!("{base}-{id}")
+}

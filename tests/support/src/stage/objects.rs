@@ -1,0 +1,331 @@
+//! PVs, classes, claims and events.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::Stage;
+
+impl Stage {
+    /// Makes a StorageClass.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn storage_class(&self, name: &str, policy: &str, binding: &str) -> Result<()> {
+        let class: StorageClass = serde_json::from_value(json!({
+            "metadata": { "name": self.named(name) },
+            "provisioner": "kubernetes.io/no-provisioner",
+            "reclaimPolicy": policy,
+            "volumeBindingMode": binding,
+        }))?;
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        self.block_on(api.create(&PostParams::default(), &class))
+            .context("making a StorageClass")?;
+        Ok(())
+    }
+
+    /// The PVs of this stage's classes, all of them.
+    ///
+    /// # Panics
+    /// When the API server does not answer.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn pvs(&self) -> Vec<PersistentVolume> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let all = self
+            .block_on(api.list(&ListParams::default()))
+            .expect("listing PVs");
+        let is_ours = |pv: &PersistentVolume| {
+            let class = pv
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.storage_class_name.as_deref());
+            class.is_some_and(|class| class.ends_with(&self.named("")))
+        };
+        all.items.into_iter().filter(is_ours).collect()
+    }
+
+    /// The PVs for a path.
+    #[must_use]
+    pub fn pvs_at(&self, path: &Path) -> Vec<PersistentVolume> {
+        let at = |pv: &PersistentVolume| {
+            let local = pv.spec.as_ref().and_then(|spec| spec.local.as_ref());
+            local.is_some_and(|local| Path::new(&local.path) == path)
+        };
+        self.pvs().into_iter().filter(at).collect()
+    }
+
+    /// Reads a PV.
+    ///
+    /// # Panics
+    /// When the API server does not answer.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn pv(&self, name: &str) -> Option<PersistentVolume> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        self.block_on(api.get_opt(name)).expect("reading a PV")
+    }
+
+    /// Waits for an Available PV for a path, other than the one with the UID `not`.
+    ///
+    /// # Panics
+    /// When there is none in time.
+    pub fn available(&self, path: &Path, not: Option<&str>) -> PersistentVolume {
+        self.eventually(&format!("an Available PV for {}", path.display()), || {
+            self.pvs_at(path).into_iter().find(|pv| {
+                phase(pv) == "Available" && pv.metadata.uid.as_deref() != not && !is_terminating(pv)
+            })
+        })
+    }
+
+    /// Waits until a PV is in a phase.
+    ///
+    /// # Panics
+    /// When it is not in time.
+    pub fn in_phase(&self, name: &str, wanted: &str) -> PersistentVolume {
+        self.eventually(&format!("PV {name} {wanted}"), || {
+            self.pv(name).filter(|pv| phase(pv) == wanted)
+        })
+    }
+
+    /// Makes any object of the core types that tests need.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn create_pv(&self, pv: Value) -> Result<PersistentVolume> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        Ok(self.block_on(api.create(&PostParams::default(), &serde_json::from_value(pv)?))?)
+    }
+
+    /// Merges a patch into a PV.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn patch_pv(&self, name: &str, patch: &Value) -> Result<PersistentVolume> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        Ok(self.block_on(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)))?)
+    }
+
+    /// Merges a patch into a PV's status.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn patch_pv_status(&self, name: &str, patch: &Value) -> Result<PersistentVolume> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        Ok(self.block_on(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)))?)
+    }
+
+    /// Deletes a PV, without waiting for it to go.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub fn delete_pv(&self, name: &str) -> Result<()> {
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        self.block_on(api.delete(name, &DeleteParams::default()))?;
+        Ok(())
+    }
+
+    fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.namespace())
+    }
+
+    /// Makes a claim of one class of this stage's; with `volume`, for the PV of that name.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn claim(&self, name: &str, class: &str, volume: Option<&str>) -> Result<()> {
+        self.claim_in_mode(name, class, volume, "Filesystem")
+    }
+
+    /// Makes a claim with a volume mode.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn claim_in_mode(
+        &self,
+        name: &str,
+        class: &str,
+        volume: Option<&str>,
+        mode: &str,
+    ) -> Result<()> {
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "storageClassName": self.named(class),
+                "accessModes": ["ReadWriteOnce"],
+                "volumeMode": mode,
+                "volumeName": volume,
+                "resources": { "requests": { "storage": "1Mi" } },
+            },
+        }))?;
+        self.block_on(self.claims().create(&PostParams::default(), &claim))?;
+        Ok(())
+    }
+
+    /// Makes a claim for the PV of a path and waits until both are bound; returns the PV.
+    ///
+    /// # Panics
+    /// When it is not bound in time.
+    #[allow(
+        clippy::expect_used,
+        reason = "a claim that cannot be made is a failed test"
+    )]
+    pub fn bind(&self, claim: &str, path: &Path) -> PersistentVolume {
+        let pv = self.available(path, None);
+        let spec = pv.spec.clone().unwrap_or_default();
+        let class = spec.storage_class_name.unwrap_or_default();
+        let class = class.strip_suffix(&self.named("")).unwrap_or_default();
+        let mode = spec.volume_mode.unwrap_or_else(|| "Filesystem".into());
+        self.claim_in_mode(claim, class, Some(&name(&pv)), &mode)
+            .expect("making a claim");
+        // The claim's status is what a binder writes last.
+        self.claim_in_phase(claim, "Bound");
+        self.in_phase(&name(&pv), "Bound")
+    }
+
+    /// A claim's phase; empty when there is no such claim.
+    ///
+    /// # Panics
+    /// When the API server does not answer.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn claim_phase(&self, claim: &str) -> String {
+        let found = self.block_on(self.claims().get_opt(claim));
+        let status = found
+            .expect("reading a claim")
+            .and_then(|claim| claim.status);
+        status.and_then(|status| status.phase).unwrap_or_default()
+    }
+
+    /// Waits until a claim is in a phase.
+    ///
+    /// # Panics
+    /// When it is not in time.
+    pub fn claim_in_phase(&self, claim: &str, wanted: &str) {
+        self.eventually(&format!("claim {claim} {wanted}"), || {
+            (self.claim_phase(claim) == wanted).then_some(())
+        });
+    }
+
+    /// Makes a claim for the PV of a directory, as [`Stage::bind`] does, and writes a file `secret`
+    /// into it once the provisioner has noted that the volume is used.
+    ///
+    /// # Panics
+    /// When any of this does not happen.
+    #[allow(
+        clippy::expect_used,
+        reason = "a file that cannot be written is a failed test"
+    )]
+    pub fn occupy(&self, claim: &str, path: &Path) -> PersistentVolume {
+        let bound = self.bind(claim, path);
+        let pv = self.eventually(&format!("PV {} is marked as used", name(&bound)), || {
+            let pv = self.pv(&name(&bound))?;
+            (annotation(&pv, "local-volume-provisioner/used") == Some("true")).then_some(pv)
+        });
+        fs::write(path.join("secret"), claim).expect("writing into the volume");
+        pv
+    }
+
+    /// Deletes a claim, without waiting for it to go.
+    ///
+    /// # Panics
+    /// When the API server refuses.
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn delete_claim(&self, name: &str) {
+        self.block_on(self.claims().delete(name, &DeleteParams::default()))
+            .expect("deleting a claim");
+    }
+
+    /// The provisioner's events with a reason, as their texts.
+    ///
+    /// # Panics
+    /// When the API server does not answer.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn events(&self, reason: &str) -> Vec<String> {
+        let api: Api<Event> = Api::all(self.client.clone());
+        let of_reason = format!("reason={reason},reportingComponent=local-volume-provisioner");
+        let events = self
+            .block_on(api.list(&ListParams::default().fields(&of_reason)))
+            .expect("listing events");
+        let node = self.node();
+        let is_ours = |event: &Event| {
+            let by = event.reporting_instance.as_deref();
+            by.is_some_and(|by| by.contains(&node))
+        };
+        let wanted = events.items.into_iter().filter(is_ours);
+        wanted
+            .map(|event| event.message.unwrap_or_default())
+            .collect()
+    }
+
+    /// Waits for an event with a reason and some text in it.
+    ///
+    /// # Panics
+    /// When there is none in time.
+    pub fn event(&self, reason: &str, text: &str) -> String {
+        self.eventually(&format!("an event {reason} with {text:?}"), || {
+            self.events(reason)
+                .into_iter()
+                .find(|message| message.contains(text))
+        })
+    }
+}
+
+/// A PV's name.
+#[must_use]
+pub fn name(pv: &PersistentVolume) -> String {
+    pv.metadata.name.clone().unwrap_or_default()
+}
+
+/// A PV's UID.
+#[must_use]
+pub fn uid(pv: &PersistentVolume) -> String {
+    pv.metadata.uid.clone().unwrap_or_default()
+}
+
+/// A PV's phase.
+#[must_use]
+pub fn phase(pv: &PersistentVolume) -> String {
+    pv.status
+        .as_ref()
+        .and_then(|status| status.phase.clone())
+        .unwrap_or_default()
+}
+
+/// Whether a PV is being deleted.
+#[must_use]
+pub fn is_terminating(pv: &PersistentVolume) -> bool {
+    pv.metadata.deletion_timestamp.is_some()
+}
+
+/// The value of an annotation.
+#[must_use]
+pub fn annotation<'a>(pv: &'a PersistentVolume, key: &str) -> Option<&'a str> {
+    pv.metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
+}

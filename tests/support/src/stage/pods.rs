@@ -1,0 +1,100 @@
+//! Pods and Nodes.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use super::Stage;
+use crate::cluster::Cluster;
+
+impl Stage {
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace())
+    }
+
+    /// Makes a Pod on our node that uses a claim.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub fn pod(&self, name: &str, claim: &str) {
+        self.pod_with(name, claim, &json!({}));
+    }
+
+    /// Makes a Pod on our node that uses a claim and does as its annotations say, which are those
+    /// of the embedded control plane's pods. Without any it runs on and on.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    #[allow(
+        clippy::expect_used,
+        reason = "a pod that cannot be made is a failed test"
+    )]
+    pub fn pod_with(&self, name: &str, claim: &str, annotations: &Value) {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": name, "annotations": annotations },
+            "spec": {
+                "nodeName": self.node(),
+                "containers": [{ "name": "c", "image": "none" }],
+                "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }],
+            },
+        }))
+        .expect("writing a pod down");
+        if let Cluster::Real(real) = &self.cluster {
+            real.run_pods();
+        }
+        // A new namespace has no service account at first, without which pods are refused.
+        self.eventually(&format!("the pod {name} is made"), || {
+            match self.block_on(self.pods().create(&PostParams::default(), &pod)) {
+                Err(kube::Error::Api(status)) if status.message.contains("serviceaccount") => None,
+                made => Some(made.expect("making a pod")),
+            }
+        });
+    }
+
+    /// Waits until a pod is in a phase.
+    ///
+    /// # Panics
+    /// When it is not in time.
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn pod_in_phase(&self, name: &str, wanted: &str) {
+        self.eventually(&format!("pod {name} {wanted}"), || {
+            let pod = self.block_on(self.pods().get_opt(name));
+            (pod.expect("reading a pod")?.status?.phase? == wanted).then_some(())
+        });
+    }
+
+    /// Deletes a pod; `by_force` without waiting for its containers.
+    ///
+    /// # Panics
+    /// When the API server refuses.
+    #[allow(
+        clippy::expect_used,
+        reason = "a broken control plane is a failed test"
+    )]
+    pub fn delete_pod(&self, name: &str, by_force: bool) {
+        let params = DeleteParams {
+            grace_period_seconds: by_force.then_some(0),
+            ..Default::default()
+        };
+        self.block_on(self.pods().delete(name, &params))
+            .expect("deleting a pod");
+    }
+
+    /// Registers a node; without any label if `hostname` is none.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn register_node(&self, name: &str, hostname: Option<&str>) -> Result<()> {
+        let labels = hostname.map(|hostname| json!({ "kubernetes.io/hostname": hostname }));
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = serde_json::from_value(node)?;
+        self.block_on(nodes.create(&PostParams::default(), &node))?;
+        Ok(())
+    }
+}
