@@ -1,5 +1,7 @@
 //! The command line and the environment.
 
+mod environment;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -13,6 +15,8 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, duration};
 
+pub use environment::{Environment, EnvironmentError};
+
 /// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
 ///
 /// Without a command it runs as the provisioner of one node.
@@ -22,7 +26,7 @@ use crate::config::{self, duration};
     after_help = "Flags may be written with one dash, as in -listen-address=:9090. The \
     logging flags of klog (--logtostderr, --vmodule and so on) are accepted and ignored.\n\n\
     Environment: MY_NODE_NAME (required to run), MY_NAMESPACE (default \"default\"), \
-    JOB_CONTAINER_IMAGE, KUBECONFIG."
+    JOB_CONTAINER_IMAGE, POD_NAME and POD_UID (for events on the pod), KUBECONFIG."
 )]
 pub struct Args {
     /// What to do instead of running.
@@ -62,6 +66,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub release_quiet_period: Duration,
 
+    /// An admission policy lets this node's provisioner change its own node's objects only. It goes
+    /// by the node's name: refuse to start where that is not enough.
+    #[arg(long)]
+    pub node_isolation: bool,
+
     /// How log lines look.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -83,6 +92,8 @@ pub enum Command {
     Discover(Discover),
     /// Checks the configuration. Exits with 2 when something in it cannot be used.
     CheckConfig,
+    /// Takes our finalizer off PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
+    Release(Release),
     /// Runs an external cleaner so that it ends when the provisioner does.
     #[command(hide = true)]
     Supervise {
@@ -102,6 +113,42 @@ pub struct Discover {
     /// How the result is written.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
+}
+
+/// Arguments of `release`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "PVs whose volumes still hold a tenant's data are listed and stay (exit code 1), unless \
+    --abandon-uncleaned says otherwise. It may be run again at any time."
+)]
+pub struct Release {
+    /// Take the finalizer off, so that the PersistentVolumes can go without the provisioner.
+    #[arg(long, required = true)]
+    pub finalizers: bool,
+
+    /// First wait for its last cleanups, delete this DaemonSet, and wait until its pods are gone.
+    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    pub daemonset: Option<String>,
+
+    /// The provisioner's namespace [default: MY_NAMESPACE].
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Only the PersistentVolumes of this node, which must be gone.
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+
+    /// Let those go, too, whose volumes were not cleaned. Their data stays on the disks.
+    #[arg(long)]
+    pub abandon_uncleaned: bool,
+
+    /// How long to wait for the last cleanups, and then for the pods.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
+    pub timeout: Duration,
+
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// How a command writes its result.
@@ -330,74 +377,6 @@ fn positive(text: &str) -> Result<Duration, String> {
         Ok(period) => Ok(period),
         Err(fault) => Err(format!("{fault}; write a duration such as 10s or 1m30s")),
     }
-}
-
-/// What the pod's environment says. An empty variable counts as not set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Environment {
-    /// `MY_NODE_NAME`: the node this runs on.
-    pub node_name: Option<String>,
-    /// `MY_NAMESPACE`: the pod's namespace, where Jobs are made; `default` when not set.
-    pub namespace: String,
-    /// Whether `MY_NAMESPACE` was not set.
-    pub namespace_defaulted: bool,
-    /// `JOB_CONTAINER_IMAGE`: the image of cleaning Jobs.
-    pub job_image: Option<String>,
-    /// `KUBECONFIG`: how to reach the API server; in a pod, not set.
-    pub kubeconfig: Option<OsString>,
-}
-
-impl Environment {
-    /// Reads the variables that `lookup` knows; in the program that is [`std::env::var_os`].
-    ///
-    /// # Errors
-    /// [`EnvironmentError::NotUtf8`] for a name that is no text.
-    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, EnvironmentError> {
-        let set = |name: &'static str| lookup(name).filter(|value| !value.is_empty());
-        let text = |name: &'static str| {
-            let not_utf8 = |value| EnvironmentError::NotUtf8 { name, value };
-            set(name)
-                .map(|value| value.into_string().map_err(not_utf8))
-                .transpose()
-        };
-        let namespace = text("MY_NAMESPACE")?;
-        Ok(Self {
-            node_name: text("MY_NODE_NAME")?,
-            namespace_defaulted: namespace.is_none(),
-            namespace: namespace.unwrap_or_else(|| "default".into()),
-            job_image: text("JOB_CONTAINER_IMAGE")?,
-            kubeconfig: set("KUBECONFIG"),
-        })
-    }
-
-    /// The node's name, without which nothing can run.
-    ///
-    /// # Errors
-    /// [`EnvironmentError::NoNodeName`].
-    pub fn require_node_name(&self) -> Result<&str, EnvironmentError> {
-        self.node_name
-            .as_deref()
-            .ok_or(EnvironmentError::NoNodeName)
-    }
-}
-
-/// What is wrong with the environment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// `MY_NODE_NAME` is not set.
-    #[error(
-        "the environment variable MY_NODE_NAME is not set, so it is unknown which node's disks \
-         these are: set it from the field spec.nodeName in the pod's template"
-    )]
-    NoNodeName,
-    /// A variable that must be text is none.
-    #[error("the environment variable {name} is {value:?}, which is not UTF-8: correct it")]
-    NotUtf8 {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: OsString,
-    },
 }
 
 #[cfg(test)]

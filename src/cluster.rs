@@ -3,21 +3,28 @@
 //! Reads here are fresh ones: nothing comes out of a cache. A request that is denied is remembered,
 //! so that the missing right is reported until it is granted.
 
-use std::collections::BTreeMap;
+mod permissions;
+mod uninstall;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::{PvRef, PvView};
+use crate::view::{PvRef, PvView, StorageClassView};
+
+pub use permissions::{Permissions, REMEDY, Right};
+pub use uninstall::{DaemonSetView, ProvisionerPod};
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
@@ -37,7 +44,7 @@ pub enum ApiError {
     #[error("the object does not exist")]
     NotFound,
     /// A right is missing.
-    #[error("the API server denies to {verb} {resource}: {message}")]
+    #[error("the API server denies the right to {verb} {resource}: {message}")]
     Forbidden {
         /// `get`, `list`, `patch`, ...
         verb: &'static str,
@@ -55,6 +62,14 @@ pub enum ApiError {
     /// Everything else: server errors, broken connections.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
+}
+
+impl ApiError {
+    /// Whether the same request may well succeed in a moment.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::TimedOut | Self::Failed(_))
+    }
 }
 
 /// A claim, as far as the gate before a wipe needs it.
@@ -79,49 +94,6 @@ pub struct PodView {
     pub started: Option<Timestamp>,
     /// The names of the claims that it uses.
     pub claims: Vec<String>,
-}
-
-/// The rights that were denied.
-#[derive(Debug, Default)]
-pub struct Permissions(Mutex<BTreeMap<(&'static str, &'static str), String>>);
-
-impl Permissions {
-    /// What is missing: resource, verb, and the API server's words.
-    #[must_use]
-    pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
-        let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        missing
-            .iter()
-            .map(|((resource, verb), why)| (*resource, *verb, why.clone()))
-            .collect()
-    }
-
-    /// Whether a right is known to be missing.
-    #[must_use]
-    pub fn is_missing(&self, resource: &'static str, verb: &'static str) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains_key(&(resource, verb))
-    }
-
-    /// Remembers a refusal.
-    pub fn denied(&self, resource: &'static str, verb: &'static str, why: String) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry((resource, verb))
-            // The first refusal's words stay: the API server names another object in each.
-            .or_insert(why);
-    }
-
-    /// Remembers that a right is there.
-    pub fn granted(&self, resource: &'static str, verb: &'static str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&(resource, verb));
-    }
 }
 
 /// The API server, as this program uses it.
@@ -175,6 +147,16 @@ impl Cluster {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
         Ok(node.metadata)
+    }
+
+    /// Reads a StorageClass.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn storage_class(&self, name: &str) -> Result<StorageClassView, ApiError> {
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let class = self.limited("storageclasses", "get", api.get(name)).await?;
+        Ok(StorageClassView::from(&class))
     }
 
     /// Reads a PV.
@@ -256,8 +238,8 @@ impl Cluster {
         Ok(pods.items.iter().map(pod_view).collect())
     }
 
-    /// Lists the PVs without a hostname label, page by page, and keeps those that `wanted` is true of.
-    /// All other PVs that our side knows of have the label.
+    /// Lists the PVs without a hostname label and keeps those that `wanted` is true of. All other PVs
+    /// that our side knows of have the label.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -265,10 +247,18 @@ impl Cluster {
         &self,
         wanted: impl Fn(&PvView) -> bool,
     ) -> Result<Vec<PvView>, ApiError> {
+        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
+        self.pvs_in_pages(unlabelled, wanted).await
+    }
+
+    /// Lists PVs page by page, and never holds more than a page beside those that are `wanted`.
+    async fn pvs_in_pages(
+        &self,
+        params: ListParams,
+        wanted: impl Fn(&PvView) -> bool,
+    ) -> Result<Vec<PvView>, ApiError> {
         let mut kept = Vec::new();
-        let mut params = ListParams::default()
-            .labels(&format!("!{LABEL_HOSTNAME}"))
-            .limit(PAGE);
+        let mut params = params.limit(PAGE);
         loop {
             let pvs = self.pvs();
             let page = self.limited(PVS, "list", pvs.list(&params)).await?;
@@ -286,13 +276,7 @@ impl Cluster {
             .watch_restarts_total
             .with_label_values(&[resource])
             .inc();
-        let (verb, status) = match error {
-            watcher::Error::InitialListFailed(kube::Error::Api(status)) => ("list", status),
-            watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchError(status) => ("watch", status),
-            _ => return,
-        };
-        if status.code == 403 {
+        if let Some((verb, status)) = refused(error).filter(|(_, status)| status.code == 403) {
             self.permissions
                 .denied(resource, verb, status.message.clone());
         }
@@ -344,6 +328,24 @@ impl Cluster {
             }
             Err(error) => Err(ApiError::Failed(chain(&error))),
         }
+    }
+}
+
+/// What the API server refused a watch, and in which words.
+fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(("list", status)),
+        watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(("watch", status)),
+        _ => None,
+    }
+}
+
+/// Why a watch broke, in a line.
+pub(crate) fn why_broken(error: &watcher::Error) -> String {
+    match refused(error) {
+        Some((_, status)) => format!("{} {}: {}", status.code, status.reason, status.message),
+        None => chain(error),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::act::Actor;
 use crate::cache::{ClassCache, NodeCache, PvCache};
 use crate::clean::World;
 use crate::clean::table::ProcTable;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, REMEDY};
 use crate::host::patient_watch::PatientWatch;
 use crate::metrics::Metrics;
 use crate::plan::{
@@ -299,7 +299,7 @@ impl Controller {
             about: About::Pod,
             reason: reasons::PERMISSION_MISSING,
             message: format!(
-                "the right to {verb} {resource} is missing ({why}); apply the ClusterRole of deploy/rbac.yaml; what depends on it is left out until then"
+                "the right to {verb} {resource} is missing ({why}); {REMEDY}; what depends on it is left out until then"
             ),
         }));
         notices.extend(self.settings.faults.iter().map(|fault| Notice {

@@ -3,17 +3,27 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
-use local_volume_provisioner::args::{Args, Command, Environment, LogFormat};
-use local_volume_provisioner::clean::supervisor;
+use local_volume_provisioner::args::{Args, Command, Environment, LogFormat, Release};
+use local_volume_provisioner::clean::{method, supervisor};
+use local_volume_provisioner::cluster::Cluster;
+use local_volume_provisioner::cmd::release::{Outcome, ReleaseError, Request, Scope};
 use local_volume_provisioner::cmd::run::{Misuse, load};
-use local_volume_provisioner::cmd::{check_config, discover, run};
+use local_volume_provisioner::cmd::{check_config, discover, release, run};
+use local_volume_provisioner::metrics::Metrics;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
+    // The image has us under the cleaners' names as well. A second provisioner is not what they ask for.
+    let name = std::env::args_os().next().unwrap_or_default();
+    if let Some(answer) = method::not_a_program(&name) {
+        let _ = writeln!(io::stderr(), "error: {answer}");
+        return ExitCode::from(2);
+    }
     let args = match Args::from_command_line(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => error.exit(),
@@ -69,21 +79,52 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
+        Some(Command::Release(args)) => let_go(args, environment),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }
 
-/// At `-v=4` the libraries would tell of every step of every request; they do from 6 on.
+fn let_go(args: Release, environment: Environment) -> Result<ExitCode> {
+    let request = Request {
+        scope: match args.node {
+            Some(node) => Scope::Node(node),
+            None => Scope::All {
+                namespace: args.namespace.unwrap_or(environment.namespace),
+                daemon_set: args.daemonset,
+            },
+        },
+        abandon_uncleaned: args.abandon_uncleaned,
+        dry_run: args.dry_run,
+        timeout: args.timeout,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let outcome: Result<_> = runtime.block_on(async {
+        let cluster = Cluster::new(run::client().await?, Arc::new(Metrics::new()?));
+        match release::run(&cluster, &request, &mut io::stdout()).await {
+            Err(ReleaseError::Misuse(misuse)) => Err(misuse.into()),
+            result => Ok(result?),
+        }
+    });
+    Ok(match outcome? {
+        Outcome::AllReleased => ExitCode::SUCCESS,
+        Outcome::SomeStay => ExitCode::FAILURE,
+    })
+}
+
+/// At `-v=4` the libraries would tell of every step of every request; they do from 6 on. Of a watch
+/// that breaks they tell each time; we do once.
 fn init_log(args: &Args) {
     let level = LevelFilter::from_level(args.log_level().into());
-    let libraries = if level == LevelFilter::TRACE {
-        level
-    } else {
-        level.min(LevelFilter::INFO)
+    let libraries = |most: LevelFilter| match level {
+        LevelFilter::TRACE => level,
+        level => level.min(most),
     };
     let targets = Targets::new()
         .with_target("local_volume_provisioner", level)
-        .with_default(libraries);
+        .with_target("kube_runtime::watcher", libraries(LevelFilter::ERROR))
+        .with_default(libraries(LevelFilter::INFO));
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr);

@@ -213,7 +213,7 @@ impl Metrics {
             )?,
             missing_permission: make.int_gauges(
                 "missing_permission",
-                "1 for each right that the API server denied and that has not been granted since.",
+                "1 for each right that the API server denied, 0 once it is granted.",
                 &["resource", "verb"],
             )?,
             events_failed_total: make.add(IntCounter::new(

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeSpec, VolumeNodeAffinity,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::names::{FINALIZER, LABEL_HOSTNAME};
@@ -34,10 +34,7 @@ pub fn persistent_volume(draft: &PvDraft) -> PersistentVolume {
             labels: Some(draft.labels.clone()),
             annotations: Some(draft.annotations.clone()),
             finalizers: draft.finalizer.then(|| vec![FINALIZER.into()]),
-            owner_references: draft
-                .owner
-                .as_ref()
-                .map(|(name, uid)| vec![node_owner(name, uid)]),
+            owner_references: draft.owner.clone().map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeSpec {
@@ -65,16 +62,6 @@ pub fn persistent_volume(draft: &PvDraft) -> PersistentVolume {
     }
 }
 
-fn node_owner(name: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: "v1".into(),
-        kind: "Node".into(),
-        name: name.into(),
-        uid: uid.into(),
-        ..OwnerReference::default()
-    }
-}
-
 /// The metadata to merge into the PV's.
 #[must_use]
 pub fn patched_metadata(patch: &Patch) -> Value {
@@ -88,9 +75,8 @@ pub fn patched_metadata(patch: &Patch) -> Value {
     if let Some(finalizers) = &patch.finalizers {
         metadata["finalizers"] = json!(finalizers);
     }
-    if let Some((name, uid)) = &patch.owner {
-        // Of the owners only the Node counts for us, and it changed: the old one is gone.
-        metadata["ownerReferences"] = json!([node_owner(name, uid)]);
+    if let Some(owners) = &patch.owners {
+        metadata["ownerReferences"] = json!(owners);
     }
     metadata
 }

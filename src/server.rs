@@ -114,11 +114,10 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
                 .set(ratio);
         }
     }
-    metrics.missing_permission.reset();
-    for (resource, verb, _) in status.permissions.missing() {
+    for ((resource, verb), missing) in status.permissions.seen() {
         metrics
             .missing_permission
             .with_label_values(&[resource, verb])
-            .set(1);
+            .set(missing.into());
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::clean::table::{ProcEntry, ProcState, ProcTable};
-use crate::cluster::Permissions;
+use crate::cluster::{Permissions, REMEDY};
 use crate::plan::ClassReport;
 
 /// The outcome of the latest pass.
@@ -83,11 +83,9 @@ impl Status {
             .map(|class| class_json(class, &cleanups))
             .collect();
         let missing = self.permissions.missing();
-        let rights = missing.iter().map(|(resource, verb, why)| {
-            format!(
-                "no right to {verb} {resource}: {why}; apply the ClusterRole of deploy/rbac.yaml"
-            )
-        });
+        let rights = missing
+            .iter()
+            .map(|(resource, verb, why)| format!("no right to {verb} {resource}: {why}; {REMEDY}"));
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(rights).collect();
         json!({
             "schemaVersion": 1,

@@ -254,6 +254,41 @@ fn the_environment_is_read_through_the_lookup() {
     );
     assert_eq!(full.job_image.as_deref(), Some("image:1"));
     assert_eq!(full.kubeconfig, Some("/a:/b".into()));
+    assert_eq!((full.pod_name, full.pod_uid), (None, None));
+
+    let pod = environment(&[("HOSTNAME", "from-hostname")]);
+    assert_eq!(pod.pod_name.as_deref(), Some("from-hostname"));
+    let pod = environment(&[
+        ("HOSTNAME", "host"),
+        ("POD_NAME", "pod"),
+        ("POD_UID", "uid"),
+    ]);
+    assert_eq!(
+        (pod.pod_name.as_deref(), pod.pod_uid.as_deref()),
+        (Some("pod"), Some("uid"))
+    );
+}
+
+#[test]
+fn release_needs_to_be_told_what_to_release() {
+    let parse = |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")));
+    let Some(Command::Release(release)) = parse("-finalizers -daemonset=a -timeout 30s")
+        .unwrap()
+        .command
+    else {
+        panic!("another command");
+    };
+    assert_eq!(release.daemonset.as_deref(), Some("a"));
+    assert_eq!(release.timeout, Duration::from_secs(30));
+    assert!(!release.abandon_uncleaned && !release.dry_run);
+    for refused in [
+        "",
+        "--dry-run",
+        "--finalizers --node a --daemonset b",
+        "--finalizers --timeout=soon",
+    ] {
+        assert!(parse(refused).is_err(), "{refused:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Our own Node.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -14,8 +13,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
-/// How often the Node is read where it may not be watched.
-const POLL: Duration = Duration::from_mins(1);
+use super::{POLL, Pauses};
 
 /// A watch of one Node's metadata: its status, which changes all the time, is never sent to us.
 #[derive(Debug)]
@@ -44,7 +42,7 @@ impl NodeCache {
             };
             tokio::select! {
                 () = watch_node(&cluster, &name, set) => {}
-                () = poll_when_denied(&cluster, &name, set) => {}
+                () = read_when_denied(&cluster, &name, set) => {}
             }
         });
         Self { view, task }
@@ -65,7 +63,7 @@ impl Drop for NodeCache {
 
 async fn watch_node(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
     let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
-    let stream = watch_object(api, name).default_backoff();
+    let stream = watch_object(api, name).backoff(Pauses::of(cluster, "nodes"));
     super::follow(cluster.clone(), "nodes", stream, |node| match node {
         None => {
             tracing::warn!(
@@ -85,20 +83,19 @@ async fn watch_node(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>
 }
 
 /// Older roles allow to get a Node, not to watch it.
-async fn poll_when_denied(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
+async fn read_when_denied(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
     loop {
-        tokio::time::sleep(POLL).await;
-        let permissions = cluster.permissions();
-        if permissions.is_missing("nodes", "list") || permissions.is_missing("nodes", "watch") {
-            match cluster.node(name).await {
-                Ok(metadata) => {
-                    if let Ok(view) = NodeView::from_metadata(&metadata) {
-                        set(Some(view));
-                    }
+        let rights = [("nodes", "list"), ("nodes", "watch")];
+        cluster.permissions().until_missing(&rights).await;
+        match cluster.node(name).await {
+            Ok(metadata) => {
+                if let Ok(view) = NodeView::from_metadata(&metadata) {
+                    set(Some(view));
                 }
-                Err(ApiError::NotFound) => set(None),
-                Err(_) => {}
             }
+            Err(ApiError::NotFound) => set(None),
+            Err(error) => tracing::warn!(node = name, %error, "reading our Node failed"),
         }
+        tokio::time::sleep(POLL).await;
     }
 }

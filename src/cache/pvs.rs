@@ -54,7 +54,7 @@ impl PvCache {
         let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
         let config = watcher::Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let stream = watcher(api, config)
-            .default_backoff()
+            .backoff(super::Pauses::of(cluster, "persistentvolumes"))
             .modify(|pv| pv.metadata.managed_fields = None)
             .reflect(writer);
         let each = move |event| {

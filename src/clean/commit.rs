@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, REMEDY};
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::{CleanOrder, reasons};
 
@@ -80,7 +80,7 @@ fn stop(error: ApiError, what: &str) -> Stop {
         ApiError::Forbidden { .. } => Stop::Failed(Failure::new(
             reasons::PERMISSION_MISSING,
             format!(
-                "{what} failed: {error}; without this right no volume is cleaned; apply the ClusterRole of deploy/rbac.yaml, cleaning starts by itself then"
+                "{what} failed: {error}; without this right no volume is cleaned; {REMEDY}, cleaning starts by itself then"
             ),
         )),
         error => Stop::Failed(Failure::new(

@@ -4,11 +4,14 @@
 //! never looked up again, by path or by number: by then another disk may be in its place.
 
 mod direct;
+mod discard;
 mod ioctl;
+mod keystream;
 #[cfg(test)]
 mod tests;
 
 use std::cell::OnceCell;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -19,7 +22,9 @@ use nix::libc;
 
 use super::progress::{Cancelled, Progress};
 use super::signature::{self, Signature};
-use direct::Direct;
+use direct::{Direct, Fill};
+
+pub use discard::discard;
 
 /// Devices are told to drop their contents in steps of this size, between which we can be stopped.
 const STEP: u64 = 64 << 20;
@@ -31,6 +36,42 @@ const SAMPLES: u64 = 256;
 pub struct DeviceReport {
     /// What the device did, or we had to.
     pub means: Means,
+    /// Why it was not done as it was asked for.
+    pub fallback: Option<Fallback>,
+}
+
+impl From<Means> for DeviceReport {
+    fn from(means: Means) -> Self {
+        Self {
+            means,
+            fallback: None,
+        }
+    }
+}
+
+/// Why zeros had to follow a discard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The device does not know the request, or failed at it.
+    CannotDiscard,
+    /// It obeyed, and kept something.
+    DataLeft {
+        /// Where the block begins, in bytes from the start of the device.
+        offset: u64,
+    },
+}
+
+/// A sentence for the log.
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CannotDiscard => f.write_str("the device cannot discard"),
+            Self::DataLeft { offset } => write!(
+                f,
+                "the device discarded everything, and yet the block at byte {offset} is not zero"
+            ),
+        }
+    }
 }
 
 /// The ways to get rid of data.
@@ -40,8 +81,12 @@ pub enum Means {
     Punched,
     /// The device was told to drop everything, and promises nothing.
     Discarded,
+    /// As before, and zeros were read wherever we looked.
+    DiscardedToZeros,
     /// Zeros were written over everything.
     Written,
+    /// Random bytes were written over everything, and zeros over those.
+    Overwritten,
     /// Only signatures were overwritten: the next tenant can read what was there before.
     SignaturesOnly,
 }
@@ -53,15 +98,23 @@ impl Means {
         match self {
             Self::Punched => "punched",
             Self::Discarded => "discarded",
+            Self::DiscardedToZeros => "discarded and read back",
             Self::Written => "written",
+            Self::Overwritten => "overwritten",
             Self::SignaturesOnly => "signatures only",
         }
     }
 
-    /// Whether no byte of the old data can be read through the device any more.
+    /// What it means for the next tenant: a sentence for the log.
     #[must_use]
-    pub fn guarantees_zeros(self) -> bool {
-        matches!(self, Self::Punched | Self::Written)
+    pub fn outcome(self) -> &'static str {
+        match self {
+            Self::Punched | Self::Written | Self::Overwritten => "the device reads as zeros",
+            Self::DiscardedToZeros => "the device reads as zeros wherever it was looked at",
+            Self::Discarded | Self::SignaturesOnly => {
+                "no filesystem is left on the device; data between its signatures may still be readable"
+            }
+        }
     }
 }
 
@@ -93,6 +146,11 @@ pub enum DeviceError {
         /// Where the block begins, in bytes from the start of the device.
         offset: u64,
     },
+    /// Without them there is nothing to overwrite the device with.
+    #[error(
+        "cannot get random bytes from the kernel to overwrite the device with; does a seccomp profile forbid getrandom?"
+    )]
+    NoRandomBytes,
     /// It was told to stop.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -106,6 +164,7 @@ impl DeviceError {
             Self::Io { .. } => "IoError",
             Self::SignatureLeft(_) => "SignatureLeft",
             Self::NotZero { .. } => "NotZero",
+            Self::NoRandomBytes => "NoRandomBytes",
             Self::Cancelled(_) => "Cancelled",
         }
     }
@@ -138,13 +197,11 @@ pub fn quick_reset(
     let dropped = drop_contents(device, size, progress)?;
     let direct = Direct::new(device);
     for spot in spots {
-        direct.zero(spot, progress)?;
+        direct.write(Fill::Zeros, spot, progress)?;
     }
     drop(direct);
     settle(device)?;
-    Ok(DeviceReport {
-        means: dropped.unwrap_or(Means::SignaturesOnly),
-    })
+    Ok(dropped.unwrap_or(Means::SignaturesOnly).into())
 }
 
 /// Makes every byte of a device zero: by its own means if it promises the result, else by writing.
@@ -156,15 +213,39 @@ pub fn quick_reset(
 pub fn zero(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
     progress.expect_bytes(size);
     let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step))?;
-    Direct::new(device).zero(punched..size, progress)?;
+    Direct::new(device).write(Fill::Zeros, punched..size, progress)?;
     settle(device)?;
-    Ok(DeviceReport {
-        means: if punched == size {
-            Means::Punched
-        } else {
-            Means::Written
-        },
+    Ok(if punched == size {
+        Means::Punched.into()
+    } else {
+        Means::Written.into()
     })
+}
+
+/// Writes random bytes over a device so many times, and then zeros. It always writes: what a device
+/// only drops stays in its cells.
+///
+/// `device` is open for writing and `size` (in bytes) was read from it.
+///
+/// # Errors
+/// When anything cannot be written.
+pub fn overwrite(
+    device: &File,
+    size: u64,
+    passes: u32,
+    progress: &Progress,
+) -> Result<DeviceReport, DeviceError> {
+    progress.expect_bytes(size.saturating_mul(u64::from(passes) + 1));
+    let direct = Direct::new(device);
+    for _ in 0..passes {
+        direct.write(Fill::Random, 0..size, progress)?;
+        // Else the disk's cache may take the next pass for a newer version of this one, and write once.
+        flush(device)?;
+    }
+    direct.write(Fill::Zeros, 0..size, progress)?;
+    drop(direct);
+    settle(device)?;
+    Ok(Means::Overwritten.into())
 }
 
 /// Looks whether a device shows any known signature.
@@ -212,7 +293,7 @@ fn drop_contents(
         return Ok(Some(Means::Punched));
     }
     let discarded = DISCARD.in_steps(punched..size, progress, |step| {
-        ioctl::discard(device, step.start, step.end - step.start).map(announce)
+        ioctl::discard(device, step).map(announce)
     })?;
     Ok((discarded == size).then_some(Means::Discarded))
 }
@@ -291,8 +372,12 @@ fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
 
 /// Gets everything to the disk, and makes the kernel forget what it knew of the device.
 fn settle(device: &File) -> Result<(), DeviceError> {
-    device.sync_all().map_err(DeviceError::io("flush", 0))?;
+    flush(device)?;
     ioctl::drop_cache(device);
     ioctl::reread_partitions(device);
     Ok(())
+}
+
+fn flush(device: &File) -> Result<(), DeviceError> {
+    device.sync_all().map_err(DeviceError::io("flush", 0))
 }

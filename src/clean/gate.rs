@@ -289,11 +289,10 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
             })
         }
         VolumeMode::Block => {
-            let method = Method::from_command(&order.class.block_cleaner_command);
-            if method == Method::DeleteContents {
+            if order.method == Method::DeleteContents {
                 return Err(failed(format!(
-                    "{method} does not clean devices; correct the blockCleanerCommand of class {:?}",
-                    order.class.name
+                    "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
+                    order.method, order.class.name
                 )));
             }
             let device = open_exclusive(order)?;

@@ -1,6 +1,23 @@
 //! Which cleaner a class's `blockCleanerCommand` stands for.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::path::Path;
+
+use crate::types::VolumeMode;
+
+/// The names of our cleaners, which the image has as links to the provisioner, and the arguments
+/// that they take.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("quick_reset.sh", ""),
+    ("dd_zero.sh", " [passes]"),
+    ("shred.sh", " [passes]"),
+    ("blkdiscard.sh", ""),
+    ("fsclean.sh", ""),
+];
+
+/// How often `shred.sh` overwrites when it is not told, as in the Go provisioner's image.
+const SHRED_PASSES: u32 = 3;
 
 /// A way to clean a volume.
 ///
@@ -18,11 +35,27 @@ pub enum Method {
         /// At least 1.
         passes: u32,
     },
+    /// Devices: random bytes over everything, so many times, and then zeros.
+    Overwrite {
+        /// At least 1.
+        passes: u32,
+    },
+    /// Devices: drop the contents and read back; zeros over everything where that does not do it.
+    Discard,
     /// A program with its arguments; it finds the device in `LOCAL_PV_BLKDEVICE`.
     Command(Vec<String>),
 }
 
 impl Method {
+    /// How a class with this `blockCleanerCommand` has a volume of this kind cleaned.
+    #[must_use]
+    pub fn of(kind: VolumeMode, command: &[String]) -> Self {
+        match kind {
+            VolumeMode::Filesystem => Self::DeleteContents,
+            VolumeMode::Block => Self::from_command(command),
+        }
+    }
+
     /// Takes a `blockCleanerCommand`.
     ///
     /// A script's name with arguments that ours does not know is a command like any other. It fails
@@ -33,14 +66,34 @@ impl Method {
         match words[..] {
             ["/scripts/quick_reset.sh"] => Self::QuickReset,
             ["/scripts/dd_zero.sh"] => Self::Zero { passes: 1 },
-            ["/scripts/dd_zero.sh", passes] => match passes.parse() {
-                Ok(passes) if passes > 0 => Self::Zero { passes },
-                _ => Self::Command(command.to_vec()),
+            ["/scripts/shred.sh"] => Self::Overwrite {
+                passes: SHRED_PASSES,
             },
+            ["/scripts/blkdiscard.sh"] => Self::Discard,
             ["/scripts/fsclean.sh"] => Self::DeleteContents,
+            [
+                script @ ("/scripts/dd_zero.sh" | "/scripts/shred.sh"),
+                passes,
+            ] => match passes.parse() {
+                Ok(0) | Err(_) => Self::Command(command.to_vec()),
+                Ok(passes) if script == "/scripts/shred.sh" => Self::Overwrite { passes },
+                Ok(passes) => Self::Zero { passes },
+            },
             _ => Self::Command(command.to_vec()),
         }
     }
+}
+
+/// What to tell somebody who runs the provisioner under the name of one of the cleaners, or a class
+/// that gives one of them arguments that ours does not know; `program` is the zeroth argument.
+#[must_use]
+pub fn not_a_program(program: &OsStr) -> Option<String> {
+    let name = Path::new(program).file_name()?;
+    let (name, arguments) = SCRIPTS.iter().find(|(script, _)| name == *script)?;
+    Some(format!(
+        "{name} does nothing when it is run: the provisioner itself cleans in this way, when a class's \
+         blockCleanerCommand is /scripts/{name}{arguments} and nothing else"
+    ))
 }
 
 /// The words for the log.
@@ -51,6 +104,9 @@ impl fmt::Display for Method {
             Self::QuickReset => f.write_str("quick reset"),
             Self::Zero { passes: 1 } => f.write_str("zero"),
             Self::Zero { passes } => write!(f, "zero, {passes} passes"),
+            Self::Overwrite { passes: 1 } => f.write_str("overwrite, 1 pass"),
+            Self::Overwrite { passes } => write!(f, "overwrite, {passes} passes"),
+            Self::Discard => f.write_str("discard"),
             Self::Command(command) => write!(f, "command {}", describe(command)),
         }
     }
@@ -66,10 +122,13 @@ pub fn describe(command: &[String]) -> String {
 mod tests {
     use super::*;
 
+    fn from(words: &[&str]) -> Method {
+        let command: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Method::from_command(&command)
+    }
+
     #[test]
-    fn commands_stand_for_methods() {
-        let other =
-            |words: &[&str]| Method::Command(words.iter().map(ToString::to_string).collect());
+    fn our_cleaners_are_known_by_their_names() {
         for (words, method, shown) in [
             (
                 &["/scripts/quick_reset.sh"][..],
@@ -83,45 +142,86 @@ mod tests {
                 "zero, 3 passes",
             ),
             (
+                &["/scripts/shred.sh"],
+                Method::Overwrite { passes: 3 },
+                "overwrite, 3 passes",
+            ),
+            (
+                &["/scripts/shred.sh", "1"],
+                Method::Overwrite { passes: 1 },
+                "overwrite, 1 pass",
+            ),
+            (&["/scripts/blkdiscard.sh"], Method::Discard, "discard"),
+            (
                 &["/scripts/fsclean.sh"],
                 Method::DeleteContents,
                 "delete contents",
             ),
+        ] {
+            assert_eq!(from(words), method, "{words:?}");
+            assert_eq!(method.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_a_command() {
+        for (words, shown) in [
             (
-                &["/scripts/dd_zero.sh", "0"],
-                other(&["/scripts/dd_zero.sh", "0"]),
+                &["/scripts/dd_zero.sh", "0"][..],
                 "command /scripts/dd_zero.sh 0",
             ),
             (
                 &["/scripts/dd_zero.sh", "-1"],
-                other(&["/scripts/dd_zero.sh", "-1"]),
                 "command /scripts/dd_zero.sh -1",
             ),
             (
                 &["/scripts/dd_zero.sh", "x"],
-                other(&["/scripts/dd_zero.sh", "x"]),
                 "command /scripts/dd_zero.sh x",
+            ),
+            (&["/scripts/shred.sh", "0"], "command /scripts/shred.sh 0"),
+            (&["/scripts/shred.sh", ""], "command /scripts/shred.sh "),
+            (
+                &["/scripts/shred.sh", "1", "2"],
+                "command /scripts/shred.sh 1 2",
+            ),
+            // A secure discard, which is another request to the device.
+            (
+                &["/scripts/blkdiscard.sh", "-s"],
+                "command /scripts/blkdiscard.sh -s",
             ),
             (
                 &["/scripts/quick_reset.sh", "x"],
-                other(&["/scripts/quick_reset.sh", "x"]),
                 "command /scripts/quick_reset.sh x",
             ),
-            (
-                &["/my/quick_reset.sh"],
-                other(&["/my/quick_reset.sh"]),
-                "command /my/quick_reset.sh",
-            ),
-            (
-                &["sh", "-c", "true"],
-                other(&["sh", "-c", "true"]),
-                "command sh -c true",
-            ),
-            (&[], other(&[]), "command "),
+            (&["/my/quick_reset.sh"], "command /my/quick_reset.sh"),
+            (&["shred.sh"], "command shred.sh"),
+            (&["sh", "-c", "true"], "command sh -c true"),
+            (&[], "command "),
         ] {
-            let command: Vec<String> = words.iter().map(ToString::to_string).collect();
-            assert_eq!(Method::from_command(&command), method, "{words:?}");
-            assert_eq!(method.to_string(), shown);
+            let command = words.iter().map(ToString::to_string).collect();
+            assert_eq!(from(words), Method::Command(command), "{words:?}");
+            assert_eq!(from(words).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn every_name_in_the_image_is_a_method_and_no_program() {
+        for (script, _) in SCRIPTS {
+            let path = format!("/scripts/{script}");
+            assert!(!matches!(from(&[&path]), Method::Command(_)), "{path}");
+            for program in [script, &path, &format!("./{script}")] {
+                let said = not_a_program(OsStr::new(program)).unwrap();
+                assert!(said.contains(&path) && said.starts_with(script), "{said}");
+            }
+        }
+        for program in [
+            "/local-volume-provisioner",
+            "/proc/self/exe",
+            "/shred.sh/provisioner",
+            "shred",
+            "",
+        ] {
+            assert_eq!(not_a_program(OsStr::new(program)), None, "{program}");
         }
     }
 }

@@ -16,7 +16,6 @@ use super::permit::Recall;
 use super::progress::Progress;
 use super::table::Patience;
 use super::{Failure, Ground, Stop};
-use crate::types::VolumeMode;
 
 /// How often a volume in use is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -193,11 +192,7 @@ async fn tell_progress(order: &CleanOrder, progress: &Progress, recall: &Recall)
     let (pv, path) = (&order.pv.name, &order.path);
     let mut before = (0, 0);
     // An external program does not say how far it is, so nothing can be concluded from that.
-    let silent = order.kind == VolumeMode::Block
-        && matches!(
-            Method::from_command(&order.class.block_cleaner_command),
-            Method::Command(_)
-        );
+    let silent = matches!(order.method, Method::Command(_));
     loop {
         tokio::time::sleep(TELL_EVERY).await;
         let now = (progress.entries(), progress.bytes_done());

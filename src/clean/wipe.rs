@@ -53,9 +53,8 @@ impl Committed {
                 .await?
             }
             Volume::Device(device) => {
-                let method = Method::from_command(&order.class.block_cleaner_command);
-                if let Method::Command(words) = method {
-                    external(&order, &identity, device, &lock, &words, &progress).await?;
+                if let Method::Command(words) = &order.method {
+                    external(&order, &identity, device, &lock, words, &progress).await?;
                     lock
                 } else {
                     let order = order.clone();
@@ -90,18 +89,21 @@ fn nested_mounts(path: &std::path::Path) -> Result<Vec<PathBuf>, Failure> {
 
 fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<(), Failure> {
     let (file, size) = (device.file(), device.size());
-    let method = Method::from_command(&order.class.block_cleaner_command);
-    let report = match &method {
+    let zeroed = |report| device::check_zeroed(file, size).map(|()| report);
+    let report = match &order.method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
         Method::Zero { passes } => {
             let mut report = device::zero(file, size, progress)?;
             for _ in 1..*passes {
                 report = device::zero(file, size, progress)?;
             }
-            device::check_zeroed(file, size)?;
-            report
+            zeroed(report)?
         }
-        Method::DeleteContents | Method::Command(_) => {
+        Method::Overwrite { passes } => {
+            device::overwrite(file, size, *passes, progress).and_then(zeroed)?
+        }
+        Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
+        method @ (Method::DeleteContents | Method::Command(_)) => {
             let why =
                 format!("{method} does not clean devices; correct the class's blockCleanerCommand");
             return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, why));
@@ -109,11 +111,10 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<()
     };
     device::check_reset(file, size)?;
     let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
-    if report.means.guarantees_zeros() {
-        tracing::info!(pv, %path, means, "the device reads as zeros");
-    } else {
-        tracing::info!(pv, %path, means, "no filesystem is left on the device; data between its signatures may still be readable");
+    if let Some(fallback) = report.fallback {
+        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in the way of dd_zero.sh instead");
     }
+    tracing::info!(pv, %path, means, "{}", report.means.outcome());
     Ok(())
 }
 

@@ -130,22 +130,7 @@ fn table(plan: &Plan, out: &mut (dyn Write + Send)) -> io::Result<()> {
             details.extend(volume.detail.clone().filter(|_| volume.reason.is_some()));
         }
     }
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| {
-            rows.iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    for row in &rows {
-        let cells: Vec<_> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:width$}"))
-            .collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
+    super::table::write(&rows, out)?;
     if !details.is_empty() {
         writeln!(out)?;
     }

@@ -2,4 +2,6 @@
 
 pub mod check_config;
 pub mod discover;
+pub mod release;
 pub mod run;
+mod table;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Config as ClientConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -15,9 +16,9 @@ use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
 use crate::clean::{Ground, World};
 use crate::cluster::{ApiError, Cluster};
-use crate::config::{self, Loaded};
+use crate::config::{self, Class, Config, Loaded};
 use crate::controller::{Controller, unix_time};
-use crate::host::kubelet::KubeletDir;
+use crate::host::kubelet::{KubeletDir, OwnPod};
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
 use crate::plan::{Occupied, Settings};
@@ -102,16 +103,33 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             hostname = node.hostname,
             "serving this node"
         );
-        let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| provisioner.clone());
+        if args.node_isolation {
+            check_isolation(&node, &settings.config)?;
+        }
+        let pod = ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            namespace: Some(environment.namespace.clone()),
+            name: environment
+                .pod_name
+                .clone()
+                .or_else(|| Some(provisioner.clone())),
+            uid: environment.pod_uid.clone(),
+            ..ObjectReference::default()
+        };
         let reporter = Reporter::start(
             cluster.client().clone(),
             &provisioner,
-            (&environment.namespace, &pod),
+            pod,
             Arc::clone(&metrics),
             Arc::clone(cluster.permissions()),
         );
         let wake = Arc::new(Notify::new());
-        let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let own_pod = match &environment.pod_uid {
+            Some(uid) => OwnPod::Uid(uid.clone()),
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => OwnPod::Unnamed,
+            None => OwnPod::None,
+        };
         let (world, worlds) = watch::channel(World {
             settings: settings.clone(),
             node: node.clone(),
@@ -122,7 +140,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let ground = Arc::new(Ground {
             cluster: cluster.clone(),
             world: worlds,
-            kubelet: Arc::new(KubeletDir::new(&args.kubelet_dir, in_pod)),
+            kubelet: Arc::new(KubeletDir::new(&args.kubelet_dir, own_pod)),
             quiet_period: args.release_quiet_period,
             permits: Permits::new(settings.config.max_concurrent_cleanups.get().into()),
             table: Arc::clone(&table),
@@ -130,10 +148,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
         });
+        let class_names = settings.config.classes.keys().cloned().collect();
         let controller = Controller {
             settings,
             node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
-            storage_classes: ClassCache::start(&cluster, Arc::clone(&wake)),
+            storage_classes: ClassCache::start(&cluster, class_names, Arc::clone(&wake)),
             cluster: cluster.clone(),
             actor: Actor::new(ground),
             table: Arc::clone(&table),
@@ -166,6 +185,25 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     }
 }
 
+/// The admission policy of node isolation knows a provisioner by the name of its node, and a PV by
+/// its affinity to that same word.
+fn check_isolation(node: &NodeView, config: &Config) -> Result<(), Misuse> {
+    if node.hostname != node.name {
+        return Err(Misuse(format!(
+            "node isolation is on, but the hostname label of Node {:?} is {:?}: the admission policy would refuse every PV of this node; turn node isolation off (nodeIsolation.enabled=false), or make the label equal to the name",
+            node.name, node.hostname
+        )));
+    }
+    let open = |class: &&Arc<Class>| !class.selector.is_empty();
+    match config.classes.values().find(open) {
+        None => Ok(()),
+        Some(class) => Err(Misuse(format!(
+            "node isolation is on, but class {:?} has a selector, which lets its PVs name other nodes: the admission policy would refuse them; remove the selector, or turn node isolation off (nodeIsolation.enabled=false)",
+            class.name
+        ))),
+    }
+}
+
 /// Reads the configuration and says what is wrong with it.
 ///
 /// # Errors
@@ -182,7 +220,11 @@ pub fn load(args: &Args) -> Result<Loaded> {
     Ok(loaded)
 }
 
-async fn client() -> Result<Client> {
+/// A client of the cluster that the environment names.
+///
+/// # Errors
+/// [`Misuse`] where it names none.
+pub async fn client() -> Result<Client> {
     let config = ClientConfig::infer().await.map_err(|error| {
         Misuse(format!(
             "no cluster to talk to: {}; run in a pod with a service account, or set KUBECONFIG",

@@ -34,6 +34,14 @@ pub enum OpenError {
         /// What it is.
         found: &'static str,
     },
+    /// A container that is not privileged opens no block devices, whoever it runs as.
+    #[error("this container may not open block devices, so {} cannot be offered or cleaned: set privileged: true in the chart, or take it out of the discovery directory ({source})", path.display())]
+    NotAllowed {
+        /// The path.
+        path: PathBuf,
+        /// In the kernel's words.
+        source: io::Error,
+    },
     /// The path leads to another device than the one that was opened, or its size changed.
     #[error("{} was device {was} and is now {is}: the disk was exchanged or resized", path.display())]
     Changed {
@@ -115,6 +123,11 @@ impl Device {
                 },
                 Some(libc::EROFS) => OpenError::ReadOnly {
                     path: path.to_owned(),
+                },
+                // The devices cgroup says EPERM, a mount without devices EACCES.
+                Some(libc::EPERM | libc::EACCES) => OpenError::NotAllowed {
+                    path: path.to_owned(),
+                    source,
                 },
                 _ => failed(source),
             })?;

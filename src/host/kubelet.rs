@@ -16,25 +16,40 @@ const PLUGIN: &str = "kubernetes.io~local-volume";
 #[derive(Clone, Debug)]
 pub struct KubeletDir {
     path: PathBuf,
-    in_pod: bool,
+    ours: OwnPod,
+}
+
+/// Which pod this process runs in: its directory must be in the kubelet's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnPod {
+    /// None: it runs on the node itself.
+    None,
+    /// One whose UID nobody has told us.
+    Unnamed,
+    /// The one of this UID.
+    Uid(String),
 }
 
 impl KubeletDir {
-    /// Takes the directory as we see it. `in_pod` says whether this process runs in a pod itself.
+    /// Takes the directory as we see it.
     #[must_use]
-    pub fn new(path: impl Into<PathBuf>, in_pod: bool) -> Self {
+    pub fn new(path: impl Into<PathBuf>, ours: OwnPod) -> Self {
         Self {
             path: path.into(),
-            in_pod,
+            ours,
         }
     }
 
-    /// Whether the node's pods can be seen. Where we run in a pod and there is not a single one, it
-    /// is not the kubelet's directory but an empty one in its place: our own pod would be there.
+    /// Whether the node's pods can be seen. Where our own pod is missing, it is not the kubelet's
+    /// directory, but an empty one in its place, or what an earlier kubelet has left.
     #[must_use]
     pub fn visible(&self) -> bool {
-        fs::read_dir(self.path.join("pods"))
-            .is_ok_and(|mut pods| !self.in_pod || pods.next().is_some())
+        let pods = self.path.join("pods");
+        match &self.ours {
+            OwnPod::None => fs::read_dir(pods).is_ok(),
+            OwnPod::Unnamed => fs::read_dir(pods).is_ok_and(|mut pods| pods.next().is_some()),
+            OwnPod::Uid(uid) => fs::read_dir(pods.join(uid)).is_ok(),
+        }
     }
 
     /// Whether the raw devices that the node's pods have mapped can be seen, too. The kubelet makes
@@ -112,9 +127,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_without_our_own_pod_is_not_the_kubelets() {
+        let dir = tempfile::tempdir().unwrap();
+        let visible = |ours| KubeletDir::new(dir.path(), ours).visible();
+        let ours = || OwnPod::Uid("uid-ours".into());
+        assert!(!visible(OwnPod::None));
+        fs::create_dir(dir.path().join("pods")).unwrap();
+        assert!(visible(OwnPod::None));
+        assert!(!visible(OwnPod::Unnamed));
+        // What a kubelet with another directory has left here.
+        fs::create_dir(dir.path().join("pods/uid-old")).unwrap();
+        assert!(visible(OwnPod::Unnamed));
+        assert!(!visible(ours()));
+        fs::create_dir(dir.path().join("pods/uid-ours")).unwrap();
+        assert!(visible(ours()));
+    }
+
+    #[test]
     fn a_volume_is_held_as_long_as_an_entry_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let kubelet = KubeletDir::new(dir.path(), true);
+        let kubelet = KubeletDir::new(dir.path(), OwnPod::Unnamed);
         let pods = dir.path().join("pods");
         let held = |pv: &str| {
             let found = kubelet.mounts_of(pv).unwrap();

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use crate::clean::method::Method;
 use crate::config::{AccessMode, Class};
 use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, VolumeMode};
@@ -44,8 +46,8 @@ pub struct PvDraft {
     pub annotations: BTreeMap<String, String>,
     /// Whether our finalizer is on it from the start.
     pub finalizer: bool,
-    /// The owning Node's name and UID, with `setPVOwnerRef`.
-    pub owner: Option<(String, String)>,
+    /// The owning Node, with `setPVOwnerRef`.
+    pub owner: Option<OwnerReference>,
     /// Bytes, rounded down.
     pub capacity: u64,
     /// How pods get it.
@@ -66,7 +68,7 @@ pub struct PvDraft {
 
 /// A change of one PV's metadata, made in one request that fails if the PV is no longer the version
 /// that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     /// The PV.
     pub pv: PvRef,
@@ -76,8 +78,8 @@ pub struct Patch {
     pub hostname_label: Option<String>,
     /// All finalizers that it shall have.
     pub finalizers: Option<Vec<String>>,
-    /// The new UID of the Node among the owner references, with the Node's name.
-    pub owner: Option<(String, String)>,
+    /// All owners that it shall have.
+    pub owners: Option<Vec<OwnerReference>>,
     /// What is told once it is done: an event's reason and text.
     pub events: Vec<(&'static str, String)>,
 }
@@ -91,7 +93,7 @@ impl Patch {
             annotations: BTreeMap::new(),
             hostname_label: None,
             finalizers: None,
-            owner: None,
+            owners: None,
             events: Vec::new(),
         }
     }
@@ -102,7 +104,7 @@ impl Patch {
         self.annotations.is_empty()
             && self.hostname_label.is_none()
             && self.finalizers.is_none()
-            && self.owner.is_none()
+            && self.owners.is_none()
     }
 }
 
@@ -133,6 +135,8 @@ pub struct CleanOrder {
     pub mount_path: MountPath,
     /// What it is on disk.
     pub kind: VolumeMode,
+    /// How it is cleaned.
+    pub method: Method,
     /// The volume's size in bytes.
     pub capacity: u64,
     /// The disks below that have to seek.

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::clean::method::Method;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
@@ -120,6 +121,7 @@ impl<'a> Planner<'a> {
                 path: path.clone(),
                 mount_path: class.mount_dir.join(entry),
                 kind: candidate.kind,
+                method: Method::of(candidate.kind, &class.block_cleaner_command),
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
                 basis,

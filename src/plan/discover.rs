@@ -306,9 +306,7 @@ impl<'a> Planner<'a> {
             ]),
             finalizer: config.protect_released_data
                 && storage_class.reclaim_policy == ReclaimPolicy::Delete,
-            owner: config
-                .set_pv_owner_ref
-                .then(|| (node.name.clone(), node.uid.clone())),
+            owner: config.set_pv_owner_ref.then(|| node.as_owner()),
             capacity: quantity::round_down(candidate.capacity),
             mode: class.volume_mode,
             kind: candidate.kind,

@@ -1,5 +1,7 @@
 //! What a PV's metadata has to say, and what people have to be told while it lives.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use crate::host::identity::{Match, compare};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, provisioner_name,
@@ -232,8 +234,10 @@ impl<'a> Planner<'a> {
             .annotations
             .insert(ANNOTATION_PROVISIONED_BY, Some(name));
         // The garbage collector deletes a PV whose owner is gone, so both change in one request.
-        if !pv.node_owners.is_empty() {
-            patch.owner = Some((self.node.name.clone(), self.node.uid.clone()));
+        let is_node = |owner: &&OwnerReference| owner.kind == "Node";
+        if pv.owners.iter().any(|owner| is_node(&owner)) {
+            let others = pv.owners.iter().filter(|owner| !is_node(owner)).cloned();
+            patch.owners = Some(others.chain([self.node.as_owner()]).collect());
         }
         if pv.hostname_label.is_none() {
             patch.hostname_label = Some(self.node.hostname.clone());

@@ -81,7 +81,9 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Skip::new(
             SkipReason::NotADirectoryOrBlockDevice,
-            format!("{path} is a symbolic link to nothing"),
+            format!(
+                "{path} is a symbolic link to nothing, as far as this container sees; is the host's /dev mounted there (mountDevVolume and privileged in the chart)?"
+            ),
         )),
         Err(error) => Err(unreadable(&error)),
     }

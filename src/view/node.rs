@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
 use crate::names::{ANNOTATION_PAUSED, LABEL_HOSTNAME};
@@ -55,5 +56,17 @@ impl NodeView {
             labels,
             paused,
         })
+    }
+
+    /// What makes an object go with this Node.
+    #[must_use]
+    pub fn as_owner(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            ..OwnerReference::default()
+        }
     }
 }

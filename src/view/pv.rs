@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
 use crate::names::{
@@ -127,7 +128,7 @@ pub enum Ownership {
 }
 
 /// The part of a PersistentVolume that decisions are made on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own on the object"
@@ -175,8 +176,8 @@ pub struct PvView {
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
     pub paused: bool,
-    /// UIDs of the Nodes among the owner references.
-    pub node_owners: Vec<String>,
+    /// `metadata.ownerReferences`.
+    pub owners: Vec<OwnerReference>,
 }
 
 impl PvView {
@@ -244,13 +245,7 @@ impl PvView {
             identity: annotation(ANNOTATION_IDENTITY),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
-            node_owners: metadata
-                .owner_references
-                .iter()
-                .flatten()
-                .filter(|owner| owner.kind == "Node")
-                .map(|owner| owner.uid.clone())
-                .collect(),
+            owners: metadata.owner_references.clone().unwrap_or_default(),
         }
     }
 

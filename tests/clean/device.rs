@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use local_volume_provisioner::clean::device::{
-    DeviceError, Means, check_reset, check_zeroed, quick_reset, zero,
+    DeviceError, DeviceReport, Means, check_reset, check_zeroed, quick_reset, zero,
 };
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature::{self, Signature};
@@ -23,7 +23,7 @@ use crate::volume::{formatted, has, run};
 const SECRET: &[u8] = b"the tenant's secret";
 
 /// Opens a device as the provisioner does.
-fn open(device: &LoopDevice) -> File {
+pub fn open(device: &LoopDevice) -> File {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -41,7 +41,7 @@ fn open(device: &LoopDevice) -> File {
     panic!("{} is in use", device.path().display());
 }
 
-fn size_of(device: &LoopDevice) -> u64 {
+pub fn size_of(device: &LoopDevice) -> u64 {
     File::open(device.path())
         .unwrap()
         .seek(SeekFrom::End(0))
@@ -49,7 +49,7 @@ fn size_of(device: &LoopDevice) -> u64 {
 }
 
 /// A device that can neither punch nor discard: the file below it cannot.
-fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
+pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
     let dir = sandbox.dir("ramfs").unwrap();
     mount(
         Some("r"),
@@ -90,7 +90,7 @@ fn a_quick_reset_tells_how_far_it_is() {
 }
 
 /// What other tools see on a device: nothing.
-fn assert_looks_new(device: &LoopDevice) {
+pub fn assert_looks_new(device: &LoopDevice) {
     let path = device.path().to_str().unwrap();
     if has("wipefs") {
         assert_eq!(run("wipefs", &["--no-act", path]), "");
@@ -267,7 +267,7 @@ fn raid_volume_manager_and_partition_headers_are_reset() {
     }
 }
 
-fn write_secrets(device: &LoopDevice, size: u64) {
+pub fn write_secrets(device: &LoopDevice, size: u64) {
     let last = size - SECRET.len() as u64;
     for offset in [0, 5_000, size / 2 + 13, size / 4 * 3, last] {
         device
@@ -278,13 +278,13 @@ fn write_secrets(device: &LoopDevice, size: u64) {
     device.file().sync_all().unwrap();
 }
 
-fn assert_all_zero(device: &LoopDevice) {
+pub fn assert_all_zero(device: &LoopDevice) {
     let contents = std::fs::read(device.path()).unwrap();
     assert!(contents.iter().all(|byte| *byte == 0));
 }
 
 /// Sizes that are multiples of nothing, too.
-const SIZES: [u64; 4] = [64 << 20, (64 << 20) + 7 * 512, (1 << 20) - 512, 4096];
+pub const SIZES: [u64; 4] = [64 << 20, (64 << 20) + 7 * 512, (1 << 20) - 512, 4096];
 
 #[test]
 fn zeroing_leaves_no_byte_on_a_device_that_can_punch() {
@@ -318,16 +318,19 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: Means) {
         "{error}"
     );
     assert_eq!(zero(&file, size, &progress).unwrap().means, means);
-    assert!(means.guarantees_zeros());
     check_zeroed(&file, size).unwrap();
     assert_eq!(
         (progress.bytes_done(), progress.bytes_total()),
         (size, size)
     );
-    // The descriptor is the caller's again, as it was.
-    let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL).unwrap());
-    assert!(!flags.contains(OFlag::O_DIRECT));
+    assert_direct_is_off(&file);
     assert_all_zero(device);
+}
+
+/// The descriptor is the caller's again, as it was.
+pub fn assert_direct_is_off(file: &File) {
+    let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL).unwrap());
+    assert!(!flags.contains(OFlag::O_DIRECT));
 }
 
 #[test]
@@ -408,6 +411,25 @@ fn what_a_device_cannot_write_is_an_error_that_names_the_place() {
     }
 }
 
+/// Stops a wipe when it has come so far, which has to happen within a second.
+pub fn cancel_when(
+    bytes_done: u64,
+    progress: &Progress,
+    wipe: impl FnOnce() -> Result<DeviceReport, DeviceError>,
+) {
+    let watcher = progress.clone();
+    let stopper = thread::spawn(move || {
+        while watcher.bytes_done() < bytes_done {
+            thread::sleep(Duration::from_millis(1));
+        }
+        watcher.cancel();
+        Instant::now()
+    });
+    let error = wipe().unwrap_err();
+    assert!(matches!(error, DeviceError::Cancelled(_)), "{error}");
+    assert!(stopper.join().unwrap().elapsed() < Duration::from_secs(1));
+}
+
 #[test]
 fn a_cancelled_wipe_stops_within_a_second() {
     let Some(sandbox) = Sandbox::enter() else {
@@ -415,17 +437,7 @@ fn a_cancelled_wipe_stops_within_a_second() {
     };
     let device = without_offload(&sandbox, 1 << 30);
     let (file, progress) = (open(&device), Progress::default());
-    let watcher = progress.clone();
-    let stopper = thread::spawn(move || {
-        while watcher.bytes_done() == 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        watcher.cancel();
-        Instant::now()
-    });
-    let error = zero(&file, 1 << 30, &progress).unwrap_err();
-    assert!(matches!(error, DeviceError::Cancelled(_)), "{error}");
-    assert!(stopper.join().unwrap().elapsed() < Duration::from_secs(1));
+    cancel_when(1, &progress, || zero(&file, 1 << 30, &progress));
     assert!(progress.bytes_done() < 1 << 30);
     assert_eq!(
         quick_reset(&file, 1 << 30, &progress).unwrap_err().reason(),

@@ -5,6 +5,7 @@
 mod attackers;
 mod command;
 mod device;
+mod erase;
 mod hazards;
 mod random_trees;
 mod volume;

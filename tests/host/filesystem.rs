@@ -117,7 +117,6 @@ fn a_stale_table_vouches_for_nothing() {
     ));
     let lower = MountTable::read().unwrap();
     let root = FsRoot::open(&path, &lower).unwrap();
-    assert!(root.is_still_at_its_path(&lower));
     // Mounted over: the old table's mount is no longer what the path leads to.
     sandbox.tmpfs("disk", "size=2m").unwrap();
     assert!(matches!(
@@ -125,7 +124,6 @@ fn a_stale_table_vouches_for_nothing() {
         Err(FsError::NotMounted { .. })
     ));
     let upper = MountTable::read().unwrap();
-    assert!(!root.is_still_at_its_path(&upper));
     assert_eq!(
         root.total_bytes().unwrap(),
         1 << 20,

@@ -12,18 +12,23 @@ mod duplicates;
 mod external_cleaner;
 mod faults_of_the_go_program;
 mod go_made_pvs;
+mod go_role;
 mod http;
 mod hung_disks;
 mod identity;
 mod in_use;
 mod kit;
 mod lifecycles;
+mod migration;
+mod node_isolation;
 mod pause;
 mod protection;
 mod recycling;
 mod registered_again;
+mod release;
 mod retain;
 mod traffic;
+mod unprivileged;
 
 use support::Stage;
 

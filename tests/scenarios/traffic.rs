@@ -1,6 +1,6 @@
 //! What a node asks of the API server, and above all what it does not.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control_plane::requests::Verb;
 use serde_json::json;
@@ -39,13 +39,22 @@ fn passes(provisioner: &mut support::Program) -> u64 {
 }
 
 #[test]
-fn an_idle_node_asks_nothing() {
+fn an_idle_node_asks_nothing_while_others_make_classes() {
     let Some((stage, mut provisioner)) = settled() else {
         return;
     };
     let requests = stage.requests();
     let (mark, before) = (requests.mark(), passes(&mut provisioner));
+    let (begun, mut made) = (Instant::now(), 0);
     stage.stays(Duration::from_secs(15), "no request", || {
+        // Slowly enough that each would be a reason of its own to look.
+        if begun.elapsed() > made * Duration::from_millis(500) {
+            let another = format!("another-{made}");
+            stage
+                .storage_class(&another, "Delete", "Immediate")
+                .unwrap();
+            made += 1;
+        }
         let asked = requests.since(mark);
         assert!(asked.is_empty(), "{asked:?}");
         true
@@ -53,7 +62,7 @@ fn an_idle_node_asks_nothing() {
     let passes = passes(&mut provisioner) - before;
     assert!(
         (10..=20).contains(&passes),
-        "one look a second: {passes} in 15 s"
+        "one look a second, whatever becomes of others' StorageClasses: {passes} in 15 s"
     );
 }
 

@@ -3,10 +3,15 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::panic;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use ring::error::Unspecified;
 
 use super::DeviceError;
+use super::keystream::Keystream;
 use crate::clean::progress::Progress;
 
 /// What `O_DIRECT` asks of addresses in memory and on the device; no logical sector is larger.
@@ -22,7 +27,14 @@ const CHUNK: usize = 1 << 20;
 pub struct Direct<'a> {
     device: &'a File,
     before: Option<OFlag>,
-    buffer: Vec<u8>,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    Zeros,
+    /// Bytes that nobody can tell before or afterwards.
+    Random,
 }
 
 impl<'a> Direct<'a> {
@@ -33,21 +45,67 @@ impl<'a> Direct<'a> {
         if let Some(flags) = before {
             let _ = fcntl(device, FcntlArg::F_SETFL(flags | OFlag::O_DIRECT));
         }
-        Self {
-            device,
-            before,
-            buffer: vec![0; CHUNK + ALIGN],
-        }
+        Self { device, before }
     }
 
-    /// Writes zeros, and counts them. `range` begins at a multiple of [`ALIGN`] and ends at one, or with the device.
-    pub fn zero(&self, range: Range<u64>, progress: &Progress) -> Result<(), DeviceError> {
-        let start = self.buffer.as_ptr().align_offset(ALIGN);
-        for chunk in chunks(range) {
+    /// Writes over a range, and counts what is written. `range` begins at a multiple of [`ALIGN`] and
+    /// ends at one, or with the device.
+    ///
+    /// Two threads write, in the order of the device: while the disk is busy with one chunk, the next
+    /// is on its way or being made. More gain nothing.
+    pub fn write(
+        &self,
+        fill: Fill,
+        range: Range<u64>,
+        progress: &Progress,
+    ) -> Result<(), DeviceError> {
+        let queue = Queue::new(range);
+        let work = || {
+            let result = self.write_from(&queue, fill, progress);
+            if result.is_err() {
+                queue.close();
+            }
+            result
+        };
+        thread::scope(|scope| {
+            // Where no thread is to be had, one writes it all.
+            let helper = queue
+                .has_many()
+                .then(|| thread::Builder::new().spawn_scoped(scope, work).ok())
+                .flatten();
+            let own = work();
+            let others = helper.map_or(Ok(()), |helper| {
+                helper
+                    .join()
+                    .unwrap_or_else(|cause| panic::resume_unwind(cause))
+            });
+            own.and(others)
+        })
+    }
+
+    fn write_from(
+        &self,
+        queue: &Queue,
+        fill: Fill,
+        progress: &Progress,
+    ) -> Result<(), DeviceError> {
+        let mut buffer = Buffer::new();
+        let mut keystream = match fill {
+            Fill::Zeros => None,
+            Fill::Random => {
+                Some(Keystream::new().map_err(|Unspecified| DeviceError::NoRandomBytes)?)
+            }
+        };
+        while let Some(chunk) = queue.next() {
             progress.check()?;
-            let zeros = &self.buffer[start..start + length(&chunk)];
+            let block = buffer.block(&chunk);
+            if let Some(keystream) = &mut keystream {
+                keystream
+                    .scramble(block)
+                    .map_err(|Unspecified| DeviceError::NoRandomBytes)?;
+            }
             self.device
-                .write_all_at(zeros, chunk.start)
+                .write_all_at(block, chunk.start)
                 .map_err(DeviceError::io("write", chunk.start))?;
             progress.add_bytes(chunk.end - chunk.start);
         }
@@ -56,10 +114,10 @@ impl<'a> Direct<'a> {
 
     /// Reads a range, aligned as above, and fails if it is not all zero.
     pub fn check_zero(&self, range: Range<u64>) -> Result<(), DeviceError> {
-        let mut buffer = vec![0; CHUNK + ALIGN];
-        let start = buffer.as_ptr().align_offset(ALIGN);
-        for chunk in chunks(range) {
-            let block = &mut buffer[start..start + length(&chunk)];
+        let mut buffer = Buffer::new();
+        let queue = Queue::new(range);
+        while let Some(chunk) = queue.next() {
+            let block = buffer.block(&chunk);
             self.device
                 .read_exact_at(block, chunk.start)
                 .map_err(DeviceError::io("read", chunk.start))?;
@@ -80,14 +138,48 @@ impl Drop for Direct<'_> {
     }
 }
 
-fn chunks(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = range.end;
-    range
-        .step_by(CHUNK)
-        .map(move |start| start..end.min(start + CHUNK as u64))
+/// A range, chunk by chunk, for whoever is free to take the next.
+struct Queue {
+    next: AtomicU64,
+    end: u64,
 }
 
-/// The length of a chunk, which fits.
-fn length(chunk: &Range<u64>) -> usize {
-    usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK)
+impl Queue {
+    fn new(range: Range<u64>) -> Self {
+        Self {
+            next: AtomicU64::new(range.start),
+            end: range.end,
+        }
+    }
+
+    fn next(&self) -> Option<Range<u64>> {
+        let start = self.next.fetch_add(CHUNK as u64, Ordering::Relaxed);
+        (start < self.end).then(|| start..self.end.min(start + CHUNK as u64))
+    }
+
+    /// Whether there is more than one chunk left.
+    fn has_many(&self) -> bool {
+        self.next.load(Ordering::Relaxed) + (CHUNK as u64) < self.end
+    }
+
+    /// Gives out nothing more.
+    fn close(&self) {
+        self.next.store(self.end, Ordering::Relaxed);
+    }
+}
+
+/// A chunk's memory, at an address that `O_DIRECT` takes; zeros at first.
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    fn new() -> Self {
+        Self(vec![0; CHUNK + ALIGN])
+    }
+
+    /// As much of it as the chunk is long.
+    fn block(&mut self, chunk: &Range<u64>) -> &mut [u8] {
+        let start = self.0.as_ptr().align_offset(ALIGN);
+        let length = usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK);
+        &mut self.0[start..start + length]
+    }
 }

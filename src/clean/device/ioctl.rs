@@ -1,6 +1,7 @@
 //! The few requests to block devices for which nix has no functions.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 mod request {
@@ -13,8 +14,8 @@ mod request {
 /// Tells the device that a range is not needed any more. What it reads as afterwards is its own
 /// business.
 #[expect(unsafe_code, reason = "nix has no wrapper for BLKDISCARD")]
-pub fn discard(device: &File, offset: u64, length: u64) -> nix::Result<()> {
-    let range = [offset, length];
+pub fn discard(device: &File, range: Range<u64>) -> nix::Result<()> {
+    let range = [range.start, range.end - range.start];
     // SAFETY: BLKDISCARD reads two u64 from `range`.
     unsafe { request::discard(device.as_raw_fd(), &raw const range) }.map(drop)
 }

@@ -65,9 +65,9 @@ fn a_pv_of_the_node_s_former_self_is_taken_over() {
     // In the same request: the garbage collector deletes what belongs to a Node that is gone.
     taken(
         with(made_by(FORMER), |pv| {
-            pv.node_owners = vec!["former-uid".into()];
+            pv.owners = vec![owner("Node", "former-uid"), owner("Somebody", "other-uid")];
         }),
-        " owner=node-1/node-uid",
+        " owners=Somebody/other-uid,Node/node-uid",
     );
 }
 

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use crate::config::{
     AccessMode, Class, Config, DEFAULT_CLEANER, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
@@ -235,9 +237,9 @@ fn action(action: &Action) -> String {
             );
             parts.extend(
                 patch
-                    .owner
+                    .owners
                     .iter()
-                    .map(|(name, uid)| format!("owner={name}/{uid}")),
+                    .map(|owners| format!("owners={}", owners_in_words(owners))),
             );
             parts.extend(patch.events.iter().map(|(reason, _)| format!("({reason})")));
             format!("patch {}: {}", patch.pv.name, parts.join(" "))
@@ -262,4 +264,12 @@ impl From<SkipReason> for Finding {
     fn from(reason: SkipReason) -> Self {
         Self::Skipped(Skip::new(reason, "it is no volume"))
     }
+}
+
+fn owners_in_words(owners: &[OwnerReference]) -> String {
+    let words: Vec<_> = owners
+        .iter()
+        .map(|owner| format!("{}/{}", owner.kind, owner.uid))
+        .collect();
+    words.join(",")
 }

@@ -90,8 +90,8 @@ fn patch(pv: &mut PvView, change: Patch) {
         );
         pv.finalizers = finalizers;
     }
-    if let Some((_, uid)) = change.owner {
-        pv.node_owners = vec![uid];
+    if let Some(owners) = change.owners {
+        pv.owners = owners;
     }
     pv.resource_version.push('+');
 }

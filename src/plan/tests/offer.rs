@@ -104,7 +104,12 @@ fn a_new_volume_is_offered_with_every_setting() {
             (ANNOTATION_IDENTITY, "v1:wwid=disk-1"),
         ]),
         finalizer: true,
-        owner: Some(("node-1".into(), "node-uid".into())),
+        owner: Some(
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+                name: "node-1".into(),
+                ..owner("Node", "node-uid")
+            },
+        ),
         capacity: 11 * GIB,
         mode: VolumeMode::Filesystem,
         kind: VolumeMode::Block,

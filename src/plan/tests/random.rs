@@ -163,7 +163,7 @@ prop_compose! {
             (pv.source, pv.provisioned_by) = (source, Some(by.into()));
             pv.hostnames = vec![host.into()];
             pv.hostname_label = label.then(|| host.into());
-            pv.node_owners = owned.then(|| "some-uid".into()).into_iter().collect();
+            pv.owners = owned.then(|| owner("Node", "some-uid")).into_iter().collect();
         });
         (pv, recorded, consent)
     }

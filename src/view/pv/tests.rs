@@ -80,7 +80,18 @@ fn every_field_is_read() {
         identity: Some("v1:wwid=1".into()),
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
-        node_owners: vec!["node-uid".into()],
+        owners: [
+            ("v1", "Node", "n", "node-uid"),
+            ("apps/v1", "DaemonSet", "d", "other"),
+        ]
+        .map(|(api_version, kind, name, uid)| OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            uid: uid.into(),
+            ..OwnerReference::default()
+        })
+        .into(),
     };
     assert_eq!(pv, expected);
     assert!(pv.has_finalizer());

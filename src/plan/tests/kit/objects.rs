@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use super::{GIB, OURS, path, with};
 use crate::host::footprint::{Footprint, FsKey};
 use crate::host::identity::Identity;
@@ -161,7 +163,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         identity: Some(candidate.identity.text.clone()),
         consent: None,
         paused: false,
-        node_owners: Vec::new(),
+        owners: Vec::new(),
     }
 }
 
@@ -202,4 +204,14 @@ pub fn retained(pv: PvView) -> PvView {
 
 pub fn consent(pv: PvView, text: impl Into<String>) -> PvView {
     with(pv, |pv| pv.consent = Some(text.into()))
+}
+
+/// An owner reference, by kind and UID.
+pub fn owner(kind: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".into(),
+        kind: kind.into(),
+        uid: uid.into(),
+        ..OwnerReference::default()
+    }
 }

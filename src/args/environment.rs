@@ -1,0 +1,80 @@
+//! What the pod's template tells the program by its environment.
+
+use std::ffi::OsString;
+
+/// What the pod's environment says. An empty variable counts as not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// `MY_NODE_NAME`: the node this runs on.
+    pub node_name: Option<String>,
+    /// `MY_NAMESPACE`: the pod's namespace, where Jobs are made; `default` when not set.
+    pub namespace: String,
+    /// Whether `MY_NAMESPACE` was not set.
+    pub namespace_defaulted: bool,
+    /// `JOB_CONTAINER_IMAGE`: the image of cleaning Jobs.
+    pub job_image: Option<String>,
+    /// `POD_NAME`, or else `HOSTNAME`: the pod that this is, for events on it.
+    pub pod_name: Option<String>,
+    /// `POD_UID`: its UID, without which `kubectl describe pod` does not show these events.
+    pub pod_uid: Option<String>,
+    /// `KUBECONFIG`: how to reach the API server; in a pod, not set.
+    pub kubeconfig: Option<OsString>,
+}
+
+impl Environment {
+    /// Reads the variables that `lookup` knows; in the program that is [`std::env::var_os`].
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotUtf8`] for a name that is no text.
+    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, EnvironmentError> {
+        let set = |name: &'static str| lookup(name).filter(|value| !value.is_empty());
+        let text = |name: &'static str| {
+            let not_utf8 = |value| EnvironmentError::NotUtf8 { name, value };
+            set(name)
+                .map(|value| value.into_string().map_err(not_utf8))
+                .transpose()
+        };
+        let namespace = text("MY_NAMESPACE")?;
+        Ok(Self {
+            node_name: text("MY_NODE_NAME")?,
+            namespace_defaulted: namespace.is_none(),
+            namespace: namespace.unwrap_or_else(|| "default".into()),
+            job_image: text("JOB_CONTAINER_IMAGE")?,
+            pod_name: match text("POD_NAME")? {
+                Some(name) => Some(name),
+                None => text("HOSTNAME")?,
+            },
+            pod_uid: text("POD_UID")?,
+            kubeconfig: set("KUBECONFIG"),
+        })
+    }
+
+    /// The node's name, without which nothing can run.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NoNodeName`].
+    pub fn require_node_name(&self) -> Result<&str, EnvironmentError> {
+        self.node_name
+            .as_deref()
+            .ok_or(EnvironmentError::NoNodeName)
+    }
+}
+
+/// What is wrong with the environment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvironmentError {
+    /// `MY_NODE_NAME` is not set.
+    #[error(
+        "the environment variable MY_NODE_NAME is not set, so it is unknown which node's disks \
+         these are: set it from the field spec.nodeName in the pod's template"
+    )]
+    NoNodeName,
+    /// A variable that must be text is none.
+    #[error("the environment variable {name} is {value:?}, which is not UTF-8: correct it")]
+    NotUtf8 {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: OsString,
+    },
+}

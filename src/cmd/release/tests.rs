@@ -1,0 +1,107 @@
+use serde_json::{Value, json};
+
+use super::judge::{Judgement, judge};
+use super::*;
+
+fn pv(change: impl FnOnce(&mut Value)) -> PvView {
+    let mut object = json!({
+        "metadata": {
+            "name": "pv", "uid": "uid", "resourceVersion": "1",
+            "finalizers": ["kubernetes.io/pv-protection", FINALIZER],
+            "labels": { "kubernetes.io/hostname": "node-1" },
+        },
+        "spec": {
+            "persistentVolumeReclaimPolicy": "Delete",
+            "local": { "path": "/mnt/disks/a" },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"] },
+            ] }] } },
+        },
+        "status": { "phase": "Available" },
+    });
+    change(&mut object);
+    PvView::from_api(&serde_json::from_value(object).unwrap())
+}
+
+#[test]
+fn only_pvs_without_a_tenants_data_are_free() {
+    let claim = json!({ "namespace": "default", "name": "c", "uid": "c-uid" });
+    let used = json!({ "local-volume-provisioner/used": "true" });
+    for (phase, policy, claimed, marked, deleting, free) in [
+        ("Available", "Delete", false, false, false, true),
+        ("Available", "Delete", false, false, true, true),
+        ("Pending", "Delete", false, false, true, true),
+        // It stays Available with its data, as an administrator wanted; deleted, it would be forgotten.
+        ("Available", "Delete", false, true, false, true),
+        ("Available", "Delete", false, true, true, false),
+        ("Bound", "Delete", true, true, false, true),
+        ("Bound", "Delete", true, true, true, false),
+        ("Bound", "Retain", true, true, true, false),
+        ("Released", "Delete", true, true, false, false),
+        ("Released", "Delete", true, false, true, false),
+        ("Released", "Retain", true, true, false, true),
+        ("Released", "Retain", true, true, true, true),
+        ("Released", "Recycle", true, true, true, false),
+        ("Failed", "Delete", true, true, false, true),
+        ("Failed", "Delete", true, true, true, false),
+    ] {
+        let pv = pv(|pv| {
+            pv["status"]["phase"] = json!(phase);
+            pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+            if claimed {
+                pv["spec"]["claimRef"] = claim.clone();
+            }
+            if marked {
+                pv["metadata"]["annotations"] = used.clone();
+            }
+            if deleting {
+                pv["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+        });
+        assert_eq!(
+            judge(&pv) == Judgement::Free,
+            free,
+            "{phase} {policy} claimed={claimed} used={marked} deleting={deleting}"
+        );
+    }
+}
+
+#[test]
+fn a_node_has_the_pvs_that_no_other_node_can_have() {
+    let scope = Scope::Node("node-1".into());
+    let hostnames = |pv: &mut Value, names: Value| {
+        let terms = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
+        *pv.pointer_mut(terms).unwrap() = names;
+    };
+    assert!(scope.includes(&pv(|_| {})));
+    // Made by the Go program.
+    assert!(scope.includes(&pv(|pv| pv["metadata"]["labels"] = json!({}))));
+    for (what, other) in [
+        (
+            "another label",
+            pv(|pv| pv["metadata"]["labels"]["kubernetes.io/hostname"] = json!("node-2")),
+        ),
+        (
+            "another affinity",
+            pv(|pv| hostnames(pv, json!(["node-2"]))),
+        ),
+        (
+            "two nodes",
+            pv(|pv| hostnames(pv, json!(["node-1", "node-2"]))),
+        ),
+        (
+            "no node at all",
+            pv(|pv| {
+                pv["metadata"]["labels"] = json!({});
+                pv["spec"]["nodeAffinity"] = json!(null);
+            }),
+        ),
+    ] {
+        assert!(!scope.includes(&other), "{what}");
+        let all = Scope::All {
+            namespace: "default".into(),
+            daemon_set: None,
+        };
+        assert!(all.includes(&other), "{what}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Overwriting and discarding, on loop devices.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use local_volume_provisioner::clean::device::{
+    DeviceError, Fallback, Means, check_reset, check_zeroed, discard, overwrite,
+};
+use local_volume_provisioner::clean::progress::Progress;
+use support::{LoopDevice, Sandbox, skip};
+
+use crate::device::{
+    SIZES, assert_all_zero, assert_direct_is_off, assert_looks_new, cancel_when, open,
+    without_offload, write_secrets,
+};
+use crate::volume::has;
+
+const SECTOR: usize = 512;
+
+#[test]
+fn an_overwrite_leaves_zeros() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for size in SIZES.into_iter().chain([512]) {
+        for device in [
+            LoopDevice::new(sandbox.path(), size).unwrap(),
+            without_offload(&sandbox, size),
+        ] {
+            write_secrets(&device, size);
+            let (file, progress) = (open(&device), Progress::default());
+            let report = overwrite(&file, size, 2, &progress).unwrap();
+            assert_eq!((report.means, report.fallback), (Means::Overwritten, None));
+            check_zeroed(&file, size).unwrap();
+            let figures = (progress.bytes_done(), progress.bytes_total());
+            assert_eq!(figures, (3 * size, 3 * size));
+            assert_direct_is_off(&file);
+            assert_all_zero(&device);
+        }
+    }
+}
+
+#[test]
+fn random_bytes_come_before_the_zeros() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let size: u64 = (4 << 20) + 7 * 512;
+    let device = LoopDevice::new(sandbox.path(), size).unwrap();
+    let before = b"\xaa".repeat(usize::try_from(size).unwrap());
+    device.file().write_all_at(&before, 0).unwrap();
+    device.file().sync_all().unwrap();
+    let (file, progress) = (open(&device), Progress::default());
+    // Stopped in some later pass, so that every byte is of one of them.
+    let passes = 10_000;
+    cancel_when(size, &progress, || {
+        overwrite(&file, size, passes, &progress)
+    });
+    assert!(progress.bytes_done() < size * u64::from(passes));
+    let after = fs::read(device.path()).unwrap();
+    let sectors: HashSet<&[u8]> = after.chunks(SECTOR).collect();
+    assert_eq!(sectors.len(), before.len() / SECTOR, "two are alike");
+    // One byte in 256 is what it was; the bounds are more than ten standard deviations away.
+    let mut counts = [0_usize; 256];
+    for byte in &after {
+        counts[usize::from(*byte)] += 1;
+    }
+    let expected = before.len() / 256;
+    for (value, count) in counts.into_iter().enumerate() {
+        let off = count.abs_diff(expected);
+        assert!(off < expected / 10, "{value}: {count} times");
+    }
+}
+
+/// The file below a device that was punched has no blocks.
+#[test]
+fn an_overwrite_writes_where_a_device_could_punch() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let size: u64 = 8 << 20;
+    let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
+    backing.set_len(size).unwrap();
+    let device = LoopDevice::over(&backing).unwrap();
+    let used = || backing.metadata().unwrap().blocks() * 512;
+    discard(&open(&device), size, &Progress::default()).unwrap();
+    assert_eq!(used(), 0, "else this proves nothing");
+    overwrite(&open(&device), size, 1, &Progress::default()).unwrap();
+    assert!(used() >= size, "{}", used());
+}
+
+#[test]
+fn a_cancelled_overwrite_stops_within_a_second() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let device = without_offload(&sandbox, 256 << 20);
+    let (file, progress) = (open(&device), Progress::default());
+    cancel_when(1, &progress, || overwrite(&file, 256 << 20, 9, &progress));
+    assert_direct_is_off(&file);
+    let error = discard(&file, 256 << 20, &progress).unwrap_err();
+    assert_eq!(error.reason(), "Cancelled");
+}
+
+#[test]
+fn what_cannot_be_overwritten_is_an_error_that_names_the_place() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    // The file below has no room for what is written.
+    let small = sandbox.tmpfs("small", "size=4m").unwrap();
+    let device = LoopDevice::new(&small, 64 << 20).unwrap();
+    let file = open(&device);
+    match overwrite(&file, 64 << 20, 1, &Progress::default()).unwrap_err() {
+        DeviceError::Io { what, offset, .. } => {
+            assert_eq!(what, "write");
+            // With two at work, the one that is told of it first may be one chunk ahead.
+            assert!((3 << 20..6 << 20).contains(&offset), "{offset}");
+        }
+        other => panic!("{other}"),
+    }
+    assert_direct_is_off(&file);
+}
+
+#[test]
+fn a_discard_is_believed_where_zeros_are_read() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for size in SIZES {
+        let device = LoopDevice::new(sandbox.path(), size).unwrap();
+        write_secrets(&device, size);
+        let (file, progress) = (open(&device), Progress::default());
+        let report = discard(&file, size, &progress).unwrap();
+        assert_eq!(
+            (report.means, report.fallback),
+            (Means::DiscardedToZeros, None)
+        );
+        check_zeroed(&file, size).unwrap();
+        // The markers, too.
+        assert!(progress.bytes_done() > size);
+        assert_eq!(progress.bytes_done(), progress.bytes_total());
+        assert_direct_is_off(&file);
+        assert_all_zero(&device);
+    }
+}
+
+#[test]
+fn a_device_that_cannot_discard_is_zeroed() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for size in SIZES {
+        let device = without_offload(&sandbox, size);
+        write_secrets(&device, size);
+        let file = open(&device);
+        let report = discard(&file, size, &Progress::default()).unwrap();
+        let expected = (Means::Written, Some(Fallback::CannotDiscard));
+        assert_eq!((report.means, report.fallback), expected);
+        check_zeroed(&file, size).unwrap();
+        assert_all_zero(&device);
+    }
+}
+
+#[test]
+fn no_filesystem_is_found_after_either() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    if !has("mkfs.ext4") {
+        return skip("no mkfs.ext4 on this machine");
+    }
+    let size = 64 << 20;
+    let device = LoopDevice::new(sandbox.path(), size).unwrap();
+    let once = |file: &File, size, progress: &Progress| overwrite(file, size, 1, progress);
+    let wipes: [fn(&File, u64, &Progress) -> _; 2] = [discard, once];
+    for wipe in wipes {
+        device.format("ext4").unwrap();
+        check_reset(device.file(), size).unwrap_err();
+        let file = open(&device);
+        wipe(&file, size, &Progress::default()).unwrap();
+        check_reset(&file, size).unwrap();
+        drop(file);
+        assert_looks_new(&device);
+    }
+}
+
+/// The image has links of these names to the provisioner.
+#[test]
+fn run_by_hand_a_cleaner_only_says_that_it_is_none() {
+    for arguments in [&[][..], &["2"], &["--version"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_local-volume-provisioner"))
+            .arg0("/scripts/shred.sh")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1));
+        assert!(
+            said.contains("blockCleanerCommand is /scripts/shred.sh [passes]"),
+            "{said}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! Our image under the role of the Go provisioner's chart, and under roles that are smaller still.
+
+use std::time::Duration;
+
+use control_plane::faults::Fault;
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::stage::{is_terminating, name, phase};
+use support::{Program, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+const PVS: &str = "persistentvolumes";
+/// A right that is granted is used within half a minute, and mostly sooner.
+const NOTICED: Duration = Duration::from_secs(35);
+
+/// What that role lacks of what we ask for: group, resource, verbs.
+const LACKING: [(&str, &str, &[Verb]); 5] = [
+    ("", PVS, &[Verb::Patch]),
+    ("", "persistentvolumeclaims", &[Verb::Get]),
+    ("", "pods", &[Verb::List]),
+    ("", "nodes", &[Verb::List, Verb::Watch]),
+    ("events.k8s.io", "events", &[Verb::Create, Verb::Patch]),
+];
+
+fn under_the_go_role(stage: &Stage) -> Vec<Fault> {
+    let faults = stage.faults();
+    let deny = |(group, resource, verbs): &(&str, &str, &[Verb])| {
+        let deny = |verb: &Verb| faults.on(*verb).group(group).resource(resource).forbid();
+        verbs.iter().map(deny).collect::<Vec<_>>()
+    };
+    LACKING.iter().flat_map(deny).collect()
+}
+
+/// The value of the metric of each missing right.
+fn missing(provisioner: &mut Program) -> Vec<(String, u64)> {
+    let (_, text) = provisioner.http_get("/metrics").unwrap();
+    let prefix = "local_volume_provisioner_missing_permission";
+    let value = |line: &str| {
+        let (labels, value) = line.strip_prefix(prefix)?.split_once(' ')?;
+        Some((labels.to_owned(), value.parse().ok()?))
+    };
+    text.lines().filter_map(value).collect()
+}
+
+fn degraded(provisioner: &mut Program) -> String {
+    let (_, status) = provisioner.http_get("/status").unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["degraded"].to_string()
+}
+
+/// An image alone was changed. PVs go on being made; nothing is cleaned, as without `patch` no PV can
+/// be kept from being bound meanwhile; and people are told what to apply. Then they do.
+#[test]
+fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_role_is_applied() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let role = under_the_go_role(&stage);
+    let mut provisioner = stage.provisioner().unwrap();
+    let old = stage.bind("claim", &volume);
+    keep_secret(&volume);
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&old), "Released");
+
+    stage.event("PermissionMissing", "patch persistentvolumes");
+    stage.event("PermissionMissing", "deploy/rbac.yaml");
+    let later = stage.sandbox.tmpfs("disks/fast/later", "size=20m").unwrap();
+    stage.available(&later, None);
+    let told = degraded(&mut provisioner);
+    for right in [
+        "patch persistentvolumes",
+        "create events.events.k8s.io",
+        "list nodes",
+    ] {
+        assert!(told.contains(right), "{right:?} in {told}");
+    }
+    let now = stage.pv(&name(&old)).unwrap();
+    assert_eq!(
+        (phase(&now).as_str(), is_terminating(&now)),
+        ("Released", false)
+    );
+    assert!(has_secret(&volume));
+    assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
+
+    for lacking in role {
+        lacking.clear();
+    }
+    stage.within(NOTICED, "the volume is cleaned and offered anew", || {
+        let fresh = stage.pvs_at(&volume).into_iter().next()?;
+        (fresh.metadata.uid != old.metadata.uid && phase(&fresh) == "Available").then_some(())
+    });
+    assert!(entries(&volume).is_empty());
+    stage.occupy("next", &later);
+    stage.delete_claim("next");
+    stage.within(NOTICED, "no right is missed any more", || {
+        let missing = missing(&mut provisioner);
+        assert!(missing.len() > 4, "they stay, with 0: {missing:?}");
+        missing.iter().all(|(_, value)| *value == 0).then_some(())
+    });
+    assert_eq!(degraded(&mut provisioner), "[]");
+    assert!(provisioner.is_running());
+}
+
+/// Events are written once each, whichever API takes them.
+#[test]
+fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
+    let Some(stage) = stage() else { return };
+    stage
+        .class(
+            "blocks",
+            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
+        )
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &stage.sandbox.path().join("disks/blocks"), "disk");
+    stage
+        .faults()
+        .on(Verb::Create)
+        .group("events.k8s.io")
+        .resource("events")
+        .forbid();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    used(&stage, &bound);
+    stage.delete_claim("claim");
+    let failures = || {
+        let api: kube::Api<k8s_openapi::api::core::v1::Event> =
+            kube::Api::namespaced(stage.client.clone(), "default");
+        let events = stage
+            .block_on(api.list(&kube::api::ListParams::default()))
+            .unwrap();
+        let of_cleaner = |event: &k8s_openapi::api::core::v1::Event| {
+            event.reason.as_deref() == Some("VolumeFailedDelete")
+        };
+        events
+            .items
+            .into_iter()
+            .filter(of_cleaner)
+            .collect::<Vec<_>>()
+    };
+    stage.within(NOTICED, "the second failure", || {
+        (failures().first()?.count? >= 2).then_some(())
+    });
+    assert_eq!(failures().len(), 1);
+}
+
+#[test]
+fn where_classes_may_only_be_got_one_by_one_they_are() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    stage.class("kept", &json!({})).unwrap();
+    for verb in [Verb::List, Verb::Watch] {
+        stage.faults().on(verb).resource("storageclasses").forbid();
+    }
+    let fast = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let kept = stage.sandbox.tmpfs("disks/kept/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&fast, None);
+    stage.available(&kept, None);
+    let told = degraded(&mut provisioner);
+    assert!(told.contains("list storageclasses"), "{told}");
+    stage.eventually("it is ready", || {
+        (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
+    });
+}

@@ -1,0 +1,94 @@
+//! `--node-isolation`: where the admission policy, which goes by the node's name, is not enough, there
+//! is no start. And what the pod is told of itself.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use support::{Program, Stage};
+
+use crate::stage;
+
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// The end of a provisioner that must not run: exit code and log.
+fn refusal(provisioner: &mut Program) -> (Option<i32>, String) {
+    (provisioner.wait(AT_ONCE).unwrap().code(), provisioner.log())
+}
+
+fn isolated() -> Option<Stage> {
+    let mut stage = stage()?;
+    stage.add_arg("--node-isolation");
+    Some(stage)
+}
+
+#[test]
+fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
+    let Some(stage) = isolated() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let label = |hostname: &str| {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(stage.client.clone());
+        let labels = json!({ "metadata": { "labels": { "kubernetes.io/hostname": hostname } } });
+        let (node, params) = (stage.node(), PatchParams::default());
+        stage
+            .block_on(nodes.patch(&node, &params, &Patch::Merge(labels)))
+            .unwrap();
+    };
+    label("another-name");
+    let (code, log) = refusal(&mut stage.provisioner().unwrap());
+    assert_eq!(code, Some(2), "{log}");
+    for words in ["another-name", &stage.node(), "nodeIsolation.enabled=false"] {
+        assert!(log.contains(words), "{words:?} in {log}");
+    }
+    assert_eq!(stage.pvs_at(&volume).len(), 0);
+
+    label(&stage.node());
+    let _provisioner = stage.provisioner().unwrap();
+    stage.available(&dir.join("vol"), None);
+}
+
+#[test]
+fn a_class_with_a_selector_is_refused_by_name() {
+    let Some(stage) = isolated() else { return };
+    let zone =
+        json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
+    stage.class("open", &json!({ "selector": zone })).unwrap();
+    let (code, log) = refusal(&mut stage.provisioner().unwrap());
+    assert_eq!(code, Some(2), "{log}");
+    assert!(
+        log.contains(&stage.named("open")) && log.contains("selector"),
+        "{log}"
+    );
+}
+
+/// Without the UID `kubectl describe pod` does not show them.
+#[test]
+fn events_on_the_pod_carry_its_name_and_uid() {
+    let Some(stage) = stage() else { return };
+    stage
+        .class("fast", &json!({ "accessMode": "Nonsense" }))
+        .unwrap();
+    let mut command = stage.command();
+    command
+        .env("POD_NAME", "provisioner-abcde")
+        .env("POD_UID", "an-uid")
+        .arg("--config")
+        .arg(stage.config_dir())
+        .arg("--kubelet-dir")
+        .arg(stage.kubelet_dir())
+        .args(["--listen-address", "127.0.0.1:0"]);
+    let log = stage.sandbox.path().join("named.log");
+    let _provisioner = Program::start(command, log).unwrap();
+    stage.event("ClassInvalid", "Nonsense");
+    let events: Api<Event> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let events = stage.block_on(events.list(&ListParams::default())).unwrap();
+    let mut about = events.items.into_iter().map(|event| event.involved_object);
+    let pod = about
+        .find(|about| about.kind.as_deref() == Some("Pod"))
+        .unwrap();
+    assert_eq!(pod.name.as_deref(), Some("provisioner-abcde"));
+    assert_eq!(pod.uid.as_deref(), Some("an-uid"));
+}

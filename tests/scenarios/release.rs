@@ -1,0 +1,387 @@
+//! `release --finalizers`: PVs that go without the provisioner, and those that must not.
+
+use std::fs;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use control_plane::faults::Answer;
+use control_plane::requests::Verb;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde_json::{Value, json};
+use support::Stage;
+use support::skip;
+use support::stage::{is_terminating, name};
+
+use crate::kit::*;
+use crate::stage;
+
+const DAEMON_SET: &str = "provisioner";
+const PVS: &str = "persistentvolumes";
+/// With a limit on each wait, so that no failure takes minutes.
+const UNINSTALL: [&str; 5] = [
+    "release",
+    "--finalizers",
+    "--daemonset",
+    DAEMON_SET,
+    "--timeout=3s",
+];
+
+/// A stage in a cluster of its own: without a node, the command takes everybody's PVs.
+fn own_cluster() -> Option<Stage> {
+    let stage = stage()?;
+    if stage.embedded().is_none() {
+        skip(
+            "it takes the finalizer off all PVs of the cluster, which others use at the same time",
+        );
+        return None;
+    }
+    Some(stage)
+}
+
+fn run(stage: &Stage, args: &[&str]) -> Output {
+    stage.command().args(args).output().unwrap()
+}
+
+/// What it wrote, and how it ended.
+fn told(output: &Output) -> (String, Option<i32>) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (String::from_utf8(text).unwrap(), output.status.code())
+}
+
+fn create<K>(stage: &Stage, api: &Api<K>, object: Value) -> K
+where
+    K: Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let object = serde_json::from_value(object).unwrap();
+    stage
+        .block_on(api.create(&PostParams::default(), &object))
+        .unwrap()
+}
+
+fn daemon_sets(stage: &Stage) -> Api<DaemonSet> {
+    Api::namespaced(stage.client.clone(), &stage.namespace())
+}
+
+/// The DaemonSet of an installation, with one Pod on our node.
+fn install(stage: &Stage) {
+    let labels = json!({ "app": "provisioner" });
+    let container = json!({
+        "name": "provisioner", "image": "none", "env": [{ "name": "MY_NODE_NAME", "value": stage.node() }],
+    });
+    let set = json!({
+        "metadata": { "name": DAEMON_SET },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+        },
+    });
+    let set = create(stage, &daemon_sets(stage), set);
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": DAEMON_SET,
+        "uid": set.metadata.uid, "controller": true, "blockOwnerDeletion": true,
+    });
+    let pod = json!({
+        "metadata": { "name": "provisioner-1", "labels": labels, "ownerReferences": [owner] },
+        "spec": {
+            "nodeName": stage.node(), "terminationGracePeriodSeconds": 1, "containers": [container],
+        },
+    });
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    create(stage, &pods, pod);
+    stage.pod_in_phase("provisioner-1", "Running");
+}
+
+fn is_installed(stage: &Stage) -> bool {
+    stage
+        .block_on(daemon_sets(stage).get_opt(DAEMON_SET))
+        .unwrap()
+        .is_some()
+}
+
+/// A PV with our finalizer, in a phase, of another node, whose provisioner does not run.
+fn held(stage: &Stage, base: &str, phase: &str) -> String {
+    let pv = stage.named(base);
+    let path = format!("/mnt/elsewhere/{base}");
+    let mut object = pv_by_hand(stage, &pv, "fast", path.as_ref(), "20Mi");
+    let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
+    let elsewhere = stage.named("elsewhere");
+    *object.pointer_mut(term).unwrap() = json!([elsewhere]);
+    object["metadata"]["labels"] = json!({ "kubernetes.io/hostname": elsewhere });
+    object["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
+    stage.create_pv(object).unwrap();
+    stage.in_phase(&pv, "Available");
+    if phase != "Available" {
+        stage.claim(base, "fast", Some(&pv)).unwrap();
+        stage.in_phase(&pv, "Bound");
+    }
+    if phase == "Released" {
+        stage.delete_claim(base);
+        stage.in_phase(&pv, "Released");
+    }
+    pv
+}
+
+fn is_held(stage: &Stage, pv: &str) -> bool {
+    is_protected(&stage.pv(pv).unwrap())
+}
+
+#[test]
+fn an_uninstall_waits_for_the_last_cleanup_and_leaves_no_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let free = stage.sandbox.tmpfs("disks/fast/free", "size=20m").unwrap();
+    install(&stage);
+    // It plays the part of the DaemonSet's Pod, and does not end with it.
+    let _provisioner = stage.provisioner().unwrap();
+    stage.available(&free, None);
+    let old = stage.occupy("claim", &volume);
+    // A tenant that takes a moment to let go.
+    let mounted = mounted_by_kubelet(&stage, &old);
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&old), "Released");
+    let kubelet = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(500));
+        fs::remove_dir(mounted).unwrap();
+    });
+    let set = ["--daemonset", DAEMON_SET, "--timeout=20s"];
+    let (text, code) = told(&run(
+        &stage,
+        &[&["release", "--finalizers"][..], &set].concat(),
+    ));
+    kubelet.join().unwrap();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("Waiting up to 20s"), "{text}");
+    assert!(!is_installed(&stage));
+    assert!(
+        entries(&volume).is_empty(),
+        "cleaned before the DaemonSet went"
+    );
+}
+
+#[test]
+fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let bound = held(&stage, "bound", "Bound");
+    let gone = held(&stage, "gone", "Available");
+    stage.delete_pv(&gone).unwrap();
+    assert!(is_held(&stage, &gone));
+
+    let dry = [&UNINSTALL[..], &["--dry-run"]].concat();
+    let (text, code) = told(&run(&stage, &dry));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("would be deleted") && text.contains("off 3 Pers"),
+        "{text}"
+    );
+    assert!(is_installed(&stage) && is_held(&stage, &free));
+
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_installed(&stage));
+    for pv in [free, bound] {
+        assert!(!is_held(&stage, &pv), "{pv}");
+        assert!(!is_terminating(&stage.pv(&pv).unwrap()), "{pv}");
+    }
+    stage.eventually("the one that was never used goes", || {
+        stage.pv(&gone).is_none().then_some(())
+    });
+
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "again: {text}");
+    assert!(text.contains("gone already"), "{text}");
+}
+
+#[test]
+fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let released = held(&stage, "released", "Released");
+    let deleted = held(&stage, "deleted", "Released");
+    stage.delete_pv(&deleted).unwrap();
+
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Nothing was changed"), "{text}");
+    assert!(text.contains("--abandon-uncleaned"), "{text}");
+    for (base, why) in [("released", "released, not"), ("deleted", "deleted, not")] {
+        let (path, claim) = (
+            format!("/mnt/elsewhere/{base}"),
+            format!("{}/{base}", stage.namespace()),
+        );
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&stage.named(base)));
+        let row = row.unwrap_or_default();
+        for words in [&stage.named("elsewhere"), &path, &claim, why] {
+            assert!(row.contains(words), "{words:?} in {row:?} of:\n{text}");
+        }
+    }
+    assert!(is_installed(&stage));
+    for pv in [&free, &released, &deleted] {
+        assert!(is_held(&stage, pv), "{pv}");
+    }
+
+    // The DaemonSet went some other way: what can be let go is, and the rest still stays.
+    let sets = daemon_sets(&stage);
+    stage
+        .block_on(sets.delete(DAEMON_SET, &DeleteParams::default()))
+        .unwrap();
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(!is_held(&stage, &free));
+    assert!(is_held(&stage, &released) && is_held(&stage, &deleted));
+
+    let abandon = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
+    let (text, code) = told(&run(&stage, &abandon));
+    assert_eq!(code, Some(0), "{text}");
+    let loud = text
+        .lines()
+        .filter(|line| line.starts_with("ABANDONED"))
+        .collect::<Vec<_>>();
+    assert_eq!(loud.len(), 2, "{text}");
+    assert!(
+        loud[1].contains(&released) && loud[1].contains("/mnt/elsewhere/released"),
+        "{text}"
+    );
+    assert!(!is_held(&stage, &released));
+    stage.eventually("the deleted one goes", || {
+        stage.pv(&deleted).is_none().then_some(())
+    });
+}
+
+#[test]
+fn pods_that_do_not_end_keep_every_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let finalizers = |finalizers: Value| {
+        let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+        let params = PatchParams::default();
+        let patched = pods.patch("provisioner-1", &params, &patch);
+        stage.block_on(patched).unwrap();
+    };
+    finalizers(json!(["example.com/stays"]));
+    let set = ["--daemonset", DAEMON_SET, "--timeout=1s"];
+    let (text, code) = told(&run(
+        &stage,
+        &[&["release", "--finalizers"][..], &set].concat(),
+    ));
+    assert_eq!(code, Some(1), "{text}");
+    let pod = format!("provisioner-1 on {}", stage.node());
+    assert!(text.contains(&pod), "{text}");
+    assert!(is_held(&stage, &free));
+
+    // Run again, as Kubernetes does with a failed hook, it goes on from there.
+    finalizers(json!(null));
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn a_moment_without_the_api_server_does_not_end_the_wait() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let pods = stage.faults().on(Verb::List).resource("pods").times(1);
+    let failing = pods.answer(Answer::code(500).message("etcd is busy"));
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("etcd is busy; trying again"), "{text}");
+    assert_eq!(failing.hits(), 1);
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn a_node_must_be_gone_by_name_and_by_label() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let theirs = held(&stage, "theirs", "Available");
+    let (node, another) = (stage.named("elsewhere"), stage.named("another"));
+    let args = ["release", "--finalizers", "--node", &node];
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    for (name, label) in [(&node, &another), (&another, &node)] {
+        stage.register_node(name, Some(label)).unwrap();
+        let (text, code) = told(&run(&stage, &args));
+        assert_eq!(code, Some(2), "{text}");
+        assert!(
+            text.contains(&format!("there is the Node {name}")),
+            "{text}"
+        );
+        assert!(is_held(&stage, &theirs));
+        stage
+            .block_on(nodes.delete(name, &DeleteParams::default()))
+            .unwrap();
+    }
+    let ours = stage.named("ours");
+    let mut of_ours = pv_by_hand(
+        &stage,
+        &ours,
+        "fast",
+        "/mnt/elsewhere/ours".as_ref(),
+        "20Mi",
+    );
+    of_ours["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
+    stage.create_pv(of_ours).unwrap();
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_held(&stage, &theirs));
+    assert!(is_held(&stage, &ours), "of a node that is there");
+}
+
+#[test]
+fn a_missing_right_and_a_race_are_told_and_survived() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let free = held(&stage, "free", "Available");
+    let args = ["release", "--finalizers"];
+    let denied = stage.faults().on(Verb::Patch).resource(PVS);
+    let denied = denied.forbid();
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("the right to patch persistentvolumes"),
+        "{text}"
+    );
+    denied.clear();
+    let conflict = stage.faults().on(Verb::Patch).resource(PVS).times(2);
+    let conflict = conflict.answer(Answer::code(409));
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(conflict.hits(), 2);
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let released = held(&stage, "released", "Released");
+    let (text, code) = told(&run(
+        &stage,
+        &["release", "--finalizers", "--abandon-uncleaned"],
+    ));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("provisioner-1 on ") && text.contains("--daemonset"),
+        "{text}"
+    );
+    assert!(is_held(&stage, &released));
+    let (text, code) = told(&run(&stage, &["release", "--finalizers"]));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("WARNING"), "{text}");
+}

@@ -1,0 +1,173 @@
+//! `privileged: false`: four capabilities, a read-only root, and not one device.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::{Mode, SFlag, mknod};
+use serde_json::json;
+use support::stage::{name, uid};
+use support::{Program, Stage, skip};
+
+use crate::kit::*;
+use crate::{BINARY, stage};
+
+/// What the chart keeps in that mode.
+const CAPABILITIES: &str = "-all,+dac_override,+dac_read_search,+fowner,+linux_immutable";
+
+/// The provisioner with the rights of a container of that mode.
+fn unprivileged(stage: &Stage) -> Option<Program> {
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        skip("no setpriv on this machine");
+        return None;
+    }
+    let root = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    mount(None::<&str>, "/", None::<&str>, root, None::<&str>).unwrap();
+    let ours = stage.command();
+    let mut command = Command::new("setpriv");
+    command.env_clear();
+    for (key, value) in ours.get_envs() {
+        command.env(key, value.unwrap_or_default());
+    }
+    command
+        .args([
+            "--no-new-privs",
+            "--inh-caps",
+            "-all",
+            "--bounding-set",
+            CAPABILITIES,
+        ])
+        .arg(BINARY)
+        .arg("--config")
+        .arg(stage.config_dir())
+        .arg("--kubelet-dir")
+        .arg(stage.kubelet_dir())
+        .args(["--listen-address", "127.0.0.1:0", "--v=4"]);
+    Some(Program::start(command, stage.sandbox.path().join("unprivileged.log")).unwrap())
+}
+
+/// A tenant's tree that is hard to delete without the rights of root.
+fn be_hostile(root: &Path) {
+    let foreign = root.join("foreign");
+    fs::create_dir_all(foreign.join("deep/below")).unwrap();
+    for (n, file) in ["a", "deep/b", "deep/below/c"].iter().enumerate() {
+        let file = foreign.join(file);
+        fs::write(&file, SECRET).unwrap();
+        let owner = Some(4000 + u32::try_from(n).unwrap());
+        chown(&file, owner, owner).unwrap();
+    }
+    let sticky = root.join("sticky");
+    fs::create_dir(&sticky).unwrap();
+    fs::write(sticky.join("file"), SECRET).unwrap();
+    chown(sticky.join("file"), Some(4001), None).unwrap();
+    chown(&sticky, Some(4002), None).unwrap();
+    fs::set_permissions(&sticky, Permissions::from_mode(0o1700)).unwrap();
+    for (flag, name) in [("+i", "immutable"), ("+a", "append-only")] {
+        let file = foreign.join(name);
+        File::create(&file).unwrap();
+        chown(&file, Some(4003), Some(4003)).unwrap();
+        let chattr = Command::new("chattr").arg(flag).arg(&file).status();
+        assert!(chattr.unwrap().success());
+    }
+    let dirs = ["deep/below", "deep", ""].map(|dir| foreign.join(dir));
+    for dir in dirs {
+        chown(&dir, Some(4004), Some(4004)).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o000)).unwrap();
+    }
+}
+
+#[test]
+fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let disk = ext4(&stage);
+    let volume = stage
+        .sandbox
+        .mount(disk.path(), "ext4", "disks/fast/vol")
+        .unwrap();
+    let memory = stage
+        .sandbox
+        .tmpfs("disks/fast/memory", "size=20m")
+        .unwrap();
+    let Some(mut provisioner) = unprivileged(&stage) else {
+        return;
+    };
+    let offered = stage.available(&volume, None);
+    assert!(
+        identity(&offered).contains("uuid="),
+        "{}",
+        identity(&offered)
+    );
+    stage.available(&memory, None);
+    let (old, older) = (
+        stage.occupy("claim", &volume),
+        stage.occupy("other", &memory),
+    );
+    be_hostile(&volume);
+    stage.delete_claim("claim");
+    stage.delete_claim("other");
+    stage.available(&volume, Some(&uid(&old)));
+    stage.available(&memory, Some(&uid(&older)));
+    assert!(entries(&volume).is_empty() && entries(&memory).is_empty());
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    assert!(
+        !provisioner.log().contains("ERROR"),
+        "nothing it wants is denied"
+    );
+}
+
+/// The kernel refuses a device on a mount without devices as it does in such a container.
+#[test]
+fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let (disk, other) = (raw(&stage), raw(&stage));
+    let nodes = stage.sandbox.tmpfs("nodes", "size=1m").unwrap();
+    let node = |name: &str, device: &Path| {
+        let number = fs::metadata(device).unwrap().rdev();
+        mknod(
+            &nodes.join(name),
+            SFlag::S_IFBLK,
+            Mode::from_bits_truncate(0o600),
+            number,
+        )
+        .unwrap();
+    };
+    node("disk", disk.path());
+    node("used", other.path());
+    let discovery = stage.sandbox.path().join("disks/fast");
+    for name in ["disk", "used"] {
+        symlink(nodes.join(name), discovery.join(name)).unwrap();
+    }
+    // While devices were allowed, one of them was offered and used.
+    let mut before = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &discovery.join("used"));
+    used(&stage, &bound);
+    before.kill();
+    let without = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NODEV;
+    mount(None::<&str>, &nodes, None::<&str>, without, None::<&str>).unwrap();
+    fs::remove_file(discovery.join("disk")).unwrap();
+    symlink(nodes.join("disk"), discovery.join("new")).unwrap();
+
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let Some(mut provisioner) = unprivileged(&stage) else {
+        return;
+    };
+    stage.available(&volume, None);
+    skipped(
+        &stage,
+        &mut provisioner,
+        &discovery.join("new"),
+        "Unreadable",
+    );
+    let told = status_of(&mut provisioner, &discovery.join("new"));
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("may not open block devices"), "{detail}");
+    assert!(detail.contains("privileged: true"), "{detail}");
+
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", "may not open block devices");
+    assert_eq!(uid(&stage.pv(&name(&bound)).unwrap()), uid(&bound));
+}
