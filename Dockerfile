@@ -1,0 +1,69 @@
+# The image: one static program, without a shell or a system around it.
+#
+#   docker build .
+#   docker buildx build --platform linux/amd64,linux/arm64 .
+#
+# Nothing here needs BuildKit. Builders that do not say which platform they run on (Docker without BuildKit, buildah
+# 1.28) get the compiler for amd64. BUILDPLATFORM must not be declared here: an ARG would hide BuildKit's own.
+
+FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/rust:1.95-bookworm AS build
+WORKDIR /build
+
+# The compiler always runs on the machine's own architecture. It builds for the other with that one's linker and
+# standard library; for its own it needs nothing more. A target that is named keeps the flags of the static program
+# from the compiler's own plugins, which cannot be static.
+ARG TARGETARCH
+RUN set -eu; \
+    case "${TARGETARCH:-$(uname -m)}" in \
+      amd64 | x86_64) cpu=x86_64 ;; \
+      arm64 | aarch64) cpu=aarch64 ;; \
+      *) echo "there is no build for $TARGETARCH, only for amd64 and arm64" >&2; exit 1 ;; \
+    esac; \
+    mkdir .cargo; \
+    printf '[build]\ntarget = "%s-unknown-linux-gnu"\nrustflags = ["-C", "target-feature=+crt-static"]\n' "$cpu" \
+      > .cargo/config.toml; \
+    if [ "$cpu" != "$(uname -m)" ]; then \
+      rustup target add "$cpu-unknown-linux-gnu"; \
+      package=$(echo "$cpu" | tr _ -); \
+      arch=$(echo "$cpu" | sed 's/x86_64/amd64/; s/aarch64/arm64/'); \
+      apt-get update; \
+      apt-get install --yes --no-install-recommends "gcc-$package-linux-gnu" "libc6-dev-$arch-cross"; \
+      rm -rf /var/lib/apt/lists/*; \
+      printf '[target.%s-unknown-linux-gnu]\nlinker = "%s-linux-gnu-gcc"\n' "$cpu" "$cpu" >> .cargo/config.toml; \
+    fi
+
+# The libraries in a layer of their own, built around empty packages: it is made anew only when a manifest changes.
+# Of tests/, .dockerignore lets only the manifests through, which the workspace is not complete without.
+COPY Cargo.toml Cargo.lock ./
+COPY tests tests
+RUN mkdir -p benches/figures && touch benches/figures/main.rs \
+    && for manifest in Cargo.toml tests/*/Cargo.toml; do \
+         package=$(dirname "$manifest") && mkdir -p "$package/src" && echo '//! Empty.' > "$package/src/lib.rs" || exit; \
+       done \
+    && cargo build --release --locked
+
+# The program. Its files may be older than the empty ones were, and cargo goes by the time.
+COPY src src
+RUN touch src/lib.rs src/main.rs && cargo build --release --locked \
+    && mkdir -p /image/scripts /image/etc/ssl/certs \
+    && cp target/*-unknown-linux-gnu/release/local-volume-provisioner /image/ \
+# The commands that existing classes name as their blockCleanerCommand.
+    && for name in quick_reset dd_zero shred blkdiscard fsclean; do \
+         ln -s ../local-volume-provisioner "/image/scripts/$name.sh" || exit; \
+       done \
+# For an API server whose certificate a public authority signed; a pod is given the cluster's own authority.
+    && cp -L /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/
+
+FROM scratch
+COPY --from=build /image/ /
+ARG VERSION=0.1.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="local-volume-provisioner" \
+      org.opencontainers.image.description="Node-local PersistentVolumes for Kubernetes: finds disks, offers them, and cleans them when they are released" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
+# Mounted disks belong to anyone, and only root may clean them.
+USER 0:0
+EXPOSE 8080
+ENTRYPOINT ["/local-volume-provisioner"]
