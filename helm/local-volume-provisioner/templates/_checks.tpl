@@ -1,0 +1,81 @@
+{{/* What the schema cannot see. Each ends the rendering with a sentence that says what to do. */}}
+{{- define "local-volume-provisioner.checks" -}}
+{{- if include "local-volume-provisioner.isTrue" .Values.enableWindows -}}
+{{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the other provisioner, with a release of its own, for the Windows nodes" -}}
+{{- end -}}
+
+{{- range $key := list "prometheusRule" "dashboard" "nodeCleanup" -}}
+{{- if include "local-volume-provisioner.isTrue" (get $.Values $key | default dict).enabled -}}
+{{- fail (printf "%s: this is not built yet; set %s.enabled to false" $key $key) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if .Release.IsUpgrade -}}
+{{- range (lookup "apps/v1" "DaemonSet" .Release.Namespace "").items -}}
+{{- include "local-volume-provisioner.sameDaemonSet" (list $ .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- $hostDirs := dict -}}
+{{- $names := list -}}
+{{- range .Values.classes -}}
+{{- if has .name $names -}}
+{{- fail (printf "classes: two classes are called %q; give each a name of its own, since it is also the name of its StorageClass" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- $mountDir := clean (.mountDir | default .hostDir) -}}
+{{- $other := get $hostDirs $mountDir -}}
+{{- if and $other (ne $other (clean .hostDir)) -}}
+{{- fail (printf "classes: the mountDir %s is given to two hostDirs, %s and %s; give each class its own mountDir" $mountDir $other (clean .hostDir)) -}}
+{{- end -}}
+{{- $_ := set $hostDirs $mountDir (clean .hostDir) -}}
+{{- end -}}
+
+{{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}
+{{- range .Values.classes -}}
+{{- if .selector -}}
+{{- fail (printf "nodeIsolation: class %q has a selector, so its volumes are not tied to one node by name, and the policy cannot tell whose they are; remove the selector, or set nodeIsolation.enabled to false" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.kubeConfigEnv -}}
+{{- fail "nodeIsolation: kubeConfigEnv makes the provisioner somebody else than its ServiceAccount, whom the policy does not know; remove kubeConfigEnv, or set nodeIsolation.enabled to false" -}}
+{{- end -}}
+{{- if semverCompare "< 1.30.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail (printf "nodeIsolation: Kubernetes %s does not say which node a token belongs to; it takes 1.30 or newer, so set nodeIsolation.enabled to false" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Refuses to upgrade a release under another name (list: context, a DaemonSet). A DaemonSet's selector cannot be changed, and
+under another name the new pods would run beside the old ones for a moment, which know nothing of each other. A provisioner
+is known by where it has its configuration: a release may have other DaemonSets, too.
+*/}}
+{{- define "local-volume-provisioner.sameDaemonSet" -}}
+{{- $context := index . 0 -}}
+{{- $daemonSet := index . 1 -}}
+{{- $pod := $daemonSet.spec.template.spec -}}
+{{- $paths := list -}}
+{{- range $pod.containers -}}{{- range .volumeMounts -}}{{- $paths = append $paths (clean .mountPath) -}}{{- end -}}{{- end -}}
+{{- $labels := $daemonSet.spec.selector.matchLabels -}}
+{{- $ofRelease := eq (get $labels "app.kubernetes.io/instance") $context.Release.Name -}}
+{{- $onLinux := ne (get ($pod.nodeSelector | default dict) "kubernetes.io/os") "windows" -}}
+{{- if and $ofRelease $onLinux (has "/etc/provisioner/config" $paths) -}}
+{{- $now := $daemonSet.metadata.name -}}
+{{- $then := include "local-volume-provisioner.fullname" $context -}}
+{{- $sameLabels := deepEqual $labels (include "local-volume-provisioner.selector" $context | fromYaml) -}}
+{{- if not (and (eq $now $then) $sameLabels) -}}
+{{- $name := get $labels "app.kubernetes.io/name" -}}
+{{- $remedy := printf "set nameOverride to %s" $name -}}
+{{- if ne $now (contains $name $context.Release.Name | ternary $context.Release.Name (printf "%s-%s" $context.Release.Name $name) | trunc 63 | trimSuffix "-") -}}
+{{- $remedy = printf "%s, and fullnameOverride to %s" $remedy $now -}}
+{{- else if $context.Values.fullnameOverride -}}
+{{- $remedy = printf "%s, and remove fullnameOverride" $remedy -}}
+{{- end -}}
+{{- if ne (len $labels) 2 -}}
+{{- $remedy = "install a new release instead, after this one is uninstalled: the DaemonSet selects by labels that this chart does not have" -}}
+{{- end -}}
+{{- fail (printf "this release runs the provisioner as DaemonSet %s, and these values call it %s, labelled %s; to replace it in place, %s (docs/upgrade.md)" $now $then (include "local-volume-provisioner.name" $context) $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,70 @@
+{{- define "local-volume-provisioner.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name of the DaemonSet, and of all else that needs no word behind it. */}}
+{{- define "local-volume-provisioner.fullname" -}}
+{{- $name := include "local-volume-provisioner.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The same with a word behind it (list: context, word), no longer than a Service or a Job may be called. */}}
+{{- define "local-volume-provisioner.called" -}}
+{{- $word := index . 1 -}}
+{{- $room := sub 62 (len $word) | int -}}
+{{- printf "%s-%s" (include "local-volume-provisioner.fullname" (index . 0) | trunc $room | trimSuffix "-") $word -}}
+{{- end -}}
+
+{{/* What the DaemonSet selects its pods by. It cannot be changed later, so nothing else belongs here. */}}
+{{- define "local-volume-provisioner.selector" -}}
+app.kubernetes.io/name: {{ include "local-volume-provisioner.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "local-volume-provisioner.labels" -}}
+{{ include "local-volume-provisioner.selector" . }}
+{{ include "local-volume-provisioner.origin" . }}
+{{- end -}}
+
+{{- define "local-volume-provisioner.origin" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* Labels of what runs beside the DaemonSet. Another name, so that its selector does not match them. */}}
+{{- define "local-volume-provisioner.uninstallLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-uninstall" (include "local-volume-provisioner.name" . | trunc 53 | trimSuffix "-") | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "local-volume-provisioner.serviceAccountName" -}}
+{{- $made := not (include "local-volume-provisioner.isFalse" (.Values.serviceAccount | default dict).create) -}}
+{{- (.Values.serviceAccount | default dict).name | default (ternary (include "local-volume-provisioner.fullname" .) "default" $made) -}}
+{{- end -}}
+
+{{- define "local-volume-provisioner.image" -}}
+{{- tpl (.Values.image | default "ghcr.io/local-volume-provisioner/local-volume-provisioner:v{{ .Chart.AppVersion }}") . -}}
+{{- end -}}
+
+{{/* For what is off by default. "true" for what YAML 1.1 calls true, quoted or not; else nothing. */}}
+{{- define "local-volume-provisioner.isTrue" -}}
+{{- if has (toString . | lower) (list "true" "yes" "on" "y") -}}true{{- end -}}
+{{- end -}}
+
+{{/* For what is on by default: "true" for an explicit no. Nothing said, or null, is none. */}}
+{{- define "local-volume-provisioner.isFalse" -}}
+{{- if has (toString . | lower) (list "false" "no" "off" "n") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "local-volume-provisioner.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "local-volume-provisioner.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
+{{- end -}}

@@ -1,0 +1,148 @@
+//! The ConfigMap, as the program itself reads it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use local_volume_provisioner::config::{self, Config, DEFAULT_TAINT_KEY};
+
+use crate::helm::{Helm, Objects, chart_dir};
+
+/// The configuration, which the program has nothing to say against.
+fn read(objects: &Objects) -> Config {
+    let files: BTreeMap<String, String> = serde_json::from_value(objects.config().clone()).unwrap();
+    let loaded = config::from_files(&files).unwrap();
+    assert_eq!(loaded.faults, [], "{files:#?}");
+    assert_eq!(loaded.warnings, [], "{files:#?}");
+    loaded.config
+}
+
+#[test]
+fn every_key_arrives_in_the_program() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render_file("everything.yaml", &[]);
+    assert_eq!(
+        objects.only("ConfigMap")["metadata"]["name"],
+        "disks-config"
+    );
+    let config = read(&objects);
+    assert!(config.set_pv_owner_ref);
+    assert!(config.use_job_for_cleaning);
+    assert!(config.use_node_name_only);
+    assert_eq!(config.min_resync_period, Duration::from_mins(90));
+    assert!(config.remove_node_not_ready_taint);
+    assert_eq!(
+        config.provisioner_not_ready_node_taint_key,
+        "example.com/disks-missing"
+    );
+    let labels: Vec<_> = config
+        .labels_for_pv
+        .iter()
+        .map(|(k, v)| (&**k, &**v))
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            ("encrypted", "true"),
+            ("speed", "10"),
+            ("tier", "fast"),
+            ("version", "1.10")
+        ]
+    );
+    assert_eq!(config.node_labels_for_pv, ["topology.kubernetes.io/zone"]);
+    // A Job has to go wherever the DaemonSet's pod is.
+    let keys: Vec<_> = config
+        .job_tolerations
+        .iter()
+        .map(|t| t.key.as_deref())
+        .collect();
+    assert_eq!(keys, [Some("dedicated"), Some("example.com/disks-missing")]);
+    // Ours, and on unless somebody says otherwise.
+    assert!(config.protect_released_data);
+
+    let fast = &config.classes["fast"];
+    assert_eq!(fast.host_dir.to_string(), "/mnt/fast");
+    assert_eq!(fast.mount_dir.to_string(), "/fast");
+    assert_eq!(fast.volume_mode.to_string(), "Filesystem");
+    assert_eq!(fast.access_mode.as_str(), "ReadWriteOncePod");
+    assert_eq!(fast.fs_type.as_deref(), Some("xfs"));
+    assert_eq!(fast.name_pattern.to_string(), "nvme*,sd[b-z]");
+    assert_eq!(fast.block_cleaner_command, ["/scripts/dd_zero.sh", "2"]);
+    let expressions = fast.selector[0].match_expressions.as_ref().unwrap();
+    assert_eq!(expressions[0].key, "example.com/rack");
+
+    let raw = &config.classes["raw.block"];
+    assert_eq!(raw.volume_mode.to_string(), "Block");
+    assert_eq!(raw.mount_dir.to_string(), "/mnt/raw");
+}
+
+#[test]
+fn the_keys_that_the_other_program_lacks_arrive_too() {
+    let Some(helm) = Helm::find() else { return };
+    let config = read(&helm.render(&[
+        "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes",
+        "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
+        "classes[0].discoveryPolicy=EmptyOnly,classes[0].missingVolumePolicy=Delete",
+    ]));
+    assert!(!config.protect_released_data && config.pause_cleaning);
+    assert_eq!(config.max_concurrent_cleanups.get(), 65535);
+    let class = &config.classes["a"];
+    assert_eq!(class.weak_identity.to_string(), "Accept");
+    assert_eq!(class.discovery_policy.to_string(), "EmptyOnly");
+    assert_eq!(class.missing_volume_policy.to_string(), "Delete");
+}
+
+/// The program's own defaults, but for what the chart is safer in.
+#[test]
+fn nothing_but_the_classes_has_to_be_given() {
+    let Some(helm) = Helm::find() else { return };
+    let config = read(&helm.render_file("minimal.yaml", &[]));
+    let expected = Config {
+        protect_released_data: true,
+        classes: config.classes.clone(),
+        ..Config::default()
+    };
+    assert_eq!(config, expected);
+    assert_eq!(
+        config.provisioner_not_ready_node_taint_key,
+        DEFAULT_TAINT_KEY
+    );
+    let class = &config.classes["fast-disks"];
+    assert_eq!(class.mount_dir.to_string(), "/mnt/fast-disks");
+    assert!(class.selector.is_empty() && class.fs_type.is_none());
+}
+
+/// YAML has more than one way to say no, and in a template each quoted one is as good as true.
+#[test]
+fn no_means_no() {
+    let Some(helm) = Helm::find() else { return };
+    // Nothing said is no `no`.
+    let config = read(&helm.render(&["protectReleasedData=null,useJobForCleaning=null"]));
+    assert!(config.protect_released_data && !config.use_job_for_cleaning);
+    for no in ["no", "off", "False", "n"] {
+        let config = read(&helm.render(&[&format!(
+            "protectReleasedData={no},useJobForCleaning={no},removeNodeNotReadyTaint={no},enableWindows={no}"
+        )]));
+        assert!(!config.protect_released_data, "{no}");
+        assert!(!config.use_job_for_cleaning, "{no}");
+        assert!(!config.remove_node_not_ready_taint, "{no}");
+    }
+}
+
+/// What people begin with, in `deploy/` too, gives the program nothing to warn of.
+#[test]
+fn every_example_is_understood() {
+    let Some(helm) = Helm::find() else { return };
+    let examples = fs::read_dir(chart_dir().join("examples")).unwrap();
+    let examples: Vec<_> = examples.map(|entry| entry.unwrap().path()).collect();
+    assert!(examples.len() >= 4, "{examples:?}");
+    for example in examples {
+        let objects = helm.template(std::slice::from_ref(&example), &[]).unwrap();
+        let config = read(&objects);
+        // Each is complete with its StorageClasses.
+        let classes: Vec<_> = config.classes.keys().map(String::as_str).collect();
+        let mut made = objects.names("StorageClass");
+        made.sort_unstable();
+        assert_eq!(made, classes, "{example:?}");
+    }
+}

@@ -1,0 +1,290 @@
+//! The cluster that is attacked, and who does what in it.
+
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, Pod, ServiceAccount};
+use kube::api::{
+    DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::config::AuthInfo;
+use kube::core::ApiResource;
+use kube::{Api, Client, Config, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, RELEASE};
+
+/// The label of all that is made here.
+const LABEL: &str = "local-volume-provisioner.test/isolation";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The only class, and its directory.
+pub const CLASS: &str = "isolation-test";
+pub const HOST_DIR: &str = "/mnt/isolation-test";
+
+/// A namespace with the chart's rights and policies, and two nodes.
+pub struct Ground {
+    pub config: Config,
+    pub admin: Client,
+    /// Namespace, and the beginning of every name.
+    pub name: String,
+}
+
+impl Ground {
+    pub fn node(&self, which: &str) -> String {
+        format!("{}-{which}", self.name)
+    }
+
+    /// Somebody who has the provisioner's token, made for a pod on a node or for none.
+    pub async fn provisioner(&self, node: Option<&str>) -> Somebody {
+        let bound_to = match node {
+            None => None,
+            Some(node) => {
+                let pod = json!({
+                    "metadata": { "name": node },
+                    "spec": {
+                        "nodeName": node,
+                        "serviceAccountName": self.name,
+                        "containers": [{ "name": "pod", "image": "none" }],
+                    },
+                });
+                let pods: Api<Pod> = Api::namespaced(self.admin.clone(), &self.name);
+                let pod = create(&pods, pod).await.unwrap();
+                Some(BoundObjectReference {
+                    api_version: Some("v1".into()),
+                    kind: Some("Pod".into()),
+                    name: pod.metadata.name,
+                    uid: pod.metadata.uid,
+                })
+            }
+        };
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                bound_object_ref: bound_to,
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), &self.name);
+        let answer = accounts
+            .create_token_request(&self.name, &PostParams::default(), &request)
+            .await
+            .unwrap();
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo {
+            token: Some(answer.status.unwrap().token.into()),
+            ..AuthInfo::default()
+        };
+        Somebody {
+            client: Client::try_from(config).unwrap(),
+            namespace: self.name.clone(),
+        }
+    }
+}
+
+/// A client with somebody's rights.
+pub struct Somebody {
+    client: Client,
+    namespace: String,
+}
+
+impl Somebody {
+    fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    pub async fn create_pv(&self, pv: Value) -> Answer {
+        create(&self.pvs(), pv).await.map(|_| ()).into()
+    }
+
+    pub async fn patch_pv(&self, name: &str, patch: Value) -> Answer {
+        let patch = Patch::Merge(patch);
+        let answer = self
+            .pvs()
+            .patch(name, &PatchParams::default(), &patch)
+            .await;
+        answer.map(|_| ()).into()
+    }
+
+    pub async fn delete_pv(&self, name: &str) -> Answer {
+        let answer = self.pvs().delete(name, &DeleteParams::default()).await;
+        answer.map(|_| ()).into()
+    }
+
+    /// Changes a Node as it is now; other controllers are at work on it, too.
+    pub async fn change_node(&self, name: &str, change: impl Fn(&mut Value)) -> Answer {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        loop {
+            let mut node = serde_json::to_value(nodes.get(name).await.unwrap()).unwrap();
+            change(&mut node);
+            let patch = Patch::Merge(node);
+            match nodes.patch(name, &PatchParams::default(), &patch).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                answer => return answer.map(|_| ()).into(),
+            }
+        }
+    }
+
+    pub async fn change_node_status(&self, name: &str) -> Answer {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let capacity = json!({ "status": { "capacity": { "example.com/disks": "7" } } });
+        let patch = Patch::Merge(capacity);
+        let params = PatchParams::default();
+        let answer = nodes.patch_status(name, &params, &patch).await;
+        answer.map(|_| ()).into()
+    }
+
+    fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub async fn create_job(&self, job: Value) -> Answer {
+        create(&self.jobs(), job).await.map(|_| ()).into()
+    }
+
+    pub async fn delete_job(&self, name: &str) -> Answer {
+        let answer = self.jobs().delete(name, &DeleteParams::background()).await;
+        answer.map(|_| ()).into()
+    }
+}
+
+/// What the API server says.
+#[derive(Debug)]
+pub enum Answer {
+    Done,
+    Refused(String),
+    Otherwise(String),
+}
+
+impl From<kube::Result<()>> for Answer {
+    fn from(result: kube::Result<()>) -> Self {
+        match result {
+            Ok(()) => Self::Done,
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                Self::Refused(status.message.clone())
+            }
+            Err(error) => Self::Otherwise(error.to_string()),
+        }
+    }
+}
+
+impl Answer {
+    pub fn allowed(self, what: &str) {
+        match self {
+            Self::Done => {}
+            Self::Refused(said) | Self::Otherwise(said) => panic!("{what}: {said}"),
+        }
+    }
+
+    /// Asserts that it is the policy's refusal, and that its words are of use.
+    pub fn refused(self, what: &str, words: &[&str]) {
+        match self {
+            Self::Refused(said) => {
+                for word in words {
+                    assert!(said.contains(word), "{what}: no {word:?} in {said:?}");
+                }
+            }
+            Self::Done => panic!("{what} is allowed"),
+            Self::Otherwise(said) => panic!("{what}: {said}"),
+        }
+    }
+}
+
+pub async fn create<K>(api: &Api<K>, mut object: Value) -> kube::Result<K>
+where
+    K: kube::Resource + serde::de::DeserializeOwned + serde::Serialize + Clone + std::fmt::Debug,
+{
+    object["metadata"]["labels"][LABEL] = json!("true");
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await
+}
+
+/// The chart's rights and policies, and what they need.
+pub async fn install(helm: &Helm, ground: &Ground) {
+    let name = &ground.name;
+    let namespaces: Api<Namespace> = Api::all(ground.admin.clone());
+    create(&namespaces, json!({ "metadata": { "name": name } }))
+        .await
+        .unwrap();
+    let full_name = format!("fullnameOverride={name}");
+    let class = format!("classes[0].name={CLASS},classes[0].hostDir={HOST_DIR}/");
+    let sets = [
+        "nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,useJobForCleaning=true",
+        "imagePullSecrets[0].name=registry",
+        // A right that it does not have, so that the policy is what refuses.
+        "rbac.extraRules[0].apiGroups[0]=,rbac.extraRules[0].resources[0]=nodes/status",
+        "rbac.extraRules[0].verbs[0]=patch",
+        &class,
+        &full_name,
+    ];
+    let objects = helm.template_as(RELEASE, name, &[], &sets).unwrap().0;
+    let wanted = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+    ];
+    for object in objects {
+        let kind = object["kind"].as_str().unwrap();
+        let of_a_hook = object["metadata"].get("annotations").is_some();
+        if !of_a_hook && (wanted.contains(&kind) || kind.starts_with("ValidatingAdmission")) {
+            let api = dynamic(&ground.admin, &object);
+            create_dynamic(&api, object).await;
+        }
+    }
+}
+
+fn dynamic(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let (group, version) = object["apiVersion"]
+        .as_str()
+        .map(|text| text.split_once('/').unwrap_or(("", text)))
+        .unwrap();
+    let kind = GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
+    let resource = ApiResource::from_gvk(&kind);
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+async fn create_dynamic(api: &Api<DynamicObject>, mut object: Value) {
+    object["metadata"]["labels"][LABEL] = json!("true");
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// Removes all that these tests have ever made.
+pub async fn clear(admin: &Client) {
+    for (group, kind) in [
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+        ),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("", "PersistentVolume"),
+        ("", "Node"),
+        ("", "Namespace"),
+    ] {
+        let object =
+            json!({ "kind": kind, "apiVersion": format!("{group}/v1").trim_start_matches('/') });
+        let api = dynamic(admin, &object);
+        let labelled = ListParams::default().labels(LABEL);
+        for object in api.list(&labelled).await.unwrap() {
+            let name = object.name_any();
+            if kind == "Namespace" {
+                // No kubelet will report the end of these.
+                let pods: Api<Pod> = Api::namespaced(admin.clone(), &name);
+                let at_once = DeleteParams::default().grace_period(0);
+                let _ = pods
+                    .delete_collection(&at_once, &ListParams::default())
+                    .await;
+            }
+            if kind == "PersistentVolume" {
+                let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                let _ = api.patch(&name, &PatchParams::default(), &none).await;
+            }
+            let _ = api.delete(&name, &DeleteParams::default()).await;
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Node isolation, attacked: what a real API server lets the provisioner of a broken-in node do.
+//!
+//! Needs the cluster that `TEST_KUBECONFIG` names. All that is made there is labelled, and removed
+//! at the end; what a run that was killed has left is removed by the next.
+
+mod ground;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::api::DeleteParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use serde_json::{Value, json};
+use support::skip;
+
+use local_volume_provisioner::config::DEFAULT_TAINT_KEY;
+
+use crate::helm::Helm;
+use ground::{Answer, CLASS, Ground, HOST_DIR, HOSTNAME, Somebody, clear, create, install};
+
+/// How long the API server may take to learn of a policy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn affinity(nodes: &[&str]) -> Value {
+    let expression = json!({ "key": HOSTNAME, "operator": "In", "values": nodes });
+    json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [expression] }] } })
+}
+
+/// A PV as the provisioner of `node` makes it; the other one makes it without the label.
+fn pv(name: &str, node: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "labels": { HOSTNAME: node } },
+        "spec": {
+            "capacity": { "storage": "1Gi" },
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": CLASS,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": { "path": format!("{HOST_DIR}/disk") },
+            "nodeAffinity": affinity(&[node]),
+        },
+    })
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    *object.pointer_mut(pointer).unwrap() = value;
+    object
+}
+
+fn job(name: &str, node: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": {
+            "suspend": true,
+            "template": {
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "nodeSelector": { HOSTNAME: node },
+                    "serviceAccountName": "default",
+                    "automountServiceAccountToken": false,
+                    "imagePullSecrets": [{ "name": "registry" }],
+                    "nodeName": null,
+                    "containers": [{
+                        "name": "cleaner",
+                        "image": "none",
+                        "env": [{ "name": "LOCAL_PV_BLKDEVICE", "value": "/dev/null" }],
+                        "securityContext": { "privileged": true },
+                    }],
+                    "volumes": [{ "name": "dev", "hostPath": { "path": "/dev" } }],
+                },
+            },
+        },
+    })
+}
+
+#[test]
+fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
+    let Some(path) = std::env::var_os("TEST_KUBECONFIG") else {
+        return skip("TEST_KUBECONFIG names no real cluster, whose API server has to judge");
+    };
+    let Some(helm) = Helm::find() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let kubeconfig = Kubeconfig::read_from(path).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .unwrap();
+        let admin = Client::try_from(config.clone()).unwrap();
+        clear(&admin).await;
+        let name = format!("isolation-{}", std::process::id());
+        let ground = Ground {
+            config,
+            admin,
+            name,
+        };
+        let outcome = AssertUnwindSafe(story(&helm, &ground)).catch_unwind().await;
+        clear(&ground.admin).await;
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    });
+}
+
+async fn story(helm: &Helm, ground: &Ground) {
+    install(helm, ground).await;
+    let (mine, other) = (ground.node("mine"), ground.node("other"));
+    let nodes: Api<Node> = Api::all(ground.admin.clone());
+    for node in [&mine, &other] {
+        let taint = |key| json!({ "key": key, "effect": "NoSchedule" });
+        let object = json!({
+            "metadata": { "name": node, "labels": { HOSTNAME: node } },
+            "spec": { "taints": [taint(DEFAULT_TAINT_KEY), taint("example.com/dedicated")] },
+        });
+        create(&nodes, object).await.unwrap();
+    }
+    let scene = Scene {
+        attacker: ground.provisioner(Some(&mine)).await,
+        victim: ground.provisioner(Some(&other)).await,
+        nobody: ground.provisioner(None).await,
+        theirs: ground.node("their-pv"),
+        account: ground.name.clone(),
+        pvs: Api::all(ground.admin.clone()),
+        mine,
+        other,
+    };
+    scene.set().await;
+    scene.its_own_work_is_done().await;
+    scene.other_volumes_are_out_of_reach().await;
+    scene.other_nodes_are_out_of_reach().await;
+    scene
+        .of_its_own_node_only_the_startup_taint_is_in_reach()
+        .await;
+    scene.jobs_run_here_and_take_nothing_along().await;
+    scene.a_token_of_no_node_can_do_nothing().await;
+
+    let pvs = &scene.pvs;
+    let untouched = pvs.get(&scene.theirs).await.unwrap();
+    assert_eq!(untouched.metadata.deletion_timestamp, None);
+    assert_eq!(untouched.labels()[HOSTNAME], scene.other);
+    // Whom the policies are not about goes on as before.
+    let answer = pvs.delete(&scene.theirs, &DeleteParams::default()).await;
+    answer.unwrap();
+}
+
+/// Two nodes, of which one is broken into, and a token that was made for neither.
+struct Scene {
+    attacker: Somebody,
+    victim: Somebody,
+    nobody: Somebody,
+    /// The nodes' names.
+    mine: String,
+    other: String,
+    /// The victim's PV.
+    theirs: String,
+    /// The provisioner's ServiceAccount.
+    account: String,
+    /// As an administrator has them.
+    pvs: Api<PersistentVolume>,
+}
+
+fn finalizers(list: &Value) -> Value {
+    json!({ "metadata": { "finalizers": list } })
+}
+
+fn hostname(node: &str) -> Value {
+    json!({ "metadata": { "labels": { HOSTNAME: node } } })
+}
+
+fn take_startup_taint_off(node: &mut Value) {
+    if let Some(taints) = node["spec"]["taints"].as_array_mut() {
+        taints.retain(|taint| taint["key"] != DEFAULT_TAINT_KEY);
+    }
+}
+
+impl Scene {
+    fn name(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.mine)
+    }
+
+    async fn set(&self) {
+        let theirs = pv(&self.theirs, &self.other);
+        self.victim
+            .create_pv(theirs)
+            .await
+            .allowed("a PV of its own");
+        let theirs = job("theirs", &self.other);
+        self.victim
+            .create_job(theirs)
+            .await
+            .allowed("a Job for itself");
+        until_in_force(&self.attacker, &self.name("probe"), &self.other).await;
+    }
+
+    async fn its_own_work_is_done(&self) {
+        let Self {
+            attacker,
+            mine,
+            other,
+            ..
+        } = self;
+        let own = &self.name("pv");
+        attacker
+            .create_pv(pv(own, mine))
+            .await
+            .allowed("a PV of its own");
+        let ours = finalizers(&json!(["local-volume-provisioner/cleanup"]));
+        attacker
+            .patch_pv(own, ours)
+            .await
+            .allowed("its own PV's finalizer");
+        attacker.delete_pv(own).await.allowed("its own PV");
+        let none = finalizers(&json!(null));
+        attacker
+            .patch_pv(own, none)
+            .await
+            .allowed("a Terminating PV's finalizer");
+
+        let adopted = &self.name("go-pv");
+        let unlabelled = with(pv(adopted, mine), "/metadata/labels", json!({}));
+        attacker
+            .create_pv(unlabelled)
+            .await
+            .allowed("a PV without the label");
+        attacker
+            .patch_pv(adopted, hostname(mine))
+            .await
+            .allowed("the label that it lacks");
+        let given_away = attacker.patch_pv(adopted, hostname(other)).await;
+        given_away.refused("another node's label", &["node isolation"]);
+
+        attacker
+            .patch_pv(
+                adopted,
+                json!({ "spec": { "capacity": { "storage": "2Gi" } } }),
+            )
+            .await
+            .allowed("a PV's size");
+        let bound = json!({ "spec": { "claimRef": { "namespace": "kube-system", "name": "x" } } });
+        attacker
+            .patch_pv(adopted, bound)
+            .await
+            .refused("a PV's claim", &["node isolation", adopted, "claimRef"]);
+        let unlisted = &self.name("unlisted");
+        let of_old_class = with(pv(unlisted, mine), "/spec/storageClassName", json!("gone"));
+        create(&self.pvs, of_old_class).await.unwrap();
+        attacker
+            .patch_pv(unlisted, hostname(mine))
+            .await
+            .allowed("a PV of a class that is gone");
+        attacker
+            .delete_pv(unlisted)
+            .await
+            .allowed("a PV of a class that is gone");
+
+        attacker
+            .create_job(job("own", mine))
+            .await
+            .allowed("a Job for itself");
+        attacker.delete_job("own").await.allowed("its own Job");
+    }
+
+    async fn other_volumes_are_out_of_reach(&self) {
+        let Self {
+            attacker,
+            mine,
+            other,
+            theirs,
+            ..
+        } = self;
+        let name = &self.name("attack");
+        let said = ["node isolation", mine, name, HOSTNAME];
+        let own = || pv(name, mine);
+        let second_term = || {
+            let mut terms = affinity(&[mine]);
+            let more = affinity(&[other])["required"]["nodeSelectorTerms"][0].clone();
+            let list = terms["required"]["nodeSelectorTerms"].as_array_mut();
+            list.unwrap().push(more);
+            terms
+        };
+        let remote = || {
+            let mut pv = own();
+            pv["spec"].as_object_mut().unwrap().remove("local");
+            pv["spec"]["nfs"] = json!({ "server": "example.com", "path": "/" });
+            pv
+        };
+        let bound_to = |terms| with(own(), "/spec/nodeAffinity", terms);
+        let at = |path: &str| with(own(), "/spec/local/path", json!(path));
+        let of_class = |class: Value| with(own(), "/spec/storageClassName", class);
+        let claimed = || {
+            let mut pv = own();
+            pv["spec"]["claimRef"] = json!({ "namespace": "kube-system", "name": "x" });
+            pv
+        };
+        for (what, pv) in [
+            ("for another node", pv(name, other)),
+            ("for both", bound_to(affinity(&[mine, other]))),
+            ("for another by a second term", bound_to(second_term())),
+            (
+                "labelled as another's",
+                with(own(), "/metadata/labels", json!({ HOSTNAME: other })),
+            ),
+            ("that is not local", remote()),
+        ] {
+            attacker
+                .create_pv(pv)
+                .await
+                .refused(&format!("a PV {what}"), &said);
+        }
+        for (what, pv, word) in [
+            ("of another class", of_class(json!("other")), "classes"),
+            ("of no class", of_class(json!(null)), "classes"),
+            ("of the system", at("/etc/kubernetes"), "hostDirs"),
+            ("of the directory", at(HOST_DIR), "hostDirs"),
+            ("beside it", at("/mnt/isolation-test-2/disk"), "hostDirs"),
+            ("deeper", at("/mnt/isolation-test/disk/x"), "hostDirs"),
+            ("for a claim", claimed(), "claimRef"),
+        ] {
+            attacker
+                .create_pv(pv)
+                .await
+                .refused(&format!("a PV {what}"), &["node isolation", name, word]);
+        }
+        let said = ["node isolation", mine, theirs];
+        let none = finalizers(&json!([]));
+        attacker
+            .patch_pv(theirs, none)
+            .await
+            .refused("another's finalizer", &said);
+        attacker
+            .patch_pv(theirs, hostname(mine))
+            .await
+            .refused("another's label", &said);
+        attacker
+            .delete_pv(theirs)
+            .await
+            .refused("another's PV", &said);
+    }
+
+    async fn other_nodes_are_out_of_reach(&self) {
+        let said = ["node isolation", &*self.mine, &*self.other];
+        self.attacker
+            .change_node(&self.other, take_startup_taint_off)
+            .await
+            .refused("another Node", &said);
+    }
+
+    /// A hostname label like another node's would draw the other's pods and volumes here.
+    async fn of_its_own_node_only_the_startup_taint_is_in_reach(&self) {
+        let Self {
+            attacker,
+            mine,
+            other,
+            ..
+        } = self;
+        let said = ["node isolation", DEFAULT_TAINT_KEY];
+        let set = |pointer: &'static str, key: &'static str, value: Value| {
+            move |node: &mut Value| node.pointer_mut(pointer).unwrap()[key] = value.clone()
+        };
+        for (what, change) in [
+            (
+                "its hostname",
+                set("/metadata/labels", HOSTNAME, json!(other)),
+            ),
+            ("a label", set("/metadata/labels", "x", json!("x"))),
+            (
+                "an annotation",
+                set("/metadata", "annotations", json!({ "x": "x" })),
+            ),
+            (
+                "a finalizer",
+                set("/metadata", "finalizers", json!(["example.com/x"])),
+            ),
+            ("all taints", set("/spec", "taints", json!([]))),
+            (
+                "another taint",
+                set(
+                    "/spec",
+                    "taints",
+                    json!([{ "key": "x", "effect": "NoExecute" }]),
+                ),
+            ),
+            ("cordoning", set("/spec", "unschedulable", json!(true))),
+            ("the provider", set("/spec", "providerID", json!("x://x"))),
+        ] {
+            attacker
+                .change_node(mine, change)
+                .await
+                .refused(what, &said);
+        }
+        attacker
+            .change_node_status(mine)
+            .await
+            .refused("the status", &said);
+        attacker
+            .change_node(mine, take_startup_taint_off)
+            .await
+            .allowed("its own Node's startup taint");
+    }
+
+    async fn jobs_run_here_and_take_nothing_along(&self) {
+        let Self {
+            attacker,
+            mine,
+            other,
+            ..
+        } = self;
+        let said = ["node isolation", "theirs"];
+        attacker
+            .delete_job("theirs")
+            .await
+            .refused("another's Job", &said);
+        let of = |field: &str, value: Value| {
+            with(
+                job("x", mine),
+                &format!("/spec/template/spec/{field}"),
+                value,
+            )
+        };
+        let secret = json!({ "name": "dev", "secret": { "secretName": "x" } });
+        let key = json!({ "secretKeyRef": { "name": "x", "key": "x" } });
+        let secret_value = json!({ "name": "A", "valueFrom": key });
+        for (what, job, word) in [
+            ("elsewhere", job("x", other), "select that node"),
+            (
+                "anywhere",
+                of("nodeSelector", json!({})),
+                "select that node",
+            ),
+            (
+                "elsewhere by name",
+                of("nodeName", json!(other)),
+                "select that node",
+            ),
+            (
+                "with an account",
+                of("serviceAccountName", json!(self.account)),
+                "ServiceAccount",
+            ),
+            ("with a Secret", of("volumes/0", secret), "hostPaths"),
+            (
+                "with a Secret to pull by",
+                of("imagePullSecrets", json!([{ "name": "x" }])),
+                "imagePullSecrets",
+            ),
+            (
+                "with a token",
+                of("automountServiceAccountToken", json!(true)),
+                "automountServiceAccountToken",
+            ),
+            (
+                "with a token by default",
+                of("automountServiceAccountToken", json!(null)),
+                "automountServiceAccountToken",
+            ),
+            (
+                "with a Secret's value",
+                of("containers/0/env/0", secret_value),
+                "Secrets",
+            ),
+        ] {
+            attacker
+                .create_job(job)
+                .await
+                .refused(&format!("a Job {what}"), &[word]);
+        }
+    }
+
+    async fn a_token_of_no_node_can_do_nothing(&self) {
+        let Self {
+            nobody,
+            mine,
+            theirs,
+            ..
+        } = self;
+        let said = ["a token that belongs to no node"];
+        let pv = pv(&self.name("x"), mine);
+        nobody.create_pv(pv).await.refused("a PV", &said);
+        nobody.delete_pv(theirs).await.refused("a PV", &said);
+        nobody
+            .change_node(mine, take_startup_taint_off)
+            .await
+            .refused("a Node", &said);
+    }
+}
+
+/// Waits until all the policies are known to the API server, by doing what they forbid.
+async fn until_in_force(attacker: &Somebody, name: &str, other: &str) {
+    let volumes = async || attacker.create_pv(pv(name, other)).await;
+    refused_at_last(volumes).await;
+    refused_at_last(async || attacker.change_node(other, |_| ()).await).await;
+    refused_at_last(async || attacker.create_job(job(name, other)).await).await;
+}
+
+async fn refused_at_last<F: Future<Output = Answer>>(attempt: impl Fn() -> F) {
+    let deadline = Instant::now() + PATIENCE;
+    while !matches!(attempt().await, Answer::Refused(_)) {
+        assert!(Instant::now() < deadline, "a policy is not in force");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

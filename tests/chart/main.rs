@@ -1,0 +1,17 @@
+//! The Helm chart: what it renders, what it refuses, and that the program understands it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod compat;
+mod config;
+mod deploy;
+mod helm;
+mod isolation;
+mod odd_values;
+mod rights;
+mod schema;
+mod uninstall;
+mod upgrade;

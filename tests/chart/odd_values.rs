@@ -1,0 +1,268 @@
+//! Values in odd shapes: what YAML makes of them, names that collide, what is refused.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::compat::mounts;
+use crate::helm::{Helm, chart_dir, named};
+
+/// The chart's own volumes are in nobody's way, whatever a class or a further volume is called.
+#[test]
+fn volumes_of_any_name_can_be_added() {
+    let Some(helm) = Helm::find() else { return };
+    for name in ["udev", "kubelet-pods", "dev", "config"] {
+        let objects = helm.render(&[
+            &format!("classes[0].name=provisioner-{name},classes[0].hostDir=/mnt/a"),
+            &format!(
+                "additionalVolumes[0].name={name},additionalVolumes[0].emptyDir.medium=Memory"
+            ),
+        ]);
+        let volumes = objects.pod()["volumes"].as_array().unwrap();
+        let names: BTreeSet<_> = volumes
+            .iter()
+            .map(|volume| volume["name"].as_str())
+            .collect();
+        assert_eq!(names.len(), volumes.len(), "{volumes:#?}");
+        assert!(names.contains(&Some(name)));
+    }
+}
+
+/// YAML would take what is behind a hash for a comment.
+#[test]
+fn a_directory_may_have_any_name() {
+    let Some(helm) = Helm::find() else { return };
+    for dir in [
+        "/mnt/a #b",
+        "/mnt/a: b",
+        "/mnt/\"a\"",
+        "/mnt/'a'",
+        "/mnt/ä\\",
+    ] {
+        let values = json!({
+            "classes": [{ "name": "a", "hostDir": dir }],
+            "kubeletDir": dir,
+            "nodeIsolation": { "enabled": true },
+        });
+        let objects = helm.render_values(&values);
+        let volumes = &objects.pod()["volumes"];
+        assert_eq!(named(volumes, "a")["hostPath"]["path"], dir);
+        assert_eq!(objects.setting("storageClassMap")["a"]["hostDir"], dir);
+        let args = objects.container()["args"].as_array().unwrap();
+        assert!(args.contains(&json!(format!("--kubelet-dir={dir}"))));
+        let policy = objects.get(
+            "ValidatingAdmissionPolicy",
+            "lvp-local-volume-provisioner-volumes",
+        );
+        let dirs = named(&policy["spec"]["variables"], "hostDirs");
+        let dirs: Value = serde_json::from_str(dirs["expression"].as_str().unwrap()).unwrap();
+        assert_eq!(dirs, json!({ "a": format!("{dir}/") }));
+    }
+}
+
+/// To YAML, some names are numbers or truths.
+#[test]
+fn names_stay_text() {
+    let Some(helm) = Helm::find() else { return };
+    for name in ["123", "true", "1e3", "null"] {
+        let values = json!({
+            "nameOverride": name,
+            "fullnameOverride": name,
+            "classes": [{ "name": name, "hostDir": "/mnt/a", "storageClass": true }],
+            "priorityClassName": name,
+            "serviceMonitor": { "enabled": true, "namespace": name },
+            "networkPolicy": { "enabled": true },
+            "nodeIsolation": { "enabled": true },
+            "removeNodeNotReadyTaint": true,
+        });
+        // Every field is one that Kubernetes would take: see `Objects`.
+        let objects = helm.render_values(&values);
+        for (kind, expected) in [
+            ("DaemonSet", name),
+            ("StorageClass", name),
+            ("Service", name),
+            ("ServiceMonitor", name),
+            ("NetworkPolicy", name),
+        ] {
+            assert_eq!(objects.only(kind)["metadata"]["name"], expected, "{kind}");
+        }
+        assert_eq!(objects.pod()["serviceAccountName"], name);
+        assert_eq!(objects.pod()["priorityClassName"], name);
+        assert_eq!(
+            named(&objects.pod()["volumes"], name)["hostPath"]["path"],
+            "/mnt/a"
+        );
+        let uninstall = format!("{name}-uninstall");
+        let role = objects.get("Role", &uninstall);
+        assert_eq!(role["rules"][0]["resourceNames"], json!([name]));
+    }
+    let objects = helm.template_as("123", "7", &[], &[]).unwrap();
+    let labels = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
+    assert_eq!(labels["app.kubernetes.io/instance"], "123");
+    assert_eq!(objects.only("DaemonSet")["metadata"]["namespace"], "7");
+}
+
+/// People split one directory by `namePattern`; Kubernetes refuses to mount two volumes at one path.
+#[test]
+fn a_directory_that_classes_share_is_mounted_once() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&[
+        "classes[0].name=a,classes[0].hostDir=/mnt/disks,classes[0].namePattern=a*",
+        "classes[1].name=b,classes[1].hostDir=/mnt/disks/,classes[1].namePattern=b*",
+        "classes[2].name=devices,classes[2].hostDir=/dev,classes[2].namePattern=nvme*",
+    ]);
+    let paths: Vec<&str> = mounts(objects.container())
+        .into_iter()
+        .map(|(_, path, ..)| path)
+        .collect();
+    for path in ["/mnt/disks", "/dev"] {
+        assert_eq!(
+            paths.iter().filter(|other| **other == path).count(),
+            1,
+            "{paths:?}"
+        );
+    }
+    let classes = objects.setting("storageClassMap");
+    assert_eq!(classes.as_object().unwrap().len(), 3);
+}
+
+/// Services and Jobs have the shortest names, and no two objects of a kind may have the same.
+#[test]
+fn a_long_name_is_cut_and_stays_unlike_the_others() {
+    let Some(helm) = Helm::find() else { return };
+    let long = format!("fullnameOverride={}", "x".repeat(63));
+    let features =
+        "serviceMonitor.enabled=true,nodeIsolation.enabled=true,removeNodeNotReadyTaint=true";
+    let objects = helm.render(&[features, &long]);
+    let mut seen = BTreeSet::new();
+    for object in &objects.0 {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        assert!(name.len() <= 63, "{name}");
+        assert!(seen.insert((object["kind"].as_str(), name)), "{name}");
+    }
+    assert_eq!(
+        objects.only("DaemonSet")["metadata"]["name"],
+        "x".repeat(63)
+    );
+}
+
+/// Somebody who brings a checksum of their own does not get the key twice.
+#[test]
+fn annotations_are_added_to_the_checksum() {
+    let Some(helm) = Helm::find() else { return };
+    let values = json!({ "podAnnotations": { "checksum/config": "x", "a": "b" } });
+    let objects = helm.render_values(&values);
+    let template = &objects.only("DaemonSet")["spec"]["template"];
+    let annotations = &template["metadata"]["annotations"];
+    assert_eq!(annotations["a"], "b");
+    assert_eq!(annotations["checksum/config"].as_str().unwrap().len(), 64);
+}
+
+/// The other chart took whatever YAML makes of them.
+#[test]
+fn quoted_truths_are_what_they_say() {
+    let Some(helm) = Helm::find() else { return };
+    let values = |word: &str| {
+        json!({
+            "hostPID": word,
+            "privileged": word,
+            "mountDevVolume": word,
+            "rbac": { "create": word },
+            "serviceAccount": { "create": word },
+            "serviceMonitor": { "enabled": word },
+            "minResyncPeriod": "",
+        })
+    };
+    for (word, is) in [
+        ("true", true),
+        ("Yes", true),
+        ("false", false),
+        ("no", false),
+    ] {
+        let objects = helm.render_values(&values(word));
+        assert_eq!(objects.pod()["hostPID"] == true, is, "{word}");
+        assert_eq!(
+            objects.container()["securityContext"]["privileged"],
+            is,
+            "{word}"
+        );
+        let has_dev = mounts(objects.container())
+            .iter()
+            .any(|(_, path, ..)| *path == "/dev");
+        assert_eq!(has_dev, is, "{word}");
+        assert_eq!(!objects.names("ClusterRole").is_empty(), is, "{word}");
+        assert_eq!(!objects.names("ServiceAccount").is_empty(), is, "{word}");
+        assert_eq!(!objects.names("Service").is_empty(), is, "{word}");
+        assert_eq!(objects.config().get("minResyncPeriod"), None);
+    }
+}
+
+/// `key:` with nothing behind it takes the chart's default away, and nothing must come of that.
+#[test]
+fn a_key_without_a_value_is_as_good_as_none() {
+    let Some(helm) = Helm::find() else { return };
+    let chart: Value =
+        serde_saphyr::from_str(&fs::read_to_string(chart_dir().join("values.yaml")).unwrap())
+            .unwrap();
+    let default = helm.render(&[]);
+    for key in chart.as_object().unwrap().keys() {
+        if key == "classes" {
+            continue;
+        }
+        let objects = helm.render_values(&json!({ key: null }));
+        let without = match &**key {
+            // It is accepted, and means nothing.
+            "minResyncPeriod" => &["ConfigMap", "DaemonSet"][..],
+            "imagePullPolicy" => &["DaemonSet", "Job"],
+            _ => &[],
+        };
+        for (object, expected) in objects.0.iter().zip(&default.0) {
+            if !without.contains(&object["kind"].as_str().unwrap()) {
+                assert_eq!(object, expected, "{key}");
+            }
+        }
+        assert_eq!(objects.0.len(), default.0.len(), "{key}");
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_with_a_sentence() {
+    let Some(helm) = Helm::find() else { return };
+    for key in ["prometheusRule", "dashboard", "nodeCleanup"] {
+        helm.render(&[&format!("{key}.enabled=false")]);
+        let said = helm.refusal(&[&format!("{key}.enabled=true")]);
+        let sentence = format!("{key}: this is not built yet; set {key}.enabled to false");
+        assert!(said.contains(&sentence), "{said}");
+    }
+}
+
+#[test]
+fn windows_is_refused_with_a_sentence() {
+    let Some(helm) = Helm::find() else { return };
+    for on in ["true", "yes"] {
+        let said = helm.refusal(&[&format!("enableWindows={on}")]);
+        assert!(
+            said.contains("enableWindows: this provisioner runs on Linux nodes only"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn classes_that_cannot_be_told_apart_are_refused_with_a_sentence() {
+    let Some(helm) = Helm::find() else { return };
+    let said = helm.refusal(&[
+        "classes[0].name=a,classes[0].hostDir=/mnt/a",
+        "classes[1].name=a,classes[1].hostDir=/mnt/b",
+    ]);
+    assert!(said.contains("two classes are called \"a\""), "{said}");
+    let said = helm.refusal(&[
+        "classes[0].name=a,classes[0].hostDir=/mnt/a",
+        "classes[1].name=b,classes[1].hostDir=/mnt/b,classes[1].mountDir=/mnt/a/",
+    ]);
+    assert!(
+        said.contains("the mountDir /mnt/a is given to two hostDirs, /mnt/a and /mnt/b"),
+        "{said}"
+    );
+}

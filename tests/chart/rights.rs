@@ -1,0 +1,231 @@
+//! What the chart lets the provisioner do: its roles, its capabilities, whom it talks to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, NAMESPACE, Objects};
+
+/// The provisioner's rights: `resource.group` and the verbs.
+fn rights(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
+    let mut rights: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let roles = objects.0.iter().filter(|object| {
+        let ours = object["metadata"]["labels"]["app.kubernetes.io/name"]
+            .as_str()
+            .is_some_and(|name| !name.ends_with("-uninstall"));
+        ours && (object["kind"] == "ClusterRole" || object["kind"] == "Role")
+    });
+    let words = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
+    for role in roles {
+        for rule in role["rules"].as_array().unwrap() {
+            for (group, resource) in words(&rule["apiGroups"]).iter().flat_map(|group| {
+                words(&rule["resources"])
+                    .into_iter()
+                    .map(move |r| (group, r))
+            }) {
+                let key = format!("{resource}.{group}");
+                rights.entry(key).or_default().extend(words(&rule["verbs"]));
+            }
+        }
+    }
+    rights
+}
+
+fn verbs(rights: &BTreeMap<String, BTreeSet<String>>, resource: &str) -> String {
+    let verbs = rights.get(resource).into_iter().flatten();
+    verbs.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn there_is_no_right_without_its_feature() {
+    let Some(helm) = Helm::find() else { return };
+    let plain = rights(&helm.render(&[]));
+    let expected = [
+        ("events.events.k8s.io", "create patch"),
+        ("jobs.batch", "delete get list watch"),
+        ("nodes.", "get list watch"),
+        ("persistentvolumeclaims.", "get"),
+        ("persistentvolumes.", "create delete get list patch watch"),
+        ("pods.", "list"),
+        ("storageclasses.storage.k8s.io", "get list watch"),
+    ];
+    assert_eq!(
+        plain.keys().map(String::as_str).collect::<Vec<_>>(),
+        expected.map(|(resource, _)| resource)
+    );
+    for (resource, allowed) in expected {
+        assert_eq!(verbs(&plain, resource), allowed, "{resource}");
+    }
+
+    for (set, resource, allowed) in [
+        (
+            "removeNodeNotReadyTaint=yes",
+            "nodes.",
+            "get list patch watch",
+        ),
+        (
+            "useJobForCleaning=yes",
+            "jobs.batch",
+            "create delete get list watch",
+        ),
+    ] {
+        let with = rights(&helm.render(&[set]));
+        assert_eq!(verbs(&with, resource), allowed, "{set}");
+        for (other, _) in expected.iter().filter(|(other, _)| *other != resource) {
+            assert_eq!(verbs(&with, other), verbs(&plain, other), "{set}");
+        }
+    }
+
+    let with_extra = rights(&helm.render_file("everything.yaml", &[]));
+    assert_eq!(verbs(&with_extra, "disks.example.com"), "get");
+}
+
+#[test]
+fn every_role_is_bound_to_the_pods_account() {
+    let Some(helm) = Helm::find() else { return };
+    for (sets, account, made) in [
+        ("", "lvp-local-volume-provisioner", true),
+        ("serviceAccount.name=mine", "mine", true),
+        ("serviceAccount.create=false", "default", false),
+        (
+            "serviceAccount.create=false,serviceAccount.name=mine",
+            "mine",
+            false,
+        ),
+    ] {
+        let objects = helm.render(&["removeNodeNotReadyTaint=true", sets]);
+        assert_eq!(objects.pod()["serviceAccountName"], account);
+        assert_eq!(
+            objects.names("ServiceAccount").contains(&account),
+            made,
+            "{sets}"
+        );
+        for (role, binding) in [
+            ("ClusterRole", "ClusterRoleBinding"),
+            ("Role", "RoleBinding"),
+        ] {
+            for name in objects.names(role) {
+                let binding = objects.get(binding, name);
+                let reference =
+                    json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name });
+                assert_eq!(binding["roleRef"], reference);
+                let account = if name.ends_with("-uninstall") {
+                    name
+                } else {
+                    account
+                };
+                let subject =
+                    json!({ "kind": "ServiceAccount", "name": account, "namespace": NAMESPACE });
+                assert_eq!(binding["subjects"], json!([subject]));
+            }
+        }
+    }
+    let bare = helm.render(&["rbac.create=false"]);
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+        assert!(bare.names(kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn the_container_has_the_rights_of_its_mode() {
+    let Some(helm) = Helm::find() else { return };
+    let context = |sets: &[&str]| helm.render(sets).container()["securityContext"].clone();
+    assert_eq!(
+        context(&[]),
+        json!({ "privileged": true, "readOnlyRootFilesystem": true })
+    );
+    let unprivileged = json!({
+        "privileged": false,
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "runAsUser": 0,
+        "capabilities": {
+            "drop": ["ALL"],
+            "add": ["DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "LINUX_IMMUTABLE"],
+        },
+        "seccompProfile": { "type": "RuntimeDefault" },
+        "seLinuxOptions": { "type": "spc_t" },
+    });
+    assert_eq!(context(&["privileged=false"]), unprivileged);
+    // By either key, and the map wins in each field that it has.
+    assert_eq!(context(&["securityContext.privileged=false"]), unprivileged);
+    let mut merged = unprivileged;
+    merged["capabilities"]["add"] = json!(["SYS_ADMIN"]);
+    merged["seLinuxOptions"]["type"] = json!("mine_t");
+    merged["readOnlyRootFilesystem"] = json!(false);
+    assert_eq!(
+        context(&[
+            "privileged=false",
+            "securityContext.capabilities.add={SYS_ADMIN}",
+            "securityContext.seLinuxOptions.type=mine_t",
+            "securityContext.readOnlyRootFilesystem=false",
+        ]),
+        merged
+    );
+}
+
+#[test]
+fn the_network_policy_lets_metrics_in_and_the_api_server_be_reached() {
+    let Some(helm) = Helm::find() else { return };
+    assert!(helm.render(&[]).names("NetworkPolicy").is_empty());
+    let objects = helm.render(&["networkPolicy.enabled=true"]);
+    let spec = &objects.only("NetworkPolicy")["spec"];
+    assert_eq!(
+        spec["podSelector"]["matchLabels"],
+        objects.only("DaemonSet")["spec"]["selector"]["matchLabels"]
+    );
+    assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+    assert_eq!(
+        spec["ingress"],
+        json!([{ "ports": [{ "port": "metrics" }] }])
+    );
+    assert_eq!(
+        spec["egress"],
+        json!([{ "ports": [{ "port": 443 }, { "port": 6443 }] }])
+    );
+    let objects = helm.render(&[
+        "networkPolicy.enabled=true",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+    ]);
+    assert_eq!(
+        objects.only("NetworkPolicy")["spec"]["ingress"][0]["from"],
+        json!([{ "namespaceSelector": { "matchLabels": { "name": "monitoring" } } }])
+    );
+}
+
+#[test]
+fn node_isolation_is_told_to_the_program_and_refused_where_it_cannot_hold() {
+    let Some(helm) = Helm::find() else { return };
+    let on = "nodeIsolation.enabled=true";
+    let objects = helm.render(&[on]);
+    let args = objects.container()["args"].as_array().unwrap();
+    assert!(args.contains(&json!("--node-isolation")));
+    let policies = objects.names("ValidatingAdmissionPolicy");
+    assert_eq!(policies.len(), 3, "{policies:?}");
+    for policy in policies {
+        let binding = objects.get("ValidatingAdmissionPolicyBinding", policy);
+        assert_eq!(
+            binding["spec"],
+            json!({ "policyName": policy, "validationActions": ["Deny"] })
+        );
+        let spec = &objects.get("ValidatingAdmissionPolicy", policy)["spec"];
+        assert_eq!(spec["failurePolicy"], "Fail");
+        let ours = "request.userInfo.username == \"system:serviceaccount:disks:lvp-local-volume-provisioner\"";
+        assert_eq!(spec["matchConditions"][0]["expression"], ours);
+    }
+    let off = helm.render(&[]);
+    let args = off.container()["args"].as_array().unwrap();
+    assert!(!args.contains(&json!("--node-isolation")));
+    assert!(off.names("ValidatingAdmissionPolicy").is_empty());
+
+    let selector = "classes[0].name=a,classes[0].hostDir=/mnt/a,\
+        classes[0].selector[0].matchExpressions[0].key=rack,\
+        classes[0].selector[0].matchExpressions[0].operator=Exists";
+    let said = helm.refusal(&[on, selector]);
+    assert!(
+        said.contains("nodeIsolation: class \"a\" has a selector"),
+        "{said}"
+    );
+    let said = helm.refusal(&[on, "kubeConfigEnv=/etc/kubeconfig"]);
+    assert!(said.contains("remove kubeConfigEnv"), "{said}");
+}

@@ -1,0 +1,131 @@
+//! The hook that lets the PVs go before the release does.
+
+use serde_json::json;
+
+use crate::helm::{Helm, NAMESPACE, RELEASE};
+
+const NAME: &str = "lvp-local-volume-provisioner-uninstall";
+
+#[test]
+fn the_hook_runs_before_anything_is_deleted_and_leaves_nothing() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&["tolerations[0].operator=Exists"]);
+    let weight = |kind: &str| -> i32 {
+        let annotations = &objects.get(kind, NAME)["metadata"]["annotations"];
+        assert_eq!(annotations["helm.sh/hook"], "pre-delete", "{kind}");
+        assert_eq!(
+            annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded",
+            "{kind}"
+        );
+        annotations["helm.sh/hook-weight"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    // Rights first, bindings next, the Job last.
+    assert!(weight("ServiceAccount") < weight("ClusterRoleBinding"));
+    assert!(weight("ClusterRole") < weight("ClusterRoleBinding"));
+    assert!(weight("Role") < weight("RoleBinding"));
+    assert!(weight("ClusterRoleBinding") < weight("Job"));
+    assert!(weight("RoleBinding") < weight("Job"));
+
+    let job = objects.only("Job");
+    assert_eq!(job["metadata"]["namespace"], NAMESPACE);
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["containers"][0]["args"],
+        json!([
+            "release",
+            "--finalizers",
+            "--daemonset=lvp-local-volume-provisioner",
+            "--namespace=disks",
+            "--timeout=2m"
+        ])
+    );
+    assert_eq!(pod["serviceAccountName"], NAME);
+    assert_eq!(pod["tolerations"], objects.pod()["tolerations"]);
+    assert_eq!(pod["containers"][0]["image"], objects.container()["image"]);
+    assert_eq!(
+        pod["containers"][0]["securityContext"]["runAsNonRoot"],
+        true
+    );
+}
+
+/// It waits until the DaemonSet's pods are gone: for ever, if it were one of them.
+#[test]
+fn the_hooks_pod_is_none_of_the_daemon_sets() {
+    let Some(helm) = Helm::find() else { return };
+    for file in ["minimal.yaml", "everything.yaml"] {
+        let objects = helm.render_file(file, &[]);
+        let selector = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
+        let labels = &objects.only("Job")["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/instance"], RELEASE);
+        let selected = selector
+            .as_object()
+            .unwrap()
+            .iter()
+            .all(|(label, value)| &labels[label] == value);
+        assert!(!selected, "{labels} is selected by {selector}");
+    }
+}
+
+#[test]
+fn the_hook_may_do_what_it_does_and_no_more() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&[]);
+    assert_eq!(
+        objects.get("ClusterRole", NAME)["rules"],
+        json!([
+            { "apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list", "patch"] },
+            { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"] },
+        ])
+    );
+    assert_eq!(
+        objects.get("Role", NAME)["rules"],
+        json!([
+            {
+                "apiGroups": ["apps"],
+                "resources": ["daemonsets"],
+                "resourceNames": ["lvp-local-volume-provisioner"],
+                "verbs": ["get", "delete"],
+            },
+            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] },
+        ])
+    );
+}
+
+/// It waits twice, and the log of a Job that is past its deadline is gone with its pod.
+#[test]
+fn the_hook_has_time_for_both_of_its_waits() {
+    let Some(helm) = Helm::find() else { return };
+    for (timeout, seconds) in [("2m", 120), ("120s", 120), ("3s", 3)] {
+        let objects = helm.render(&[&format!("uninstall.timeout={timeout}")]);
+        let deadline = &objects.only("Job")["spec"]["activeDeadlineSeconds"];
+        assert!(deadline.as_i64().unwrap() > 2 * seconds, "{deadline}");
+    }
+}
+
+#[test]
+fn data_is_abandoned_only_on_demand() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&["uninstall.abandonUncleaned=true"]);
+    let args = &objects.only("Job")["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert_eq!(args[5], "--abandon-uncleaned");
+}
+
+/// A hook without rights would only keep the release from going.
+#[test]
+fn without_roles_there_is_a_hook_only_for_an_account_that_has_them() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&["rbac.create=false"]);
+    assert!(objects.names("Job").is_empty());
+    assert_eq!(
+        objects.names("ServiceAccount"),
+        ["lvp-local-volume-provisioner"]
+    );
+    let objects = helm.render(&["rbac.create=false,uninstall.serviceAccountName=cleaner"]);
+    let pod = &objects.only("Job")["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], "cleaner");
+    assert!(objects.names("ClusterRole").is_empty());
+}
