@@ -1,0 +1,50 @@
+//! A node that is drained for maintenance, and comes back.
+
+use serde_json::json;
+
+use crate::cluster::{NODE, USERS};
+use crate::release::class;
+use crate::{Cluster, Disks, Release, disks::MIB};
+
+#[test]
+fn a_drained_node_keeps_its_volumes_data_for_the_pods_that_come_back() {
+    let Some(cluster) = Cluster::enter() else {
+        return;
+    };
+    let mut disks = Disks::new("drained");
+    let path = disks.filesystem("drained", "disk", "ext4", 32 * MIB);
+    let dir = disks.class("drained");
+    let classes = json!([class("drained", &dir, json!({}))]);
+    let _release = Release::install(&cluster, classes, json!({}));
+    cluster.available("drained", 1);
+    cluster.claim("claim", "drained", "Filesystem");
+    let script = "test -e /data/kept && echo found it; echo data >/data/kept; sync; sleep 1000";
+    cluster.pod("app", "claim", "Filesystem", script);
+    cluster.pod_in_phase("app", "Running");
+    let bound = cluster.bound("claim");
+
+    let drained = cluster.kubectl(&[
+        "drain",
+        NODE,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        "--timeout=90s",
+    ]);
+    // Whatever happens next, the node must take pods again.
+    let gone = cluster.get("pod", "app", Some(USERS)).is_none();
+    cluster.pod("app", "claim", "Filesystem", script);
+    let waiting = cluster.get("pod", "app", Some(USERS)).unwrap();
+    let uncordoned = cluster.kubectl(&["uncordon", NODE]);
+    drained.unwrap();
+    uncordoned.unwrap();
+    assert!(gone, "the pod was evicted");
+    assert_eq!(waiting["status"]["phase"], "Pending");
+
+    cluster.eventually("the pod is back with its data", || {
+        (cluster.logs("app") == "found it\n").then_some(())
+    });
+    let now = cluster.bound("claim");
+    assert_eq!(now["metadata"]["uid"], bound["metadata"]["uid"]);
+    assert!(path.join("kept").exists());
+}

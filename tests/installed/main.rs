@@ -1,0 +1,31 @@
+//! The chart and the image as users install them, on a node with a real kubelet: what happens when
+//! pods, drains, upgrades and uninstalls meet volumes with data.
+//!
+//! The node is the one of `scripts/cluster`, so these run inside it (`scripts/test --real`). Each
+//! test installs a release of its own and leaves neither it, nor objects, nor mounts behind; they run
+//! one after another, because a node has one provisioner.
+
+#![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
+#![allow(
+    clippy::unused_self,
+    reason = "only who has entered the cluster may ask it"
+)]
+
+mod cluster;
+mod disks;
+mod drain;
+mod in_use;
+mod interrupted;
+mod isolation;
+mod manifests;
+mod migration;
+mod modes;
+mod propagation;
+mod recycling;
+mod release;
+mod roles;
+mod uninstall;
+
+use cluster::Cluster;
+use disks::Disks;
+use release::Release;

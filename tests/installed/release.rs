@@ -1,0 +1,259 @@
+//! The provisioner, installed with Helm.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, SYSTEM, eventually, name, run};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/local-volume-provisioner");
+/// The image that `scripts/cluster image` makes of this checkout.
+const IMAGE: &str = "docker.io/library/local-volume-provisioner:test";
+/// The release, and with `fullnameOverride` every object of it.
+pub const NAME: &str = "local-volumes";
+
+/// An installed release; uninstalled with this.
+pub struct Release<'a> {
+    cluster: &'a Cluster,
+    values: Value,
+    installed: String,
+    may_be_forbidden: bool,
+    gone: bool,
+}
+
+impl<'a> Release<'a> {
+    /// Installs the chart with these classes and other values, and waits until the pods are ready.
+    pub fn install(cluster: &'a Cluster, classes: Value, values: Value) -> Self {
+        let mut all = json!({
+            "fullnameOverride": NAME,
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+        });
+        merge(&mut all, values);
+        all["classes"] = classes;
+        let release = Self {
+            cluster,
+            values: all,
+            installed: now(),
+            may_be_forbidden: false,
+            gone: false,
+        };
+        // A crashed test's.
+        let _ = helm(
+            &[
+                "uninstall",
+                NAME,
+                "--no-hooks",
+                "--wait",
+                "--ignore-not-found",
+            ],
+            "",
+        );
+        release.deploy().unwrap();
+        release
+    }
+
+    /// Changes some values, and waits until the pods that follow from them are ready.
+    pub fn upgrade(&mut self, values: Value) {
+        merge(&mut self.values, values);
+        self.deploy().unwrap();
+    }
+
+    /// Changes some values, and does not wait.
+    pub fn begin_upgrade(&mut self, values: Value) {
+        merge(&mut self.values, values);
+        let args = ["upgrade", "--install", NAME, CHART, "--values=-"];
+        helm(&args, &self.values.to_string()).unwrap();
+    }
+
+    fn deploy(&self) -> Result<String> {
+        let args = [
+            "upgrade",
+            "--install",
+            NAME,
+            CHART,
+            "--values=-",
+            "--wait",
+            "--timeout=2m",
+        ];
+        let deployed = helm(&args, &self.values.to_string());
+        if deployed.is_err() {
+            let pods = self
+                .cluster
+                .kubectl(&["describe", "pods", "--namespace", SYSTEM]);
+            eprintln!("{}", pods.unwrap_or_default());
+            eprintln!("{}", self.logs());
+        }
+        deployed
+    }
+
+    /// This test takes rights away.
+    pub fn expects_forbidden(&mut self) {
+        self.may_be_forbidden = true;
+    }
+
+    /// Uninstalls it as users do; what Helm says.
+    pub fn uninstall(mut self) -> Result<String> {
+        self.try_uninstall()
+    }
+
+    /// The same, where it may be refused.
+    pub fn try_uninstall(&mut self) -> Result<String> {
+        let said = helm(&["uninstall", NAME, "--wait", "--timeout=4m"], "");
+        self.gone = said.is_ok();
+        said
+    }
+
+    /// Takes a refused uninstallation back, to the first revision: without that, Helm upgrades nothing.
+    pub fn roll_back(&self) {
+        helm(&["rollback", NAME, "1", "--wait", "--timeout=2m"], "").unwrap();
+    }
+
+    /// What was asked with our service accounts and refused, since the installation.
+    fn forbidden(&self) -> Vec<String> {
+        let Some(log) = std::env::var_os("TEST_AUDIT_LOG") else {
+            return Vec::new();
+        };
+        let log = fs::read_to_string(log).unwrap();
+        let lines = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let account = format!("system:serviceaccount:{SYSTEM}:{NAME}");
+        lines
+            .filter(|line| {
+                let user = line["user"]["username"].as_str().unwrap_or_default();
+                let at = line["requestReceivedTimestamp"]
+                    .as_str()
+                    .unwrap_or_default();
+                user.starts_with(&account)
+                    && at >= self.installed.as_str()
+                    && line["responseStatus"]["code"] == 403
+            })
+            .map(|line| format!("{} {}", line["verb"], line["requestURI"]))
+            .collect()
+    }
+
+    /// The provisioner's pods.
+    pub fn pods(&self) -> Vec<Value> {
+        let mut pods = self.cluster.list("pods", Some(SYSTEM));
+        pods.retain(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet");
+        pods
+    }
+
+    /// The provisioner's one pod, when it is ready.
+    pub fn pod(&self) -> Value {
+        eventually("the provisioner's pod is ready", || {
+            let pods = self.pods();
+            let [pod] = &pods[..] else { return None };
+            let conditions = pod["status"]["conditions"].as_array()?;
+            let ready = conditions
+                .iter()
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+            (ready && pod["metadata"]["deletionTimestamp"].is_null()).then(|| pod.clone())
+        })
+    }
+
+    /// What the provisioner's pods have logged.
+    pub fn logs(&self) -> String {
+        let mut all = String::new();
+        for pod in self.pods() {
+            let args = ["logs", name(&pod), "--namespace", SYSTEM];
+            all += &self.cluster.kubectl(&args).unwrap_or_default();
+        }
+        all
+    }
+
+    /// A page of the provisioner's HTTP server.
+    pub fn http(&self, path: &str) -> String {
+        let pod = self.pod();
+        let proxy = format!(
+            "/api/v1/namespaces/{SYSTEM}/pods/{}:8080/proxy{path}",
+            name(&pod)
+        );
+        self.cluster.kubectl(&["get", "--raw", &proxy]).unwrap()
+    }
+
+    /// The provisioner's process on the node.
+    pub fn process(&self) -> procfs::process::Process {
+        let uid = self.pod()["metadata"]["uid"].as_str().unwrap().to_owned();
+        eventually("the provisioner's process", || {
+            procfs::process::all_processes()
+                .ok()?
+                .flatten()
+                .find(|process| {
+                    let is_ours = process.cmdline().is_ok_and(|words| {
+                        words
+                            .first()
+                            .is_some_and(|word| word == "/local-volume-provisioner")
+                    });
+                    let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
+                    is_ours && groups.iter().any(|group| group.pathname.contains(&uid))
+                })
+        })
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.may_be_forbidden {
+            let forbidden = self.forbidden();
+            assert!(
+                forbidden.is_empty(),
+                "the chart's role lacks: {forbidden:?}"
+            );
+        }
+        if self.gone {
+            return;
+        }
+        if std::thread::panicking() {
+            eprintln!("=== what the provisioner logged\n{}", self.logs());
+            let pvs = self
+                .cluster
+                .kubectl(&["get", "pv,pvc,pods", "-A", "-owide"]);
+            eprintln!("=== what is there\n{}", pvs.unwrap_or_default());
+        }
+        let _ = helm(
+            &["uninstall", NAME, "--no-hooks", "--wait", "--timeout=1m"],
+            "",
+        );
+    }
+}
+
+/// A class over a directory, as the chart's values have it.
+pub fn class(name: &str, dir: &Path, more: Value) -> Value {
+    let mut class = json!({
+        "name": name, "hostDir": dir, "mountDir": format!("/mnt/{name}"), "storageClass": true,
+    });
+    merge(&mut class, more);
+    class
+}
+
+/// Runs Helm in the provisioner's namespace.
+pub fn helm(args: &[&str], input: &str) -> Result<String> {
+    run(
+        Command::new("helm")
+            .args(args)
+            .args(["--namespace", SYSTEM]),
+        input,
+    )
+}
+
+/// Lays values over others, as Helm does.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// The time, as the audit log writes it.
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
