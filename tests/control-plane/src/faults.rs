@@ -113,6 +113,7 @@ struct Rule {
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     Answer(Status),
+    Forbid,
     Latency(Duration),
     ResetBefore,
     ResetAfter,
@@ -221,15 +222,9 @@ impl FaultBuilder {
         self.put(Outcome::Answer(answer.0))
     }
 
-    /// 403, as when RBAC does not allow it.
+    /// 403, as when RBAC does not allow it, and in its words.
     pub fn forbid(self) -> Fault {
-        let what = self
-            .matcher
-            .resource
-            .clone()
-            .unwrap_or_else(|| "requests".into());
-        let message = format!("{what} is forbidden: User \"injected\" cannot do that");
-        self.put(Outcome::Answer(Status::new(403, "Forbidden", message)))
+        self.put(Outcome::Forbid)
     }
 
     /// The request is handled this much later.
@@ -247,8 +242,10 @@ impl FaultBuilder {
         self.put(Outcome::ResetAfter)
     }
 
-    /// A watch begins as always (200) and then says that its version has expired (410).
-    pub fn watch_gone(self) -> Fault {
+    /// A watch begins as always (200) and then says that its version has expired (410). This happens
+    /// to nothing but watches.
+    pub fn watch_gone(mut self) -> Fault {
+        self.matcher.verb = Some(Verb::Watch);
         self.put(Outcome::WatchGone)
     }
 
@@ -349,6 +346,9 @@ impl Faults {
     /// dropped. Watches begun meanwhile see the state of this moment (behind a [`Front`], what has
     /// changed since is missing from it); get and list stay fresh.
     ///
+    /// # Panics
+    /// When the API server behind a front does not answer: what to hold is not known then.
+    ///
     /// [`Front`]: crate::Front
     pub fn hold_watches(&self, resource: &str) -> Hold {
         let now = (self.newest.0)();
@@ -370,6 +370,12 @@ impl Faults {
 
     pub(crate) fn streams(&self) -> watch::Receiver<Streams> {
         self.streams.subscribe()
+    }
+
+    /// How often the watches of a resource have been cut.
+    pub(crate) fn cuts(&self, resource: &str) -> u64 {
+        let streams = self.streams.borrow();
+        streams.get(resource).map_or(0, |stream| stream.cuts)
     }
 
     /// What this request has coming; counts it.

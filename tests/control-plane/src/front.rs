@@ -112,20 +112,24 @@ impl Drop for Front {
     }
 }
 
-/// The newest version of all, as any consistent list tells it. An API server that does not answer
-/// has none: then everything is newer, and held watches say nothing at all.
+/// The newest version of all, as any consistent list tells it. Without an answer there is nothing to
+/// go on with: a test that takes any other version for it shows nothing.
 fn newest(runtime: &Handle, upstream: Arc<dyn Upstream>) -> u64 {
     let (tell, told) = mpsc::channel();
     runtime.spawn(async move {
         let _ = tell.send(list_version(&*upstream).await);
     });
-    told.recv().ok().flatten().unwrap_or_default()
+    match told.recv().map_err(io::Error::other).flatten() {
+        Ok(version) => version,
+        Err(error) => panic!("the API server does not tell its newest version: {error}"),
+    }
 }
 
-async fn list_version(upstream: &dyn Upstream) -> Option<u64> {
-    let list = hyper::Request::get("/api/v1/namespaces?limit=1");
-    let answer = upstream.ask(list.body(Bytes::new()).ok()?).await.ok()?;
-    let list = answer.into_body().collect().await.ok()?.to_bytes();
-    let list: Value = serde_json::from_slice(&list).ok()?;
-    list["metadata"]["resourceVersion"].as_str()?.parse().ok()
+async fn list_version(upstream: &dyn Upstream) -> io::Result<u64> {
+    let list = hyper::Request::get("/api/v1/namespaces?limit=1").body(Bytes::new());
+    let answer = upstream.ask(list.map_err(io::Error::other)?).await?;
+    let list: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+    let version = list["metadata"]["resourceVersion"].as_str();
+    let version = version.and_then(|version| version.parse().ok());
+    version.ok_or_else(|| io::Error::other(format!("it answers {list}")))
 }

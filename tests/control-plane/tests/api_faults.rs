@@ -5,11 +5,22 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use common::*;
-use control_plane::{Options, faults::Answer, requests::Verb};
+use control_plane::{
+    Front, Options,
+    faults::Answer,
+    front::{Answering, Upstream},
+    requests::Verb,
+};
+use hyper::body::Bytes;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 macro_rules! on_both {
     ($($test:ident)*) => {
@@ -32,7 +43,9 @@ on_both! {
     errors_by_verb_resource_and_name_so_many_times
     connections_are_reset_before_or_after_the_store_acted
     latency_adds_up_with_what_follows
+    what_is_forbidden_is_said_in_the_words_of_rbac
     running_watches_are_cut
+    a_watch_that_waits_for_its_answer_is_cut_too
     a_watch_can_be_told_that_its_version_expired
     held_watches_are_stale_while_reads_are_fresh
     a_held_watch_that_times_out_loses_nothing
@@ -119,6 +132,29 @@ async fn latency_adds_up_with_what_follows(api: Api) {
     );
 }
 
+async fn what_is_forbidden_is_said_in_the_words_of_rbac(api: Api) {
+    api.faults().on_any().forbid();
+    let event = "/apis/events.k8s.io/v1/namespaces/default/events/a";
+    let status = format!("{PVS}/a/status");
+    for (answer, words) in [
+        (
+            api.get(CMS).await,
+            r#"cannot list resource "configmaps" in API group """#,
+        ),
+        (
+            api.patch(event, MERGE, &json!({})).await,
+            r#"cannot patch resource "events" in API group "events.k8s.io""#,
+        ),
+        (
+            api.patch(&status, MERGE, &json!({})).await,
+            r#"cannot patch resource "persistentvolumes/status" in API group """#,
+        ),
+    ] {
+        let message = answer.refused(403, "Forbidden");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
 async fn running_watches_are_cut(api: Api) {
     let mut claims = api.watch(&format!("{PVCS}?watch=1")).await;
     let mut maps = api.watch(&format!("{CMS}?watch=1")).await;
@@ -134,13 +170,31 @@ async fn running_watches_are_cut(api: Api) {
     assert_eq!(again.next_short().await, is("ADDED", "a"));
 }
 
+async fn a_watch_that_waits_for_its_answer_is_cut_too(api: Api) {
+    let (faults, requests) = (api.faults(), api.requests());
+    faults.on(Verb::Watch).latency(A_MOMENT);
+    let mark = requests.mark();
+    let watch = async {
+        let mut lines = api.try_watch(&format!("{CMS}?watch=1"), JSON).await?;
+        lines.try_next().await
+    };
+    let cut = async {
+        let on_record = requests.wait_for(mark, SOON, |r| r.verb == Verb::Watch);
+        on_record.await.unwrap();
+        faults.cut_watches("configmaps");
+    };
+    assert!(tokio::join!(watch, cut).0.is_err());
+}
+
 async fn a_watch_can_be_told_that_its_version_expired(api: Api) {
     let fault = api
         .faults()
-        .on(Verb::Watch)
+        .on_any()
         .resource("configmaps")
         .times(1)
         .watch_gone();
+    api.get(CMS).await.ok();
+    assert_eq!(fault.hits(), 0, "what is no watch has no stale version");
     let mut lines = api.watch(&format!("{CMS}?watch=1&resourceVersion=1")).await;
     assert_eq!(lines.next().await["object"]["code"], 410);
     assert_eq!(fault.hits(), 1);
@@ -300,4 +354,18 @@ async fn a_bystander_is_neither_disturbed_nor_recorded() {
     get("a test").await.ok();
     get("a tester").await.refused(500, "InternalError");
     assert_eq!(api.requests().all().len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "connection refused")]
+fn a_hold_needs_an_answer_from_the_api_server() {
+    struct Nobody;
+    impl Upstream for Nobody {
+        fn ask(&self, _: hyper::Request<Bytes>) -> Answering {
+            Box::pin(async { Err(ErrorKind::ConnectionRefused.into()) })
+        }
+    }
+    let runtime = Runtime::new().unwrap();
+    let front = Front::start(runtime.handle(), Arc::new(Nobody)).unwrap();
+    let _held = front.faults().hold_watches("configmaps");
 }

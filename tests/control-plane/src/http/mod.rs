@@ -86,6 +86,8 @@ pub(crate) struct Call {
     headers: HeaderMap,
     query: Query,
     body: Bytes,
+    /// How often the watches of its resource had been cut when it came.
+    cuts: u64,
 }
 
 impl Call {
@@ -201,6 +203,8 @@ async fn handle(
         headers: head.headers,
         query,
         body,
+        // Once a request is seen in the log, a cut concerns it.
+        cuts: server.faults().cuts(&asked.resource),
     };
 
     let (verdict, recorded) = if server.bystander() == Some(&*asked.user_agent) {
@@ -220,7 +224,8 @@ async fn handle(
     let mut response = match &verdict.outcome {
         Some(Outcome::ResetBefore) => return broken(),
         Some(Outcome::Answer(status)) => answer::status(status),
-        Some(Outcome::WatchGone) if recorded.verb == Verb::Watch => watching::expired(),
+        Some(Outcome::Forbid) => answer::status(&forbidden(&recorded)),
+        Some(Outcome::WatchGone) => watching::expired(),
         _ => server.answer(reset, &recorded, &route, call).await?,
     };
     if matches!(verdict.outcome, Some(Outcome::ResetAfter)) {
@@ -242,6 +247,25 @@ fn judge(server: &impl Answers, asked: &Request, call: &Call) -> Verdict {
             .unwrap_or_default()
     });
     faults.judge(asked, created.as_deref())
+}
+
+/// What RBAC says of who may not do this.
+fn forbidden(asked: &Request) -> Status {
+    let Request { verb, resource, .. } = asked;
+    let what = match &*asked.subresource {
+        "" => resource.clone(),
+        subresource => format!("{resource}/{subresource}"),
+    };
+    let group = asked.path.strip_prefix("/apis/").unwrap_or_default();
+    let group = group.split('/').next().unwrap_or_default();
+    let place = match &*asked.namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace \"{namespace}\""),
+    };
+    let message = format!(
+        "{resource} is forbidden: User \"injected\" cannot {verb} resource \"{what}\" in API group \"{group}\" {place}"
+    );
+    Status::new(403, "Forbidden", message)
 }
 
 impl Answers for Server {

@@ -92,8 +92,10 @@ impl Line {
 }
 
 /// What a client has to hear, in order.
-struct Relay {
+pub(super) struct Relay {
     content: Content,
+    /// How often watches had been cut when this one was asked for.
+    cuts: u64,
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
     untold: VecDeque<Line>,
@@ -101,32 +103,31 @@ struct Relay {
     initial: bool,
 }
 
-/// Tells `content` on. `initial` says that it begins with the state, which a bookmark ends.
-pub(super) fn watch(
-    content: Content,
-    faults: &Faults,
-    reset: &Arc<AtomicBool>,
-    plural: &str,
-    initial: bool,
-) -> Body {
-    let (lines, receiver) = channel(BUFFERED);
-    let (faults, reset, plural) = (faults.clone(), Arc::clone(reset), plural.to_owned());
-    let relay = Relay {
-        content,
-        rest: Vec::new(),
-        untold: VecDeque::new(),
-        initial,
-    };
-    tokio::spawn(async move {
-        if let Err(error) = relay.run(&faults, &plural, &lines).await {
-            reset.store(true, Ordering::Relaxed);
-            let _ = lines.send(Err(error)).await;
-        }
-    });
-    Body::stream(receiver)
-}
-
 impl Relay {
+    /// `initial` says that `content` begins with the state, which a bookmark ends.
+    pub(super) fn new(content: Content, cuts: u64, initial: bool) -> Self {
+        Self {
+            content,
+            cuts,
+            rest: Vec::new(),
+            untold: VecDeque::new(),
+            initial,
+        }
+    }
+
+    /// Tells the content on.
+    pub(super) fn tell(self, faults: &Faults, reset: &Arc<AtomicBool>, plural: &str) -> Body {
+        let (lines, receiver) = channel(BUFFERED);
+        let (faults, reset, plural) = (faults.clone(), Arc::clone(reset), plural.to_owned());
+        tokio::spawn(async move {
+            if let Err(error) = self.run(&faults, &plural, &lines).await {
+                reset.store(true, Ordering::Relaxed);
+                let _ = lines.send(Err(error)).await;
+            }
+        });
+        Body::stream(receiver)
+    }
+
     /// Ends when either side does; an error breaks the client's connection.
     async fn run(
         mut self,
@@ -139,9 +140,8 @@ impl Relay {
             streams.get(plural).cloned().unwrap_or_default()
         };
         let mut stream = current(&streams.borrow_and_update());
-        let cuts = stream.cuts;
         loop {
-            if stream.cuts != cuts {
+            if stream.cuts != self.cuts {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
             let now = Instant::now();

@@ -54,7 +54,11 @@ impl Answers for Forwarding {
         let (mut head, content) = self.upstream.ask(request).await?.into_parts();
         let body = if asked.verb == Verb::Watch && head.status == StatusCode::OK {
             let initial = call.query.get("sendInitialEvents") == "true";
-            relay::watch(content, &self.faults, reset, &asked.resource, initial)
+            relay::Relay::new(content, call.cuts, initial).tell(
+                &self.faults,
+                reset,
+                &asked.resource,
+            )
         } else {
             Body::whole(content.collect().await?.to_bytes().into())
         };

@@ -38,6 +38,8 @@ struct Watch {
     selectors: Selectors,
     namespace: Option<String>,
     bookmarks: Option<Duration>,
+    /// How often watches had been cut when this one was asked for.
+    cuts: u64,
     lines: Sender<io::Result<Bytes>>,
     reset: Arc<AtomicBool>,
 }
@@ -82,6 +84,7 @@ pub(super) fn watch(
             .query
             .flag("allowWatchBookmarks")
             .then_some(server.bookmarks),
+        cuts: call.cuts,
         lines,
         reset: Arc::clone(reset),
     };
@@ -188,7 +191,6 @@ impl Watch {
         }
         let mut streams = faults.streams();
         let mut stream = current(&streams.borrow(), plural);
-        let cuts = stream.cuts;
         let Subscription {
             backlog,
             mut live,
@@ -206,9 +208,9 @@ impl Watch {
         loop {
             if streams.has_changed().map_err(|_| Closed)? {
                 stream = current(&streams.borrow_and_update(), plural);
-                if stream.cuts != cuts {
-                    return self.cut().await;
-                }
+            }
+            if stream.cuts != self.cuts {
+                return self.cut().await;
             }
             if let Some((event, _)) = untold.pop_front_if(|(e, at)| is_due(e, *at, &stream)) {
                 self.tell(&event).await?;

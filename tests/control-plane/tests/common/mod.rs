@@ -204,14 +204,19 @@ impl Api {
     }
 
     pub async fn watch_as(&self, path: &str, accept: &str) -> Lines {
+        self.try_watch(path, accept).await.unwrap()
+    }
+
+    /// The lines of a watch; an error is a broken connection.
+    pub async fn try_watch(&self, path: &str, accept: &str) -> Result<Lines, kube::Error> {
         let request = http::Request::get(path).header("accept", accept);
         let request = request.body(Body::empty()).unwrap();
-        let response = self.client.send(request).await.unwrap();
+        let response = self.client.send(request).await?;
         assert_eq!(response.status(), 200, "{path}");
-        Lines {
+        Ok(Lines {
             body: response.into_body(),
             buffer: Vec::new(),
-        }
+        })
     }
 }
 

@@ -4,6 +4,9 @@
 //! namespace of its own. The namespace is made first and removed last, is labelled, and says which
 //! process made it. So whoever comes next knows what a dead process has left.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
@@ -12,7 +15,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -32,8 +35,8 @@ pub fn namespace(id: &str) -> String {
     format!("test-{id}")
 }
 
-/// Makes the namespace of a stage.
-pub async fn claim_namespace(client: &Client, id: &str) -> Result<()> {
+/// Makes the namespace of a stage. Returns the API server's time, which need not be this machine's.
+pub async fn claim_namespace(client: &Client, id: &str) -> Result<Timestamp> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = serde_json::from_value(json!({ "metadata": {
         "name": namespace(id),
@@ -41,21 +44,21 @@ pub async fn claim_namespace(client: &Client, id: &str) -> Result<()> {
         "annotations": { MAKER: Maker::this()?.to_string() },
     } }))?;
     let made = namespaces.create(&PostParams::default(), &namespace).await;
-    made.context("making a namespace for the test")?;
-    Ok(())
+    let made = made.context("making a namespace for the test")?;
+    let now = made.creation_timestamp().context("it has no age")?;
+    Ok(now.0)
 }
 
-/// Removes what the stages of processes that are gone have left.
-pub async fn sweep_abandoned(client: &Client) -> Result<()> {
+/// Removes what the stages of processes that are gone have left; `now` is the API server's time.
+pub async fn sweep_abandoned(client: &Client, now: Timestamp) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for namespace in namespaces
         .list(&ListParams::default().labels(STAGE))
         .await?
     {
-        let deleted = namespace.metadata.deletion_timestamp.is_some();
+        // One that is deleted already takes nothing along that is in no namespace.
         if let Some(id) = namespace.labels().get(STAGE)
-            && !deleted
-            && is_abandoned(&namespace)
+            && is_abandoned(&namespace, now)
         {
             sweep(client, id)
                 .await
@@ -65,13 +68,13 @@ pub async fn sweep_abandoned(client: &Client) -> Result<()> {
     Ok(())
 }
 
-fn is_abandoned(namespace: &Namespace) -> bool {
+fn is_abandoned(namespace: &Namespace, now: Timestamp) -> bool {
     let maker = namespace.annotations().get(MAKER).map(String::as_str);
     match maker.and_then(Maker::is_here) {
         Some(it_is) => !it_is,
-        None => namespace.creation_timestamp().is_some_and(|made| {
-            Timestamp::now().as_second() - made.0.as_second() > ABANDONED_AFTER_SECONDS
-        }),
+        None => namespace
+            .creation_timestamp()
+            .is_some_and(|made| now.as_second() - made.0.as_second() > ABANDONED_AFTER_SECONDS),
     }
 }
 
@@ -112,7 +115,10 @@ pub async fn sweep(client: &Client, id: &str) -> Result<()> {
     };
     remove(&events, told_of_it).await?;
     let namespaces = Api::<Namespace>::all(client.clone());
-    gone(namespaces.delete(&here, &DeleteParams::default()).await)
+    match namespaces.get_opt(&here).await? {
+        Some(namespace) => delete(&namespaces, &namespace).await,
+        None => Ok(()),
+    }
 }
 
 /// Deletes objects at once, whatever their finalizers wait for; returns their names.
@@ -124,10 +130,10 @@ where
     let mut names = Vec::new();
     for object in found.items.into_iter().filter(is_its) {
         let name = object.name_any();
-        let at_once = DeleteParams::default().grace_period(0);
-        gone(api.delete(&name, &at_once).await)?;
+        delete(api, &object).await?;
         if !object.finalizers().is_empty() {
-            let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            let none = json!({ "metadata": { "uid": object.uid(), "finalizers": null } });
+            let none = Patch::Merge(none);
             gone(
                 api.patch_metadata(&name, &PatchParams::default(), &none)
                     .await,
@@ -138,7 +144,22 @@ where
     Ok(names)
 }
 
-/// Another test may remove the same leftovers now: 409 says that a namespace is going already.
+/// Deletes this very object, not another one that has got its name meanwhile.
+async fn delete<K>(api: &Api<K>, object: &K) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let at_once = DeleteParams::default()
+        .grace_period(0)
+        .preconditions(Preconditions {
+            uid: object.uid(),
+            resource_version: None,
+        });
+    gone(api.delete(&object.name_any(), &at_once).await)
+}
+
+/// Another test may remove the same leftovers now: 409 says that a namespace is going already, or
+/// that the object is another one by now.
 fn gone<T>(result: kube::Result<T>) -> Result<()> {
     match result {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
@@ -192,38 +213,4 @@ fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-    use super::*;
-
-    #[test]
-    fn a_maker_is_known_by_its_text_while_it_lives() {
-        let this = Maker::this().unwrap().to_string();
-        assert_eq!(Maker::is_here(&this), Some(true));
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let that = Maker {
-            place: here().unwrap(),
-            pid: child.id(),
-            started: started(child.id()).unwrap(),
-        };
-        assert_eq!(Maker::is_here(&that.to_string()), Some(true));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(Maker::is_here(&that.to_string()), Some(false));
-    }
-
-    #[test]
-    fn what_cannot_be_seen_from_here_is_neither_alive_nor_dead() {
-        let elsewhere = "another-boot pid:[1] 1 1";
-        for text in [elsewhere, "", "1 1", "x y z w"] {
-            assert_eq!(Maker::is_here(text), None, "{text:?}");
-        }
-    }
 }

@@ -38,13 +38,14 @@ pub struct RealCluster {
 }
 
 impl RealCluster {
-    /// Joins the cluster of a kubeconfig, after removing what dead test processes left in it.
+    /// Joins the cluster of a kubeconfig, and removes what dead test processes left in it.
     pub fn join(kubeconfig: &Path, id: &str, options: &Options) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("real-cluster")
             .enable_all()
             .build()?;
+        let of_whom = || format!("the cluster of {}", kubeconfig.display());
         let (config, client) = runtime
             .block_on(async {
                 let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
@@ -52,10 +53,9 @@ impl RealCluster {
                     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                         .await?;
                 let client = Client::try_from(config.clone())?;
-                leftovers::sweep_abandoned(&client).await?;
                 anyhow::Ok((config, client))
             })
-            .with_context(|| format!("the cluster of {}", kubeconfig.display()))?;
+            .with_context(of_whom)?;
         let upstream = {
             let _entered = runtime.enter();
             // What goes wrong behind the front is for the provisioner to see.
@@ -79,7 +79,11 @@ impl RealCluster {
         };
         cluster
             .runtime
-            .block_on(leftovers::claim_namespace(&cluster.client, id))?;
+            .block_on(async {
+                let now = leftovers::claim_namespace(&cluster.client, id).await?;
+                leftovers::sweep_abandoned(&cluster.client, now).await
+            })
+            .with_context(of_whom)?;
         if let Some(node) = &options.node {
             cluster.register(node)?;
         }

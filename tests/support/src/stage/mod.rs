@@ -3,7 +3,8 @@
 //! The cluster is the embedded control plane; with the environment variable `TEST_KUBECONFIG` it is
 //! the real one of that kubeconfig. Stages share a real cluster with each other and with whatever
 //! else is in it. So nothing has a fixed name there: [`Stage::node`], [`Stage::namespace`] and
-//! [`Stage::named`] tell the names, in both clusters.
+//! [`Stage::named`] tell the names, in both clusters. The node says Ready and has no kubelet: Pods of
+//! the cluster's own DaemonSets are sent there too, and wait until it is gone.
 
 mod objects;
 mod pods;
@@ -100,7 +101,7 @@ impl Stage {
         let kubeconfig = sandbox.path().join("kubeconfig");
         fs::write(&kubeconfig, cluster.provisioners_kubeconfig())?;
         sandbox.dir("disks")?;
-        sandbox.dir("kubelet/pods")?;
+        sandbox.dir("kubelet/pods/of-something-else")?;
         sandbox.dir("kubelet/plugins")?;
         sandbox.dir("config")?;
         let stage = Self {
