@@ -1,6 +1,8 @@
 //! Carries out what a plan says, in the background, and remembers what is under way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::mem::Discriminant;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,9 @@ use crate::view::PvView;
 
 /// Writes to the API server at a time.
 const CONCURRENCY: usize = 8;
+
+/// How often is tried what takes a right that is missing.
+const PROBE: Duration = Duration::from_secs(8);
 
 /// Pauses before a failed creation is tried again; then the next pass does.
 const RETRIES: [Duration; 4] = [
@@ -74,6 +79,20 @@ pub struct Actor {
     ground: Arc<Ground>,
     writing: Writing,
     places: Arc<Semaphore>,
+    /// Counts the passes with a right missing.
+    turn: Arc<AtomicUsize>,
+    /// When which kind of action was last tried although a right that it takes was missing.
+    probed: Arc<Mutex<HashMap<Discriminant<Action>, Instant>>>,
+}
+
+/// What an action does to PVs, in the words of RBAC.
+fn verbs(action: &Action) -> &'static [&'static str] {
+    match action {
+        Action::Forget(_) => &[],
+        Action::Create(_) => &["create"],
+        Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
+        Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
+    }
 }
 
 impl Actor {
@@ -84,6 +103,8 @@ impl Actor {
             ground,
             writing: Writing::default(),
             places: Arc::new(Semaphore::new(CONCURRENCY)),
+            turn: Arc::default(),
+            probed: Arc::default(),
         }
     }
 
@@ -94,18 +115,15 @@ impl Actor {
     }
 
     /// Starts everything; waits for nothing.
-    pub fn apply(&self, actions: Vec<Action>, learnt: &Learnt, pass: Instant) {
-        let permissions = self.ground.cluster.permissions();
-        let (mut patches, mut creates) = (0, 0);
+    pub fn apply(&self, mut actions: Vec<Action>, learnt: &Learnt, pass: Instant) {
+        if !self.ground.lacking().is_empty() {
+            // A right may be missing for one object only: then the next pass finds out with another.
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let first = turn.checked_rem(actions.len()).unwrap_or(0);
+            actions.rotate_left(first);
+        }
         for action in actions {
-            // Where a right is missing, one request in each pass finds out when it is granted.
-            let (verb, tried) = match &action {
-                Action::Patch(_) => ("patch", &mut patches),
-                Action::Create(_) => ("create", &mut creates),
-                _ => ("", &mut 0),
-            };
-            *tried += 1;
-            if *tried > 1 && permissions.is_missing("persistentvolumes", verb) {
+            if !self.is_worth_trying(&action) {
                 continue;
             }
             match action {
@@ -136,6 +154,23 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// Where a right that an action takes is missing, one of its kind finds out now and then whether it
+    /// was granted; the others wait.
+    fn is_worth_trying(&self, action: &Action) -> bool {
+        let permissions = self.ground.cluster.permissions();
+        let kind = std::mem::discriminant(action);
+        let missing = |verb: &&'static str| permissions.is_missing("persistentvolumes", verb);
+        if !verbs(action).iter().any(missing) {
+            return true;
+        }
+        let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = probed.get(&kind).is_none_or(|at| at.elapsed() >= PROBE);
+        if due {
+            probed.insert(kind, Instant::now());
+        }
+        due
     }
 
     fn write(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {

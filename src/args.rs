@@ -26,7 +26,8 @@ pub use environment::{Environment, EnvironmentError};
     after_help = "Flags may be written with one dash, as in -listen-address=:9090. The \
     logging flags of klog (--logtostderr, --vmodule and so on) are accepted and ignored.\n\n\
     Environment: MY_NODE_NAME (required to run), MY_NAMESPACE (default \"default\"), \
-    JOB_CONTAINER_IMAGE, POD_NAME and POD_UID (for events on the pod), KUBECONFIG."
+    JOB_CONTAINER_IMAGE, POD_NAME and POD_UID (for events on the pod, and to know the \
+    kubelet's directory by it), KUBECONFIG."
 )]
 pub struct Args {
     /// What to do instead of running.

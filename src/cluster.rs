@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::{PvRef, PvView, StorageClassView};
 
-pub use permissions::{Permissions, REMEDY, Right};
+pub use permissions::{Permissions, REMEDY, Right, lacks_right};
 pub use uninstall::{DaemonSetView, ProvisionerPod};
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
@@ -53,7 +53,7 @@ pub enum ApiError {
         /// The API server's words.
         message: String,
     },
-    /// The object is not acceptable.
+    /// The object is not acceptable, to the API server itself or to a policy of the cluster's.
     #[error("the API server refuses it: {0}")]
     Invalid(String),
     /// No answer in time.
@@ -310,21 +310,29 @@ impl Cluster {
             }
             Err(kube::Error::Api(status)) => {
                 let message = status.message.clone();
-                Err(match status.code {
+                if lacks_right(&status) {
+                    self.permissions.denied(resource, verb, message.clone());
+                    return Err(ApiError::Forbidden {
+                        verb,
+                        resource,
+                        message,
+                    });
+                }
+                let error = match status.code {
                     409 if status.reason == "AlreadyExists" => ApiError::AlreadyExists,
                     409 => ApiError::Conflict,
                     404 => ApiError::NotFound,
-                    403 => {
-                        self.permissions.denied(resource, verb, message.clone());
-                        ApiError::Forbidden {
-                            verb,
-                            resource,
-                            message,
-                        }
+                    400 | 403 | 422 => ApiError::Invalid(message),
+                    code => {
+                        return Err(ApiError::Failed(format!(
+                            "{code} {}: {message}",
+                            status.reason
+                        )));
                     }
-                    400 | 422 => ApiError::Invalid(message),
-                    _ => ApiError::Failed(format!("{} {}: {message}", status.code, status.reason)),
-                })
+                };
+                // The object is looked at only after the right.
+                self.permissions.granted(resource, verb);
+                Err(error)
             }
             Err(error) => Err(ApiError::Failed(chain(&error))),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use local_volume_provisioner::args::{Args, Command, Environment, LogFormat, Release};
 use local_volume_provisioner::clean::{method, supervisor};
-use local_volume_provisioner::cluster::Cluster;
+use local_volume_provisioner::cluster::{Cluster, chain};
 use local_volume_provisioner::cmd::release::{Outcome, ReleaseError, Request, Scope};
 use local_volume_provisioner::cmd::run::{Misuse, load};
 use local_volume_provisioner::cmd::{check_config, discover, release, run};
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let misuse = error.downcast_ref::<Misuse>().is_some();
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", chain(error.as_ref()));
             ExitCode::from(if misuse { 2 } else { 1 })
         }
     }
@@ -85,13 +85,19 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
 }
 
 fn let_go(args: Release, environment: Environment) -> Result<ExitCode> {
+    let known = (!environment.namespace_defaulted).then_some(environment.namespace);
+    let namespace = args.namespace.or(known);
     let request = Request {
-        scope: match args.node {
-            Some(node) => Scope::Node(node),
-            None => Scope::All {
-                namespace: args.namespace.unwrap_or(environment.namespace),
-                daemon_set: args.daemonset,
+        scope: match (args.node, args.daemonset, namespace) {
+            (Some(node), _, _) => Scope::Node(node),
+            (None, None, namespace) => Scope::All { namespace },
+            (None, Some(daemon_set), Some(namespace)) => Scope::Installation {
+                namespace,
+                daemon_set,
             },
+            (None, Some(_), None) => {
+                return Err(Misuse("say where the DaemonSet is with --namespace".into()).into());
+            }
         },
         abandon_uncleaned: args.abandon_uncleaned,
         dry_run: args.dry_run,

@@ -15,7 +15,8 @@ pub struct Environment {
     pub job_image: Option<String>,
     /// `POD_NAME`, or else `HOSTNAME`: the pod that this is, for events on it.
     pub pod_name: Option<String>,
-    /// `POD_UID`: its UID, without which `kubectl describe pod` does not show these events.
+    /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the
+    /// kubelet's directory is not known by our own pod in it.
     pub pod_uid: Option<String>,
     /// `KUBECONFIG`: how to reach the API server; in a pod, not set.
     pub kubeconfig: Option<OsString>,

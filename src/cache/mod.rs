@@ -7,63 +7,54 @@ mod classes;
 mod node;
 mod pvs;
 
-use std::sync::Arc;
+use std::future::{Ready, ready};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, DefaultBackoff};
+use kube::runtime::watcher::{self, DefaultBackoff, Event};
 
 pub use classes::ClassCache;
 pub use node::NodeCache;
 pub use pvs::{Learnt, PvCache};
 
-use crate::cluster::{Cluster, Permissions, why_broken};
+use crate::cluster::{Cluster, why_broken};
 
 /// How often something is read that may not be watched.
 const POLL: Duration = Duration::from_secs(30);
 /// A watch that was listed for and has not failed for this long stands. Nothing says so.
 const STANDS: Duration = Duration::from_secs(2);
-/// The longest pause after a watch broke, and so the latest that a granted right is noticed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause after a watch broke. With the time above it is the latest that a granted right
+/// is noticed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 
 /// The pauses after a watch broke. They grow until it works again.
-struct Pauses {
-    growing: DefaultBackoff,
-    permissions: Arc<Permissions>,
-    resource: &'static str,
-}
-
-impl Pauses {
-    fn of(cluster: &Cluster, resource: &'static str) -> Self {
-        Self {
-            growing: DefaultBackoff::default(),
-            permissions: Arc::clone(cluster.permissions()),
-            resource,
-        }
-    }
-}
+#[derive(Default)]
+struct Pauses(DefaultBackoff);
 
 impl Iterator for Pauses {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         // Chance makes them up to twice as long.
-        self.growing.next().map(|pause| pause.min(LONGEST_PAUSE))
+        self.0.next().map(|pause| pause.min(LONGEST_PAUSE))
     }
 }
 
 impl Backoff for Pauses {
-    /// Called with each event. Where listing is allowed and watching is not, the list's events come
-    /// each time, and prove nothing.
     fn reset(&mut self) {
-        if !self.permissions.is_missing(self.resource, "watch") {
-            self.growing.reset();
-        }
+        self.0.reset();
     }
 }
 
-/// Runs a watch for ever: hands its events on, reports its failures.
+/// What the API server has answered. [`Event::Init`] says only that it is about to be asked for a
+/// list, also for one that it denies: that must not shorten the pauses, or look like a right.
+fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
+    ready(!matches!(event, Event::Init))
+}
+
+/// Runs a watch for ever: hands its events on, reports its failures. The stream has no
+/// [`Event::Init`].
 async fn follow<T>(
     cluster: Cluster,
     resource: &'static str,
@@ -72,13 +63,13 @@ async fn follow<T>(
 ) {
     let mut stream = std::pin::pin!(stream);
     let mut broken = false;
-    // Whether the list, which comes first, has come since it broke.
-    let mut listed = false;
+    // For how long nothing must fail until a broken watch is known to work again. While a list has to
+    // come first, no silence tells that.
+    let mut stands = None;
     loop {
-        let next = if broken && listed {
-            tokio::time::timeout(STANDS, stream.next()).await
-        } else {
-            Ok(stream.next().await)
+        let next = match stands.filter(|_| broken) {
+            Some(silence) => tokio::time::timeout(silence, stream.next()).await,
+            None => Ok(stream.next().await),
         };
         match next {
             Err(_) => {
@@ -88,14 +79,14 @@ async fn follow<T>(
             }
             Ok(None) => return,
             Ok(Some(Ok(event))) => {
-                if broken && !std::mem::replace(&mut listed, true) {
-                    cluster.permissions().granted(resource, "list");
-                }
+                cluster.permissions().granted(resource, "list");
+                stands = Some(STANDS);
                 each(event);
             }
             Ok(Some(Err(error))) => {
                 cluster.watch_broke(resource, &error);
-                listed = false;
+                // Otherwise it goes on where it stopped, after the pause and without a word.
+                stands = (!lists_again(&error)).then_some(LONGEST_PAUSE + STANDS);
                 if !std::mem::replace(&mut broken, true) {
                     tracing::warn!(
                         resource,
@@ -108,28 +99,22 @@ async fn follow<T>(
     }
 }
 
+/// Whether the next that the API server is asked for after this error is a list.
+fn lists_again(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => true,
+        watcher::Error::WatchError(status) => status.code == 410,
+        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn longest(permissions: &Arc<Permissions>) -> Duration {
-        let mut pauses = Pauses {
-            growing: DefaultBackoff::default(),
-            permissions: Arc::clone(permissions),
-            resource: "nodes",
-        };
-        let after_a_list = |_| {
-            pauses.reset();
-            pauses.next()
-        };
-        (0..50).filter_map(after_a_list).max().unwrap_or_default()
-    }
-
     #[test]
-    fn lists_that_work_do_not_shorten_the_pauses_of_a_watch_that_is_denied() {
-        let permissions = Arc::default();
-        assert!(longest(&permissions) < Duration::from_secs(2));
-        permissions.denied("nodes", "watch", "no".into());
-        assert_eq!(longest(&permissions), LONGEST_PAUSE);
+    fn the_pauses_grow_to_the_longest() {
+        let longest = Pauses::default().take(50).max();
+        assert_eq!(longest, Some(LONGEST_PAUSE));
     }
 }

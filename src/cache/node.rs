@@ -1,9 +1,10 @@
 //! Our own Node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
@@ -30,19 +31,11 @@ impl NodeCache {
         let (send, view) = watch::channel(Some(node));
         let cluster = cluster.clone();
         let task = tokio::spawn(async move {
-            let set = |found: Option<NodeView>| {
-                let changed = send.send_if_modified(|view| {
-                    let changed = *view != found;
-                    *view = found;
-                    changed
-                });
-                if changed {
-                    wake.notify_one();
-                }
-            };
+            let (name, said) = (name.as_str(), Mutex::default());
+            let learn = |found| learn(name, found, &send, &wake, &said);
             tokio::select! {
-                () = watch_node(&cluster, &name, set) => {}
-                () = read_when_denied(&cluster, &name, set) => {}
+                () = watch_node(&cluster, name, learn) => {}
+                () = read_when_denied(&cluster, name, learn) => {}
             }
         });
         Self { view, task }
@@ -61,41 +54,67 @@ impl Drop for NodeCache {
     }
 }
 
-async fn watch_node(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
-    let stream = watch_object(api, name).backoff(Pauses::of(cluster, "nodes"));
-    super::follow(cluster.clone(), "nodes", stream, |node| match node {
-        None => {
-            tracing::warn!(
-                node = name,
-                "the Node object is gone; nothing is done until it is registered again"
-            );
-            set(None);
+/// What was found out about the Node: its metadata, or none if it does not exist.
+type Found = Result<Option<ObjectMeta>, ApiError>;
+
+/// Takes it in, and says in the log what is the matter, once.
+fn learn(
+    name: &str,
+    found: Found,
+    send: &watch::Sender<Option<NodeView>>,
+    wake: &Notify,
+    said: &Mutex<String>,
+) {
+    let as_before = "going on with what was known before";
+    let (view, fault) = match found {
+        Ok(None) => {
+            let gone = "the Node object is gone; nothing is done until it is registered again";
+            (Some(None), gone.to_owned())
         }
-        Some(node) => match NodeView::from_metadata(&node.metadata) {
-            Ok(view) => set(Some(view)),
-            Err(fault) => {
-                tracing::error!(node = name, "{fault}; going on with what was known before");
-            }
+        Ok(Some(metadata)) => match NodeView::from_metadata(&metadata) {
+            Ok(view) => (Some(Some(view)), String::new()),
+            Err(fault) => (None, format!("{fault}; {as_before}")),
         },
+        Err(error) => (
+            None,
+            format!("reading our Node failed: {error}; {as_before}"),
+        ),
+    };
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    if !fault.is_empty() && *said != fault {
+        tracing::warn!(node = name, "{fault}");
+    }
+    *said = fault;
+    let Some(view) = view else { return };
+    let changed = send.send_if_modified(|known| {
+        let changed = *known != view;
+        *known = view;
+        changed
+    });
+    if changed {
+        wake.notify_one();
+    }
+}
+
+async fn watch_node(cluster: &Cluster, name: &str, learn: impl Fn(Found)) {
+    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
+    let stream = watch_object(api, name).backoff(Pauses::default());
+    super::follow(cluster.clone(), "nodes", stream, |node| {
+        learn(Ok(node.map(|node| node.metadata)));
     })
     .await;
 }
 
 /// Older roles allow to get a Node, not to watch it.
-async fn read_when_denied(cluster: &Cluster, name: &str, set: impl Fn(Option<NodeView>)) {
+async fn read_when_denied(cluster: &Cluster, name: &str, learn: impl Fn(Found)) {
     loop {
         let rights = [("nodes", "list"), ("nodes", "watch")];
         cluster.permissions().until_missing(&rights).await;
-        match cluster.node(name).await {
-            Ok(metadata) => {
-                if let Ok(view) = NodeView::from_metadata(&metadata) {
-                    set(Some(view));
-                }
-            }
-            Err(ApiError::NotFound) => set(None),
-            Err(error) => tracing::warn!(node = name, %error, "reading our Node failed"),
-        }
+        learn(match cluster.node(name).await {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(ApiError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        });
         tokio::time::sleep(POLL).await;
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
@@ -54,14 +55,15 @@ impl PvCache {
         let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
         let config = watcher::Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let stream = watcher(api, config)
-            .backoff(super::Pauses::of(cluster, "persistentvolumes"))
             .modify(|pv| pv.metadata.managed_fields = None)
-            .reflect(writer);
+            .reflect(writer)
+            .try_filter(super::tells_something)
+            .backoff(super::Pauses::default());
         let each = move |event| {
             if matches!(event, watcher::Event::InitDone) {
                 send.send_replace(true);
             }
-            if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+            if !matches!(event, watcher::Event::InitApply(_)) {
                 wake.notify_one();
             }
         };

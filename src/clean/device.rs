@@ -284,18 +284,51 @@ fn drop_contents(
     size: u64,
     progress: &Progress,
 ) -> Result<Option<Means>, DeviceError> {
-    // Announced when the device has shown that it can, so that the figures mean something for one
-    // that cannot.
-    let announced = OnceCell::new();
-    let announce = |()| *announced.get_or_init(|| progress.expect_bytes(size));
-    let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step).map(announce))?;
+    let dropping = Dropping::new(size, progress);
+    let punched = PUNCH.in_steps(0..size, progress, |step| dropping.step(punch(device, step)))?;
     if punched == size {
         return Ok(Some(Means::Punched));
     }
     let discarded = DISCARD.in_steps(punched..size, progress, |step| {
-        ioctl::discard(device, step).map(announce)
+        dropping.step(ioctl::discard(device, step))
     })?;
+    dropping.stops_at(discarded);
     Ok((discarded == size).then_some(Means::Discarded))
+}
+
+/// The figures of a whole device that is to drop its contents, which it may not be able to, or not
+/// to its end.
+struct Dropping<'a> {
+    size: u64,
+    progress: &'a Progress,
+    announced: OnceCell<()>,
+}
+
+impl<'a> Dropping<'a> {
+    fn new(size: u64, progress: &'a Progress) -> Self {
+        Self {
+            size,
+            progress,
+            announced: OnceCell::new(),
+        }
+    }
+
+    /// Takes a step's result. The bytes are announced when the device has shown that it can, so that
+    /// the figures mean something for one that cannot.
+    fn step(&self, result: nix::Result<()>) -> nix::Result<()> {
+        result.map(|()| {
+            self.announced
+                .get_or_init(|| self.progress.expect_bytes(self.size));
+        })
+    }
+
+    /// No more is asked for. What was announced and not done counts as done: else the figures of all
+    /// that follows would never come to their end.
+    fn stops_at(&self, done: u64) {
+        if self.announced.get().is_some() {
+            self.progress.add_bytes(self.size - done);
+        }
+    }
 }
 
 /// A request that not every device knows.

@@ -18,10 +18,11 @@ use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::VolumeMode;
-use crate::view::{ClaimRef, PvView};
+use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::method::Method;
 use super::permit::Permit;
+use super::wipe::no_cleaner_of_devices;
 use super::{Failure, Ground, Stop};
 
 /// How long looking at one disk may take.
@@ -54,23 +55,24 @@ struct Look {
     candidate: Candidate,
 }
 
-/// Looks at everything again: the PV, its claim, the Pods, the kubelet's directory, the disk.
+/// Looks at everything again: the PV, its claim, the Pods, the kubelet's directory, the disk, the Node.
 ///
 /// # Errors
 /// [`Stop`], which says whether to look again, to forget it, or to report a failure.
 pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<Gated, Stop> {
     let pv = fresh_pv(ground, &order).await?;
-    kubelet_let_go(ground, &pv).await?;
+    let sees_pods = kubelet_let_go(ground, &pv).await?;
     if let Some(claim) = &pv.claim {
         // In this order: a Pod of the claim's successor must not be seen without the successor.
         let pods = pods_of_node(ground).await?;
         let successor = claim_is_gone(ground, claim).await?;
-        no_pod_uses(ground, &pods, claim, successor.as_ref())?;
+        no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
     let look = {
         let order = order.clone();
         in_time("the disk", move || look(&order)).await??
     };
+    node_is_not_paused(ground).await?;
     let world = ground.world.borrow().clone();
     let entry = order
         .path
@@ -141,6 +143,24 @@ async fn fresh_pv(ground: &Ground, order: &CleanOrder) -> Result<PvView, Stop> {
     Ok(pv)
 }
 
+/// No administrator has paused cleaning on the Node since the main loop heard of it, which is late where
+/// the Node may not be watched.
+async fn node_is_not_paused(ground: &Ground) -> Result<(), Stop> {
+    let known = ground.world.borrow().node.clone();
+    let node = match ground.cluster.node(&known.name).await {
+        Err(ApiError::NotFound) => return Err(Stop::NotDue("our Node is gone".into())),
+        node => node.map_err(api("reading our Node"))?,
+    };
+    let node = NodeView::from_metadata(&node).map_err(|fault| failed(fault.to_string()))?;
+    if node.uid != known.uid {
+        return Err(Stop::NotDue("our Node was registered again".into()));
+    }
+    if node.paused {
+        return Err(Stop::NotDue("cleaning was paused meanwhile".into()));
+    }
+    Ok(())
+}
+
 fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
     move |error| {
         let message = format!("{what} failed: {error}");
@@ -189,18 +209,17 @@ async fn pods_of_node(ground: &Ground) -> Result<Vec<PodView>, Stop> {
 /// No Pod on this node that has not ended uses the claim. A Pod that started after a new claim took
 /// the name uses that one.
 fn no_pod_uses(
-    ground: &Ground,
     pods: &[PodView],
     claim: &ClaimRef,
     successor: Option<&ClaimView>,
+    kubelet_is_seen: bool,
 ) -> Result<(), Stop> {
     // The API's times are whole seconds. A claim and its Pod are often made in the same one; where the
     // kubelet's directory shows what is really in use, that second is not held against the Pod.
-    let visible = ground.kubelet.visible();
     let uses_successor = |started: Option<Timestamp>| {
         let created = successor.and_then(|claim| claim.created);
         matches!((started, created), (Some(started), Some(created))
-            if started > created || (visible && started == created))
+            if started > created || (kubelet_is_seen && started == created))
     };
     let users: Vec<_> = pods
         .iter()
@@ -219,32 +238,39 @@ fn no_pod_uses(
 
 /// The kubelet has unmounted the volume. A Pod that was deleted by force has no object any more, but
 /// its containers live on until the kubelet has stopped them.
-async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<(), Stop> {
+///
+/// What is seen of the volume counts in any case; that nothing is seen counts only where it would be.
+/// Returns whether the node's pods can be seen.
+async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
     let (kubelet, name) = (Arc::clone(&ground.kubelet), pv.name.clone());
-    let raw = pv.mode == VolumeMode::Block;
-    let uses = in_time("the kubelet's directory", move || {
-        let visible = if raw {
-            kubelet.sees_devices()
-        } else {
-            kubelet.visible()
-        };
-        visible.then(|| kubelet.mounts_of(&name)).transpose()
+    let look = in_time("the kubelet's directory", move || {
+        let seen = (kubelet.visible(), kubelet.sees_devices());
+        (seen, kubelet.mounts_of(&name))
     });
-    match uses
-        .await?
-        .map_err(|error| failed(format!("the kubelet's directory cannot be read: {error}")))?
-    {
-        // Not visible.
-        None => {}
-        Some(uses) => {
-            return uses.first().map_or(Ok(()), |path| {
+    let ((sees_pods, sees_devices), uses) = look.await?;
+    let would_be_seen = match pv.mode {
+        VolumeMode::Filesystem => sees_pods,
+        VolumeMode::Block => sees_devices,
+    };
+    match uses {
+        Ok(uses) => {
+            if let Some(path) = uses.first() {
                 let by = format!("the kubelet still has it: {}", path.display());
-                Err(Stop::InUse {
+                return Err(Stop::InUse {
                     by,
                     tell_now: false,
-                })
-            });
+                });
+            }
         }
+        // It is not mounted here at all.
+        Err(error) if !would_be_seen && error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            let message = format!("the kubelet's directory cannot be read: {error}");
+            return Err(failed(message));
+        }
+    }
+    if would_be_seen {
+        return Ok(sees_pods);
     }
     let quiet = jiff::SignedDuration::try_from(ground.quiet_period).unwrap_or_default();
     let released = pv.released_at.unwrap_or_else(Timestamp::now);
@@ -252,7 +278,7 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<(), Stop> {
     // future is another machine's clock: then the whole period is waited for.
     let passed = Timestamp::now().duration_since(released) - jiff::SignedDuration::from_secs(1);
     if passed >= quiet && !passed.is_negative() {
-        return Ok(());
+        return Ok(sees_pods);
     }
     let by = format!(
         "the kubelet's directory is not visible here, so {:?} must pass after the release",
@@ -290,10 +316,7 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
         }
         VolumeMode::Block => {
             if order.method == Method::DeleteContents {
-                return Err(failed(format!(
-                    "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
-                    order.method, order.class.name
-                )));
+                return Err(no_cleaner_of_devices(order).into());
             }
             let device = open_exclusive(order)?;
             let lock = locked(VolumeLock::acquire(device.file().as_fd(), path))?;

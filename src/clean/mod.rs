@@ -25,6 +25,7 @@ pub mod table;
 pub mod tree;
 pub mod wipe;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,16 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// The rights on PVs that are missing: their verbs.
+    #[must_use]
+    pub fn lacking(&self) -> BTreeSet<&'static str> {
+        let missing = self.cluster.permissions().missing().into_iter();
+        missing
+            .filter(|(resource, ..)| *resource == "persistentvolumes")
+            .map(|(_, verb, _)| verb)
+            .collect()
+    }
+
     /// Waits until another configuration is in force.
     async fn reconfigured(&self) {
         let mut world = self.world.clone();

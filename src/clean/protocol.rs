@@ -34,6 +34,7 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
     let (pv, path) = (order.pv.name.clone(), order.path.clone());
     let about = About::from(&order.pv.reference());
     let mode = order.kind.as_str();
+    let lacked = ground.lacking();
     match run(&ground, order, &progress).await {
         Err(Stop::Failed(failure)) if progress.is_cancelled() => {
             tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins anew");
@@ -48,24 +49,31 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
         }
         Err(Stop::Failed(failure)) => {
             // A missing right may be granted at any moment, and asking for it destroys nothing.
-            let patience = match failure.reason {
-                reasons::PERMISSION_MISSING => Patience::Constant,
-                _ => Patience::Growing,
+            let for_lack_of_right = failure.reason == reasons::PERMISSION_MISSING;
+            let patience = if for_lack_of_right {
+                Patience::Constant
+            } else {
+                Patience::Growing
             };
             let pause = ground
                 .table
                 .mark_failed(&tenancy, &failure.message, patience)
                 .unwrap_or_default();
-            ground
-                .metrics
-                .delete_failed_total
-                .with_label_values(&[mode, "process"])
-                .inc();
-            let message = format!("{path}: {}", failure.message);
-            tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
-            ground
-                .reporter
-                .warning(&about, failure.reason, "Clean", &message);
+            // What was known to be missing before has been told, and this only asked once more.
+            if for_lack_of_right && ground.lacking().is_subset(&lacked) {
+                tracing::debug!(pv, %path, "not cleaned: {}", failure.message);
+            } else {
+                ground
+                    .metrics
+                    .delete_failed_total
+                    .with_label_values(&[mode, "process"])
+                    .inc();
+                let message = format!("{path}: {}", failure.message);
+                tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+                ground
+                    .reporter
+                    .warning(&about, failure.reason, "Clean", &message);
+            }
             // The loop would come by only at the end of its period.
             let retry = Arc::clone(&ground.ended);
             tokio::spawn(async move {

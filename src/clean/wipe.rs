@@ -103,12 +103,9 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<()
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
         }
         Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
-        method @ (Method::DeleteContents | Method::Command(_)) => {
-            let why =
-                format!("{method} does not clean devices; correct the class's blockCleanerCommand");
-            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, why));
-        }
+        Method::DeleteContents | Method::Command(_) => return Err(no_cleaner_of_devices(order)),
     };
+    // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
     device::check_reset(file, size)?;
     let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
     if let Some(fallback) = report.fallback {
@@ -116,6 +113,15 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<()
     }
     tracing::info!(pv, %path, means, "{}", report.means.outcome());
     Ok(())
+}
+
+/// The volume is a device, and its class has it cleaned in a way that is none for devices.
+pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
+    let message = format!(
+        "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
+        order.method, order.class.name
+    );
+    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
 }
 
 /// An external program opens the device itself, and programs such as mkfs want it for themselves: so

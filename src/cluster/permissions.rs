@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use kube::core::Status;
 use tokio::sync::Notify;
 
 /// What an administrator does about a missing right, for the end of a sentence.
@@ -11,6 +12,14 @@ pub const REMEDY: &str =
 
 /// A right: the resource's plural name, and the verb.
 pub type Right = (&'static str, &'static str);
+
+/// Whether a refusal is for lack of a right. A policy's and a quota's have the same code and concern one
+/// object only; but all authorizers' are worded alike: `User "..." cannot patch resource "..."`.
+#[must_use]
+pub fn lacks_right(status: &Status) -> bool {
+    let words = &status.message;
+    status.code == 403 && words.contains("is forbidden: User \"") && words.contains("\" cannot ")
+}
 
 /// The rights that were denied.
 #[derive(Debug, Default)]
@@ -93,6 +102,36 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn only_an_authorizers_words_are_about_a_right() {
+        for (code, words, lacks) in [
+            (
+                403,
+                r#"persistentvolumes "pv-1" is forbidden: User "system:serviceaccount:kube-system:lvp" cannot patch resource "persistentvolumes" in API group "" at the cluster scope"#,
+                true,
+            ),
+            (
+                403,
+                r#"persistentvolumes "pv-1" is forbidden: ValidatingAdmissionPolicy 'pvs' with binding 'pvs' denied request: User "lvp" may not"#,
+                false,
+            ),
+            (
+                403,
+                r#"admission webhook "pv.example.com" denied the request: no"#,
+                false,
+            ),
+            (
+                403,
+                r#"events "e" is forbidden: unable to create new content in namespace a because it is being terminated"#,
+                false,
+            ),
+            (500, r#"x is forbidden: User "lvp" cannot get it"#, false),
+        ] {
+            let status = Status::failure(words, "Forbidden").with_code(code);
+            assert_eq!(lacks_right(&status), lacks, "{code} {words}");
+        }
+    }
 
     #[tokio::test]
     async fn who_waits_for_a_denial_hears_of_that_one_only() {

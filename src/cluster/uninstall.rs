@@ -1,17 +1,20 @@
 //! The requests of `release`: the DaemonSet, its Pods, and the PVs that our finalizer holds.
 
+use std::path::Path;
+
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::Selector;
 
-use super::{ApiError, Cluster};
+use super::{ApiError, Cluster, PAGE};
+use crate::config;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::PvView;
 
 const DAEMON_SETS: &str = "daemonsets.apps";
-/// The variable that every provisioner's container has, the Go program's too.
+/// The variable that every provisioner's container has.
 const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
 
 /// A DaemonSet, as far as its deletion needs it.
@@ -23,19 +26,22 @@ pub struct DaemonSetView {
     pub selector: Selector,
     /// Whether it is being deleted already.
     pub deleting: bool,
+    /// Whether its Pods are provisioners, ours or the Go program.
+    pub is_provisioner: bool,
 }
 
 /// A Pod that may be a provisioner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvisionerPod {
-    /// The name.
+    /// `namespace/name`.
     pub name: String,
     /// The node, or empty while it has none.
     pub node: String,
     /// The UID of the controller that made it.
     pub owner_uid: Option<String>,
-    /// Whether one of its containers is told its node's name as provisioners are.
-    pub knows_its_node: bool,
+    /// Whether one of its containers has its node's name and its configuration from where provisioners,
+    /// the Go program too, have theirs.
+    pub is_provisioner: bool,
 }
 
 impl Cluster {
@@ -51,13 +57,15 @@ impl Cluster {
         let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
         let found = self.limited(DAEMON_SETS, "get", api.get_opt(name)).await?;
         let Some(set) = found else { return Ok(None) };
-        let selector = set.spec.map(|spec| spec.selector).unwrap_or_default();
-        let selector = Selector::try_from(selector)
+        let spec = set.spec.unwrap_or_default();
+        let containers = spec.template.spec.map(|pod| pod.containers);
+        let selector = Selector::try_from(spec.selector)
             .map_err(|error| ApiError::Failed(format!("its selector cannot be read: {error}")))?;
         Ok(Some(DaemonSetView {
             uid: set.metadata.uid.unwrap_or_default(),
             selector,
             deleting: set.metadata.deletion_timestamp.is_some(),
+            is_provisioner: containers.iter().flatten().any(is_provisioner),
         }))
     }
 
@@ -82,25 +90,60 @@ impl Cluster {
             .map(drop)
     }
 
-    /// Lists the Pods of a namespace that have not ended; with a selector, those that match.
+    /// Lists the Pods of a DaemonSet that have not ended; also those that it left behind, if somebody
+    /// deleted it without them.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn pods_in(
+    pub async fn pods_of_daemon_set(
         &self,
         namespace: &str,
-        selector: Option<&Selector>,
+        set: &DaemonSetView,
     ) -> Result<Vec<ProvisionerPod>, ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let mut params = ListParams::default();
-        if let Some(selector) = selector {
-            params = params.labels_from(selector);
-        }
-        let pods = self.limited("pods", "list", api.list(&params)).await?;
+        let api = Api::namespaced(self.client.clone(), namespace);
+        let params = ListParams::default().labels_from(&set.selector);
+        let is_its_own = |pod: &ProvisionerPod| match &pod.owner_uid {
+            Some(owner) => *owner == set.uid,
+            None => pod.is_provisioner,
+        };
+        self.running_pods(api, params, is_its_own).await
+    }
+
+    /// Lists the Pods that look like provisioners and have not ended, of one namespace or of all.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn provisioners(
+        &self,
+        namespace: Option<&str>,
+    ) -> Result<Vec<ProvisionerPod>, ApiError> {
+        let api = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        self.running_pods(api, ListParams::default(), |pod| pod.is_provisioner)
+            .await
+    }
+
+    async fn running_pods(
+        &self,
+        api: Api<Pod>,
+        params: ListParams,
+        wanted: impl Fn(&ProvisionerPod) -> bool,
+    ) -> Result<Vec<ProvisionerPod>, ApiError> {
         let phase = |pod: &Pod| pod.status.as_ref()?.phase.clone();
         let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
-        let pods = pods.items.into_iter().filter(|pod| !ended(pod));
-        Ok(pods.map(provisioner_pod).collect())
+        let mut kept = Vec::new();
+        let mut params = params.limit(PAGE);
+        loop {
+            let page = self.limited("pods", "list", api.list(&params)).await?;
+            let running = page.items.into_iter().filter(|pod| !ended(pod));
+            kept.extend(running.map(provisioner_pod).filter(&wanted));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(kept),
+            }
+        }
     }
 
     /// Lists the PVs that our finalizer is on and that are `wanted`.
@@ -141,19 +184,76 @@ impl Cluster {
 
 fn provisioner_pod(pod: Pod) -> ProvisionerPod {
     let spec = pod.spec.unwrap_or_default();
-    let knows_its_node = spec
-        .containers
-        .iter()
-        .flat_map(|container| container.env.iter().flatten())
-        .any(|variable| variable.name == NODE_NAME_VARIABLE);
-    let owners = pod.metadata.owner_references.into_iter().flatten();
+    let metadata = pod.metadata;
+    let owners = metadata.owner_references.into_iter().flatten();
     ProvisionerPod {
-        name: pod.metadata.name.unwrap_or_default(),
+        name: format!(
+            "{}/{}",
+            metadata.namespace.unwrap_or_default(),
+            metadata.name.unwrap_or_default()
+        ),
         node: spec.node_name.unwrap_or_default(),
         owner_uid: owners
             .filter(|owner| owner.controller == Some(true))
             .map(|owner| owner.uid)
             .next(),
-        knows_its_node,
+        is_provisioner: spec.containers.iter().any(is_provisioner),
+    }
+}
+
+/// The variable alone is not enough: network plugins have one of that name, too.
+fn is_provisioner(container: &Container) -> bool {
+    let knows_its_node = container
+        .env
+        .iter()
+        .flatten()
+        .any(|variable| variable.name == NODE_NAME_VARIABLE);
+    let has_usual_config = container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .any(|mount| Path::new(config::DEFAULT_DIR).starts_with(&mount.mount_path));
+    let words = [&container.command, &container.args].into_iter().flatten();
+    let has_other_config = words
+        .flatten()
+        .any(|word| word.starts_with("--config") || word.starts_with("-config"));
+    knows_its_node && (has_usual_config || has_other_config)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_provisioner_has_its_nodes_name_and_a_configuration() {
+        let (env, other) = (
+            json!([{ "name": "MY_NODE_NAME" }]),
+            json!([{ "name": "NODE" }]),
+        );
+        let mount = |path: &str| json!([{ "name": "v", "mountPath": path }]);
+        let config = mount("/etc/provisioner/config");
+        for (env, mounts, args, is) in [
+            (&env, &config, json!([]), true),
+            (&env, &mount("/etc/provisioner/"), json!([]), true),
+            (
+                &env,
+                &json!([]),
+                json!(["--v=4", "--config=/etc/disks"]),
+                true,
+            ),
+            (&env, &json!([]), json!(["-config", "/etc/disks"]), true),
+            // The AWS CNI.
+            (&env, &mount("/host/etc/cni/net.d"), json!([]), false),
+            (&env, &json!([]), json!([]), false),
+            (&other, &config, json!([]), false),
+        ] {
+            let container: Value = json!({
+                "name": "c", "env": env, "volumeMounts": mounts, "args": args,
+            });
+            let parsed = serde_json::from_value(container.clone()).unwrap();
+            assert_eq!(is_provisioner(&parsed), is, "{container}");
+        }
     }
 }

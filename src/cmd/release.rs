@@ -5,7 +5,10 @@
 //! holds a tenant's data is let go only when told to.
 
 mod judge;
+mod others;
+mod patience;
 mod stop;
+mod tell;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,13 +16,16 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::cluster::{ApiError, Cluster};
+use crate::cluster::{ApiError, Cluster, chain};
 use crate::names::FINALIZER;
 use crate::plan::verdict::without_ours;
 use crate::view::PvView;
 
 use super::run::Misuse;
 use judge::{Judgement, judge};
+use others::{Others, Place};
+use patience::{PAUSE, a_while, patiently};
+use stop::Installation;
 
 /// How often a PV is looked at again that somebody else changes at the same time.
 const TRIES: u32 = 5;
@@ -44,12 +50,17 @@ pub struct Request {
 pub enum Scope {
     /// Those of a node that is gone for good.
     Node(String),
-    /// All, after the DaemonSet of this namespace and name, if one is named.
-    All {
+    /// All, after the DaemonSet was deleted.
+    Installation {
         /// Where the provisioner runs.
         namespace: String,
-        /// The DaemonSet to delete first.
-        daemon_set: Option<String>,
+        /// Its DaemonSet.
+        daemon_set: String,
+    },
+    /// All, when no provisioner runs any more.
+    All {
+        /// Where to look for provisioners if not everywhere is allowed.
+        namespace: Option<String>,
     },
 }
 
@@ -67,9 +78,17 @@ pub enum ReleaseError {
         /// Why.
         source: ApiError,
     },
+    /// A right is missing.
+    #[error("{what} takes the rights in deploy/uninstall.yaml (docs/install.md): {source}")]
+    Denied {
+        /// What for.
+        what: String,
+        /// Which.
+        source: ApiError,
+    },
     /// The Pods did not end.
     #[error(
-        "the DaemonSet {name} is being deleted, but after {waited:?} it still has these Pods: {pods}; no finalizer was taken off; see why they do not end (is their node gone? then delete them with --force), and run this again"
+        "the DaemonSet {name} is being deleted, but after {waited:?} it still has these Pods: {pods}; no finalizer was taken off; see why they do not end (is their node gone? then delete them with --force; did somebody delete the DaemonSet without them? then delete them), and run this again"
     )]
     PodsStay {
         /// The DaemonSet, with its namespace.
@@ -78,6 +97,14 @@ pub enum ReleaseError {
         waited: Duration,
         /// The Pods, with their nodes.
         pods: String,
+    },
+    /// Others were let go.
+    #[error(
+        "{count} PersistentVolumes keep our finalizer, since the requests for them failed: each has a line with FAILED; mend that, and run this again"
+    )]
+    Failed {
+        /// How many.
+        count: usize,
     },
     /// The output is closed.
     #[error("writing the result: {0}")]
@@ -93,9 +120,12 @@ impl ReleaseError {
 
 /// For `map_err`: what the request was for.
 fn api(what: impl Into<String>) -> impl FnOnce(ApiError) -> ReleaseError {
-    move |source| ReleaseError::Api {
-        what: what.into(),
-        source,
+    move |source| {
+        let what = what.into();
+        match source {
+            ApiError::Forbidden { .. } => ReleaseError::Denied { what, source },
+            source => ReleaseError::Api { what, source },
+        }
     }
 }
 
@@ -118,15 +148,24 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> Result<Outcome, ReleaseError> {
     match &request.scope {
-        Scope::Node(node) => confirm_gone(cluster, node).await?,
-        Scope::All {
+        Scope::Node(node) => {
+            patiently(a_while(), out, async || confirm_gone(cluster, node).await).await?;
+        }
+        Scope::All { namespace } => {
+            let others = Others {
+                place: Place::Anywhere(namespace.as_deref()),
+                except: None,
+            };
+            others.look(cluster, request.abandon_uncleaned, out).await?;
+        }
+        Scope::Installation {
             namespace,
-            daemon_set: Some(name),
+            daemon_set: name,
         } => {
-            let set = stop::Installation { namespace, name };
-            let unclean = stop::stop(cluster, &set, request, out).await?;
+            let unclean =
+                uninstall(cluster, &Installation { namespace, name }, request, out).await?;
             if !unclean.is_empty() {
-                tell_unclean(&unclean, out)?;
+                tell::unclean(&unclean, out)?;
                 writeln!(
                     out,
                     "Nothing was changed: DaemonSet {name} still runs, and goes on trying to clean them."
@@ -134,12 +173,42 @@ pub async fn run(
                 return Ok(Outcome::SomeStay);
             }
         }
-        Scope::All {
-            namespace,
-            daemon_set: None,
-        } => warn_of_running(cluster, namespace, request.abandon_uncleaned, out).await?,
     }
     release(cluster, request, out).await
+}
+
+/// Ends the installation, and makes sure that it was the right one: whoever mistypes its name must not
+/// give up what it is about to clean.
+///
+/// Returns the volumes that were not cleaned in time; then nothing was changed.
+async fn uninstall(
+    cluster: &Cluster,
+    installation: &Installation<'_>,
+    request: &Request,
+    out: &mut (dyn Write + Send),
+) -> Result<Vec<Unclean>, ReleaseError> {
+    let abandon = request.abandon_uncleaned;
+    let set = installation.find(cluster, out).await?;
+    let Some(set) = &set else {
+        let others = Others {
+            place: Place::Anywhere(Some(installation.namespace)),
+            except: None,
+        };
+        others.look(cluster, abandon, out).await?;
+        return Ok(Vec::new());
+    };
+    let mut others = Others {
+        place: Place::Namespace(installation.namespace),
+        except: Some(&set.uid),
+    };
+    others.look(cluster, abandon, out).await?;
+    let unclean = stop::stop(cluster, installation, set, request, out).await?;
+    if abandon && !request.dry_run {
+        // Its Pods may have been made somebody else's meanwhile.
+        others.except = None;
+        others.look(cluster, abandon, out).await?;
+    }
+    Ok(unclean)
 }
 
 /// A node that is there has a provisioner, which would put the finalizer back; and its data is not
@@ -153,49 +222,18 @@ async fn confirm_gone(cluster: &Cluster, node: &str) -> Result<(), ReleaseError>
         return Ok(());
     }
     Err(Misuse(format!(
-        "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; nothing was changed; delete that Node first if it never comes back",
+        "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; its PersistentVolumes are left alone; delete that Node first if it never comes back",
         found.join(", ")
     ))
     .into())
 }
 
-/// Provisioners that run put the finalizer back. They cannot be told from the Go program's, which do
-/// not care for it, so people have to know.
-async fn warn_of_running(
-    cluster: &Cluster,
-    namespace: &str,
-    abandon: bool,
-    out: &mut (dyn Write + Send),
-) -> Result<(), ReleaseError> {
-    let what = format!("looking for provisioners that run in namespace {namespace}");
-    let pods = cluster.pods_in(namespace, None).await.map_err(api(what))?;
-    let running: Vec<_> = pods.into_iter().filter(|pod| pod.knows_its_node).collect();
-    if running.is_empty() {
-        writeln!(
-            out,
-            "No provisioner runs in namespace {namespace}. (Elsewhere? Then end it first: it puts the finalizer back.)"
-        )?;
-        return Ok(());
-    }
-    let names = stop::names(&running);
-    if abandon {
-        return Err(Misuse(format!(
-            "provisioners run in namespace {namespace}: {names}; uncleaned volumes are not given up while one may be cleaning them; name their DaemonSet with --daemonset"
-        ))
-        .into());
-    }
-    writeln!(
-        out,
-        "WARNING: these look like provisioners: {names}. If they are this program's, they put the finalizer back; name their DaemonSet with --daemonset."
-    )?;
-    Ok(())
-}
-
 impl Scope {
-    /// Whether a PV is meant. On a node: only if no other node can have its data.
+    /// Whether a PV is meant. On a node: only if it names no other. (A class with a `selector` may let
+    /// other nodes use the data, too; it is still that node's provisioner who made the PV.)
     fn includes(&self, pv: &PvView) -> bool {
         match self {
-            Self::All { .. } => true,
+            Self::Installation { .. } | Self::All { .. } => true,
             Self::Node(node) => {
                 let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
                 names.peek().is_some() && names.all(|name| name == node)
@@ -241,41 +279,46 @@ async fn release(
     request: &Request,
     out: &mut (dyn Write + Send),
 ) -> Result<Outcome, ReleaseError> {
-    let pvs = held(cluster, &request.scope).await?;
+    let list = async || held(cluster, &request.scope).await;
+    let pvs = patiently(a_while(), out, list).await?;
+    if let Scope::Node(node) = &request.scope
+        && pvs.is_empty()
+    {
+        let everybodys = held(cluster, &Scope::All { namespace: None }).await?;
+        tell::no_match(node, &everybodys, out)?;
+        return Ok(Outcome::AllReleased);
+    }
     let fates = futures::stream::iter(pvs)
         .map(|pv| release_one(cluster, request, pv))
         .buffer_unordered(CONCURRENCY);
     let mut fates = std::pin::pin!(fates);
-    let (mut released, mut abandoned, mut stay) = (0, Vec::new(), Vec::new());
+    let verb = if request.dry_run { "would be" } else { "was" };
+    let (mut released, mut stay, mut failed) = (0, Vec::new(), 0);
     while let Some(fate) = fates.next().await {
-        match fate? {
-            Fate::Released => released += 1,
-            Fate::Abandoned(pv) => abandoned.push(pv),
-            Fate::Stays(unclean) => stay.push(*unclean),
+        match fate {
+            Ok(Fate::Released) => released += 1,
+            // At once: whatever happens next, nobody could find out any more.
+            Ok(Fate::Abandoned(pv)) => tell::abandoned(&pv, verb, out)?,
+            Ok(Fate::Stays(unclean)) => stay.push(*unclean),
+            Err(error) => {
+                failed += 1;
+                writeln!(out, "FAILED: {}", chain(&error))?;
+            }
         }
     }
-    abandoned.sort_by(|a, b| a.name.cmp(&b.name));
-    stay.sort_by(|a, b| a.pv.name.cmp(&b.pv.name));
-    let verb = if request.dry_run { "would be" } else { "was" };
     writeln!(
         out,
         "The finalizer {FINALIZER} {verb} taken off {released} PersistentVolumes with nothing to clean."
     )?;
-    for pv in &abandoned {
-        writeln!(
-            out,
-            "ABANDONED: PV {} {verb} let go uncleaned: the data of {} stays in {} on node {}, for whoever gets that disk next.",
-            pv.name,
-            claim(pv),
-            path(pv),
-            node(pv)
-        )?;
+    if !stay.is_empty() {
+        stay.sort_by(|a, b| a.pv.name.cmp(&b.pv.name));
+        tell::unclean(&stay, out)?;
     }
-    if stay.is_empty() {
-        return Ok(Outcome::AllReleased);
+    match (failed, stay.is_empty()) {
+        (0, true) => Ok(Outcome::AllReleased),
+        (0, false) => Ok(Outcome::SomeStay),
+        (count, _) => Err(ReleaseError::Failed { count }),
     }
-    tell_unclean(&stay, out)?;
-    Ok(Outcome::SomeStay)
 }
 
 async fn release_one(
@@ -283,74 +326,54 @@ async fn release_one(
     request: &Request,
     mut pv: PvView,
 ) -> Result<Fate, ReleaseError> {
-    let what = |pv: &PvView| format!("taking the finalizer off PV {}", pv.name);
+    let what = format!("taking the finalizer off {}", tell::data(&pv));
+    // What a request may have done whose answer was lost.
+    let mut perhaps = None;
+    let mut last = ApiError::Conflict;
     for _ in 0..TRIES {
-        let judgement = judge(&pv);
-        if let Judgement::Unclean(why) = judgement
-            && !request.abandon_uncleaned
-        {
-            return Ok(Fate::Stays(Box::new(Unclean { pv, why })));
-        }
-        let done = match judgement {
+        let fate = match judge(&pv) {
             Judgement::Free => Fate::Released,
-            Judgement::Unclean(_) => Fate::Abandoned(Box::new(pv.clone())),
+            Judgement::Unclean(_) if request.abandon_uncleaned => {
+                Fate::Abandoned(Box::new(pv.clone()))
+            }
+            Judgement::Unclean(why) => return Ok(Fate::Stays(Box::new(Unclean { pv, why }))),
         };
         if request.dry_run {
-            return Ok(done);
+            return Ok(fate);
+        }
+        if let (Fate::Abandoned(_), Scope::Node(node)) = (&fate, &request.scope) {
+            // It may have come back since the beginning.
+            let gone = async || confirm_gone(cluster, node).await;
+            patiently(a_while(), &mut io::sink(), gone).await?;
         }
         let metadata = json!({ "finalizers": without_ours(&pv) });
         match cluster.patch_pv(&pv.reference(), metadata).await {
-            Ok(_) => return Ok(done),
-            Err(ApiError::NotFound) => return Ok(Fate::Released),
-            Err(ApiError::Conflict) => {}
-            Err(error) => return Err(api(what(&pv))(error)),
+            Ok(_) => return Ok(fate),
+            Err(ApiError::Conflict | ApiError::NotFound) => {}
+            Err(error) if error.is_passing() => {
+                (last, perhaps) = (error, Some(fate));
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(api(what)(error)),
         }
-        // What changed may change the judgement.
-        let now = cluster.pv(&pv.name).await.map_err(api(what(&pv)))?;
-        match now.filter(|now| now.uid == pv.uid && now.has_finalizer()) {
-            Some(now) => pv = now,
-            None => return Ok(Fate::Released),
+        // What changed may change the judgement, and even whose the PV is.
+        match cluster.pv(&pv.name).await {
+            Ok(Some(now)) if now.uid == pv.uid && now.has_finalizer() => {
+                if !request.scope.includes(&now) {
+                    return Err(api(what)(ApiError::Conflict));
+                }
+                pv = now;
+            }
+            Ok(_) => return Ok(perhaps.unwrap_or(Fate::Released)),
+            // The next write meets a conflict, unless nothing has changed.
+            Err(error) if error.is_passing() => {
+                last = error;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => return Err(api(what)(error)),
         }
     }
-    Err(api(what(&pv))(ApiError::Conflict))
-}
-
-fn tell_unclean(unclean: &[Unclean], out: &mut (dyn Write + Send)) -> io::Result<()> {
-    let mut rows = vec![["PV", "NODE", "PATH", "CLAIM", "WHY"].map(String::from)];
-    rows.extend(unclean.iter().map(|Unclean { pv, why }| {
-        let why = (*why).to_owned();
-        [pv.name.clone(), node(pv), path(pv), claim(pv), why]
-    }));
-    writeln!(
-        out,
-        "\nThese volumes hold data that was not cleaned; our finalizer stays on their PersistentVolumes:\n"
-    )?;
-    super::table::write(&rows, out)?;
-    writeln!(
-        out,
-        "\nTwo ways out:\n\
-         1. Have them cleaned: let the provisioner run (install it again if it is gone) until these PVs are gone or Available;\n   \
-            `kubectl describe pv NAME` says what stands in the way.\n\
-         2. Give the cleaning up with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true): the PVs are let go,\n   \
-            and the data stays on the disks, where the next to get them can read it.\n"
-    )
-}
-
-fn node(pv: &PvView) -> String {
-    match &pv.hostname_label {
-        Some(label) => label.clone(),
-        None => pv.hostnames.join(","),
-    }
-}
-
-fn path(pv: &PvView) -> String {
-    pv.path().map_or_else(|| "-".into(), ToString::to_string)
-}
-
-fn claim(pv: &PvView) -> String {
-    pv.claim
-        .as_ref()
-        .map_or_else(|| "-".into(), ToString::to_string)
+    Err(api(what)(last))
 }
 
 #[cfg(test)]

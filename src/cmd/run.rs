@@ -18,7 +18,7 @@ use crate::clean::{Ground, World};
 use crate::cluster::{ApiError, Cluster};
 use crate::config::{self, Class, Config, Loaded};
 use crate::controller::{Controller, unix_time};
-use crate::host::kubelet::{KubeletDir, OwnPod};
+use crate::host::kubelet::KubeletDir;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
 use crate::plan::{Occupied, Settings};
@@ -125,11 +125,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             Arc::clone(cluster.permissions()),
         );
         let wake = Arc::new(Notify::new());
-        let own_pod = match &environment.pod_uid {
-            Some(uid) => OwnPod::Uid(uid.clone()),
-            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => OwnPod::Unnamed,
-            None => OwnPod::None,
-        };
         let (world, worlds) = watch::channel(World {
             settings: settings.clone(),
             node: node.clone(),
@@ -140,7 +135,10 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let ground = Arc::new(Ground {
             cluster: cluster.clone(),
             world: worlds,
-            kubelet: Arc::new(KubeletDir::new(&args.kubelet_dir, own_pod)),
+            kubelet: Arc::new(KubeletDir::new(
+                &args.kubelet_dir,
+                environment.pod_uid.clone(),
+            )),
             quiet_period: args.release_quiet_period,
             permits: Permits::new(settings.config.max_concurrent_cleanups.get().into()),
             table: Arc::clone(&table),

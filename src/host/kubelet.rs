@@ -16,39 +16,28 @@ const PLUGIN: &str = "kubernetes.io~local-volume";
 #[derive(Clone, Debug)]
 pub struct KubeletDir {
     path: PathBuf,
-    ours: OwnPod,
-}
-
-/// Which pod this process runs in: its directory must be in the kubelet's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnPod {
-    /// None: it runs on the node itself.
-    None,
-    /// One whose UID nobody has told us.
-    Unnamed,
-    /// The one of this UID.
-    Uid(String),
+    own_pod: Option<String>,
 }
 
 impl KubeletDir {
-    /// Takes the directory as we see it.
+    /// Takes the directory as we see it, and the UID of the pod that we run in, if it is known.
     #[must_use]
-    pub fn new(path: impl Into<PathBuf>, ours: OwnPod) -> Self {
+    pub fn new(path: impl Into<PathBuf>, own_pod: Option<String>) -> Self {
         Self {
             path: path.into(),
-            ours,
+            own_pod,
         }
     }
 
-    /// Whether the node's pods can be seen. Where our own pod is missing, it is not the kubelet's
-    /// directory, but an empty one in its place, or what an earlier kubelet has left.
+    /// Whether the node's pods can be seen, so that what is not there is not in use. Where our own pod
+    /// is missing, or there is none at all, it is not the kubelet's directory, but an empty one in its
+    /// place, or what an earlier kubelet has left.
     #[must_use]
     pub fn visible(&self) -> bool {
         let pods = self.path.join("pods");
-        match &self.ours {
-            OwnPod::None => fs::read_dir(pods).is_ok(),
-            OwnPod::Unnamed => fs::read_dir(pods).is_ok_and(|mut pods| pods.next().is_some()),
-            OwnPod::Uid(uid) => fs::read_dir(pods.join(uid)).is_ok(),
+        match &self.own_pod {
+            Some(uid) => fs::read_dir(pods.join(uid)).is_ok(),
+            None => fs::read_dir(pods).is_ok_and(|mut pods| pods.next().is_some()),
         }
     }
 
@@ -129,24 +118,23 @@ mod tests {
     #[test]
     fn a_directory_without_our_own_pod_is_not_the_kubelets() {
         let dir = tempfile::tempdir().unwrap();
-        let visible = |ours| KubeletDir::new(dir.path(), ours).visible();
-        let ours = || OwnPod::Uid("uid-ours".into());
-        assert!(!visible(OwnPod::None));
+        let visible =
+            |own: Option<&str>| KubeletDir::new(dir.path(), own.map(Into::into)).visible();
+        assert!(!visible(None));
         fs::create_dir(dir.path().join("pods")).unwrap();
-        assert!(visible(OwnPod::None));
-        assert!(!visible(OwnPod::Unnamed));
+        assert!(!visible(None), "empty proves nothing");
         // What a kubelet with another directory has left here.
         fs::create_dir(dir.path().join("pods/uid-old")).unwrap();
-        assert!(visible(OwnPod::Unnamed));
-        assert!(!visible(ours()));
+        assert!(visible(None));
+        assert!(!visible(Some("uid-ours")));
         fs::create_dir(dir.path().join("pods/uid-ours")).unwrap();
-        assert!(visible(ours()));
+        assert!(visible(Some("uid-ours")));
     }
 
     #[test]
     fn a_volume_is_held_as_long_as_an_entry_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let kubelet = KubeletDir::new(dir.path(), OwnPod::Unnamed);
+        let kubelet = KubeletDir::new(dir.path(), None);
         let pods = dir.path().join("pods");
         let held = |pv: &str| {
             let found = kubelet.mounts_of(pv).unwrap();

@@ -92,12 +92,8 @@ impl<'a> Planner<'a> {
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {
         let name = &class.name;
-        let Some(found) = self.snapshot.storage_classes.get(name) else {
-            let why = format!(
-                "there is no StorageClass {name:?}; create it and its volumes will be offered"
-            );
-            return Err(Skip::new(SkipReason::ClassMissing, why));
-        };
+        let found = self.snapshot.storage_classes.get(name);
+        let found = found.map_err(|why| Skip::new(SkipReason::ClassMissing, why))?;
         match found.reclaim_policy {
             ReclaimPolicy::Delete | ReclaimPolicy::Retain => Ok(found),
             _ => Err(Skip::new(

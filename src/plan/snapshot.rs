@@ -50,19 +50,31 @@ impl Settings {
 /// The StorageClasses, as far as they are known.
 #[derive(Clone, Debug)]
 pub enum StorageClasses {
-    /// Those of the cluster.
-    Known(BTreeMap<String, StorageClassView>),
+    /// Those of the cluster: `None` is one that does not exist, and one that is not in here could not
+    /// be read so far.
+    Known(BTreeMap<String, Option<StorageClassView>>),
     /// No cluster was asked (`discover`): every class is taken to exist, with Kubernetes' defaults.
     Assumed(StorageClassView),
 }
 
 impl StorageClasses {
     /// The StorageClass of that name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&StorageClassView> {
-        match self {
-            Self::Known(classes) => classes.get(name),
-            Self::Assumed(class) => Some(class),
+    ///
+    /// # Errors
+    /// Why its volumes are not offered, in words.
+    pub fn get(&self, name: &str) -> Result<&StorageClassView, String> {
+        let known = match self {
+            Self::Known(classes) => classes.get(name).map(Option::as_ref),
+            Self::Assumed(class) => Some(Some(class)),
+        };
+        match known {
+            Some(Some(class)) => Ok(class),
+            Some(None) => Err(format!(
+                "there is no StorageClass {name:?}; create it and its volumes will be offered"
+            )),
+            None => Err(format!(
+                "the StorageClass {name:?} could not be read so far, the log says why; its volumes are offered when it is"
+            )),
         }
     }
 }

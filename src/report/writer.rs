@@ -12,7 +12,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter as Source};
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::cluster::Permissions;
+use crate::cluster::{Permissions, lacks_right};
 use crate::metrics::Metrics;
 
 /// How long writing one event may take.
@@ -22,21 +22,40 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const SERIES: Duration = Duration::from_mins(6);
 /// Where events on objects without a namespace go.
 const DEFAULT_NAMESPACE: &str = "default";
-/// What the recorder writes to.
+/// What the recorder writes to, and what is written to where that is denied.
 const EVENTS: &str = "events.events.k8s.io";
+const CORE_EVENTS: &str = "events";
 
 /// Writes events, where the role allows no better, into the API group that the Go provisioner's role
 /// names.
 pub(super) struct Writer {
     client: Client,
     source: Source,
-    recorders: HashMap<String, (Recorder, Instant)>,
-    core: HashMap<(String, String, String), Written>,
+    recorded: HashMap<Key, Recorded>,
+    core: HashMap<Key, Written>,
     metrics: Arc<Metrics>,
     permissions: Arc<Permissions>,
 }
 
-/// An event of the core group that may come again.
+/// What makes an event the same as an earlier one: object, reason, text.
+type Key = (String, String, String);
+
+fn key(event: &Event, about: &ObjectReference) -> Key {
+    let object = about.uid.as_ref().or(about.name.as_ref());
+    (
+        object.cloned().unwrap_or_default(),
+        event.reason.clone(),
+        event.note.clone().unwrap_or_default(),
+    )
+}
+
+/// An event that may come again: its recorder then counts it up.
+struct Recorded {
+    recorder: Recorder,
+    at: Instant,
+}
+
+/// The same in the core group.
 struct Written {
     name: String,
     count: i32,
@@ -53,7 +72,7 @@ impl Writer {
         Self {
             client,
             source,
-            recorders: HashMap::new(),
+            recorded: HashMap::new(),
             core: HashMap::new(),
             metrics,
             permissions,
@@ -62,48 +81,81 @@ impl Writer {
 
     /// Writes an event, or counts that it could not be.
     pub(super) async fn write(&mut self, event: &Event, about: &ObjectReference) {
-        let recorder = self.recorder(event.note.as_deref().unwrap_or_default());
-        let written = match in_time(recorder.publish(event, about)).await {
-            Ok(()) => {
-                self.permissions.granted(EVENTS, "create");
-                Ok(())
-            }
-            Err(Some(kube::Error::Api(status))) if status.code == 403 => {
-                self.permissions
-                    .denied(EVENTS, "create", status.message.clone());
-                in_time(self.write_core(event, about)).await
-            }
-            Err(error) => Err(error),
-        };
+        let (recorder, verb) = self.recorder(event, about);
+        let mut written = in_time(recorder.publish(event, about)).await;
+        self.book(EVENTS, verb, &written);
+        if written.is_ok() {
+            let at = Instant::now();
+            let used = Recorded { recorder, at };
+            self.recorded.insert(key(event, about), used);
+            self.forget_core();
+        } else if self.permissions.is_missing(EVENTS, verb) {
+            let verb = self.core_verb(event, about);
+            written = in_time(self.write_core(event, about)).await;
+            self.book(CORE_EVENTS, verb, &written);
+        }
         if written.is_err() {
             self.metrics.events_failed_total.inc();
         }
     }
 
-    /// A recorder for each text. One alone would take events that differ in nothing but their text
-    /// for repetitions of the first, and nobody would ever read the later ones.
-    fn recorder(&mut self, note: &str) -> Recorder {
-        self.recorders
-            .retain(|_, (_, used)| used.elapsed() < SERIES);
-        let new = || Recorder::new(self.client.clone(), self.source.clone());
-        let (recorder, used) = self
-            .recorders
-            .entry(note.to_owned())
-            .or_insert_with(|| (new(), Instant::now()));
-        *used = Instant::now();
-        recorder.clone()
+    /// While the better API denies nothing, nothing is missed in the other: it is not asked.
+    fn forget_core(&self) {
+        let verbs = ["create", "patch"];
+        if !verbs
+            .iter()
+            .any(|verb| self.permissions.is_missing(EVENTS, verb))
+        {
+            for verb in verbs {
+                self.permissions.granted(CORE_EVENTS, verb);
+            }
+        }
+    }
+
+    /// Remembers whether there was the right to write.
+    fn book(
+        &self,
+        resource: &'static str,
+        verb: &'static str,
+        written: &Result<(), Option<kube::Error>>,
+    ) {
+        match written {
+            Ok(()) => self.permissions.granted(resource, verb),
+            Err(Some(kube::Error::Api(status))) if lacks_right(status) => {
+                let why = status.message.clone();
+                self.permissions.denied(resource, verb, why);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A recorder for each event, and what it will do. One alone would take events that differ in
+    /// nothing but their text for repetitions of the first, and nobody would ever read the later ones.
+    fn recorder(&mut self, event: &Event, about: &ObjectReference) -> (Recorder, &'static str) {
+        self.recorded
+            .retain(|_, recorded| recorded.at.elapsed() < SERIES);
+        match self.recorded.get(&key(event, about)) {
+            Some(recorded) => (recorded.recorder.clone(), "patch"),
+            None => (
+                Recorder::new(self.client.clone(), self.source.clone()),
+                "create",
+            ),
+        }
+    }
+
+    fn core_verb(&mut self, event: &Event, about: &ObjectReference) -> &'static str {
+        self.core.retain(|_, written| written.at.elapsed() < SERIES);
+        if self.core.contains_key(&key(event, about)) {
+            "patch"
+        } else {
+            "create"
+        }
     }
 
     async fn write_core(&mut self, event: &Event, about: &ObjectReference) -> kube::Result<()> {
         let namespace = about.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
-        self.core.retain(|_, written| written.at.elapsed() < SERIES);
-        let object = about.uid.as_ref().or(about.name.as_ref());
-        let key = (
-            object.cloned().unwrap_or_default(),
-            event.reason.clone(),
-            event.note.clone().unwrap_or_default(),
-        );
+        let key = key(event, about);
         let now = Timestamp::now();
         if let Some(written) = self.core.get_mut(&key) {
             let count = written.count + 1;

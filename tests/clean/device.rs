@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use local_volume_provisioner::clean::device::{
-    DeviceError, DeviceReport, Means, check_reset, check_zeroed, quick_reset, zero,
+    DeviceError, DeviceReport, Means, check_reset, check_zeroed, discard, quick_reset, zero,
 };
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature::{self, Signature};
@@ -361,32 +361,49 @@ fn a_byte_that_is_left_at_either_end_is_found() {
 
 #[test]
 fn sectors_of_4_kib() {
+    large_sectors(4096);
+}
+
+#[test]
+fn sectors_of_64_kib() {
+    large_sectors(64 << 10);
+}
+
+fn large_sectors(sector: u64) {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
+    if !has("losetup") {
+        return skip("no losetup on this machine");
+    }
+    let size = (64 << 20) + sector;
     for (device, means) in [
         (
-            LoopDevice::new(sandbox.path(), (64 << 20) + 4096).unwrap(),
+            LoopDevice::new(sandbox.path(), size).unwrap(),
             Means::Punched,
         ),
-        (without_offload(&sandbox, (64 << 20) + 4096), Means::Written),
+        (without_offload(&sandbox, size), Means::Written),
     ] {
-        let path = device.path().to_str().unwrap().to_owned();
-        if !has("losetup") {
-            return skip("no losetup on this machine");
+        let set = Command::new("losetup")
+            .args(["--sector-size", &sector.to_string()])
+            .arg(device.path())
+            .status()
+            .unwrap();
+        if !set.success() && sector > 4096 {
+            return skip("this kernel has no sectors larger than a page");
         }
-        run("losetup", &["--sector-size", "4096", &path]);
-        let size = size_of(&device);
-        let name = device
-            .path()
-            .file_name()
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
+        // Else the kernel takes it over when the device is opened, and this one is open already.
+        let path = device.path().to_str().unwrap();
+        run("blockdev", &["--setbsz", &sector.to_string(), path]);
+        let name = device.path().file_name().unwrap().to_str().unwrap();
         let queue = format!("/sys/block/{name}/queue/logical_block_size");
-        assert_eq!(std::fs::read_to_string(queue).unwrap().trim(), "4096");
+        let found = std::fs::read_to_string(queue).unwrap();
+        assert_eq!(found.trim(), sector.to_string());
+        assert_eq!(size_of(&device), size);
         assert_zeroes(&device, size, means);
+        write_secrets(&device, size);
+        discard(&open(&device), size, &Progress::default()).unwrap();
+        assert_all_zero(&device);
         device.file().write_all_at(b"EFI PART", 4096).unwrap();
         reset(&device);
         assert_looks_new(&device);

@@ -133,6 +133,7 @@ fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
             .unwrap();
         let of_cleaner = |event: &k8s_openapi::api::core::v1::Event| {
             event.reason.as_deref() == Some("VolumeFailedDelete")
+                && event.involved_object.uid == bound.metadata.uid
         };
         events
             .items

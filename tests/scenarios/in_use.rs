@@ -115,11 +115,38 @@ fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
     assert!(secrets_on(device.path()).is_empty());
 }
 
+/// Where only `pods` was mounted into the container, what it shows counts all the same.
+#[test]
+fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--release-quiet-period=1s");
+    fs::remove_dir(stage.kubelet_dir().join("plugins")).unwrap();
+    let dir = stage
+        .class("raw", &json!({ "volumeMode": "Block" }))
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &dir, "disk");
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = used(&stage, &stage.bind("claim", &path));
+    scribble(device.path());
+    let entry = "kubelet/pods/some-uid/volumeDevices/kubernetes.io~local-volume";
+    let mapped = stage.sandbox.dir(entry).unwrap().join(name(&bound));
+    std::os::unix::fs::symlink(device.path(), &mapped).unwrap();
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(Duration::from_secs(4), "the pod still writes", || {
+        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
+    });
+    fs::remove_file(&mapped).unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+}
+
 #[test]
 fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--release-quiet-period=1500ms");
-    fs::remove_dir(stage.kubelet_dir().join("pods")).unwrap();
+    fs::remove_dir(stage.kubelet_dir().join("pods/of-something-else")).unwrap();
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();

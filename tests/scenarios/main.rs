@@ -7,6 +7,7 @@ mod api_faults;
 mod bad_input;
 mod block;
 mod crashes;
+mod denied;
 mod discovery;
 mod duplicates;
 mod external_cleaner;

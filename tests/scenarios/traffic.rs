@@ -125,7 +125,9 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
 
     let streamed = || {
         let all = requests.all();
-        let watches = all.iter().filter(|request| request.verb == Verb::Watch);
+        let watches = all
+            .iter()
+            .filter(|r| r.verb == Verb::Watch && r.resource == "persistentvolumes");
         watches.map(|request| request.bytes()).sum::<u64>()
     };
     let before = streamed();

@@ -10,11 +10,11 @@ use std::thread;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use ring::error::Unspecified;
 
-use super::DeviceError;
 use super::keystream::Keystream;
+use super::{DeviceError, ioctl};
 use crate::clean::progress::Progress;
 
-/// What `O_DIRECT` asks of addresses in memory and on the device; no logical sector is larger.
+/// What `O_DIRECT` asks of addresses in memory and on the device, if its logical sectors are not larger.
 pub const ALIGN: usize = 4096;
 /// Large enough for a disk to be at its full speed, and small enough to be stopped at any time.
 const CHUNK: usize = 1 << 20;
@@ -22,8 +22,8 @@ const CHUNK: usize = 1 << 20;
 /// A device with `O_DIRECT` switched on while this lives.
 ///
 /// It is switched on in the descriptor that we have. Opening the device once more would look it up
-/// by its number, which may belong to another disk by then. Where `O_DIRECT` is not to be had, reads
-/// and writes go through the cache.
+/// by its number, which may belong to another disk by then. Where `O_DIRECT` is not to be had, or takes
+/// larger pieces than ours, reads and writes go through the cache.
 pub struct Direct<'a> {
     device: &'a File,
     before: Option<OFlag>,
@@ -39,9 +39,12 @@ pub enum Fill {
 
 impl<'a> Direct<'a> {
     pub fn new(device: &'a File) -> Self {
+        // Linux has such sectors since 6.15.
+        let too_large = ioctl::sector_size(device).is_some_and(|size| size > ALIGN);
         let before = fcntl(device, FcntlArg::F_GETFL)
             .map(OFlag::from_bits_retain)
-            .ok();
+            .ok()
+            .filter(|_| !too_large);
         if let Some(flags) = before {
             let _ = fcntl(device, FcntlArg::F_SETFL(flags | OFlag::O_DIRECT));
         }
@@ -79,7 +82,7 @@ impl<'a> Direct<'a> {
                     .join()
                     .unwrap_or_else(|cause| panic::resume_unwind(cause))
             });
-            own.and(others)
+            worse(own, others)
         })
     }
 
@@ -127,6 +130,14 @@ impl<'a> Direct<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Of two that both wrote: what the disk says counts for more than that somebody stopped us meanwhile.
+fn worse(own: Result<(), DeviceError>, others: Result<(), DeviceError>) -> Result<(), DeviceError> {
+    match own {
+        Ok(()) | Err(DeviceError::Cancelled(_)) => others.and(own),
+        failed => failed,
     }
 }
 
@@ -181,5 +192,31 @@ impl Buffer {
         let start = self.0.as_ptr().align_offset(ALIGN);
         let length = usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK);
         &mut self.0[start..start + length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::clean::progress::Cancelled;
+
+    #[test]
+    fn a_failing_disk_is_not_hidden_by_a_stop() {
+        let stopped = || Err(DeviceError::from(Cancelled));
+        let failed = || Err(DeviceError::io("write", 0)(io::ErrorKind::Other.into()));
+        for (own, others, expected) in [
+            (Ok(()), Ok(()), None),
+            (Ok(()), stopped(), Some("Cancelled")),
+            (stopped(), Ok(()), Some("Cancelled")),
+            (stopped(), failed(), Some("IoError")),
+            (failed(), stopped(), Some("IoError")),
+            (failed(), Ok(()), Some("IoError")),
+            (Ok(()), failed(), Some("IoError")),
+        ] {
+            let found = worse(own, others).err();
+            assert_eq!(found.as_ref().map(DeviceError::reason), expected);
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! Makes a device drop its contents, and believes only what it then reads.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 
 use super::direct::{ALIGN, Direct, Fill};
 use super::{
-    DISCARD, DeviceError, DeviceReport, Fallback, Means, STEP, check_reset, check_zeroed, flush,
-    ioctl, settle, zero,
+    DISCARD, DeviceError, DeviceReport, Dropping, Fallback, Means, STEP, check_reset, check_zeroed,
+    flush, ioctl, settle, zero,
 };
 use crate::clean::progress::Progress;
 
@@ -46,12 +45,9 @@ fn discard_by(
     }
     drop(direct);
     flush(device)?;
-    let announced = OnceCell::new();
-    let discarded = DISCARD.in_steps(0..size, progress, |step| {
-        drop_range(step)?;
-        announced.get_or_init(|| progress.expect_bytes(size));
-        Ok(())
-    })?;
+    let dropping = Dropping::new(size, progress);
+    let discarded = DISCARD.in_steps(0..size, progress, |step| dropping.step(drop_range(step)))?;
+    dropping.stops_at(discarded);
     let fallback = if discarded < size {
         Fallback::CannotDiscard
     } else {
@@ -156,6 +152,21 @@ mod tests {
         let report = by_units_of(1 << 60, Err(Errno::EOPNOTSUPP));
         let expected = (Means::Punched, Some(Fallback::CannotDiscard));
         assert_eq!((report.means, report.fallback), expected);
+    }
+
+    /// A stack of devices may discard here and not there.
+    #[test]
+    fn a_discard_that_ends_halfway_is_counted_to_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(SIZE).unwrap();
+        let progress = Progress::default();
+        let drop_range = |step: Range<u64>| match step.start {
+            0 => punch(&file, step),
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+        let report = discard_by(drop_range, &file, SIZE, &progress).unwrap();
+        assert_eq!(report.fallback, Some(Fallback::CannotDiscard));
+        assert_eq!(progress.bytes_done(), progress.bytes_total());
     }
 
     #[test]

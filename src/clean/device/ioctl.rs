@@ -8,7 +8,17 @@ mod request {
     //! Numbers from `linux/fs.h`.
     nix::ioctl_none!(reread_partitions, 0x12, 95);
     nix::ioctl_none!(flush_buffers, 0x12, 97);
+    nix::ioctl_read_bad!(sector_size, nix::request_code_none!(0x12, 104), i32);
     nix::ioctl_write_ptr_bad!(discard, nix::request_code_none!(0x12, 119), [u64; 2]);
+}
+
+/// The size of a device's logical sectors in bytes; `None` for a file, which has none.
+#[expect(unsafe_code, reason = "nix has no wrapper for BLKSSZGET")]
+pub fn sector_size(device: &File) -> Option<usize> {
+    let mut bytes = 0;
+    // SAFETY: BLKSSZGET writes one int.
+    unsafe { request::sector_size(device.as_raw_fd(), &raw mut bytes) }.ok()?;
+    usize::try_from(bytes).ok()
 }
 
 /// Tells the device that a range is not needed any more. What it reads as afterwards is its own

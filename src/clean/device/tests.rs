@@ -36,6 +36,22 @@ fn what_a_device_does_not_know_is_done_in_another_way() {
 }
 
 #[test]
+fn what_is_given_up_halfway_is_counted_to_its_end() {
+    for (able, expected) in [(0, 0), (2 * STEP, 3 * STEP), (3 * STEP, 3 * STEP)] {
+        let progress = Progress::default();
+        let dropping = Dropping::new(3 * STEP, &progress);
+        let act = |step: Range<u64>| match step.start {
+            start if start < able => dropping.step(Ok(())),
+            _ => dropping.step(Err(Errno::EOPNOTSUPP)),
+        };
+        let done = DISCARD.in_steps(0..3 * STEP, &progress, act).unwrap();
+        dropping.stops_at(done);
+        let figures = (progress.bytes_done(), progress.bytes_total());
+        assert_eq!((done, figures), (able, (expected, expected)));
+    }
+}
+
+#[test]
 fn every_step_is_counted_when_it_is_done() {
     let (_, progress) = refused(&PUNCH, Errno::EOPNOTSUPP);
     assert_eq!(progress.bytes_done(), 2 * STEP);

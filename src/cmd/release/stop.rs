@@ -1,12 +1,16 @@
 //! Ends the provisioner: its last cleanups, then its DaemonSet and Pods.
 
-use std::io::{self, Write};
+use std::fmt;
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, DaemonSetView, ProvisionerPod};
+use crate::cluster::{ApiError, Cluster, DaemonSetView};
 
+use super::super::run::Misuse;
+use super::others::names;
+use super::patience::{a_while, patiently};
 use super::{ReleaseError, Request, Unclean, api, held, unclean};
 
 /// How often to look at the Pods, and at all PVs, of which there may be many thousands.
@@ -19,6 +23,50 @@ pub(super) struct Installation<'a> {
     pub(super) name: &'a str,
 }
 
+impl Installation<'_> {
+    /// The DaemonSet; `None` when it is gone.
+    pub(super) async fn find(
+        &self,
+        cluster: &Cluster,
+        out: &mut (dyn Write + Send),
+    ) -> Result<Option<DaemonSetView>, ReleaseError> {
+        let found = patiently(a_while(), out, async || self.read(cluster).await).await?;
+        match &found {
+            None => writeln!(out, "DaemonSet {self} is gone already.")?,
+            Some(set) if !set.is_provisioner => return Err(self.is_another().into()),
+            Some(_) => {}
+        }
+        Ok(found)
+    }
+
+    /// Nothing else is deleted, whatever the command line says.
+    fn is_another(&self) -> Misuse {
+        Misuse(format!(
+            "DaemonSet {self} is no provisioner: no container of it has MY_NODE_NAME and the configuration; nothing was changed, see `kubectl get daemonsets --all-namespaces` for the right name"
+        ))
+    }
+
+    async fn read(&self, cluster: &Cluster) -> Result<Option<DaemonSetView>, ReleaseError> {
+        let found = cluster.daemon_set(self.namespace, self.name).await;
+        found.map_err(api(format!("reading DaemonSet {self}")))
+    }
+
+    async fn delete(&self, cluster: &Cluster, set: &DaemonSetView) -> Result<(), ReleaseError> {
+        let deleted = cluster.delete_daemon_set(self.namespace, self.name, &set.uid);
+        match deleted.await {
+            // Somebody was faster.
+            Err(ApiError::NotFound) => Ok(()),
+            result => result.map_err(api(format!("deleting DaemonSet {self}"))),
+        }
+    }
+}
+
+impl fmt::Display for Installation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// Deletes the DaemonSet and waits until its Pods are gone. While volumes are still to be cleaned, it
 /// waits for that first, as nobody is left to do it afterwards.
 ///
@@ -26,18 +74,12 @@ pub(super) struct Installation<'a> {
 pub(super) async fn stop(
     cluster: &Cluster,
     installation: &Installation<'_>,
+    set: &DaemonSetView,
     request: &Request,
     out: &mut (dyn Write + Send),
 ) -> Result<Vec<Unclean>, ReleaseError> {
-    let Installation { namespace, name } = installation;
-    let reading = || format!("reading DaemonSet {namespace}/{name}");
-    let found = cluster.daemon_set(namespace, name).await;
-    let Some(set) = found.map_err(api(reading()))? else {
-        writeln!(out, "DaemonSet {namespace}/{name} is gone already.")?;
-        return Ok(Vec::new());
-    };
     if request.dry_run {
-        writeln!(out, "DaemonSet {namespace}/{name} would be deleted.")?;
+        writeln!(out, "DaemonSet {installation} would be deleted.")?;
         return Ok(Vec::new());
     }
     if !set.deleting {
@@ -47,13 +89,11 @@ pub(super) async fn stop(
                 return Ok(left);
             }
         }
-        cluster
-            .delete_daemon_set(namespace, name, &set.uid)
-            .await
-            .map_err(api(format!("deleting DaemonSet {namespace}/{name}")))?;
+        let delete = async || installation.delete(cluster, set).await;
+        patiently(a_while(), out, delete).await?;
     }
-    wait_for_pods(cluster, installation, &set, request.timeout, out).await?;
-    writeln!(out, "DaemonSet {namespace}/{name} and its Pods are gone.")?;
+    wait_for_pods(cluster, installation, set, request.timeout, out).await?;
+    writeln!(out, "DaemonSet {installation} and its Pods are gone.")?;
     Ok(Vec::new())
 }
 
@@ -66,14 +106,8 @@ async fn wait_for_cleanups(
     let deadline = Instant::now() + request.timeout;
     let mut told = None;
     loop {
-        let left = match held(cluster, &request.scope).await {
-            Ok(pvs) => unclean(pvs),
-            Err(error) if error.is_passing() && Instant::now() < deadline => {
-                again_after(&error, out).await?;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
+        let looking = async || held(cluster, &request.scope).await;
+        let left = unclean(patiently(deadline, out, looking).await?);
         if left.is_empty() || Instant::now() >= deadline {
             return Ok(left);
         }
@@ -97,22 +131,16 @@ async fn wait_for_pods(
     limit: Duration,
     out: &mut (dyn Write + Send),
 ) -> Result<(), ReleaseError> {
-    let Installation { namespace, name } = installation;
     let deadline = Instant::now() + limit;
     let mut told = String::new();
     loop {
-        let left = match remains(cluster, installation, set).await {
-            Ok(None) => return Ok(()),
-            Ok(Some(left)) => left,
-            Err(error) if error.is_passing() && Instant::now() < deadline => {
-                again_after(&error, out).await?;
-                continue;
-            }
-            Err(error) => return Err(error),
+        let looking = async || remains(cluster, installation, set).await;
+        let Some(left) = patiently(deadline, out, looking).await? else {
+            return Ok(());
         };
         if Instant::now() >= deadline {
             return Err(ReleaseError::PodsStay {
-                name: format!("{namespace}/{name}"),
+                name: installation.to_string(),
                 waited: limit,
                 pods: left,
             });
@@ -120,7 +148,7 @@ async fn wait_for_pods(
         if told != left {
             writeln!(
                 out,
-                "DaemonSet {namespace}/{name} is being deleted; its Pods: {left}"
+                "DaemonSet {installation} is being deleted; its Pods: {left}"
             )?;
             told = left;
         }
@@ -134,40 +162,15 @@ async fn remains(
     installation: &Installation<'_>,
     set: &DaemonSetView,
 ) -> Result<Option<String>, ReleaseError> {
-    let Installation { namespace, name } = installation;
-    let pods = cluster.pods_in(namespace, Some(&set.selector)).await;
-    let mut pods = pods.map_err(api(format!("listing the Pods of {namespace}/{name}")))?;
-    pods.retain(|pod| pod.owner_uid.as_ref() == Some(&set.uid));
-    let now = cluster.daemon_set(namespace, name).await;
-    let now = now.map_err(api(format!("reading DaemonSet {namespace}/{name}")))?;
+    let pods = cluster
+        .pods_of_daemon_set(installation.namespace, set)
+        .await;
+    let pods = pods.map_err(api(format!("listing the Pods of {installation}")))?;
+    let now = installation.read(cluster).await?;
     let there = now.is_some_and(|now| now.uid == set.uid);
     Ok(match (pods.is_empty(), there) {
         (true, false) => None,
         (true, true) => Some("none, only the object itself".into()),
         (false, _) => Some(names(&pods)),
     })
-}
-
-/// Says that a request failed which is worth another try, and waits a little.
-async fn again_after(error: &ReleaseError, out: &mut (dyn Write + Send)) -> io::Result<()> {
-    writeln!(out, "{error}; trying again.")?;
-    tokio::time::sleep(LOOK_AT_PVS).await;
-    Ok(())
-}
-
-/// Pods with their nodes, for a sentence.
-pub(super) fn names(pods: &[ProvisionerPod]) -> String {
-    const SHOWN: usize = 5;
-    let mut names: Vec<_> = pods
-        .iter()
-        .take(SHOWN)
-        .map(|pod| match pod.node.as_str() {
-            "" => pod.name.clone(),
-            node => format!("{} on {node}", pod.name),
-        })
-        .collect();
-    if pods.len() > SHOWN {
-        names.push(format!("and {} more", pods.len() - SHOWN));
-    }
-    names.join(", ")
 }

@@ -98,10 +98,7 @@ fn a_node_has_the_pvs_that_no_other_node_can_have() {
         ),
     ] {
         assert!(!scope.includes(&other), "{what}");
-        let all = Scope::All {
-            namespace: "default".into(),
-            daemon_set: None,
-        };
+        let all = Scope::All { namespace: None };
         assert!(all.includes(&other), "{what}");
     }
 }

@@ -1,5 +1,7 @@
 //! StorageClasses, faulty classes, scans that are not complete, and readiness.
 
+use std::collections::BTreeMap;
+
 use super::kit::*;
 use crate::plan::{Plan, StorageClasses};
 use crate::types::SkipReason;
@@ -29,6 +31,15 @@ fn a_class_without_a_storage_class_waits_and_the_others_go_on() {
         "{}",
         not_ready(&world)
     );
+}
+
+#[test]
+fn a_storage_class_that_was_not_read_is_not_called_missing() {
+    let mut world = world().fast("a", &fs(1));
+    world.snapshot.storage_classes = StorageClasses::Known(BTreeMap::new());
+    world.expect("nothing read", &["a is Skipped as ClassMissing"]);
+    let told = not_ready(&world);
+    assert!(told.contains("\"fast\" could not be read so far"), "{told}");
 }
 
 #[test]

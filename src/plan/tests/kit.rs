@@ -113,10 +113,7 @@ impl World {
 
     pub fn storage_class(mut self, name: &str, view: Option<StorageClassView>) -> Self {
         if let StorageClasses::Known(classes) = &mut self.snapshot.storage_classes {
-            match view {
-                Some(view) => classes.insert(name.into(), view),
-                None => classes.remove(name),
-            };
+            classes.insert(name.into(), view);
         }
         self
     }

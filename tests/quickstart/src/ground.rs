@@ -33,7 +33,7 @@ impl Ground {
         );
         let machine = Machine::mount(&sandbox)?;
         // As the kubelet has it on a node on which no pod uses a volume.
-        sandbox.dir("kubelet/pods")?;
+        sandbox.dir("kubelet/pods/of-something-else")?;
         sandbox.dir("kubelet/plugins")?;
         let config = sandbox.dir("config")?;
         fs::write(config.join("protectReleasedData"), "true\n")?;

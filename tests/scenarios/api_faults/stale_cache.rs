@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use control_plane::requests::Request;
+use serde_json::Value;
 use support::stage::phase;
+
+use crate::kit::annotate_node;
 
 /// Binds a released PV to another claim, as administrators do it: the reference is cleared, and
 /// the next claim takes the volume with the data that is on it.
@@ -139,4 +142,26 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     drop(hold);
     assert_eq!(wipes(&provisioner, &volume), 0);
     assert_eq!(phase(&stage.pv(&name(&pv)).unwrap()), "Bound");
+}
+
+/// The Node is watched as ever, and the watch is late.
+#[test]
+fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let old = stage.occupy("claim", &volume);
+    let hold = stage.faults().hold_watches("nodes");
+    annotate_node(&stage, "local-volume-provisioner/paused", "true");
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&old), "Released");
+    stage.stays(Duration::from_secs(3), "nothing is cleaned", || {
+        entries(&volume) == ["secret"] && uid(&stage.pvs_at(&volume).pop().unwrap()) == uid(&old)
+    });
+    hold.release();
+    stage.event("CleaningPaused", "");
+    annotate_node(&stage, "local-volume-provisioner/paused", Value::Null);
+    stage.available(&volume, Some(&uid(&old)));
+    assert_eq!(entries(&volume), [""; 0]);
 }

@@ -1,0 +1,245 @@
+//! Requests that are denied: by RBAC for want of a right, or by a policy of the cluster's that one
+//! object offends against.
+
+use std::time::Duration;
+
+use control_plane::faults::Answer;
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::stage::{annotation, name};
+use support::{Program, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+const PVS: &str = "persistentvolumes";
+const CLASSES: &str = "storageclasses";
+const EVENTS: &str = "events.events.k8s.io";
+const PAUSED: &str = "local-volume-provisioner/paused";
+const USED: &str = "local-volume-provisioner/used";
+/// What may not be watched is read every half minute.
+const READ: Duration = Duration::from_secs(35);
+
+/// A stage with one class, and a provisioner that is denied some verbs of a resource.
+fn without(resource: &str, verbs: &[Verb]) -> Option<(Stage, Program)> {
+    let stage = stage()?;
+    stage.class("fast", &json!({})).unwrap();
+    for verb in verbs {
+        stage.faults().on(*verb).resource(resource).forbid();
+    }
+    let provisioner = stage.provisioner().unwrap();
+    Some((stage, provisioner))
+}
+
+fn is_missing(provisioner: &mut Program, verb: &str, resource: &str) -> bool {
+    let right = format!("missing_permission{{resource=\"{resource}\",verb=\"{verb}\"}}");
+    metric(provisioner, &right) == Some(1)
+}
+
+/// A pause comes in time although nobody tells us of it, and all else about the Node is read now and
+/// then.
+#[test]
+fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
+    let Some((stage, mut provisioner)) = without("nodes", &[Verb::List, Verb::Watch]) else {
+        return;
+    };
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let bound = used(&stage, &stage.bind("claim", &volume));
+    keep_secret(&volume);
+    stage.eventually("the right is missed", || {
+        is_missing(&mut provisioner, "list", "nodes").then_some(())
+    });
+    // It has been read, and will not be again for half a minute.
+    std::thread::sleep(Duration::from_secs(1));
+    annotate_node(&stage, PAUSED, "true");
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(Duration::from_secs(3), "nothing is cleaned", || {
+        has_secret(&volume) && is_untouched(&stage, &bound, "Released")
+    });
+    stage.within(READ, "the pause is known everywhere", || {
+        (status(&mut provisioner)["paused"] == true).then_some(())
+    });
+    delete_node(&stage);
+    register_node(&stage);
+    stage.within(READ, "the volume is cleaned under the new Node", || {
+        let fresh = stage.pvs_at(&volume).pop()?;
+        let maker = annotation(&fresh, "pv.kubernetes.io/provisioned-by")?.to_owned();
+        (fresh.metadata.uid != bound.metadata.uid && maker.ends_with(&node_uid(&stage)))
+            .then_some(())
+    });
+    assert!(entries(&volume).is_empty());
+}
+
+#[test]
+fn what_a_policy_says_no_to_hinders_no_other_pv() {
+    let Some((stage, mut provisioner)) = without("nothing", &[]) else {
+        return;
+    };
+    let volumes = ["a", "b"].map(|entry| {
+        let dir = format!("disks/fast/{entry}");
+        stage.sandbox.tmpfs(&dir, "size=1m").unwrap()
+    });
+    let mut pvs = volumes.map(|volume| (name(&stage.available(&volume, None)), volume));
+    // In the order in which they are gone through.
+    pvs.sort();
+    let policy = "admission webhook \"pv.example.com\" denied the request: not this one";
+    let refused = stage
+        .faults()
+        .on(Verb::Patch)
+        .resource(PVS)
+        .name(&pvs[0].0)
+        .answer(Answer::code(403).message(policy));
+    stage.bind("first", &pvs[0].1);
+    stage.eventually("the mark is refused", || (refused.hits() > 0).then_some(()));
+    let second = stage.bind("second", &pvs[1].1);
+    used(&stage, &second);
+    assert_eq!(
+        annotation(&stage.pv(&pvs[0].0).unwrap(), USED),
+        None,
+        "the first is still refused"
+    );
+    assert!(!is_missing(&mut provisioner, "patch", PVS));
+    assert!(provisioner.log().contains(policy));
+}
+
+/// Nothing is cleaned, and that costs hardly more with six volumes than with one.
+#[test]
+fn many_volumes_that_may_not_be_cleaned_ask_as_rarely_as_one() {
+    let Some((stage, mut provisioner)) = without(PVS, &[Verb::Patch]) else {
+        return;
+    };
+    let bound = [1, 2, 3, 4, 5, 6].map(|number| {
+        let dir = format!("disks/fast/vol-{number}");
+        let volume = stage.sandbox.tmpfs(&dir, "size=1m").unwrap();
+        stage.bind(&format!("claim-{number}"), &volume)
+    });
+    for number in 1..=6 {
+        stage.delete_claim(&format!("claim-{number}"));
+    }
+    for pv in &bound {
+        stage.in_phase(&name(pv), "Released");
+    }
+    // Until each has found out for itself.
+    std::thread::sleep(Duration::from_secs(12));
+    let (mark, told) = (stage.requests().mark(), provisioner.log().lines().count());
+    let failed = "persistentvolume_delete_failed_total{mode=\"Filesystem\",type=\"process\"}";
+    let before = metric(&mut provisioner, failed);
+    std::thread::sleep(Duration::from_secs(25));
+    let asked = stage.requests().since(mark);
+    let of = |verb, resource| {
+        let is = |request: &&_| {
+            let request: &std::sync::Arc<control_plane::requests::Request> = request;
+            request.verb == verb && request.resource == resource
+        };
+        asked.iter().filter(is).count()
+    };
+    let (patches, events) = (of(Verb::Patch, PVS), of(Verb::Create, "events"));
+    assert!(
+        (1..=9).contains(&patches),
+        "now and then one: {patches} in 25 s"
+    );
+    assert_eq!(events, 0, "it was told before");
+    assert_eq!(metric(&mut provisioner, failed), before);
+    let log = provisioner.log();
+    let warnings = log
+        .lines()
+        .skip(told)
+        .filter(|line| line.contains("cleaning failed"));
+    assert_eq!(warnings.count(), 0);
+}
+
+/// The list worked all along, and no object changes: only silence tells that the watch works now.
+#[test]
+fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let denied = ["nodes", CLASSES].map(|resource| {
+        let denied = stage.faults().on(Verb::Watch).resource(resource).forbid();
+        (resource, denied)
+    });
+    let mut provisioner = stage.provisioner().unwrap();
+    for (resource, denied) in &denied {
+        stage.eventually("the right is missed", || {
+            is_missing(&mut provisioner, "watch", resource).then_some(())
+        });
+        denied.clear();
+    }
+    for (resource, _) in denied {
+        stage.within(READ, "it is no longer missed", || {
+            (!is_missing(&mut provisioner, "watch", resource)).then_some(())
+        });
+    }
+}
+
+/// What a list said stays true when the objects cannot be read one by one.
+#[test]
+fn where_classes_may_only_be_listed_they_are_known() {
+    let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::Get, Verb::Watch]) else {
+        return;
+    };
+    let first = stage.sandbox.tmpfs("disks/fast/first", "size=1m").unwrap();
+    stage.available(&first, None);
+    stage.eventually("reading was tried", || {
+        is_missing(&mut provisioner, "get", CLASSES).then_some(())
+    });
+    let second = stage.sandbox.tmpfs("disks/fast/second", "size=1m").unwrap();
+    stage.available(&second, None);
+    stage.eventually("it is ready", || {
+        (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
+    });
+}
+
+#[test]
+fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
+    let all = [Verb::Get, Verb::List, Verb::Watch];
+    let Some((stage, mut provisioner)) = without(CLASSES, &all) else {
+        return;
+    };
+    let told = stage.eventually("a reason", || {
+        let told = status(&mut provisioner)["notReady"].to_string();
+        told.contains("StorageClass").then_some(told)
+    });
+    assert!(told.contains("could not be read so far"), "{told}");
+    let log = provisioner.log();
+    let failed = log
+        .lines()
+        .filter(|line| line.contains("reading the StorageClass failed"));
+    assert_eq!(failed.count(), 1, "said once");
+}
+
+/// An event that comes again takes another right than a new one. Where it may be written to neither
+/// API, both rights are named.
+#[test]
+fn each_right_that_events_take_is_missed_by_its_name() {
+    let Some(stage) = stage() else { return };
+    stage
+        .class(
+            "blocks",
+            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
+        )
+        .unwrap();
+    let device = raw(&stage);
+    let path = link(&device, &stage.sandbox.path().join("disks/blocks"), "disk");
+    stage.faults().on(Verb::Patch).resource("events").forbid();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    used(&stage, &bound);
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", "");
+    stage.within(READ, "counting it up is denied", || {
+        is_missing(&mut provisioner, "patch", EVENTS).then_some(())
+    });
+    stage.event("PermissionMissing", "patch events.events.k8s.io");
+    // The new event was written, which says nothing of the other right.
+    assert!(is_missing(&mut provisioner, "patch", EVENTS));
+    assert!(!is_missing(&mut provisioner, "create", EVENTS));
+
+    stage.faults().on(Verb::Create).resource("events").forbid();
+    annotate_node(&stage, PAUSED, "true");
+    stage.within(READ, "both are missed", || {
+        let both = is_missing(&mut provisioner, "create", EVENTS)
+            && is_missing(&mut provisioner, "create", "events");
+        both.then_some(())
+    });
+}

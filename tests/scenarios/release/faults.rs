@@ -1,0 +1,101 @@
+//! Requests that fail.
+
+use control_plane::faults::Answer;
+
+use super::*;
+
+#[test]
+fn a_moment_without_the_api_server_does_not_end_the_wait() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    // The first list is for other provisioners.
+    let pods = stage.faults().on(Verb::List).resource("pods").skip(1);
+    let failing = pods
+        .times(1)
+        .answer(Answer::code(500).message("etcd is busy"));
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("etcd is busy; trying again"), "{text}");
+    assert_eq!(failing.hits(), 1);
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn a_missing_right_and_a_race_are_told_and_survived() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let free = held(&stage, "free", "Available");
+    let args = ["release", "--finalizers"];
+    let denied = stage.faults().on(Verb::Patch).resource(PVS);
+    let denied = denied.forbid();
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(1), "{text}");
+    let right = "the right to patch persistentvolumes";
+    assert_eq!(text.matches(right).count(), 1, "{text}");
+    assert!(text.contains("deploy/uninstall.yaml"), "{text}");
+    denied.clear();
+    let conflict = stage.faults().on(Verb::Patch).resource(PVS).times(2);
+    let conflict = conflict.answer(Answer::code(409));
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(conflict.hits(), 2);
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn an_error_is_told_once() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let reading = stage.faults().on(Verb::Get).resource("daemonsets");
+    let _denied = reading.forbid();
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(text.matches("denies the right to get").count(), 1, "{text}");
+    assert!(text.contains("deploy/uninstall.yaml"), "{text}");
+}
+
+#[test]
+fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let args = ["release", "--finalizers", "--abandon-uncleaned"];
+    let [first, second, third] =
+        ["first", "second", "third"].map(|base| held(&stage, base, "Released"));
+    let patch = |pv: &str| stage.faults().on(Verb::Patch).resource(PVS).name(pv);
+    let denied = patch(&first).forbid();
+    let lost = patch(&second).times(1).reset_after();
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(lost.hits(), 1);
+    for gone in [&second, &third] {
+        assert!(text.contains(&format!("ABANDONED: PV {gone} ")), "{text}");
+        assert!(!is_held(&stage, gone));
+    }
+    assert!(
+        text.contains(&format!("FAILED: taking the finalizer off PV {first} ")),
+        "{text}"
+    );
+    assert!(is_held(&stage, &first));
+    denied.clear();
+    let busy = patch(&first).times(1).answer(Answer::code(500));
+    let (text, code) = told(&run(&stage, &args));
+    assert_eq!((code, busy.hits()), (Some(0), 1), "{text}");
+}
+
+#[test]
+fn the_daemon_set_is_asked_for_again_and_may_go_meanwhile() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let sets = |verb| stage.faults().on(verb).resource("daemonsets").times(1);
+    let reading = sets(Verb::Get).answer(Answer::code(500));
+    let deleting = sets(Verb::Delete).reset_after();
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!((reading.hits(), deleting.hits()), (1, 1));
+    assert!(!is_held(&stage, &free));
+}

@@ -1,0 +1,142 @@
+//! Provisioners and nodes that are there after all, or come back.
+
+use super::*;
+
+#[test]
+fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let released = held(&stage, "released", "Released");
+    let abandon = |args: &[&str], with_namespace: bool| {
+        let mut command = stage.command();
+        command.args(["release", "--finalizers", "--abandon-uncleaned"]);
+        if !with_namespace {
+            command.env_remove("MY_NAMESPACE");
+        }
+        told(&command.args(args).output().unwrap())
+    };
+    let refused = |what: &str, (text, code): (String, Option<i32>)| {
+        assert_eq!(code, Some(2), "{what}: {text}");
+        assert!(text.contains("provisioners run in"), "{what}: {text}");
+        assert!(text.contains("--daemonset"), "{what}: {text}");
+        assert!(is_held(&stage, &released), "{what}");
+    };
+    let named = ["--daemonset", DAEMON_SET, "--timeout=3s"];
+    refused("no DaemonSet named", abandon(&[], true));
+    refused("by hand, no namespace known", abandon(&[], false));
+    refused("a wrong name", abandon(&["--daemonset=typo"], true));
+    let wrong = [&named[..], &["--namespace=elsewhere"]].concat();
+    refused("a wrong namespace", abandon(&wrong, true));
+    {
+        // As with the rights of the chart's Job.
+        let everywhere = stage.faults().on(Verb::List).resource("pods").times(1);
+        let denied = everywhere.forbid();
+        refused("one namespace only", abandon(&["--daemonset=typo"], true));
+        assert_eq!(denied.hits(), 1);
+    }
+    let (text, code) = abandon(&named, false);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("--namespace"), "{text}");
+
+    another(&stage);
+    refused("another installation", abandon(&named, true));
+    assert!(is_installed(&stage), "nothing was changed");
+    stage.delete_pod("another", true);
+    no_pod(&stage, "another");
+
+    let (text, code) = told(&run(&stage, &["release", "--finalizers"]));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("WARNING"), "{text}");
+
+    orphan(&stage);
+    refused("Pods without their DaemonSet", abandon(&named, true));
+    stage.delete_pod("provisioner-1", true);
+    no_pod(&stage, "provisioner-1");
+    let (text, code) = abandon(&named, true);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_held(&stage, &released));
+}
+
+#[test]
+fn pods_that_are_orphaned_meanwhile_are_waited_for() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    let deleting = stage.faults().on(Verb::Delete).resource("daemonsets");
+    let late = deleting.times(1).latency(Duration::from_secs(2));
+    let running = start(&stage, &UNINSTALL);
+    stage.eventually("it deletes", || (late.hits() == 1).then_some(()));
+    orphan(&stage);
+    let (text, code) = told(&running.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("provisioner-1 on"), "{text}");
+    assert!(is_held(&stage, &free));
+}
+
+#[test]
+fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let released = held(&stage, "released", "Released");
+    let node = stage.named("elsewhere");
+    let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
+    let late = listing.latency(Duration::from_secs(1));
+    let args = [
+        "release",
+        "--finalizers",
+        "--abandon-uncleaned",
+        "--node",
+        &node,
+    ];
+    let running = start(&stage, &args);
+    stage.eventually("it lists", || (late.hits() == 1).then_some(()));
+    stage.register_node(&node, Some(&node)).unwrap();
+    let (text, code) = told(&running.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains(&format!("there is the Node {node}")),
+        "{text}"
+    );
+    assert!(is_held(&stage, &released));
+}
+
+#[test]
+fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let free = held(&stage, "free", "Available");
+    let patching = stage.faults().on(Verb::Patch).resource(PVS).times(1);
+    let late = patching.latency(Duration::from_secs(1));
+    let node = stage.named("elsewhere");
+    let running = start(&stage, &["release", "--finalizers", "--node", &node]);
+    stage.eventually("it writes", || (late.hits() == 1).then_some(()));
+    let label = json!({ "metadata": { "labels": { "kubernetes.io/hostname": "node-2" } } });
+    stage.patch_pv(&free, &label).unwrap();
+    let (text, code) = told(&running.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("has changed"), "{text}");
+    assert!(is_held(&stage, &free));
+}
+
+#[test]
+fn a_daemon_set_that_is_no_provisioner_is_not_deleted() {
+    let Some(stage) = own_cluster() else { return };
+    let labels = json!({ "app": "network" });
+    let container = json!({
+        "name": "c", "image": "none", "env": [{ "name": "MY_NODE_NAME", "value": "node" }],
+    });
+    let set = json!({
+        "metadata": { "name": DAEMON_SET },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+        },
+    });
+    create(&stage, &daemon_sets(&stage), set);
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("is no provisioner"), "{text}");
+    assert!(is_installed(&stage));
+}
