@@ -91,6 +91,9 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
         stage.in_phase(&pv, "Bound")
     });
     let _provisioner = stage.provisioner().unwrap();
+    for pv in [&outer_pv, &inner_pv] {
+        used(&stage, pv);
+    }
     stage.delete_claim("outer");
     let text = stage.event("VolumeDuplicate", "so nothing was touched");
     assert!(text.contains(inner.to_str().unwrap()), "{text}");
