@@ -14,11 +14,7 @@ use crate::stage;
 #[test]
 fn a_raw_device_is_reset_and_offered_again() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let (device, path) = raw_volume(&stage, &json!({}));
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     let spec = bound.spec.clone().unwrap();
@@ -54,11 +50,8 @@ fn a_raw_device_is_reset_and_offered_again() {
 #[test]
 fn a_raw_device_is_zeroed_from_end_to_end() {
     let Some(stage) = stage() else { return };
-    let settings =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/dd_zero.sh", "2"] });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let settings = json!({ "blockCleanerCommand": ["/scripts/dd_zero.sh", "2"] });
+    let (device, path) = raw_volume(&stage, &settings);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     std::fs::write(device.path(), vec![0xa5; 32 << 20]).unwrap();
@@ -80,7 +73,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
     let device = raw(&stage);
     let path = link(&device, &dir, "disk");
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
+    let bound = stage.used(&stage.bind("claim", &path));
     let spec = bound.spec.clone().unwrap();
     assert_eq!(spec.volume_mode.as_deref(), Some("Filesystem"));
     assert_eq!(spec.local.unwrap().fs_type.as_deref(), Some("ext4"));
@@ -132,14 +125,12 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
 fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
     let Some(stage) = stage() else { return };
     stage.configure("maxConcurrentCleanups", "1").unwrap();
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let dir = raw_class(&stage, &json!({}));
     let (busy, idle) = (raw(&stage), raw(&stage));
     let (busy_path, idle_path) = (link(&busy, &dir, "busy"), link(&idle, &dir, "idle"));
     let mut provisioner = stage.provisioner().unwrap();
-    let busy_pv = used(&stage, &stage.bind("busy", &busy_path));
-    let idle_pv = used(&stage, &stage.bind("idle", &idle_path));
+    let busy_pv = stage.used(&stage.bind("busy", &busy_path));
+    let idle_pv = stage.used(&stage.bind("idle", &idle_path));
     scribble(busy.path());
     scribble(idle.path());
     // As LVM or a RAID does, and mkfs.
@@ -172,9 +163,7 @@ fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
 #[test]
 fn a_mounted_device_is_not_offered() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let dir = raw_class(&stage, &json!({}));
     let device = ext4(&stage);
     let path = link(&device, &dir, "disk");
     let mounted = stage

@@ -18,6 +18,7 @@ use support::{LoopDevice, Stage};
 use tokio::runtime::Runtime;
 
 use super::BINARY;
+use super::kit::raw_class;
 
 const KILLS: usize = 100;
 /// The same in the slow tier.
@@ -287,9 +288,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     let set = Stage::set_with(BINARY, |options| options.eager_rebind = true);
     let Some(stage) = set else { return };
     stage.class("fs", &json!({})).unwrap();
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let dir = raw_class(&stage, &json!({}));
     let volume = stage.sandbox.tmpfs("disks/fs/vol", "size=4m").unwrap();
     let device = LoopDevice::new(stage.sandbox.path(), DEVICE_SIZE).unwrap();
     std::os::unix::fs::symlink(device.path(), dir.join("disk")).unwrap();

@@ -44,7 +44,7 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
         return;
     };
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     stage.eventually("the right is missed", || {
         is_missing(&mut provisioner, "list", "nodes").then_some(())
@@ -93,7 +93,7 @@ fn what_a_policy_says_no_to_hinders_no_other_pv() {
     stage.bind("first", &pvs[0].1);
     stage.eventually("the mark is refused", || (refused.hits() > 0).then_some(()));
     let second = stage.bind("second", &pvs[1].1);
-    used(&stage, &second);
+    stage.used(&second);
     assert_eq!(
         annotation(&stage.pv(&pvs[0].0).unwrap(), USED),
         None,
@@ -213,18 +213,12 @@ fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
 #[test]
 fn each_right_that_events_take_is_missed_by_its_name() {
     let Some(stage) = stage() else { return };
-    stage
-        .class(
-            "blocks",
-            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
-        )
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &stage.sandbox.path().join("disks/blocks"), "disk");
+    let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
+    let (_device, path) = raw_volume(&stage, &settings);
     stage.faults().on(Verb::Patch).resource("events").forbid();
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
-    used(&stage, &bound);
+    stage.used(&bound);
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "");
     stage.within(READ, "counting it up is denied", || {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
-use super::kit::{link, metric, node_uid, raw, skipped, status_of};
+use super::kit::{metric, node_uid, raw_volume, skipped, status_of};
 use super::{BINARY, stage};
 
 /// From the cause to the PV. It takes some 30 ms; the rest is for a busy machine.
@@ -213,11 +213,7 @@ fn use_node_name_only_names_the_provisioner_without_the_uid() {
 #[test]
 fn a_class_for_block_devices_offers_devices_and_refuses_directories() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let (_device, path) = raw_volume(&stage, &json!({}));
     let directory = stage
         .sandbox
         .tmpfs("disks/raw/directory", "size=1m")

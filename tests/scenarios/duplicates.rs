@@ -23,7 +23,7 @@ fn a_directory_within_another_volume_gets_no_pv() {
         .bind(&whole.join("x"), "disks/fast/outer")
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &outer));
+    let bound = stage.used(&stage.bind("claim", &outer));
     keep_secret(&outer);
     keep_secret(&whole.join("z"));
     let inner = stage
@@ -92,7 +92,7 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
     });
     let _provisioner = stage.provisioner().unwrap();
     for pv in [&outer_pv, &inner_pv] {
-        used(&stage, pv);
+        stage.used(pv);
     }
     stage.delete_claim("outer");
     let text = stage.event("VolumeDuplicate", "so nothing was touched");
@@ -123,16 +123,14 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
 fn a_filesystem_and_its_device_are_one_volume() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
-    let raw_dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let raw_dir = raw_class(&stage, &json!({}));
     let disk = ext4(&stage);
     let mounted = stage
         .sandbox
         .mount(disk.path(), "ext4", "disks/fast/vol-1")
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &mounted));
+    let bound = stage.used(&stage.bind("claim", &mounted));
     keep_secret(&mounted);
     let device = link(&disk, &raw_dir, "disk");
     stage.eventually("the device is not offered", || {
@@ -165,7 +163,7 @@ fn an_entry_that_two_classes_match_is_offered_once() {
         metrics.contains(&format!("skipped_entries{{class=\"{}\"", stage.named("b"))),
         "the other class says why not"
     );
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     stage.delete_claim("claim");
     assert_eq!(name(&offered_anew(&stage, &volume, &bound)), name(&bound));
 }

@@ -1,27 +1,13 @@
 //! A class's own `blockCleanerCommand`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 use support::stage::{is_terminating, name};
-use support::{LoopDevice, Stage};
 
 use crate::kit::*;
 use crate::stage;
-
-/// A class whose devices are cleaned by a shell script, and one device.
-fn cleaned_by(stage: &Stage, script: &str) -> (LoopDevice, PathBuf) {
-    let file = stage.sandbox.path().join("cleaner.sh");
-    fs::write(&file, script).unwrap();
-    let command = json!(["/bin/sh", file, "first argument"]);
-    let settings = json!({ "volumeMode": "Block", "blockCleanerCommand": command });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(stage);
-    let path = link(&device, &dir, "disk");
-    (device, path)
-}
 
 #[test]
 fn it_gets_the_device_and_its_output_is_in_the_log() {
@@ -90,11 +76,8 @@ fn its_success_is_not_believed() {
 #[test]
 fn one_that_is_not_there_is_named_with_its_remedy() {
     let Some(stage) = stage() else { return };
-    let settings =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/no-such-cleaner"] });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let settings = json!({ "blockCleanerCommand": ["/scripts/no-such-cleaner"] });
+    let (device, path) = raw_volume(&stage, &settings);
     let _provisioner = stage.provisioner().unwrap();
     stage.bind("claim", &path);
     scribble(device.path());

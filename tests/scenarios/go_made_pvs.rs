@@ -56,7 +56,7 @@ fn available_and_bound_ones_are_adopted_and_cleaned_in_their_turn() {
     let _provisioner = stage.provisioner().unwrap();
     adopted(&stage, &free);
     adopted(&stage, &bound);
-    used(&stage, &bound);
+    stage.used(&bound);
     stage.event("VolumeAdopted", "without a hostname label");
     assert_eq!(stage.pvs().len(), 2, "no second PV for either path");
     assert!(has_secret(&free_at) && has_secret(&bound_at));

@@ -107,14 +107,8 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
 #[test]
 fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
     let Some(stage) = stage() else { return };
-    stage
-        .class(
-            "blocks",
-            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
-        )
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &stage.sandbox.path().join("disks/blocks"), "disk");
+    let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
+    let (_device, path) = raw_volume(&stage, &settings);
     stage
         .faults()
         .on(Verb::Create)
@@ -123,7 +117,7 @@ fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
         .forbid();
     let _provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
-    used(&stage, &bound);
+    stage.used(&bound);
     stage.delete_claim("claim");
     let failures = || {
         let api: kube::Api<k8s_openapi::api::core::v1::Event> =

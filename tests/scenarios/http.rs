@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use support::stage::name;
 use support::{LoopDevice, Program, Stage};
 
-use super::kit::{link, raw};
+use super::kit::raw_volume;
 use super::stage;
 
 /// The series of the Go provisioner, which dashboards and alerts are made of: name, type, labels.
@@ -144,16 +144,10 @@ fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     let mut stage = stage()?;
     stage.add_arg("--discovery-period=500ms");
     stage.class("fast", &json!({})).unwrap();
-    let dir = stage
-        .class(
-            "raw",
-            &json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/false"] }),
-        )
-        .unwrap();
+    let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
+    let (device, disk) = raw_volume(&stage, &settings);
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    fs::write(dir.parent().unwrap().join("fast/file"), "").unwrap();
-    let device = raw(&stage);
-    let disk = link(&device, &dir, "disk");
+    fs::write(volume.with_file_name("file"), "").unwrap();
     let faults = stage.faults();
     let failed = faults
         .on(Verb::Create)

@@ -66,7 +66,7 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(stage, &stage.bind("claim", &swap.path));
+    let bound = stage.used(&stage.bind("claim", &swap.path));
     std::fs::write(swap.path.join("of-the-tenant"), "").unwrap();
 
     swap.put_second();
@@ -109,7 +109,7 @@ fn consent_to_wipe_counts_for_the_named_disk_once() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(stage, &stage.bind("claim", &swap.path));
+    let bound = stage.used(&stage.bind("claim", &swap.path));
     swap.put_second();
     stage.delete_claim("claim");
     stage.event("VolumeIdentityMismatch", "nothing was touched");
@@ -137,7 +137,7 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(stage, &stage.bind("claim", &swap.path));
+    let bound = stage.used(&stage.bind("claim", &swap.path));
     swap.put_second();
     stage.delete_claim("claim");
     stage.event("VolumeIdentityMismatch", "nothing was touched");
@@ -219,7 +219,7 @@ fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(stage, &stage.bind("claim", &swap.path));
+    let bound = stage.used(&stage.bind("claim", &swap.path));
     keep_secret(&swap.path);
     stage.sandbox.umount(&swap.path).unwrap();
     let elsewhere = mount(stage, &swap.first, "vol-2");
@@ -249,7 +249,7 @@ fn an_unused_pv_whose_path_shows_the_disk_of_a_bound_one_is_withdrawn() {
     let other = mount(stage, &swap.second, "vol-2");
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&other, None);
-    let bound = used(stage, &stage.bind("claim", &swap.path));
+    let bound = stage.used(&stage.bind("claim", &swap.path));
     keep_secret(&swap.path);
     stage.sandbox.umount(&swap.path).unwrap();
     stage.sandbox.umount(&other).unwrap();

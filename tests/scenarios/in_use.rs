@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
+use support::Stage;
 use support::stage::name;
 
 use crate::kit::*;
@@ -16,7 +17,7 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
     keep_secret(&volume);
@@ -46,7 +47,7 @@ fn a_pod_that_has_ended_keeps_nothing() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     stage.pod_with("pod", "claim", &json!({ "control-plane/run": "succeed" }));
     stage.pod_in_phase("pod", "Succeeded");
     keep_secret(&volume);
@@ -63,7 +64,7 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
     let mounted = mounted_by_kubelet(&stage, &bound);
@@ -91,28 +92,27 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     offered_anew(&stage, &volume, &bound);
 }
 
+/// A pod's raw device stays as it is, for at least so long, until the kubelet has let go.
+fn a_mapped_device_keeps_its_data(stage: &Stage, lasting: Duration) {
+    let (device, path) = raw_volume(stage, &json!({}));
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    scribble(device.path());
+    let mapped = mapped_by_kubelet(stage, &bound, &device);
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    stage.stays(lasting, "the pod still writes", || {
+        secrets_on(device.path()).len() == 4 && is_untouched(stage, &bound, "Released")
+    });
+    fs::remove_file(&mapped).unwrap();
+    offered_anew(stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+}
+
 #[test]
 fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
-    scribble(device.path());
-    let entry = "kubelet/pods/some-uid/volumeDevices/kubernetes.io~local-volume";
-    let mapped = stage.sandbox.dir(entry).unwrap().join(name(&bound));
-    std::os::unix::fs::symlink(device.path(), &mapped).unwrap();
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.stays(Duration::from_millis(1500), "the pod still writes", || {
-        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
-    });
-    fs::remove_file(&mapped).unwrap();
-    offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
+    a_mapped_device_keeps_its_data(&stage, Duration::from_millis(1500));
 }
 
 /// Where only `pods` was mounted into the container, what it shows counts all the same.
@@ -121,25 +121,7 @@ fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen(
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--release-quiet-period=1s");
     fs::remove_dir(stage.kubelet_dir().join("plugins")).unwrap();
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
-    scribble(device.path());
-    let entry = "kubelet/pods/some-uid/volumeDevices/kubernetes.io~local-volume";
-    let mapped = stage.sandbox.dir(entry).unwrap().join(name(&bound));
-    std::os::unix::fs::symlink(device.path(), &mapped).unwrap();
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.stays(Duration::from_secs(4), "the pod still writes", || {
-        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
-    });
-    fs::remove_file(&mapped).unwrap();
-    offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
+    a_mapped_device_keeps_its_data(&stage, Duration::from_secs(4));
 }
 
 #[test]
@@ -150,7 +132,7 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     // The API rounds the time of the release down to a whole second: that must not count.
     stage.eventually("the second half of a second", || {
@@ -178,7 +160,7 @@ fn a_lock_of_another_cleaner_is_waited_for_and_told() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     let locked = Flock::lock(File::open(&volume).unwrap(), FlockArg::LockExclusive).unwrap();
     stage.delete_claim("claim");
@@ -210,16 +192,13 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
          exec dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none",
         scratch = scratch.display()
     );
-    let settings =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", "-c", script] });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
+    let (device, path) = raw_volume(&stage, &settings);
     // A rolling update with surge, for as long as you like.
     let (mut first, mut second) = (stage.provisioner().unwrap(), stage.provisioner().unwrap());
     for round in 1..=3 {
         let claim = format!("claim-{round}");
-        let bound = used(&stage, &stage.bind(&claim, &path));
+        let bound = stage.used(&stage.bind(&claim, &path));
         scribble(device.path());
         stage.delete_claim(&claim);
         offered_anew(&stage, &path, &bound);

@@ -32,6 +32,29 @@ pub fn raw(stage: &Stage) -> LoopDevice {
     LoopDevice::new(stage.sandbox.path(), 32 * MIB).unwrap()
 }
 
+/// A class of raw devices with these further settings; its discovery directory.
+pub fn raw_class(stage: &Stage, settings: &Value) -> PathBuf {
+    let mut settings = settings.clone();
+    settings["volumeMode"] = json!("Block");
+    stage.class("raw", &settings).unwrap()
+}
+
+/// Such a class, and one device in it.
+pub fn raw_volume(stage: &Stage, settings: &Value) -> (LoopDevice, PathBuf) {
+    let dir = raw_class(stage, settings);
+    let device = raw(stage);
+    let path = link(&device, &dir, "disk");
+    (device, path)
+}
+
+/// The same, cleaned by a shell script with one argument.
+pub fn cleaned_by(stage: &Stage, script: &str) -> (LoopDevice, PathBuf) {
+    let file = stage.sandbox.path().join("cleaner.sh");
+    fs::write(&file, script).unwrap();
+    let command = json!(["/bin/sh", file, "first argument"]);
+    raw_volume(stage, &json!({ "blockCleanerCommand": command }))
+}
+
 /// Offers a device under a name in a discovery directory.
 pub fn link(device: &LoopDevice, dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
@@ -94,15 +117,6 @@ pub fn entries(dir: &Path) -> BTreeSet<String> {
 }
 
 // === the cluster ===
-
-/// Waits until a PV is marked as used; what is decided about it later depends on that.
-pub fn used(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
-    stage.eventually("the PV is marked as used", || {
-        stage
-            .pv(&name(pv))
-            .filter(|pv| annotation(pv, ANNOTATION_USED) == Some("true"))
-    })
-}
 
 /// The identity that is recorded on a PV.
 pub fn identity(pv: &PersistentVolume) -> String {
@@ -300,4 +314,12 @@ pub fn mounted_by_kubelet(stage: &Stage, pv: &PersistentVolume) -> PathBuf {
         name(pv)
     );
     stage.sandbox.dir(&entry).unwrap()
+}
+
+/// What a kubelet makes when it maps a raw device for a pod.
+pub fn mapped_by_kubelet(stage: &Stage, pv: &PersistentVolume, device: &LoopDevice) -> PathBuf {
+    let entry = "kubelet/pods/some-uid/volumeDevices/kubernetes.io~local-volume";
+    let mapped = stage.sandbox.dir(entry).unwrap().join(name(pv));
+    symlink(device.path(), &mapped).unwrap();
+    mapped
 }

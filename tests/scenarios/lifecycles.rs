@@ -19,7 +19,7 @@ fn sigterm_in_the_middle_of_a_wipe_ends_it_soon_and_the_next_process_goes_on() {
         .tmpfs("disks/fast/vol-1", "size=20m,nr_inodes=0")
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     for number in 0..FILES {
         File::create(volume.join(number.to_string())).unwrap();
     }
@@ -49,7 +49,7 @@ fn sigterm_does_not_wait_for_what_waits() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     let mounted = mounted_by_kubelet(&stage, &bound);
     stage.delete_claim("claim");
@@ -120,7 +120,7 @@ fn an_old_volume_is_cleaned_while_a_new_claim_of_the_same_name_uses_another() {
     });
     let _provisioner = stage.provisioner().unwrap();
     let spare = stage.available(&second, None);
-    let old = used(&stage, &stage.bind("data-web-0", &first));
+    let old = stage.used(&stage.bind("data-web-0", &first));
     keep_secret(&first);
     stage.delete_claim("data-web-0");
     stage.eventually("the claim is gone", || {

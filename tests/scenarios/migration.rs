@@ -156,7 +156,7 @@ fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
     }
     for volume in volumes.iter().filter(|volume| volume.phase == "Available") {
         stage.bind(&volume.claim, &volume.path);
-        let bound = used(&stage, &stage.pv(&name(&volume.pv)).unwrap());
+        let bound = stage.used(&stage.pv(&name(&volume.pv)).unwrap());
         assert_eq!(bound.metadata.uid, volume.pv.metadata.uid, "{volume}");
         stage.delete_claim(&volume.claim);
         volume.is_cleaned(&stage);

@@ -16,7 +16,7 @@ fn the_claim_first_and_then_the_pv() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     // The provisioner is not there when it happens.
     provisioner.kill();
@@ -44,7 +44,7 @@ fn the_pv_first_and_then_the_claim_with_a_pod() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
     keep_secret(&volume);
@@ -66,7 +66,7 @@ fn both_at_once() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let mut pv = used(&stage, &stage.bind("claim-0", &volume));
+    let mut pv = stage.used(&stage.bind("claim-0", &volume));
     for round in 0..5 {
         keep_secret(&volume);
         let claim = format!("claim-{round}");
@@ -81,10 +81,7 @@ fn both_at_once() {
         }
         offered_anew(&stage, &volume, &pv);
         assert!(entries(&volume).is_empty(), "round {round}");
-        pv = used(
-            &stage,
-            &stage.bind(&format!("claim-{}", round + 1), &volume),
-        );
+        pv = stage.used(&stage.bind(&format!("claim-{}", round + 1), &volume));
     }
 }
 
@@ -113,7 +110,7 @@ fn a_pv_once_used_is_cleaned_even_when_its_claim_ref_was_taken_off() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     annotate(&stage, &name(&bound), PAUSED, "true");
     stage.delete_claim("claim");
@@ -138,7 +135,7 @@ fn without_it_the_finalizer_is_on_only_while_cleaning() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     assert!(!is_protected(&bound));
     keep_secret(&volume);
     // It is there as soon as, and as long as, the PV is Terminating with data.
@@ -167,8 +164,8 @@ fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
     });
     let mut provisioner = stage.provisioner().unwrap();
     let free = stage.available(&free_at, None);
-    let bound = used(&stage, &stage.bind("claim", &bound_at));
-    let deleted = used(&stage, &stage.bind("deleted", &deleted_at));
+    let bound = stage.used(&stage.bind("claim", &bound_at));
+    let deleted = stage.used(&stage.bind("deleted", &deleted_at));
     keep_secret(&deleted_at);
     assert!([&free, &bound, &deleted].into_iter().all(is_protected));
     annotate(&stage, &name(&deleted), PAUSED, "true");

@@ -18,7 +18,7 @@ fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
     let bound_at = stage.sandbox.tmpfs("disks/fast/bound", "size=20m").unwrap();
     let free_at = stage.sandbox.tmpfs("disks/fast/free", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &bound_at));
+    let bound = stage.used(&stage.bind("claim", &bound_at));
     let free = stage.available(&free_at, None);
     keep_secret(&bound_at);
     let old = annotation(&bound, MAKER).unwrap().to_owned();
@@ -126,7 +126,7 @@ fn a_pv_whose_disk_is_another_one_is_reported_and_left_alone() {
         .mount(first.path(), "ext4", "disks/fast/vol-1")
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
+    let bound = stage.used(&stage.bind("claim", &path));
     assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
     delete_node(&stage);
     register_node(&stage);

@@ -26,7 +26,7 @@ fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
     stage.storage_class("kept", "Retain", "Immediate").unwrap();
     let volume = stage.sandbox.tmpfs("disks/kept/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     let policy = bound
         .spec
         .as_ref()
@@ -57,7 +57,7 @@ fn a_retained_pv_that_is_deleted_leaves_its_data_to_the_next_pv() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     assert!(is_protected(&bound));
     keep_secret(&volume);
     set_policy(&stage, &bound, "Retain");
@@ -77,7 +77,7 @@ fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     annotate(
         &stage,
@@ -101,7 +101,7 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     let mounted = mounted_by_kubelet(&stage, &bound);
     stage.delete_claim("claim");
@@ -130,7 +130,7 @@ fn recycle_is_refused_with_its_own_reason() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     set_policy(&stage, &bound, "Recycle");
     stage.delete_claim("claim");
@@ -150,7 +150,7 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
     let stays = stage.class("stays", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/gone/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
     let map = |dirs: &[(&str, &std::path::Path)]| -> Value {

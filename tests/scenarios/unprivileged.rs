@@ -144,7 +144,7 @@ fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
     // While devices were allowed, one of them was offered and used.
     let mut before = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &discovery.join("used"));
-    used(&stage, &bound);
+    stage.used(&bound);
     before.kill();
     let without = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NODEV;
     mount(None::<&str>, &nodes, None::<&str>, without, None::<&str>).unwrap();

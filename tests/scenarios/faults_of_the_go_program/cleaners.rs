@@ -1,28 +1,17 @@
 //! Cleaners that fail, whose work is thrown away, or that are left behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
 use serde_json::json;
+use support::Stage;
 use support::stage::{is_terminating, name};
-use support::{LoopDevice, Stage};
 
 use crate::kit::*;
 use crate::stage;
-
-/// A class of raw devices with a shell script for a cleaner, and one device in it.
-fn cleaned_by(stage: &Stage, script: &str) -> (LoopDevice, PathBuf) {
-    let file = stage.sandbox.path().join("cleaner.sh");
-    fs::write(&file, script).unwrap();
-    let settings = json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", file] });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(stage);
-    let path = link(&device, &dir, "disk");
-    (device, path)
-}
 
 const WIPE: &str =
     "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n";
@@ -48,7 +37,7 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
     );
     let (device, path) = cleaned_by(&stage, &script);
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
+    let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     stage.delete_claim("claim");
 
@@ -96,7 +85,7 @@ fn fault_8_when_the_release_fails_the_wipe_is_not_repeated() {
         );
         let (device, path) = cleaned_by(&stage, &script);
         let mut provisioner = stage.provisioner().unwrap();
-        let bound = used(&stage, &stage.bind("claim", &path));
+        let bound = stage.used(&stage.bind("claim", &path));
         scribble(device.path());
         stage.delete_claim("claim");
         stage.eventually("the cleaner runs", || (runs(&stage) == 1).then_some(()));
@@ -130,7 +119,7 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
     );
     let (device, path) = cleaned_by(&stage, &script);
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
+    let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     let fault = stage
         .faults()
@@ -181,7 +170,7 @@ fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
     );
     let (device, path) = cleaned_by(&stage, &script);
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &path));
+    let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     stage.delete_claim("claim");
     let two = |count: usize| {

@@ -56,11 +56,8 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
         log = log.display(),
         go = go.display()
     );
-    let settings =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/bin/sh", "-c", script] });
-    let dir = stage.class("raw", &settings).unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
+    let (device, path) = raw_volume(&stage, &settings);
     let _provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("first", &path);
     scribble(device.path());
@@ -90,7 +87,7 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     stage.eventually("the second claim is bound", || {
         (claim_phase(&stage, "second") == "Bound").then_some(())
     });
-    used(&stage, &fresh);
+    stage.used(&fresh);
     scribble(device.path());
     stage.delete_claim("second");
     offered_anew(&stage, &path, &fresh);
@@ -107,7 +104,7 @@ fn fault_3_a_deleted_pv_is_cleaned_before_it_goes() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("claim", &volume));
+    let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
 
     stage.delete_pv(&name(&bound)).unwrap();

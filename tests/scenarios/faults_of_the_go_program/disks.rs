@@ -12,9 +12,7 @@ use crate::stage;
 #[test]
 fn fault_6_two_links_to_one_disk_make_one_pv() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let dir = raw_class(&stage, &json!({}));
     let (device, other) = (raw(&stage), raw(&stage));
     let first = link(&device, &dir, "a");
     let second = link(&device, &dir, "b");
@@ -47,9 +45,7 @@ fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     stage.class("slow", &json!({})).unwrap();
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let dir = raw_class(&stage, &json!({}));
     let device = raw(&stage);
     let volumes = [
         stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap(),

@@ -124,11 +124,7 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
 #[test]
 fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
     let Some(stage) = stage() else { return };
-    let dir = stage
-        .class("raw", &json!({ "volumeMode": "Block" }))
-        .unwrap();
-    let device = raw(&stage);
-    let path = link(&device, &dir, "disk");
+    let (device, path) = raw_volume(&stage, &json!({}));
     scribble(device.path());
     // There before the provisioner is, so that nothing of ours stands for the path.
     let mut filesystem = pv_by_hand(&stage, &stage.named("a-filesystem"), "raw", &path, "32Mi");

@@ -35,7 +35,7 @@ fn fault_16_a_stale_cache_never_wipes_a_volume_that_is_bound_again() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("first", &volume));
+    let bound = stage.used(&stage.bind("first", &volume));
     keep_secret(&volume);
     annotate_node(&stage, PAUSED, "true");
     stage.eventually("the pause is seen", || {
@@ -73,7 +73,7 @@ fn fault_16_a_pv_that_is_bound_again_before_the_delete_arrives_is_kept() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("first", &volume));
+    let bound = stage.used(&stage.bind("first", &volume));
     keep_secret(&volume);
     let late = stage
         .faults()
@@ -103,7 +103,7 @@ fn fault_16_a_pv_that_is_bound_again_before_the_finalizer_is_on_is_kept() {
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let bound = used(&stage, &stage.bind("first", &volume));
+    let bound = stage.used(&stage.bind("first", &volume));
     assert!(!is_protected(&bound));
     keep_secret(&volume);
     let late = stage

@@ -222,6 +222,21 @@ impl Stage {
         });
     }
 
+    /// Waits until the provisioner has noted that a volume is used; what is decided about it later
+    /// depends on that.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub fn used(&self, pv: &PersistentVolume) -> PersistentVolume {
+        let name = name(pv);
+        self.eventually(&format!("PV {name} is marked as used"), || {
+            let is_used = |pv: &PersistentVolume| {
+                annotation(pv, "local-volume-provisioner/used") == Some("true")
+            };
+            self.pv(&name).filter(is_used)
+        })
+    }
+
     /// Makes a claim for the PV of a directory, as [`Stage::bind`] does, and writes a file `secret`
     /// into it once the provisioner has noted that the volume is used.
     ///
@@ -233,10 +248,7 @@ impl Stage {
     )]
     pub fn occupy(&self, claim: &str, path: &Path) -> PersistentVolume {
         let bound = self.bind(claim, path);
-        let pv = self.eventually(&format!("PV {} is marked as used", name(&bound)), || {
-            let pv = self.pv(&name(&bound))?;
-            (annotation(&pv, "local-volume-provisioner/used") == Some("true")).then_some(pv)
-        });
+        let pv = self.used(&bound);
         fs::write(path.join("secret"), claim).expect("writing into the volume");
         pv
     }
