@@ -34,6 +34,7 @@ pub struct Metrics {
     pub cleanup_waiting: IntGauge,
     pub cleanup_progress: GaugeVec,
     pub cleanup_bytes_total: Counter,
+    pub cleanup_data_left_total: CounterVec,
     pub volumes: IntGaugeVec,
     pub skipped_entries: IntGaugeVec,
     pub unhealthy: IntGaugeVec,
@@ -177,6 +178,11 @@ impl Metrics {
             )?,
             cleanup_bytes_total: make
                 .add(Counter::new(Maker::name("cleanup_bytes_total"), "Bytes wiped on devices."))?,
+            cleanup_data_left_total: make.counters(
+                "cleanup_data_left_total",
+                "Raw devices that were reset without a discard: the next tenant can read them.",
+                &["class"],
+            )?,
             volumes: make.int_gauges("volumes", "Volumes, by class and state.", &["class", "state"])?,
             skipped_entries: make.int_gauges(
                 "skipped_entries",

@@ -92,11 +92,7 @@ async fn show_metrics(State(Shared { status, metrics }): State<Shared>) -> Respo
 }
 
 /// Some gauges are read off what they describe when somebody looks.
-#[allow(
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    reason = "counts of volumes"
-)]
+#[allow(clippy::cast_possible_wrap, reason = "counts of volumes")]
 fn read_live_state(status: &Status, metrics: &Metrics) {
     let counts = status.table.stats();
     metrics.proctable_running.set(counts.running as i64);
@@ -105,9 +101,10 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
     metrics.cleanup_waiting.set(counts.waiting as i64);
     metrics.cleanup_progress.reset();
     for entry in status.table.entries() {
-        let total = entry.progress.bytes_total();
-        if entry.state == ProcState::Running && total > 0 {
-            let ratio = entry.progress.bytes_done() as f64 / total as f64;
+        let pace = entry.progress.pace(entry.since.elapsed());
+        if entry.state == ProcState::Running
+            && let Some(ratio) = pace.ratio()
+        {
             metrics
                 .cleanup_progress
                 .with_label_values(&[&entry.pv])

@@ -134,12 +134,11 @@ struct Cleanup {
 }
 
 impl From<&ProcEntry> for Cleanup {
-    #[allow(clippy::cast_precision_loss, reason = "for people")]
     fn from(entry: &ProcEntry) -> Self {
-        let (done, total) = (entry.progress.bytes_done(), entry.progress.bytes_total());
-        let elapsed = entry.since.elapsed().as_secs_f64();
+        let elapsed = entry.since.elapsed();
+        let pace = entry.progress.pace(elapsed);
+        // Any other state has another beginning.
         let running = entry.state == ProcState::Running;
-        let rate = (running && done > 0 && elapsed > 0.0).then(|| done as f64 / elapsed);
         let (state, waiting_for, last_error, retry) = match &entry.state {
             ProcState::Waiting(what) => ("Waiting", Some(what.clone()), None, None),
             ProcState::Running => ("Running", None, None, None),
@@ -152,14 +151,15 @@ impl From<&ProcEntry> for Cleanup {
         Self {
             state,
             attempts: entry.attempts,
-            seconds: entry.since.elapsed().as_secs(),
-            progress: (total > 0).then(|| done as f64 / total as f64),
-            entries_removed: entry.progress.entries(),
-            bytes_wiped: done,
-            rate,
-            eta: rate
-                .filter(|_| total > done)
-                .map(|rate| (total - done) as f64 / rate),
+            seconds: elapsed.as_secs(),
+            progress: pace.ratio(),
+            entries_removed: pace.entries,
+            bytes_wiped: pace.bytes_done,
+            rate: pace.rate().filter(|_| running),
+            eta: pace
+                .left()
+                .filter(|_| running)
+                .map(|left| left.as_secs_f64()),
             waiting_for,
             last_error,
             retry_in_seconds: retry,

@@ -211,7 +211,28 @@ pub fn quick_reset(
 /// # Errors
 /// When anything cannot be written.
 pub fn zero(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
-    progress.expect_bytes(size);
+    zero_times(device, size, 1, progress)
+}
+
+/// [`zero`] so many times, at least once.
+///
+/// # Errors
+/// When anything cannot be written.
+pub fn zero_times(
+    device: &File,
+    size: u64,
+    passes: u32,
+    progress: &Progress,
+) -> Result<DeviceReport, DeviceError> {
+    // All at once, so that the time left is that of all passes.
+    progress.expect_bytes(size.saturating_mul(u64::from(passes.max(1))));
+    for _ in 1..passes {
+        zero_once(device, size, progress)?;
+    }
+    zero_once(device, size, progress)
+}
+
+fn zero_once(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
     let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step))?;
     Direct::new(device).write(Fill::Zeros, punched..size, progress)?;
     settle(device)?;

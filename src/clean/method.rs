@@ -1,9 +1,10 @@
-//! Which cleaner a class's `blockCleanerCommand` stands for.
+//! Which cleaner a class's `cleanMethod` or `blockCleanerCommand` stands for.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
+use crate::config::{CleanMethod, Cleaner};
 use crate::types::VolumeMode;
 
 /// The names of our cleaners, which the image has as links to the provisioner, and the arguments
@@ -47,12 +48,13 @@ pub enum Method {
 }
 
 impl Method {
-    /// How a class with this `blockCleanerCommand` has a volume of this kind cleaned.
+    /// How a class that says this about devices has a volume of this kind cleaned.
     #[must_use]
-    pub fn of(kind: VolumeMode, command: &[String]) -> Self {
-        match kind {
-            VolumeMode::Filesystem => Self::DeleteContents,
-            VolumeMode::Block => Self::from_command(command),
+    pub fn of(kind: VolumeMode, cleaner: &Cleaner) -> Self {
+        match (kind, cleaner) {
+            (VolumeMode::Filesystem, _) => Self::DeleteContents,
+            (VolumeMode::Block, Cleaner::Method(method)) => Self::from(*method),
+            (VolumeMode::Block, Cleaner::Command(command)) => Self::from_command(command),
         }
     }
 
@@ -84,6 +86,22 @@ impl Method {
     }
 }
 
+impl From<CleanMethod> for Method {
+    fn from(method: CleanMethod) -> Self {
+        match method {
+            CleanMethod::Quick => Self::QuickReset,
+            // Zeroing itself takes the cheapest way that the device vouches for: to punch a hole either
+            // gives zeros by the device's own means or fails, and then they are written. A discard
+            // vouches for nothing, and to look for what it left is no proof.
+            CleanMethod::Zero | CleanMethod::Auto => Self::Zero { passes: 1 },
+            CleanMethod::Overwrite => Self::Overwrite {
+                passes: SHRED_PASSES,
+            },
+            CleanMethod::Discard => Self::Discard,
+        }
+    }
+}
+
 /// What to tell somebody who runs the provisioner under the name of one of the cleaners, or a class
 /// that gives one of them arguments that ours does not know; `program` is the zeroth argument.
 #[must_use]
@@ -107,15 +125,9 @@ impl fmt::Display for Method {
             Self::Overwrite { passes: 1 } => f.write_str("overwrite, 1 pass"),
             Self::Overwrite { passes } => write!(f, "overwrite, {passes} passes"),
             Self::Discard => f.write_str("discard"),
-            Self::Command(command) => write!(f, "command {}", describe(command)),
+            Self::Command(command) => write!(f, "command {}", command.join(" ")),
         }
     }
-}
-
-/// A configured command as one text: the value of the metrics' `cleanup_command` label.
-#[must_use]
-pub fn describe(command: &[String]) -> String {
-    command.join(" ")
 }
 
 #[cfg(test)]
@@ -160,6 +172,32 @@ mod tests {
         ] {
             assert_eq!(from(words), method, "{words:?}");
             assert_eq!(method.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn each_clean_method_is_one_of_our_cleaners() {
+        for (word, script) in [
+            (CleanMethod::Quick, "/scripts/quick_reset.sh"),
+            (CleanMethod::Zero, "/scripts/dd_zero.sh"),
+            (CleanMethod::Overwrite, "/scripts/shred.sh"),
+            (CleanMethod::Discard, "/scripts/blkdiscard.sh"),
+            (CleanMethod::Auto, "/scripts/dd_zero.sh"),
+        ] {
+            let cleaner = Cleaner::Method(word);
+            assert_eq!(Method::of(VolumeMode::Block, &cleaner), from(&[script]));
+        }
+    }
+
+    #[test]
+    fn what_is_said_about_devices_is_nothing_to_filesystems() {
+        for cleaner in [
+            Cleaner::default(),
+            Cleaner::Method(CleanMethod::Overwrite),
+            Cleaner::Command(vec!["/my/cleaner".into()]),
+        ] {
+            let method = Method::of(VolumeMode::Filesystem, &cleaner);
+            assert_eq!(method, Method::DeleteContents, "{cleaner}");
         }
     }
 

@@ -14,7 +14,10 @@ pub mod dirfd;
 pub mod escape;
 pub mod gate;
 pub mod method;
+mod oversee;
+pub mod pace;
 pub mod permit;
+mod priority;
 pub mod progress;
 mod protect;
 pub mod protocol;
@@ -23,6 +26,7 @@ pub mod signature;
 pub mod supervisor;
 pub mod table;
 pub mod tree;
+pub mod trim;
 pub mod wipe;
 
 use std::collections::BTreeSet;

@@ -1,9 +1,12 @@
 //! How far a cleaner has come, and the way to stop it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+
+use super::pace::Pace;
 
 /// A handle that a cleaner and its watchers share; cloning it is cheap.
 ///
@@ -17,8 +20,15 @@ struct Shared {
     entries: AtomicU64,
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
-    cancelled: AtomicBool,
+    stop: OnceLock<Cause>,
     wake: Notify,
+}
+
+/// Why a cleaner is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Shutdown,
+    TimeLimit,
 }
 
 /// The cleaner was told to stop, and did.
@@ -60,16 +70,44 @@ impl Progress {
         self.0.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Tells the cleaner to stop. It does within a second; there is no way back.
+    /// All the counters, and what follows from them if they took so long.
+    #[must_use]
+    pub fn pace(&self, elapsed: Duration) -> Pace {
+        Pace {
+            entries: self.entries(),
+            bytes_done: self.bytes_done(),
+            bytes_total: self.bytes_total(),
+            elapsed,
+        }
+    }
+
+    /// Tells the cleaner to stop, since the program ends. It does within a second; there is no way
+    /// back.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::Release);
+        self.stop(Cause::Shutdown);
+    }
+
+    /// The same, since its time is over.
+    pub fn time_out(&self) {
+        self.stop(Cause::TimeLimit);
+    }
+
+    fn stop(&self, cause: Cause) {
+        // The first cause counts.
+        let _ = self.0.stop.set(cause);
         self.0.wake.notify_waiters();
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Whether the cleaner was told to stop, for whatever cause.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire)
+        self.0.stop.get().is_some()
+    }
+
+    /// Whether the cleaner was told to stop since its time is over.
+    #[must_use]
+    pub fn is_timed_out(&self) -> bool {
+        self.0.stop.get() == Some(&Cause::TimeLimit)
     }
 
     /// For cleaners: call it between any two steps.
@@ -84,7 +122,7 @@ impl Progress {
         }
     }
 
-    /// Waits until [`cancel`](Self::cancel) is called.
+    /// Waits until the cleaner is told to stop.
     pub async fn cancelled(&self) {
         while !self.is_cancelled() {
             let mut woken = std::pin::pin!(self.0.wake.notified());
@@ -119,6 +157,19 @@ mod tests {
         assert_eq!(progress.check(), Ok(()));
         watcher.cancel();
         assert_eq!(progress.check(), Err(Cancelled));
+    }
+
+    #[test]
+    fn the_first_cause_to_stop_counts() {
+        let (late, ended) = (Progress::default(), Progress::default());
+        assert!(!late.is_timed_out());
+        late.time_out();
+        late.cancel();
+        assert!(late.is_cancelled() && late.is_timed_out());
+        assert_eq!(late.check(), Err(Cancelled));
+        ended.cancel();
+        ended.time_out();
+        assert!(ended.is_cancelled() && !ended.is_timed_out());
     }
 
     #[tokio::test]

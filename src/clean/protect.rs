@@ -1,27 +1,33 @@
-//! Inode flags that forbid deletion (`chattr +i`, `+a`), and swap files.
+//! What makes the kernel refuse to delete a file: inode flags (`chattr +i`, `+a`), read-only
+//! subvolumes, swap files, a full disk.
 
 use std::ffi::CStr;
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
 use nix::libc;
 use nix::sys::stat::{Mode, fstat};
+use nix::unistd::ftruncate;
 
-use super::dirfd::{DirFd, FileId};
+use super::dirfd::DirFd;
 
 /// `FS_IMMUTABLE_FL | FS_APPEND_FL` of `linux/fs.h`.
 const PROTECTING: libc::c_int = 0x10 | 0x20;
 
+/// `BTRFS_SUBVOL_RDONLY` of `linux/btrfs.h`.
+const READ_ONLY: u64 = 1 << 1;
+
 mod ioctl {
-    //! The numbers are made with `long`, but the kernel reads and writes an `int`.
+    //! Numbers from `linux/fs.h` and `linux/btrfs.h`. Those for inode flags are made with `long`, but
+    //! the kernel reads and writes an `int`.
     use nix::libc::{c_int, c_long};
     const LONG: usize = size_of::<c_long>();
     nix::ioctl_read_bad!(get_flags, nix::request_code_read!(b'f', 1, LONG), c_int);
     nix::ioctl_write_ptr_bad!(set_flags, nix::request_code_write!(b'f', 2, LONG), c_int);
+    nix::ioctl_read!(get_subvolume_flags, 0x94, 25, u64);
+    nix::ioctl_write_ptr!(set_subvolume_flags, 0x94, 26, u64);
 }
 
 /// What became of the flags that forbade to remove an entry.
@@ -51,7 +57,7 @@ fn clear_entry(dir: &DirFd, name: &CStr) -> Result<bool> {
     let handle = dir.handle(name)?;
     match file_type(&handle)? {
         libc::S_IFDIR => clear(dir.open_dir(name)?.as_fd()),
-        libc::S_IFREG => clear(open_regular(&handle)?.as_fd()),
+        libc::S_IFREG => clear(open_regular(&handle, OFlag::O_RDONLY)?.as_fd()),
         // The flags cannot be set on others.
         _ => Ok(false),
     }
@@ -62,17 +68,20 @@ fn file_type(file: &OwnedFd) -> Result<libc::mode_t> {
 }
 
 /// Opens the very file that was looked at. By its name it could be a FIFO by now.
-fn open_regular(handle: &OwnedFd) -> Result<OwnedFd> {
+fn open_regular(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     open(
         path.as_str(),
-        OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC,
+        access | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC,
         Mode::empty(),
     )
 }
 
-/// Whether there were flags to clear.
-fn clear(file: BorrowedFd<'_>) -> Result<bool> {
+/// Takes the immutable and append-only flags off a file; whether there were any.
+///
+/// # Errors
+/// Those of the two ioctls; `ENOTTY` or `EOPNOTSUPP` where the filesystem has no flags.
+pub fn clear(file: BorrowedFd<'_>) -> Result<bool> {
     let flags = get_flags(file)?;
     if flags & PROTECTING == 0 {
         return Ok(false);
@@ -93,27 +102,115 @@ fn set_flags(file: BorrowedFd<'_>, flags: libc::c_int) -> Result<()> {
     unsafe { ioctl::set_flags(file.as_raw_fd(), &raw const flags) }.map(drop)
 }
 
+/// Whether a directory is the root of a read-only subvolume or snapshot (btrfs).
+pub fn is_read_only_subvolume(dir: &DirFd) -> bool {
+    get_subvolume_flags(dir.as_fd()).is_ok_and(|flags| flags & READ_ONLY != 0)
+}
+
+/// Makes the subvolume that has this directory as its root writable, if it is one and is not.
+///
+/// # Errors
+/// `EPERM` without `CAP_FOWNER`, or while somebody reads the snapshot by `btrfs send`; `ENOTTY` or
+/// `EINVAL` when it is no subvolume's root at all.
+pub fn make_writable(dir: &DirFd) -> Result<()> {
+    match get_subvolume_flags(dir.as_fd())? {
+        flags if flags & READ_ONLY == 0 => Ok(()),
+        flags => set_subvolume_flags(dir.as_fd(), flags & !READ_ONLY),
+    }
+}
+
+#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
+fn get_subvolume_flags(dir: BorrowedFd<'_>) -> Result<u64> {
+    let mut flags = 0;
+    // SAFETY: the kernel writes one u64 to `flags`.
+    unsafe { ioctl::get_subvolume_flags(dir.as_raw_fd(), &raw mut flags) }.map(|_| flags)
+}
+
+#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
+fn set_subvolume_flags(dir: BorrowedFd<'_>, flags: u64) -> Result<()> {
+    // SAFETY: the kernel reads one u64 from `flags`.
+    unsafe { ioctl::set_subvolume_flags(dir.as_raw_fd(), &raw const flags) }.map(drop)
+}
+
 /// Whether the entry `name` is a file that the machine swaps to. The kernel forbids to remove it,
-/// with the same `EPERM` as for flags.
+/// with the same `EPERM` as for flags. The paths in `/proc/swaps` may mean nothing in our mount
+/// namespace; but to allocate in such a file is forbidden too, with an error of its own.
 pub fn is_swap_file(dir: &DirFd, name: &CStr) -> bool {
-    let Ok(id) = dir.handle(name).and_then(fstat).map(FileId::from) else {
+    let Ok(file) = writable(dir, name) else {
         return false;
     };
-    let Ok(swaps) = fs::read_to_string("/proc/swaps") else {
-        return false;
-    };
-    swaps
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split_whitespace().next())
-        .any(|path| {
-            // White space in a path is escaped as octal there; such a swap file goes unrecognised and
-            // is reported as one that cannot be removed, which it is.
-            fs::symlink_metadata(path).is_ok_and(|file| {
-                FileId {
-                    device: file.dev(),
-                    inode: file.ino(),
-                } == id
-            })
-        })
+    // In any other file this changes neither the size nor what can be read.
+    let asked = fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 1);
+    asked == Err(Errno::ETXTBSY)
+}
+
+/// Gives a file's blocks back before it is removed: on a filesystem that writes nothing in place, a
+/// full disk may have no room even to note a deletion. Whether there is a point in trying again.
+pub fn truncate(dir: &DirFd, name: &CStr) -> bool {
+    let truncated = writable(dir, name).and_then(|file| {
+        // It may have another name outside the volume.
+        if fstat(&file)?.st_nlink != 1 {
+            return Err(Errno::EMLINK);
+        }
+        ftruncate(&file, 0)
+    });
+    truncated.is_ok()
+}
+
+/// The entry `name`, open for writing, if it is a regular file.
+fn writable(dir: &DirFd, name: &CStr) -> Result<OwnedFd> {
+    let handle = dir.handle(name)?;
+    match file_type(&handle)? {
+        libc::S_IFREG => open_regular(&handle, OFlag::O_WRONLY),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_with_one_name_is_truncated() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = |name: &str| volume.path().join(name);
+        for name in ["file", "linked", "target"] {
+            fs::write(path(name), "data").unwrap();
+        }
+        fs::hard_link(path("linked"), path("other name")).unwrap();
+        symlink("target", path("link")).unwrap();
+        // Opening it for writing would hang, or fail: nobody reads from it.
+        mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+        fs::create_dir(path("dir")).unwrap();
+        let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
+        for (name, truncated) in [
+            (c"file", true),
+            (c"linked", false),
+            (c"link", false),
+            (c"fifo", false),
+            (c"dir", false),
+            (c"missing", false),
+        ] {
+            assert_eq!(truncate(&dir, name), truncated, "{name:?}");
+        }
+        let lengths = ["file", "linked", "target"].map(|name| fs::read(path(name)).unwrap().len());
+        assert_eq!(lengths, [0, 4, 4]);
+    }
+
+    #[test]
+    fn an_ordinary_file_is_no_swap_file_and_stays_as_it_is() {
+        let volume = tempfile::tempdir().unwrap();
+        let path = volume.path().join("file");
+        let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
+        for contents in ["", "data"] {
+            fs::write(&path, contents).unwrap();
+            assert!(!is_swap_file(&dir, c"file"));
+            assert_eq!(fs::read_to_string(&path).unwrap(), contents);
+        }
+    }
 }

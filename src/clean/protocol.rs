@@ -3,16 +3,16 @@
 //! Permit, gate, commit, wipe, release: each step is a value that only the step before can make, and
 //! a crash between any two of them means that the next process begins again at the first.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::metrics::capacity_step;
 use crate::plan::{About, CleanOrder, reasons};
+use crate::types::VolumeMode;
 
+use super::device::Means;
 use super::gate::gate;
-use super::method::{Method, describe};
-use super::permit::Recall;
+use super::oversee::oversee;
 use super::progress::Progress;
 use super::table::Patience;
 use super::{Failure, Ground, Stop};
@@ -23,8 +23,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The first and the longest of the longer pauses.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
-/// How often a cleanup that takes long is spoken of.
-const TELL_EVERY: Duration = Duration::from_secs(30);
 /// The pause after a lost race with another writer of the PV; after each further one, longer.
 const RACE: Duration = Duration::from_millis(50);
 
@@ -36,7 +34,7 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
     let mode = order.kind.as_str();
     let lacked = ground.lacking();
     match run(&ground, order, &progress).await {
-        Err(Stop::Failed(failure)) if progress.is_cancelled() => {
+        Err(Stop::Failed(failure)) if progress.is_cancelled() && !progress.is_timed_out() => {
             tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins anew");
             let _ = ground
                 .table
@@ -160,26 +158,23 @@ async fn wipe_and_release(
         .table
         .mark_running(&order.pv.tenancy())
         .map_err(Failure::from)?;
-    let command = describe(&order.class.block_cleaner_command);
     tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
     let text = format!("cleaning {}", order.path);
     ground
         .reporter
         .normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
     let recall = committed.recall();
-    let wiped = tokio::select! {
-        wiped = committed.wipe(progress) => wiped,
-        never = tell_progress(order, progress, &recall) => match never {},
-    };
-    let wiped = wiped?;
+    // On the heap, or each future around it would be as large.
+    let wipe = Box::pin(committed.wipe(progress));
+    let wiped = oversee(ground, order, progress, &recall, wipe).await?;
     let took = begun.elapsed();
+    if wiped.means == Some(Means::SignaturesOnly) && order.class.volume_mode == VolumeMode::Block {
+        tell_of_data_left(ground, order);
+    }
     wiped
         .release(ground, progress)
         .await
         .map_err(|cancelled| Failure::new(reasons::VOLUME_FAILED_DELETE, cancelled.to_string()))?;
-    #[allow(clippy::cast_precision_loss, reason = "bytes in a metric")]
-    let bytes = progress.bytes_done() as f64;
-    ground.metrics.cleanup_bytes_total.inc_by(bytes);
     ground
         .metrics
         .delete_total
@@ -188,33 +183,36 @@ async fn wipe_and_release(
     ground
         .metrics
         .delete_duration
-        .with_label_values(&[mode, "process", &capacity_step(order.capacity), &command])
+        .with_label_values(&[
+            mode,
+            "process",
+            &capacity_step(order.capacity),
+            &order.class.cleaner.to_string(),
+        ])
         .observe(begun.elapsed().as_secs_f64());
     tracing::info!(pv = order.pv.name, path = %order.path, "the volume is clean (in {took:?}) and its PV released");
     Ok(())
 }
 
-/// Says in the log how far a long cleanup is. One that stands still loses its permit, not its turn:
-/// should its disk come back, it goes on.
-async fn tell_progress(order: &CleanOrder, progress: &Progress, recall: &Recall) -> Infallible {
-    let (pv, path) = (&order.pv.name, &order.path);
-    let mut before = (0, 0);
-    // An external program does not say how far it is, so nothing can be concluded from that.
-    let silent = matches!(order.method, Method::Command(_));
-    loop {
-        tokio::time::sleep(TELL_EVERY).await;
-        let now = (progress.entries(), progress.bytes_done());
-        if now == before && silent {
-            tracing::info!(pv, %path, "the external cleaner is still at work");
-        } else if now == before {
-            recall.now();
-            tracing::warn!(pv, %path, "cleaning has made no progress for {TELL_EVERY:?}; if this goes on, look at the disk and the kernel log; other volumes are cleaned meanwhile");
-        } else {
-            let (entries, bytes) = (now.0 - before.0, now.1 - before.1);
-            tracing::info!(pv, %path, "cleaning goes on: {entries} entries and {bytes} bytes in {TELL_EVERY:?}, {} and {} of {} altogether", now.0, now.1, progress.bytes_total());
-        }
-        before = now;
-    }
+/// Says that the next tenant of a raw device can read it. (Behind a filesystem nobody can.)
+fn tell_of_data_left(ground: &Ground, order: &CleanOrder) {
+    let class = &order.class.name;
+    ground
+        .metrics
+        .cleanup_data_left_total
+        .with_label_values(&[class])
+        .inc();
+    let message = format!(
+        "{}: the device cannot drop its contents, so only signatures were overwritten, and the next tenant can read \
+         what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto (in place of \
+         blockCleanerCommand)",
+        order.path
+    );
+    tracing::warn!(pv = order.pv.name, "{message}");
+    let about = About::from(&order.pv.reference());
+    ground
+        .reporter
+        .warning(&about, reasons::VOLUME_DATA_LEFT, "Clean", &message);
 }
 
 /// The patience with a volume in use.

@@ -34,6 +34,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::priority::IdleIo;
+
 /// The hidden subcommand that makes our binary a supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
 pub const SUBCOMMAND: &str = "supervise";
 
@@ -112,6 +114,8 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
     let [terminate, interrupt, hangup, quit] = &mut signals;
     let mut lifeline = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
 
+    // Inherited by the cleaner and whatever it starts.
+    let _idle = IdleIo::begin();
     let cleaner = match start(command) {
         Ok(cleaner) => cleaner,
         Err(error) => return Ok(Verdict::NotStarted(error.raw_os_error().unwrap_or(0))),

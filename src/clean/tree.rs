@@ -5,7 +5,10 @@
 
 mod error;
 mod frame;
+mod names;
+mod root;
 mod walk;
+mod workers;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
@@ -19,6 +22,7 @@ use nix::unistd::syncfs;
 use super::dirfd::{DirFd, Entry};
 use super::escape::ShownPath;
 use super::progress::Progress;
+use super::protect;
 
 pub use error::TreeError;
 use walk::Walk;
@@ -39,7 +43,8 @@ pub struct TreeReport {
     pub passes: u32,
 }
 
-/// Removes everything below `root`, a mount's root directory, and keeps `root` itself.
+/// Removes everything below `root`, a mount's root directory. `root` itself stays, without the flags
+/// and `user.*` attributes that a tenant may have put on it.
 ///
 /// `nested` is what the mount table shows below the root. If there is anything, nothing is deleted.
 /// Should something be mounted later, the kernel stops us when we come to it.
@@ -58,11 +63,17 @@ pub fn empty(
         let path = ShownPath::from_bytes(point.as_os_str().as_bytes());
         return Err(TreeError::NestedMount { path });
     }
-    let root = open_root(root)?;
-    if is_read_only(&root) {
+    let dir = open_root(root)?;
+    if is_read_only(&dir) {
         return Err(TreeError::ReadOnly);
     }
-    Walk::new(root, progress)?.run()
+    // Those inside are a tenant's; this one may be an operator's, who wants to keep what is in it.
+    if protect::is_read_only_subvolume(&dir) {
+        return Err(TreeError::ReadOnlyRoot);
+    }
+    let report = Walk::new(dir, progress)?.run()?;
+    root::reset(&open_root(root)?)?;
+    Ok(report)
 }
 
 /// Looks whether a volume is empty, bar an empty `lost+found`. It reads the directory anew.

@@ -1,24 +1,35 @@
 //! The wipe, and the check that it worked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::host::device::Device;
+use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
 use crate::host::mounts::MountTable;
 use crate::plan::{CleanOrder, reasons};
 use crate::scan::{Machine, candidate_of_device};
+use crate::types::MountPath;
 
 use super::commit::Committed;
+use super::device::Means;
 use super::gate::{Volume, open_exclusive};
-use super::method::{Method, describe};
+use super::method::Method;
 use super::permit::Permit;
+use super::priority::IdleIo;
 use super::progress::Progress;
-use super::{Failure, Stop, command, device, tree};
+use super::trim::Trim;
+use super::{Failure, Stop, command, device, tree, trim};
+
+/// Whether the disk below a filesystem is told what was deleted. It does no harm where it is of no
+/// use.
+const TRIM: bool = true;
 
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
 #[derive(Debug)]
 pub struct Wiped {
     pub(super) order: CleanOrder,
+    /// What became of the data on a device, if one of our own cleaners did it.
+    pub(super) means: Option<Means>,
     _lock: VolumeLock,
     _permit: Permit,
 }
@@ -37,20 +48,13 @@ impl Committed {
             permit,
         } = self;
         let progress = progress.clone();
+        let mut means = None;
         // The lock goes where the work is: a cleaner that outlives this task, hanging in a system call,
         // still holds it.
         let lock = match volume {
             Volume::Filesystem(root) => {
                 let path = order.mount_path.clone();
-                blocking(move || {
-                    let nested = nested_mounts(&root.mount().point)?;
-                    let report = tree::empty(root.as_fd(), &nested, &progress)?;
-                    tree::sync(root.as_fd())?;
-                    tree::check_empty(root.as_fd())?;
-                    tracing::debug!(%path, removed = report.removed, "the directory is empty");
-                    Ok(lock)
-                })
-                .await?
+                blocking(move || filesystem(&root, &path, TRIM, &progress).map(|()| lock)).await?
             }
             Volume::Device(device) => {
                 if let Method::Command(words) = &order.method {
@@ -58,23 +62,32 @@ impl Committed {
                     lock
                 } else {
                     let order = order.clone();
-                    blocking(move || native(&order, &device, &progress).map(|()| lock)).await?
+                    let native = move || Ok((native(&order, &device, &progress)?, lock));
+                    let (by, lock) = blocking(native).await?;
+                    means = Some(by);
+                    lock
                 }
             }
         };
         Ok(Wiped {
             order,
+            means,
             _lock: lock,
             _permit: permit,
         })
     }
 }
 
-/// Runs a cleaner where it can block. Its own panic is a failure like any other.
+/// Runs a cleaner where it can block, and last in the queue for the disk. Its own panic is a failure
+/// like any other.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work)
+    let idle_work = || {
+        let _idle = IdleIo::begin();
+        work()
+    };
+    tokio::task::spawn_blocking(idle_work)
         .await
         .unwrap_or_else(|error| {
             let message = format!("the cleaner ended in a panic ({error}); this is a bug");
@@ -82,22 +95,45 @@ async fn blocking<T: Send + 'static>(
         })
 }
 
-fn nested_mounts(path: &std::path::Path) -> Result<Vec<PathBuf>, Failure> {
+/// Empties a filesystem, and tells the disk below it which blocks are free.
+fn filesystem(
+    root: &FsRoot,
+    path: &MountPath,
+    trim: bool,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let nested = nested_mounts(&root.mount().point)?;
+    let report = tree::empty(root.as_fd(), &nested, progress)?;
+    tree::sync(root.as_fd())?;
+    tree::check_empty(root.as_fd())?;
+    tracing::debug!(%path, removed = report.removed, "the directory is empty");
+    if !trim {
+        return Ok(());
+    }
+    match trim::trim(root.as_fd(), progress).map_err(tree::TreeError::from)? {
+        Trim::Done { bytes } => tracing::debug!(%path, bytes, "trimmed what is free"),
+        Trim::NotOffered(errno) => tracing::debug!(%path, %errno, "nothing to trim with"),
+        Trim::Failed(errno) => tracing::warn!(
+            %path,
+            %errno,
+            "the volume is empty, but trimming its filesystem failed: what was deleted stays on the disk until it is overwritten; look at the kernel log"
+        ),
+    }
+    Ok(())
+}
+
+fn nested_mounts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let table = MountTable::read().map_err(|error| Failure::cleaning(&error))?;
     Ok(table.below(path).map(|mount| mount.point.clone()).collect())
 }
 
-fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<(), Failure> {
+fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<Means, Failure> {
     let (file, size) = (device.file(), device.size());
     let zeroed = |report| device::check_zeroed(file, size).map(|()| report);
     let report = match &order.method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
         Method::Zero { passes } => {
-            let mut report = device::zero(file, size, progress)?;
-            for _ in 1..*passes {
-                report = device::zero(file, size, progress)?;
-            }
-            zeroed(report)?
+            device::zero_times(file, size, *passes, progress).and_then(zeroed)?
         }
         Method::Overwrite { passes } => {
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
@@ -112,7 +148,7 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<()
         tracing::warn!(pv, %path, means, "{fallback}; it was made zero in the way of dd_zero.sh instead");
     }
     tracing::info!(pv, %path, means, "{}", report.means.outcome());
-    Ok(())
+    Ok(report.means)
 }
 
 /// The volume is a device, and its class has it cleaned in a way that is none for devices.
@@ -160,7 +196,7 @@ async fn external(
                 reasons::VOLUME_IDENTITY_MISMATCH,
                 format!(
                     "while {:?} ran, another device took the place of {identity:?} at {}: {:?}; both need to be looked at",
-                    describe(&order.class.block_cleaner_command), order.mount_path, after.identity.text
+                    order.class.cleaner.to_string(), order.mount_path, after.identity.text
                 ),
             ));
         }
@@ -168,4 +204,23 @@ async fn external(
         Ok(())
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clean::priority::is_idle;
+
+    #[test]
+    fn cleaners_come_last_at_the_disk_and_what_their_thread_does_next_does_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            assert_eq!(blocking(|| Ok(is_idle())).await, Ok(true));
+            let next = tokio::task::spawn_blocking(is_idle).await;
+            assert!(!next.unwrap());
+        });
+    }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::{self, Class, Config, LoadError, Loaded, duration};
+use crate::config::{self, Class, Cleaner, Config, LoadError, Loaded, duration};
 
 /// The exit code for a configuration with faults, and for one that cannot be read.
 const FAULTY: u8 = 2;
@@ -128,7 +128,8 @@ fn class_settings(class: &Class) -> Vec<Row> {
         name: _,
         host_dir,
         mount_dir,
-        block_cleaner_command,
+        cleaner,
+        cleanup_timeout,
         volume_mode,
         access_mode,
         fs_type,
@@ -138,10 +139,16 @@ fn class_settings(class: &Class) -> Vec<Row> {
         discovery_policy,
         missing_volume_policy,
     } = class;
+    let cleaner = match cleaner {
+        Cleaner::Method(method) => ("cleanMethod", method.to_string()),
+        Cleaner::Command(words) => ("blockCleanerCommand", format!("{words:?}")),
+    };
+    let cleanup_timeout = cleanup_timeout.map(duration::format);
     vec![
         ("hostDir", host_dir.to_string()),
         ("mountDir", mount_dir.to_string()),
-        ("blockCleanerCommand", format!("{block_cleaner_command:?}")),
+        cleaner,
+        ("cleanupTimeout", cleanup_timeout.unwrap_or_default()),
         ("volumeMode", volume_mode.to_string()),
         ("accessMode", access_mode.to_string()),
         ("fsType", fs_type.clone().unwrap_or_default()),
@@ -198,6 +205,7 @@ mod tests {
             "Class fast",
             "  hostDir              /mnt/fast",
             "  blockCleanerCommand  [\"/scripts/quick_reset.sh\"]",
+            "  cleanupTimeout       -",
             "  weakIdentity         Consent",
         ] {
             assert!(
@@ -205,6 +213,22 @@ mod tests {
                 "no line {line:?} in\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn how_and_how_long_a_class_is_cleaned_is_shown() {
+        let settings = "  volumeMode: Block\n  cleanMethod: quick\n  cleanupTimeout: 90m\n";
+        let (code, text) = check(&[("storageClassMap", &format!("{GOOD}{settings}"))]);
+        assert_eq!(code, ExitCode::SUCCESS, "{text}");
+        for part in [
+            "warning: class \"fast\" hands out raw devices that are cleaned by a quick reset",
+            "set cleanMethod to auto",
+            "\n  cleanMethod          quick\n",
+            "\n  cleanupTimeout       1h30m0s\n",
+        ] {
+            assert!(text.contains(part), "no {part:?} in\n{text}");
+        }
+        assert!(!text.contains("\n  blockCleanerCommand"), "{text}");
     }
 
     #[test]

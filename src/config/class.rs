@@ -1,15 +1,17 @@
 //! One class: the keys below its name in `storageClassMap`.
 
 use std::fmt;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 
+use super::cleaner::{self, Cleaner};
 use super::fault::Problem;
 use super::label;
 use super::pattern::NamePattern;
 use super::raw::Node;
 use super::scheduling::node_selector_term;
-use super::section::{Place, Report, Section, text, word};
+use super::section::{Place, Report, Section, span, text, word};
 use crate::types::{HostPath, MountPath, VolumeMode};
 
 /// A StorageClass of the same name, and the directory where its volumes are found.
@@ -22,9 +24,12 @@ pub struct Class {
     pub host_dir: HostPath,
     /// `mountDir` (required): the same directory as this process sees it in its container.
     pub mount_dir: MountPath,
-    /// `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): program and arguments that clean
-    /// a released device, which is named by the variable `LOCAL_PV_BLKDEVICE`. Never empty.
-    pub block_cleaner_command: Vec<String>,
+    /// `cleanMethod` or `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): how released
+    /// devices are cleaned.
+    pub cleaner: Cleaner,
+    /// `cleanupTimeout` (default none): how long the cleaning of one volume may take from the moment
+    /// that its data is touched; what takes longer is stopped and has failed. Never zero.
+    pub cleanup_timeout: Option<Duration>,
     /// `volumeMode` (default `Filesystem`; or `Block`): how pods get the volumes.
     pub volume_mode: VolumeMode,
     /// `accessMode` (default `ReadWriteOnce`).
@@ -46,9 +51,6 @@ pub struct Class {
     /// claimed when its disk has vanished.
     pub missing_volume_policy: MissingVolumePolicy,
 }
-
-/// The program that cleans devices where a class names none.
-pub const DEFAULT_CLEANER: &str = "/scripts/quick_reset.sh";
 
 /// How many pods or nodes may have a volume at once (`spec.accessModes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -119,7 +121,7 @@ const MISSING_VOLUME_POLICIES: [(&str, MissingVolumePolicy); 2] = [
 ];
 
 /// The word for a value, from the table that it is read by.
-fn spelling<T: Copy + PartialEq>(table: &[(&'static str, T)], value: T) -> &'static str {
+pub(super) fn spelling<T: Copy + PartialEq>(table: &[(&'static str, T)], value: T) -> &'static str {
     table
         .iter()
         .find(|(_, other)| *other == value)
@@ -172,9 +174,8 @@ pub(super) fn read(name: &str, node: Node, report: &mut Report) -> Option<Class>
     let mount_dir = section.required("mountDir", |node| {
         MountPath::normalise(text(node)?).map_err(Problem::Path)
     });
-    let default_cleaner = vec![DEFAULT_CLEANER.to_owned()];
-    let block_cleaner_command =
-        section.value_or("blockCleanerCommand", default_cleaner, Vec::new(), command);
+    let cleaner = cleaner::read(&mut section);
+    let cleanup_timeout = section.value("cleanupTimeout", |node| time_limit(node).map(Some));
     let volume_mode = section.value("volumeMode", |node| word(node, &VOLUME_MODES));
     let access_mode = section.value("accessMode", |node| word(node, &ACCESS_MODES));
     let fs_type = section
@@ -201,7 +202,8 @@ pub(super) fn read(name: &str, node: Node, report: &mut Report) -> Option<Class>
         name: name.to_owned(),
         host_dir: host_dir?,
         mount_dir: mount_dir?,
-        block_cleaner_command,
+        cleaner,
+        cleanup_timeout,
         volume_mode,
         access_mode,
         fs_type,
@@ -213,19 +215,12 @@ pub(super) fn read(name: &str, node: Node, report: &mut Report) -> Option<Class>
     })
 }
 
-fn command(node: &Node) -> Result<Vec<String>, Problem> {
-    let Node::List(items) = node else {
-        return Err(Problem::Shape {
-            found: node.shape(),
-            wanted: "a list",
-        });
-    };
-    let words: Vec<String> = items
-        .iter()
-        .map(|item| text(item).map(str::to_owned))
-        .collect::<Result<_, _>>()?;
-    match words.first() {
-        Some(program) if !program.trim().is_empty() => Ok(words),
-        _ => Err(Problem::Command),
+/// A duration that is not zero: for some programs that means no limit, for others no time.
+fn time_limit(node: &Node) -> Result<Duration, Problem> {
+    let limit = span(node)?;
+    if limit.is_zero() {
+        Err(Problem::NoTime)
+    } else {
+        Ok(limit)
     }
 }

@@ -66,6 +66,9 @@ pub enum Problem {
     /// No duration.
     #[error("is not a duration, since {0}")]
     Duration(DurationFault),
+    /// A time limit of zero.
+    #[error("leaves no time at all")]
+    NoTime,
     /// No number from 1 to 65535.
     #[error("is not a whole number from 1 to 65535")]
     Count,
@@ -111,6 +114,9 @@ pub enum Problem {
     /// One key in two spellings.
     #[error("is given twice, also as \"{0}\"")]
     Twice(String),
+    /// Two keys for one thing.
+    #[error("is given beside {0}, which is about the same thing")]
+    SaidTwice(&'static str),
 }
 
 impl Problem {
@@ -121,6 +127,9 @@ impl Problem {
             Self::Shape { wanted, .. } => format!("write {wanted}"),
             Self::Boolean => "write true or false".into(),
             Self::Duration(_) => "write numbers with their units, such as 5m0s or 1h30m".into(),
+            Self::NoTime => {
+                "write how long it may take, such as 6h, or leave the key out for no limit".into()
+            }
             Self::Count => "write a number such as 4".into(),
             Self::Seconds => "write a number such as 300".into(),
             Self::Path(_) => "write the whole path without \"..\", such as /mnt/disks".into(),
@@ -146,7 +155,7 @@ impl Problem {
                  letter or digit at both ends"
                 .into(),
             Self::SelectorValues { .. } => "correct the values or the operator".into(),
-            Self::Twice(_) => "keep one of the two".into(),
+            Self::Twice(_) | Self::SaidTwice(_) => "keep one of the two".into(),
         }
     }
 }
@@ -220,8 +229,8 @@ pub enum Warning {
     /// Raw devices are cleaned by removing signatures, which leaves the data where no discard works.
     #[error(
         "class \"{class}\" hands out raw devices that are cleaned by a quick reset: on a device \
-         that cannot discard, the next tenant can read what the last one wrote; set \
-         blockCleanerCommand to [/scripts/dd_zero.sh] where that matters"
+         that cannot discard, the next tenant can read what the last one wrote; where that \
+         matters, set cleanMethod to auto (in place of blockCleanerCommand)"
     )]
     QuickResetOfRawDevices {
         /// The class.

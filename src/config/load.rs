@@ -10,7 +10,7 @@ use super::fault::{LoadError, Problem, Warning};
 use super::raw::{self, Node};
 use super::scheduling::toleration;
 use super::section::{Place, Report, Section, count, flag, label_name, span, text};
-use super::{Config, DEFAULT_CLEANER, Loaded, label};
+use super::{CleanMethod, Cleaner, Config, DEFAULT_CLEANER, Loaded, label};
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
@@ -285,9 +285,10 @@ fn warning_about(a: &Class, b: &Class) -> Option<Warning> {
 
 fn is_quick_reset(class: &Class) -> bool {
     let name = |program: &str| Path::new(program).file_name().map(ToOwned::to_owned);
-    class
-        .block_cleaner_command
-        .first()
-        .and_then(|program| name(program))
-        == name(DEFAULT_CLEANER)
+    match &class.cleaner {
+        Cleaner::Method(method) => *method == CleanMethod::Quick,
+        Cleaner::Command(words) => {
+            words.first().and_then(|program| name(program)) == name(DEFAULT_CLEANER)
+        }
+    }
 }

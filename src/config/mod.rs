@@ -6,6 +6,7 @@
 //! configuration that cannot be read at all is an error.
 
 mod class;
+mod cleaner;
 pub mod duration;
 mod fault;
 mod label;
@@ -24,9 +25,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Toleration;
 
-pub use self::class::{
-    AccessMode, Class, DEFAULT_CLEANER, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity,
-};
+pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
+pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
 pub use self::fault::{Fault, LoadError, Problem, Warning};
 pub use self::load::{from_files, load};
 pub use self::pattern::NamePattern;

@@ -121,7 +121,7 @@ impl<'a> Planner<'a> {
                 path: path.clone(),
                 mount_path: class.mount_dir.join(entry),
                 kind: candidate.kind,
-                method: Method::of(candidate.kind, &class.block_cleaner_command),
+                method: Method::of(candidate.kind, &class.cleaner),
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
                 basis,

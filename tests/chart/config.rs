@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use local_volume_provisioner::config::{self, Config, DEFAULT_TAINT_KEY};
+use local_volume_provisioner::config::{self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY};
 
 use crate::helm::{Helm, Objects, chart_dir};
 
@@ -67,7 +67,9 @@ fn every_key_arrives_in_the_program() {
     assert_eq!(fast.access_mode.as_str(), "ReadWriteOncePod");
     assert_eq!(fast.fs_type.as_deref(), Some("xfs"));
     assert_eq!(fast.name_pattern.to_string(), "nvme*,sd[b-z]");
-    assert_eq!(fast.block_cleaner_command, ["/scripts/dd_zero.sh", "2"]);
+    let command = vec!["/scripts/dd_zero.sh".into(), "2".into()];
+    assert_eq!(fast.cleaner, Cleaner::Command(command));
+    assert_eq!(fast.cleanup_timeout, None);
     let expressions = fast.selector[0].match_expressions.as_ref().unwrap();
     assert_eq!(expressions[0].key, "example.com/rack");
 
@@ -83,6 +85,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
         "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes",
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
         "classes[0].discoveryPolicy=EmptyOnly,classes[0].missingVolumePolicy=Delete",
+        "classes[0].cleanMethod=auto,classes[0].cleanupTimeout=1h30m",
     ]));
     assert!(!config.protect_released_data && config.pause_cleaning);
     assert_eq!(config.max_concurrent_cleanups.get(), 65535);
@@ -90,6 +93,8 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
     assert_eq!(class.weak_identity.to_string(), "Accept");
     assert_eq!(class.discovery_policy.to_string(), "EmptyOnly");
     assert_eq!(class.missing_volume_policy.to_string(), "Delete");
+    assert_eq!(class.cleaner, Cleaner::Method(CleanMethod::Auto));
+    assert_eq!(class.cleanup_timeout, Some(Duration::from_mins(90)));
 }
 
 /// The program's own defaults, but for what the chart is safer in.

@@ -266,3 +266,16 @@ fn classes_that_cannot_be_told_apart_are_refused_with_a_sentence() {
         "{said}"
     );
 }
+
+#[test]
+fn two_ways_to_clean_one_class_are_refused_with_a_sentence() {
+    let Some(helm) = Helm::find() else { return };
+    let said = helm.refusal(&[
+        "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].cleanMethod=zero",
+        "classes[0].blockCleanerCommand[0]=/scripts/dd_zero.sh",
+    ]);
+    assert!(
+        said.contains("class \"a\" has a cleanMethod and a blockCleanerCommand"),
+        "{said}"
+    );
+}

@@ -71,11 +71,13 @@ const COMPAT: [&str; 58] = [
 ];
 
 /// Some of those that it lacks.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
     "protectReleasedData",
     "maxConcurrentCleanups",
     "pauseCleaning",
     "kubeletDir",
+    "classes[].cleanMethod",
+    "classes[].cleanupTimeout",
     "nodeIsolation.enabled",
     "networkPolicy.enabled",
     "prometheusRule.enabled",
@@ -285,6 +287,14 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         ),
         ("maxConcurrentCleanups=0", "/maxConcurrentCleanups"),
         ("minResyncPeriod=5", "/minResyncPeriod"),
+        (
+            "classes[0].name=a,classes[0].hostDir=/a,classes[0].cleanMethod=erase",
+            "/classes/0/cleanMethod",
+        ),
+        (
+            "classes[0].name=a,classes[0].hostDir=/a,classes[0].cleanupTimeout=2d",
+            "/classes/0/cleanupTimeout",
+        ),
         // The Job ends after five minutes, and it has two such waits.
         ("uninstall.timeout=5m", "/uninstall/timeout"),
         ("uninstall.timeout=121s", "/uninstall/timeout"),

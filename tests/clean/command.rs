@@ -133,6 +133,17 @@ async fn a_cleaner_that_succeeds() {
 }
 
 #[tokio::test]
+async fn a_cleaner_and_what_it_starts_come_last_at_the_disk() {
+    if !crate::volume::has("ionice") {
+        return support::skip("no ionice on this machine");
+    }
+    let script = "ionice; (setsid ionice)";
+    let (result, lines) = clean(script, &mark("idle"), &Progress::default()).await;
+    result.unwrap();
+    assert_eq!(lines, ["idle", "idle"]);
+}
+
+#[tokio::test]
 async fn a_cleaner_that_fails_tells_its_code_and_last_words() {
     let script = "for n in 1 2 3 4 5 6 7; do echo line $n; done; exit 77";
     let (result, lines) = clean(script, &mark("fails"), &Progress::default()).await;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use local_volume_provisioner::clean::device::{
     DeviceError, DeviceReport, Means, check_reset, check_zeroed, discard, quick_reset, zero,
+    zero_times,
 };
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature::{self, Signature};
@@ -305,6 +306,24 @@ fn zeroing_leaves_no_byte_on_a_device_that_cannot() {
     for size in SIZES {
         let device = without_offload(&sandbox, size);
         assert_zeroes(&device, size, Means::Written);
+    }
+}
+
+#[test]
+fn each_pass_of_zeros_counts() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let size = 8 << 20;
+    for device in [
+        LoopDevice::new(sandbox.path(), size).unwrap(),
+        without_offload(&sandbox, size),
+    ] {
+        let (file, progress) = (open(&device), Progress::default());
+        zero_times(&file, size, 3, &progress).unwrap();
+        check_zeroed(&file, size).unwrap();
+        let expected = (3 * size, 3 * size);
+        assert_eq!((progress.bytes_done(), progress.bytes_total()), expected);
     }
 }
 

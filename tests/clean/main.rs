@@ -7,5 +7,8 @@ mod command;
 mod device;
 mod erase;
 mod hazards;
+mod large;
 mod random_trees;
+mod subvolumes;
+mod trim;
 mod volume;

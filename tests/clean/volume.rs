@@ -67,6 +67,28 @@ pub fn run(program: &str, args: &[&str]) -> String {
     text
 }
 
+/// Runs one test again, in a process that was prepared by another program. Whether this is that
+/// process.
+pub fn in_prepared_process(test: &str, prepare: &[&str]) -> bool {
+    const MARK: &str = "TEST_IN_PREPARED_PROCESS";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let output = Command::new(prepare[0])
+        .args(&prepare[1..])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+    false
+}
+
 /// Mount points below a directory, as the mount table has them.
 pub fn mounts_below(root: &Path) -> Vec<PathBuf> {
     let table = MountTable::read().unwrap();

@@ -20,6 +20,7 @@ mod identity;
 mod in_use;
 mod kit;
 mod lifecycles;
+mod limits;
 mod migration;
 mod node_isolation;
 mod pause;

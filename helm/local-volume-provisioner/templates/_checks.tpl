@@ -29,6 +29,9 @@
 {{- fail (printf "classes: the mountDir %s is given to two hostDirs, %s and %s; give each class its own mountDir" $mountDir $other (clean .hostDir)) -}}
 {{- end -}}
 {{- $_ := set $hostDirs $mountDir (clean .hostDir) -}}
+{{- if and .cleanMethod .blockCleanerCommand -}}
+{{- fail (printf "classes: class %q has a cleanMethod and a blockCleanerCommand, which are two answers to one question; keep one of the two" .name) -}}
+{{- end -}}
 {{- end -}}
 
 {{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}

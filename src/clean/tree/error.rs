@@ -30,9 +30,14 @@ pub enum TreeError {
         "the filesystem is mounted read-only; remount it writable, and look at the kernel log for the reason"
     )]
     ReadOnly,
-    /// A read-only subvolume or snapshot (btrfs).
+    /// The volume itself is a read-only subvolume or snapshot (btrfs). Nothing was deleted.
     #[error(
-        "the subvolume or snapshot {path} is read-only; delete it with `btrfs subvolume delete`"
+        "the volume is a read-only subvolume or snapshot; if its contents may go, run `btrfs property set -f DIRECTORY ro false` on its mount point"
+    )]
+    ReadOnlyRoot,
+    /// A read-only subvolume or snapshot (btrfs) inside the volume, which could not be made writable.
+    #[error(
+        "the subvolume or snapshot {path} is read-only, and could not be made writable (for want of CAP_FOWNER, or because `btrfs send` is reading it); run `btrfs subvolume delete` on it"
     )]
     ReadOnlySubvolume {
         /// The subvolume.
@@ -109,6 +114,7 @@ impl TreeError {
             Self::NoOpenat2 { .. } => "NoOpenat2",
             Self::NestedMount { .. } => "NestedMount",
             Self::ReadOnly => "ReadOnly",
+            Self::ReadOnlyRoot => "ReadOnlyRoot",
             Self::ReadOnlySubvolume { .. } => "ReadOnlySubvolume",
             Self::Immutable { .. } => "Immutable",
             Self::SwapFile { .. } => "SwapFile",
@@ -128,6 +134,7 @@ impl TreeError {
             Self::NoOpenat2 { .. }
             | Self::NestedMount { .. }
             | Self::ReadOnly
+            | Self::ReadOnlyRoot
             | Self::Several { .. }
             | Self::Cancelled(_) => true,
             Self::Io { errno, .. } => matches!(errno, Errno::EIO | Errno::EMFILE | Errno::ENFILE),

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 
+use super::names::Names;
 use crate::clean::dirfd::FileId;
 
 /// How much of a directory was read.
@@ -21,7 +22,7 @@ pub(super) struct Frame {
     pub(super) name: CString,
     pub(super) id: FileId,
     /// Subdirectories that were read and not yet entered, the next one last.
-    pub(super) pending: Vec<CString>,
+    pub(super) pending: Names,
     pub(super) listing: Listing,
     /// Whether this pass found anything to remove.
     pub(super) found: bool,
@@ -36,7 +37,7 @@ impl Frame {
         Self {
             name,
             id,
-            pending: Vec::new(),
+            pending: Names::default(),
             listing: Listing::Partly,
             found: false,
             passes: 0,
@@ -54,13 +55,10 @@ impl Frame {
         }
     }
 
-    /// Forgets pending names but for the next `kept`.
-    pub(super) fn keep(&mut self, kept: usize) {
-        let surplus = self.pending.len().saturating_sub(kept);
-        if surplus > 0 {
-            self.pending.drain(..surplus);
+    /// Forgets pending names but for the next ones, as many as fit into `limit` bytes.
+    pub(super) fn keep(&mut self, limit: usize) {
+        if self.pending.forget_beyond(limit) {
             self.listing = Listing::Lost;
         }
-        self.pending.shrink_to_fit();
     }
 }

@@ -14,7 +14,8 @@ use std::ffi::{CStr, CString};
 use nix::errno::Errno;
 
 use super::frame::{Frame, Listing};
-use super::{BUFFER, LOST_AND_FOUND, TreeError, TreeReport, is_read_only};
+use super::names::{Names, cost};
+use super::{BUFFER, LOST_AND_FOUND, TreeError, TreeReport, is_read_only, workers};
 use crate::clean::dirfd::{DirFd, Entry, EntryKind};
 use crate::clean::escape::ShownPath;
 use crate::clean::progress::Progress;
@@ -26,32 +27,33 @@ const MAX_PASSES: u32 = 3;
 /// How much memory, and how many descriptors, a walk may use.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
-    /// Entries that are read before they are sorted and removed.
+    /// Bytes of entries that are read before they are sorted and removed.
     batch: usize,
-    /// Names of subdirectories remembered for all open directories; never less than a batch. More
-    /// is forgotten, furthest up first, and read again.
+    /// Bytes of names of subdirectories remembered for all open directories; never less than a
+    /// batch. More is forgotten, furthest up first, and read again.
     names: usize,
     /// Directories open at a time, beside the root.
     open_dirs: usize,
-    /// Names remembered for a directory that was closed, as long as these come to no more than a
-    /// batch altogether; the rest is read again.
+    /// Bytes of names remembered for a directory that was closed, as long as these come to no more
+    /// than half a batch altogether; the rest is read again.
     kept_names: usize,
 }
 
-/// Sorting pays off up to about 65,536 entries. So many names take 4 MiB, or 20 MiB where a tenant
-/// made them as long as can be; all of it together stays below 110 MiB. Two batches of names are
-/// enough for a wide directory that has wide ones below. A process may be limited to 64 descriptors.
+/// Sorting pays off up to about 65,536 entries: so many are a batch, unless a tenant made the names
+/// long. All of it together stays below 16 MiB, bar the names of the directories that we are in. A
+/// process may be limited to 64 descriptors.
 const BOUNDS: Bounds = Bounds {
-    batch: 65_536,
-    names: 2 * 65_536,
+    batch: 4 << 20,
+    names: 6 << 20,
     open_dirs: 24,
-    kept_names: 64,
+    kept_names: 2 << 10,
 };
 
 /// A tree that is being emptied.
 pub(super) struct Walk<'a> {
     progress: &'a Progress,
     bounds: Bounds,
+    workers: usize,
     root: DirFd,
     /// The way from the root (always there) to the directory that is being emptied.
     stack: Vec<Frame>,
@@ -87,6 +89,7 @@ impl<'a> Walk<'a> {
         Ok(Self {
             progress,
             bounds,
+            workers: workers::best_for(&root),
             root,
             stack: vec![Frame::new(CString::default(), id)],
             open: VecDeque::new(),
@@ -205,7 +208,7 @@ impl<'a> Walk<'a> {
             let Bounds {
                 batch, kept_names, ..
             } = self.bounds;
-            let kept = if closed < batch / kept_names {
+            let kept = if closed < batch / 2 / kept_names {
                 kept_names
             } else {
                 0
@@ -225,16 +228,16 @@ impl<'a> Walk<'a> {
     fn bound_names(&mut self) {
         let top = self.stack.len() - 1;
         let open = || std::iter::once(0).chain(self.open.iter().map(|(depth, _)| *depth));
-        let names: usize = open().map(|depth| self.stack[depth].pending.len()).sum();
+        let names: usize = open().map(|depth| self.stack[depth].pending.cost()).sum();
         let mut surplus = names.saturating_sub(self.bounds.names);
         for depth in open().filter(|depth| *depth < top) {
             if surplus == 0 {
                 break;
             }
             let frame = &mut self.stack[depth];
-            let forgotten = surplus.min(frame.pending.len());
-            frame.keep(frame.pending.len() - forgotten);
-            surplus -= forgotten;
+            let before = frame.pending.cost();
+            frame.keep(before.saturating_sub(surplus));
+            surplus = surplus.saturating_sub(before - frame.pending.cost());
         }
     }
 
@@ -246,6 +249,11 @@ impl<'a> Walk<'a> {
             .and_then(|dir| Ok((dir.id()?, dir)))
         {
             Ok((id, dir)) => {
+                if id.device != self.top().id.device {
+                    // A subvolume: into another filesystem the kernel would not have let us. If it
+                    // cannot be made writable, its first entry tells.
+                    let _ = protect::make_writable(&dir);
+                }
                 let depth = self.stack.len();
                 self.stack.push(Frame::new(name, id));
                 self.hold(depth, dir);
@@ -297,10 +305,15 @@ impl<'a> Walk<'a> {
             rewound.map_err(|errno| self.refusal("read", None, errno))?;
         }
         self.top().listing = Listing::Partly;
-        while entries.len() < self.bounds.batch {
+        let mut bytes = 0;
+        while bytes < self.bounds.batch {
             self.progress.check()?;
+            let known = entries.len();
             match self.dir().read(buffer, entries) {
-                Ok(true) => {}
+                Ok(true) => {
+                    let new = entries[known..].iter();
+                    bytes += new.map(|entry| cost(&entry.name)).sum::<usize>();
+                }
                 // ENOENT: the directory itself was removed by another hand.
                 Ok(false) | Err(Errno::ENOENT) => {
                     self.top().listing = Listing::Whole;
@@ -317,32 +330,39 @@ impl<'a> Walk<'a> {
 
     fn unlink(&mut self, entries: &mut Vec<Entry>) -> Result<(), TreeError> {
         entries.sort_unstable_by_key(|entry| entry.inode);
-        let in_root = self.stack.len() == 1;
-        let mut directories = Vec::new();
-        for Entry { name, kind, .. } in entries.drain(..) {
+        let directories = self.take_directories(entries)?;
+        let (removed, rest) = workers::unlink(self.workers, self.dir(), entries, self.progress);
+        self.removed += removed;
+        for Entry { name, .. } in rest.into_iter().flatten() {
             self.progress.check()?;
-            let kind = match kind.map_or_else(|| self.dir().kind_of(&name), Ok) {
-                Ok(kind) => kind,
-                Err(Errno::ENOENT) => continue,
-                Err(errno) => {
-                    self.fail(self.refusal("look at", Some(&name), errno))?;
-                    continue;
-                }
-            };
-            let directory = kind == EntryKind::Directory;
-            let kept = in_root && directory && name.as_c_str() == LOST_AND_FOUND;
-            self.top().found |= !kept;
-            if directory {
-                directories.push(name);
-            } else {
-                self.remove(&name, kind)?;
-            }
+            self.remove(name, EntryKind::Other)?;
         }
-        directories.reverse();
-        directories.shrink_to_fit();
-        self.top().pending = directories;
+        self.top().pending = directories.into();
         self.bound_names();
         Ok(())
+    }
+
+    /// Takes the directories out of the top's entries.
+    fn take_directories(&mut self, entries: &mut Vec<Entry>) -> Result<Vec<CString>, TreeError> {
+        let in_root = self.stack.len() == 1;
+        let mut directories = Vec::new();
+        let others = entries.extract_if(.., |entry| entry.kind != Some(EntryKind::Other));
+        for entry in others.collect::<Vec<_>>() {
+            self.progress.check()?;
+            let name = &entry.name;
+            match entry.kind.map_or_else(|| self.dir().kind_of(name), Ok) {
+                Ok(EntryKind::Other) => entries.push(entry),
+                Ok(EntryKind::Directory) => {
+                    self.top().found |= !(in_root && name.as_c_str() == LOST_AND_FOUND);
+                    directories.push(entry.name);
+                }
+                Err(Errno::ENOENT) => {}
+                Err(errno) => self.fail(self.refusal("look at", Some(name), errno))?,
+            }
+        }
+        self.top().found |= !entries.is_empty();
+        directories.reverse();
+        Ok(directories)
     }
 
     /// Removes an entry of the top.
@@ -358,6 +378,11 @@ impl<'a> Walk<'a> {
                     return Ok(Removal::Failed);
                 }
             }
+        }
+        if matches!(result, Err(Errno::ENOSPC | Errno::EDQUOT))
+            && protect::truncate(self.dir(), name)
+        {
+            result = self.dir().remove(name, kind);
         }
         match result {
             Ok(()) => {
@@ -382,7 +407,7 @@ impl<'a> Walk<'a> {
         let frame = self.top();
         frame.passes += 1;
         frame.found = false;
-        frame.pending.clear();
+        frame.pending = Names::default();
         frame.listing = Listing::Partly;
         let passes = frame.passes;
         if passes > MAX_PASSES {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::loaded;
+use crate::config::duration::DurationFault::{Negative, NoUnit};
 use crate::config::*;
 use crate::types::{HostPath, MountPath, PathFault, VolumeMode};
 
@@ -55,7 +56,8 @@ fn everything_but_the_two_directories_has_a_default() {
     assert_eq!(class.name, "c");
     assert_eq!(class.host_dir.as_str(), "/h");
     assert_eq!(class.mount_dir.as_path(), Path::new("/m"));
-    assert_eq!(class.block_cleaner_command, ["/scripts/quick_reset.sh"]);
+    assert_eq!(class.cleaner.to_string(), "/scripts/quick_reset.sh");
+    assert_eq!(class.cleanup_timeout, None);
     assert_eq!(class.volume_mode, VolumeMode::Filesystem);
     assert_eq!(class.access_mode, AccessMode::ReadWriteOnce);
     assert_eq!(class.fs_type, None);
@@ -81,9 +83,11 @@ fn each_key_of_a_class_is_read() {
     let read = class(
         "blockCleanerCommand: [/scripts/shred.sh, 2]\nvolumeMode: Block\naccessMode: ReadWriteOncePod\n\
          fsType: xfs\nnamePattern: 'nvme*,sd[b-z]'\nweakIdentity: Accept\ndiscoveryPolicy: EmptyOnly\n\
-         missingVolumePolicy: Delete",
+         missingVolumePolicy: Delete\ncleanupTimeout: 1h30m",
     );
-    assert_eq!(read.block_cleaner_command, ["/scripts/shred.sh", "2"]);
+    let command = vec!["/scripts/shred.sh".into(), "2".into()];
+    assert_eq!(read.cleaner, Cleaner::Command(command));
+    assert_eq!(read.cleanup_timeout, Some(Duration::from_mins(90)));
     assert_eq!(read.volume_mode, VolumeMode::Block);
     assert_eq!(read.access_mode, AccessMode::ReadWriteOncePod);
     assert_eq!(read.fs_type.as_deref(), Some("xfs"));
@@ -103,6 +107,36 @@ fn each_key_of_a_class_is_read() {
     assert_eq!(
         class("namePattern: ''").name_pattern,
         NamePattern::default()
+    );
+}
+
+#[test]
+fn a_clean_method_takes_the_place_of_a_command() {
+    for (text, method) in [
+        ("quick", CleanMethod::Quick),
+        ("zero", CleanMethod::Zero),
+        ("overwrite", CleanMethod::Overwrite),
+        ("discard", CleanMethod::Discard),
+        ("auto", CleanMethod::Auto),
+    ] {
+        let cleaner = class(&format!("cleanMethod: {text}")).cleaner;
+        assert_eq!(cleaner, Cleaner::Method(method));
+        assert_eq!(cleaner.to_string(), text);
+    }
+    assert_eq!(class("cleanMethod: ").cleaner, Cleaner::default());
+}
+
+#[test]
+fn a_clean_method_beside_a_command_is_a_fault_that_names_both() {
+    let loaded = class_with("blockCleanerCommand: [/scripts/dd_zero.sh]\ncleanMethod: zero");
+    assert!(loaded.config.classes.is_empty());
+    let sentences: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        sentences,
+        [
+            "class \"c\": cleanMethod \"zero\" is given beside blockCleanerCommand, which is about the \
+             same thing: keep one of the two"
+        ]
     );
 }
 
@@ -128,6 +162,7 @@ fn a_bad_value_is_a_fault_that_switches_its_class_off() {
         found,
         wanted: "a single value",
     };
+    let methods = ["quick", "zero", "overwrite", "discard", "auto"];
     let modes = ["Filesystem", "Block"];
     let access = [
         "ReadWriteOnce",
@@ -151,6 +186,18 @@ fn a_bad_value_is_a_fault_that_switches_its_class_off() {
             "[a, ]",
             not_single("nothing"),
         ),
+        ("cleanMethod", "erase", "erase", word(&methods, None)),
+        (
+            "cleanMethod",
+            "zeroo",
+            "zeroo",
+            word(&methods, Some("zero")),
+        ),
+        ("cleanMethod", "[zero]", "[zero]", not_single("a list")),
+        ("cleanupTimeout", "0", "0", Problem::NoTime),
+        ("cleanupTimeout", "0h0m", "0h0m", Problem::NoTime),
+        ("cleanupTimeout", "6", "6", Problem::Duration(NoUnit)),
+        ("cleanupTimeout", "-6h", "-6h", Problem::Duration(Negative)),
         ("volumeMode", "Bloc", "Bloc", word(&modes, Some("Block"))),
         ("volumeMode", "block", "block", word(&modes, Some("Block"))),
         ("volumeMode", "''", "", word(&modes, None)),
@@ -417,7 +464,10 @@ fn raw_devices_behind_a_quick_reset_are_warned_about() {
             "volumeMode: Block\nblockCleanerCommand: [/scripts/dd_zero.sh]",
             false,
         ),
+        ("volumeMode: Block\ncleanMethod: quick", true),
+        ("volumeMode: Block\ncleanMethod: auto", false),
         ("volumeMode: Filesystem", false),
+        ("volumeMode: Filesystem\ncleanMethod: quick", false),
     ] {
         let expected = [Warning::QuickResetOfRawDevices { class: "c".into() }];
         let expected = if warned { &expected[..] } else { &[] };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::config::{
-    AccessMode, Class, Config, DEFAULT_CLEANER, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
+    AccessMode, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
 use crate::names::LABEL_HOSTNAME;
@@ -45,7 +45,8 @@ pub fn class(name: &str) -> Class {
         name: name.into(),
         host_dir: path(&format!("/mnt/{name}")),
         mount_dir: MountPath::normalise(&format!("/ours/{name}")).unwrap(),
-        block_cleaner_command: vec![DEFAULT_CLEANER.into()],
+        cleaner: Cleaner::default(),
+        cleanup_timeout: None,
         volume_mode: VolumeMode::Filesystem,
         access_mode: AccessMode::ReadWriteOnce,
         fs_type: None,

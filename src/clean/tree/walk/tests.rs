@@ -4,11 +4,14 @@ use std::path::Path;
 
 use super::*;
 
+/// What a name of three digits costs.
+const NAME: usize = 51;
+
 const SMALL: Bounds = Bounds {
-    batch: 16,
-    names: 32,
+    batch: 16 * NAME,
+    names: 32 * NAME,
     open_dirs: 3,
-    kept_names: 2,
+    kept_names: 2 * NAME,
 };
 
 /// Directories in directories; how many it made.
@@ -44,12 +47,15 @@ fn names_take_bounded_memory_and_wide_trees_are_not_read_over_and_over() {
         let (mut steps, mut most) = (0, 0);
         while walk.step().unwrap() {
             steps += 1;
-            most = most.max(walk.stack.iter().map(|frame| frame.pending.len()).sum());
+            most = most.max(walk.stack.iter().map(|frame| frame.pending.cost()).sum());
         }
         // A batch is ended by the buffer, which is larger than these directories are.
         let widest = widths.iter().max().unwrap();
-        let bound = SMALL.names.max(*widest) + SMALL.batch;
-        assert!(most <= bound, "{most} names at a time in {widths:?}");
+        let bound = SMALL.names.max(widest * NAME) + SMALL.batch;
+        assert!(
+            most <= bound,
+            "{most} bytes of names at a time in {widths:?}"
+        );
         // Each is entered, read and left, and not every name can be kept.
         assert!(steps <= 5 * made, "{steps} steps for {made} in {widths:?}");
         assert_eq!(walk.run().unwrap().removed, made as u64);

@@ -1,0 +1,173 @@
+//! How far a cleanup is, how fast it goes, and what is left.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::config::duration;
+
+/// A cleaner's counters at one moment, and the time that they took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Directory entries removed.
+    pub entries: u64,
+    /// Bytes wiped.
+    pub bytes_done: u64,
+    /// Bytes to wipe, as far as that is known; 0 for deletions.
+    pub bytes_total: u64,
+    /// Since the beginning.
+    pub elapsed: Duration,
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "estimates, of which nobody reads more than three digits"
+)]
+impl Pace {
+    /// The part of the bytes that is wiped, from 0 to 1; none where their number is not known.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        (self.bytes_total > 0).then(|| self.bytes_done as f64 / self.bytes_total as f64)
+    }
+
+    /// Bytes in a second, on average since the beginning; none before the first.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        self.a_second(self.bytes_done)
+    }
+
+    /// The time that the rest takes at that rate; none where there is no rate or no end.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        let rest = self.bytes_total.checked_sub(self.bytes_done)?;
+        Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
+    }
+
+    fn a_second(&self, count: u64) -> Option<f64> {
+        let seconds = self.elapsed.as_secs_f64();
+        (count > 0 && seconds > 0.0).then(|| count as f64 / seconds)
+    }
+}
+
+/// Words for the log and for events: `1.5 GiB of 4.0 GiB wiped (37 %), 300.0 MiB/s, 8s left`.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point is shown"
+)]
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ratio) = self.ratio() {
+            let (done, total) = (
+                bytes(self.bytes_done as f64),
+                bytes(self.bytes_total as f64),
+            );
+            // Rounded down: 100 % is said of what is done.
+            let percent = (100.0 * ratio).floor();
+            write!(f, "{done} of {total} wiped ({percent} %)")?;
+            if let Some(rate) = self.rate() {
+                write!(f, ", {}/s", bytes(rate))?;
+            }
+            if let Some(left) = self.left() {
+                let whole = Duration::from_secs(left.as_secs());
+                write!(f, ", {} left", duration::format(whole))?;
+            }
+            Ok(())
+        } else if let Some(rate) = self.a_second(self.entries) {
+            write!(f, "{} entries removed, {rate:.0} a second", self.entries)
+        } else {
+            f.write_str("nothing done yet")
+        }
+    }
+}
+
+/// An amount with one digit after the point.
+fn bytes(amount: f64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if amount < 1024.0 {
+        return format!("{amount:.0} bytes");
+    }
+    let mut amount = amount / 1024.0;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn it_is_told_in_words_that_need_no_calculator() {
+        for (entries, done, total, seconds, words) in [
+            (0, 0, 0, 30, "nothing done yet"),
+            (1234, 0, 0, 30, "1234 entries removed, 41 a second"),
+            (0, 0, 4096 * MIB, 30, "0 bytes of 4.0 GiB wiped (0 %)"),
+            (
+                0,
+                1536 * MIB,
+                4096 * MIB,
+                5,
+                "1.5 GiB of 4.0 GiB wiped (37 %), 307.2 MiB/s, 8s left",
+            ),
+            (
+                0,
+                MIB,
+                4 * MIB * MIB,
+                4096,
+                "1.0 MiB of 4.0 TiB wiped (0 %), 256 bytes/s, 4772184h44m48s left",
+            ),
+            (
+                0,
+                4 * MIB - 1,
+                4 * MIB,
+                1,
+                "4.0 MiB of 4.0 MiB wiped (99 %), 4.0 MiB/s, 0s left",
+            ),
+            (
+                0,
+                MIB,
+                MIB,
+                1,
+                "1.0 MiB of 1.0 MiB wiped (100 %), 1.0 MiB/s, 0s left",
+            ),
+            (0, 512, 1024, 0, "512 bytes of 1.0 KiB wiped (50 %)"),
+        ] {
+            let pace = Pace {
+                entries,
+                bytes_done: done,
+                bytes_total: total,
+                elapsed: Duration::from_secs(seconds),
+            };
+            assert_eq!(pace.to_string(), words);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_told() {
+        let pace = |bytes_done, bytes_total, seconds| Pace {
+            entries: 7,
+            bytes_done,
+            bytes_total,
+            elapsed: Duration::from_secs(seconds),
+        };
+        for (pace, ratio, rate, left) in [
+            (pace(0, 0, 9), None, None, None),
+            (pace(0, 8, 9), Some(0.0), None, None),
+            (pace(2, 8, 0), Some(0.25), None, None),
+            (pace(2, 8, 4), Some(0.25), Some(0.5), Some(12)),
+            (pace(8, 8, 4), Some(1.0), Some(2.0), Some(0)),
+            // More than was announced.
+            (pace(9, 8, 3), Some(1.125), Some(3.0), None),
+        ] {
+            let left = left.map(Duration::from_secs);
+            assert_eq!(
+                (pace.ratio(), pace.rate(), pace.left()),
+                (ratio, rate, left)
+            );
+        }
+    }
+}

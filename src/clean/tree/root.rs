@@ -1,0 +1,57 @@
+//! What a tenant can leave on the volume's root directory itself, which stays.
+//!
+//! What certainly nobody else wants is taken off: immutable and append-only flags, with which the
+//! next tenant could not use the volume, and `user.*` attributes, which are data like any other.
+//!
+//! The owner, the mode, ACLs, security labels, quota projects and the filesystem's own attributes
+//! stay as they are. Operators set them when they prepare a volume, and nobody knows any more what
+//! they were before the tenant came.
+
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use rustix::fs::{flistxattr, fremovexattr};
+
+use super::TreeError;
+use crate::clean::dirfd::DirFd;
+use crate::clean::escape::ShownPath;
+use crate::clean::protect;
+
+/// `XATTR_LIST_MAX` of `linux/limits.h`: the kernel gives out no longer list.
+const LONGEST_LIST: usize = 64 << 10;
+
+/// Takes off what the tenant left.
+///
+/// # Errors
+/// [`TreeError::Immutable`] without `CAP_LINUX_IMMUTABLE`; those of the filesystem.
+pub(super) fn reset(root: &DirFd) -> Result<(), TreeError> {
+    // Any other error: the filesystem has no such flags.
+    if let Err(Errno::EPERM) = protect::clear(root.as_fd()) {
+        let path = ShownPath::new([]);
+        return Err(TreeError::Immutable { path });
+    }
+    remove_user_attributes(root)
+}
+
+fn remove_user_attributes(root: &DirFd) -> Result<(), TreeError> {
+    let failed = |what| {
+        move |errno: rustix::io::Errno| TreeError::Io {
+            what,
+            path: ShownPath::new([]),
+            errno: Errno::from_raw(errno.raw_os_error()),
+        }
+    };
+    let mut names = vec![0; LONGEST_LIST];
+    let length = match flistxattr(root, &mut names[..]) {
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        listed => listed.map_err(failed("list the attributes of"))?,
+    };
+    let names = names[..length].split(|byte| *byte == 0);
+    for name in names.filter(|name| name.starts_with(b"user.")) {
+        match fremovexattr(root, name) {
+            Err(rustix::io::Errno::NODATA) => {}
+            removed => removed.map_err(failed("remove an attribute (user.*) of"))?,
+        }
+    }
+    Ok(())
+}

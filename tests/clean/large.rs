@@ -1,0 +1,146 @@
+//! Trees that are wide, deep, or large: with few descriptors and little memory.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use local_volume_provisioner::clean::tree::TreeError;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use support::skip;
+
+use crate::volume::{clean, has, in_prepared_process, on_filesystems};
+
+#[test]
+fn more_entries_than_are_read_at_a_time() {
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        fs::create_dir(root.join("wide")).unwrap();
+        for n in 0..70_000 {
+            File::create(root.join(format!("wide/{n}"))).unwrap();
+        }
+        for n in 0..300 {
+            fs::create_dir_all(root.join(format!("dirs/{n}/{n}"))).unwrap();
+        }
+        assert_eq!(clean(root).unwrap().removed, 70_000 + 300 * 2 + 2);
+    });
+}
+
+/// Makes `depth` directories, one in the other, and a file in each hundredth.
+fn dig(root: &Path, depth: usize) {
+    let mut dir = std::os::fd::OwnedFd::from(File::open(root).unwrap());
+    for level in 0..depth {
+        if level % 100 == 0 {
+            let flags = OFlag::O_CREAT | OFlag::O_WRONLY;
+            drop(openat(&dir, "file", flags, Mode::S_IRWXU).unwrap());
+        }
+        mkdirat(&dir, "level", Mode::S_IRWXU).unwrap();
+        dir = openat(&dir, "level", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_levels_with_64_descriptors() {
+    let prepare = ["sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"];
+    if !in_prepared_process("large::ten_thousand_levels_with_64_descriptors", &prepare) {
+        return;
+    }
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        dig(root, 10_000);
+        let start = std::time::Instant::now();
+        assert_eq!(clean(root).unwrap().removed, 10_100);
+        eprintln!("{:?}", start.elapsed());
+    });
+}
+
+/// In KiB: what the process has in memory, or had at most since it was last asked.
+fn resident(which: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(which))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn any_tree_takes_little_memory() {
+    let test = "large::any_tree_takes_little_memory";
+    if !in_prepared_process(test, &["env"]) {
+        return;
+    }
+    on_filesystems(&["tmpfs"], |sandbox, _| {
+        let root = sandbox.tmpfs("large", "size=2g,nr_inodes=0").unwrap();
+        // As long as can be, as many as can be remembered, one below the other.
+        let wide = |dir: &Path, files: usize, dirs: usize| {
+            let name = |n: usize| dir.join(format!("{n:0>250}"));
+            (0..files).for_each(|n| drop(File::create(name(n)).unwrap()));
+            (files..files + dirs).for_each(|n| fs::create_dir(name(n)).unwrap());
+            name(files)
+        };
+        let below = wide(&root, 0, 70_000);
+        let below = wide(&below, 40_000, 40_000);
+        wide(&below, 0, 40_000);
+        let short = root.join("short");
+        fs::create_dir(&short).unwrap();
+        (0..150_000).for_each(|n| drop(File::create(short.join(n.to_string())).unwrap()));
+        // Begins the peak anew.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = resident("VmRSS:");
+        assert_eq!(clean(&root).unwrap().removed, 190_000 + 150_001);
+        let grown = resident("VmHWM:").saturating_sub(before);
+        eprintln!("{grown} KiB");
+        assert!(grown <= 16 << 10, "{grown} KiB");
+    });
+}
+
+#[test]
+fn a_deep_tree_with_branches_at_each_level() {
+    on_filesystems(&["tmpfs", "xfs"], |_, root| {
+        // More branches than names are kept for a directory that has to be closed.
+        dig(root, 200);
+        let mut dir = root.to_owned();
+        for level in 0..200 {
+            if level % 50 == 0 {
+                for branch in 0..150 {
+                    fs::create_dir_all(dir.join(format!("branch-{branch}/deeper"))).unwrap();
+                }
+            }
+            dir.push("level");
+        }
+        assert_eq!(clean(root).unwrap().removed, 202 + 4 * 300);
+    });
+}
+
+/// A directory that has to be closed on the way down is read again on the way up: what could not be
+/// removed then must not be tried for ever.
+#[test]
+fn many_deep_trees_that_resist_end_in_one_error() {
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        return skip("it takes root and setpriv");
+    }
+    let prepare = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+    ];
+    if !in_prepared_process(
+        "large::many_deep_trees_that_resist_end_in_one_error",
+        &prepare,
+    ) {
+        return;
+    }
+    on_filesystems(&["tmpfs", "ext4"], |_, root| {
+        for n in 0..150 {
+            let closed = root.join(format!("trees/{n}")).join("level/".repeat(40));
+            fs::create_dir_all(&closed).unwrap();
+            fs::write(closed.join("free"), "x").unwrap();
+            fs::create_dir(closed.join("closed")).unwrap();
+            fs::set_permissions(closed.join("closed"), Permissions::from_mode(0o000)).unwrap();
+        }
+        fs::write(root.join("free"), "x").unwrap();
+        let error = clean(root).unwrap_err();
+        assert!(matches!(error, TreeError::Several { .. }), "{error}");
+        assert_eq!(error.reason(), "PermissionDenied");
+        assert!(!root.join("free").exists(), "what can be deleted is");
+    });
+}

@@ -1,0 +1,134 @@
+//! What is left on the disk after a filesystem was emptied.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::clean::trim::{Trim, trim};
+use nix::errno::Errno;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use support::{LoopDevice, Sandbox, skip};
+
+use crate::volume::{assert_cleans, has, in_prepared_process, on_filesystems};
+
+const SECRET: &[u8] = b"the tenant's secret: ";
+const FILES: usize = 200;
+
+fn trimmed(root: &Path) -> Trim {
+    let root = File::open(root).unwrap();
+    trim(root.as_fd(), &Progress::default()).unwrap()
+}
+
+/// How many of the secrets can be read in a file (without its holes).
+fn secrets(disk: &File) -> usize {
+    let mut found = 0;
+    let (mut block, end) = (vec![0; 1 << 20], disk.metadata().unwrap().len());
+    for at in (0..end).step_by(block.len()) {
+        let length = disk.read_at(&mut block, at).unwrap();
+        // Each begins a block, and these are 1 KiB in a small ext4.
+        found += block[..length]
+            .chunks(1024)
+            .filter(|chunk| chunk.starts_with(SECRET))
+            .count();
+    }
+    found
+}
+
+#[test]
+fn what_was_deleted_is_gone_from_the_disk_after_a_trim() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        if !has(&format!("mkfs.{fs_type}")) {
+            skip(&format!("no mkfs.{fs_type} on this machine"));
+            continue;
+        }
+        let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
+        backing.set_len(400 << 20).unwrap();
+        let device = LoopDevice::over(&backing).unwrap();
+        device.format(fs_type).unwrap();
+        let root = sandbox.mount(device.path(), fs_type, fs_type).unwrap();
+        let secret = [SECRET, &[b'x'; 4096]].concat()[..4096].repeat(16);
+        for n in 0..FILES {
+            fs::write(root.join(n.to_string()), &secret).unwrap();
+        }
+        nix::unistd::syncfs(File::open(&root).unwrap()).unwrap();
+        assert_eq!(secrets(&backing), FILES * 16, "{fs_type}");
+
+        assert_cleans(&root);
+        assert!(secrets(&backing) > 0, "deleting alone erases: {fs_type}");
+        let before = backing.metadata().unwrap().blocks();
+        let Trim::Done { bytes } = trimmed(&root) else {
+            panic!("a loop device over a tmpfs knows discard")
+        };
+        assert!(bytes >= (FILES * secret.len()) as u64, "{bytes}");
+        assert_eq!(secrets(&backing), 0, "{fs_type}");
+        let dropped = before - backing.metadata().unwrap().blocks();
+        let expected = (FILES * secret.len()) as u64 / 512;
+        assert!(dropped >= expected, "{dropped} of {expected} blocks");
+        // The filesystem has not suffered.
+        fs::write(root.join("next"), "the next tenant's").unwrap();
+        sandbox.umount(&root).unwrap();
+        let root = sandbox.mount(device.path(), fs_type, fs_type).unwrap();
+        assert_eq!(fs::read(root.join("next")).unwrap(), b"the next tenant's");
+    }
+}
+
+#[test]
+fn a_trim_touches_no_file_beside_the_volume() {
+    on_filesystems(&["ext4", "xfs", "btrfs"], |sandbox, disk| {
+        let [inside, beside] = ["volume", "beside"].map(|name| disk.join(name));
+        fs::create_dir(&inside).unwrap();
+        let contents: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
+        for file in [&inside.join("file"), &beside] {
+            fs::write(file, &contents).unwrap();
+        }
+        let name = format!("part-of-{}", disk.file_name().unwrap().to_str().unwrap());
+        let root = sandbox.bind(&inside, &name).unwrap();
+        assert_cleans(&root);
+        assert!(matches!(trimmed(&root), Trim::Done { .. }));
+        // From the disk, not from the cache.
+        let file = File::open(&beside).unwrap();
+        posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
+        assert!(fs::read(&beside).unwrap() == contents);
+    });
+}
+
+#[test]
+fn where_nothing_can_be_trimmed_nothing_happens() {
+    on_filesystems(&["tmpfs"], |_, root| {
+        assert_eq!(trimmed(root), Trim::NotOffered(Errno::ENOTTY));
+    });
+}
+
+#[test]
+fn without_the_capability_nothing_is_trimmed() {
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        return skip("it takes root and setpriv");
+    }
+    // The root of this machine's own filesystem will do: nothing can happen to it.
+    let test = "trim::without_the_capability_nothing_is_trimmed";
+    let prepare = ["setpriv", "--bounding-set", "-sys_admin"];
+    if in_prepared_process(test, &prepare) {
+        let refused = trimmed(&std::env::current_dir().unwrap());
+        assert!(
+            matches!(
+                refused,
+                Trim::NotOffered(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOTTY)
+            ),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_trim_that_is_told_to_stop_does() {
+    on_filesystems(&["ext4"], |_, root| {
+        let progress = Progress::default();
+        progress.cancel();
+        assert!(trim(File::open(root).unwrap().as_fd(), &progress).is_err());
+    });
+}

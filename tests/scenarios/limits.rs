@@ -1,0 +1,274 @@
+//! How a class chooses its cleaner, for how long it may work, and what is told meanwhile.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::libc;
+use serde_json::{Value, json};
+use support::stage::{is_terminating, name};
+use support::{LoopDevice, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+const FAILED: &str = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
+const CLEANED: &str = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
+
+/// A class of raw devices with further settings, and one device.
+fn raw_class(stage: &Stage, settings: &Value) -> (LoopDevice, PathBuf) {
+    let mut all = json!({ "volumeMode": "Block" });
+    for (key, value) in settings.as_object().unwrap() {
+        all[key] = value.clone();
+    }
+    let dir = stage.class("raw", &all).unwrap();
+    let device = raw(stage);
+    let path = link(&device, &dir, "disk");
+    (device, path)
+}
+
+/// A device that can neither punch nor discard: the file below it cannot.
+fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
+    let below = stage.sandbox.path().join("ramfs");
+    if !below.exists() {
+        let nothing = Path::new("none");
+        stage.sandbox.mount(nothing, "ramfs", "ramfs").unwrap();
+    }
+    // Of a smaller one, the signatures' places are all there is.
+    let device = LoopDevice::new(&below, 64 * MIB).unwrap();
+    let path = link(&device, dir, "disk");
+    (device, path)
+}
+
+#[test]
+fn a_clean_method_is_chosen_by_its_word() {
+    let Some(stage) = stage() else { return };
+    let (device, path) = raw_class(&stage, &json!({ "cleanMethod": "auto" }));
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    fs::write(device.path(), vec![0xa5; 32 << 20]).unwrap();
+    stage.delete_claim("claim");
+    offered_anew(&stage, &path, &bound);
+    let content = fs::read(device.path()).unwrap();
+    assert_eq!(content.len(), 32 << 20);
+    assert!(content.iter().all(|byte| *byte == 0));
+    let count = "persistentvolume_delete_duration_seconds_count{capacity=\"500G\",\
+                 cleanup_command=\"auto\",mode=\"Block\",type=\"process\"}";
+    assert_eq!(metric(&mut provisioner, count), Some(1));
+}
+
+#[test]
+fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
+    let Some(stage) = stage() else { return };
+    let pids = stage.sandbox.path().join("pids");
+    // With a child in a session of its own, as a cleaner might leave it behind.
+    let script = format!(
+        "setsid sleep 600 & echo $! > {0}; echo $$ >> {0}; echo half way; wait",
+        pids.display()
+    );
+    let settings = json!({
+        "blockCleanerCommand": ["/bin/sh", "-c", script],
+        "cleanupTimeout": "1s",
+    });
+    let (device, path) = raw_class(&stage, &settings);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    scribble(device.path());
+    stage.delete_claim("claim");
+    let text = stage.event("VolumeFailedDelete", "cleanupTimeout");
+    for words in [
+        "took longer than 1s, the cleanupTimeout of class \"raw",
+        "its program does not say how far it came",
+        "set a longer cleanupTimeout",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    let pids = lines(&pids);
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        assert!(!is_alive(pid.parse().unwrap()), "{pid} is still at work");
+    }
+    let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
+    assert_eq!(
+        (&cleanup["state"], &cleanup["attempts"]),
+        (&json!("Failed"), &json!(1)),
+        "it backs off: {cleanup}"
+    );
+    assert!(cleanup["retryInSeconds"].as_u64() > Some(3), "{cleanup}");
+    assert_eq!(metric(&mut provisioner, FAILED), Some(1));
+    assert_eq!(metric(&mut provisioner, CLEANED).unwrap_or_default(), 0);
+    let pv = stage.pv(&name(&bound)).unwrap();
+    assert!(is_terminating(&pv) && is_protected(&pv));
+    assert_eq!(secrets_on(device.path()).len(), 4);
+}
+
+#[test]
+fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
+    let Some(stage) = stage() else { return };
+    // 32 TiB to write, on a small device.
+    let settings = json!({
+        "blockCleanerCommand": ["/scripts/shred.sh", "1000000"],
+        "cleanupTimeout": "3s",
+    });
+    let (device, path) = raw_class(&stage, &settings);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    scribble(device.path());
+    stage.delete_claim("claim");
+
+    let cleanup = stage.eventually("it tells how far it is", || {
+        let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
+        (cleanup["rate"].as_f64() > Some(0.0)).then_some(cleanup)
+    });
+    assert_eq!(cleanup["state"], "Running");
+    let (progress, left) = (cleanup["progress"].as_f64(), cleanup["eta"].as_f64());
+    assert!(progress > Some(0.0) && progress < Some(0.1), "{cleanup}");
+    assert!(left > Some(60.0), "{cleanup}");
+    let ratio = format!(
+        "local_volume_provisioner_cleanup_progress_ratio{{pv=\"{}\"}} 0.0",
+        name(&bound)
+    );
+    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    assert!(metrics.contains(&ratio), "{metrics}");
+    let bytes = stage.eventually("bytes are counted while it is at work", || {
+        metric(&mut provisioner, "cleanup_bytes_total").filter(|bytes| *bytes > 0)
+    });
+    assert_eq!(metric(&mut provisioner, FAILED).unwrap_or_default(), 0);
+
+    let text = stage.event("VolumeFailedDelete", "cleanupTimeout");
+    for words in ["took longer than 3s", "iB of 30.5 TiB wiped (0 %)", "/s"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    assert_eq!(metric(&mut provisioner, FAILED), Some(1));
+    let counted = metric(&mut provisioner, "cleanup_bytes_total");
+    assert!(counted > Some(bytes), "also what failed is counted");
+    let pv = stage.pv(&name(&bound)).unwrap();
+    assert!(is_terminating(&pv) && is_protected(&pv));
+
+    // With a way that takes no time it goes on.
+    drop(provisioner);
+    let map = stage.config_dir().join("storageClassMap");
+    let mut classes: Value = serde_json::from_str(&fs::read_to_string(map).unwrap()).unwrap();
+    let class = classes[stage.named("raw")].as_object_mut().unwrap();
+    class.remove("blockCleanerCommand");
+    class.insert("cleanMethod".into(), "auto".into());
+    class.insert("cleanupTimeout".into(), "1h".into());
+    let map = classes.to_string();
+    stage.configure("storageClassMap", &map).unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert!(
+        fs::read(device.path())
+            .unwrap()
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+}
+
+/// Half a minute is long for a test.
+#[test]
+fn a_long_cleanup_is_spoken_of_in_the_log() {
+    if !support::slow() {
+        return support::skip("it takes half a minute; scripts/test --slow runs it");
+    }
+    let Some(stage) = stage() else { return };
+    let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
+    let (_device, path) = raw_class(&stage, &settings);
+    let provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    stage.delete_claim("claim");
+    let line = stage.within(Duration::from_secs(40), "it is spoken of", || {
+        let log = provisioner.log();
+        let line = log.lines().find(|line| line.contains("cleaning goes on: "));
+        line.map(str::to_owned)
+    });
+    for words in [
+        &name(&bound),
+        "iB of 30.5 TiB wiped (0 %), ",
+        "iB/s, ",
+        " left",
+    ] {
+        assert!(line.contains(words), "no {words:?} in {line}");
+    }
+}
+
+#[test]
+fn time_that_a_volume_is_waited_for_does_not_count() {
+    let Some(stage) = stage() else { return };
+    let (device, path) = raw_class(&stage, &json!({ "cleanupTimeout": "2s" }));
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    scribble(device.path());
+    let user = File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(device.path())
+        .unwrap();
+    stage.delete_claim("claim");
+    stage.eventually("the cleanup waits", || {
+        (status_of(&mut provisioner, &path)["cleanup"]["state"] == "Waiting").then_some(())
+    });
+    stage.stays(Duration::from_millis(2500), "it goes on waiting", || {
+        status_of(&mut provisioner, &path)["cleanup"]["state"] == "Waiting"
+    });
+    drop(user);
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(metric(&mut provisioner, FAILED).unwrap_or_default(), 0);
+}
+
+#[test]
+fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
+    let Some(stage) = stage() else { return };
+    let mut paths = Vec::new();
+    let mut devices = Vec::new();
+    for (class, settings) in [
+        ("raw", json!({ "volumeMode": "Block" })),
+        (
+            "safe",
+            json!({ "volumeMode": "Block", "cleanMethod": "auto" }),
+        ),
+        // Behind a filesystem that the kubelet makes, nobody can read what was there before.
+        ("formatted", json!({ "fsType": "ext4" })),
+    ] {
+        let dir = stage.class(class, &settings).unwrap();
+        let (device, path) = without_offload(&stage, &dir);
+        devices.push(device);
+        paths.push((class, path));
+    }
+    let mut provisioner = stage.provisioner().unwrap();
+    let mut readable = Vec::new();
+    for ((class, path), device) in paths.iter().zip(&devices) {
+        let bound = used(&stage, &stage.bind(class, path));
+        fs::write(device.path(), vec![0xa5; 64 << 20]).unwrap();
+        // What is still in the page cache is dropped by the very attempt to punch.
+        device.file().sync_all().unwrap();
+        stage.delete_claim(class);
+        offered_anew(&stage, path, &bound);
+        let content = fs::read(device.path()).unwrap();
+        if content.contains(&0xa5) {
+            readable.push(*class);
+        }
+    }
+    assert_eq!(readable, ["raw", "formatted"], "what all this is about");
+
+    let text = stage.event(
+        "VolumeDataLeft",
+        "the next tenant can read what the last one wrote",
+    );
+    assert!(text.contains(paths[0].1.to_str().unwrap()), "{text}");
+    assert!(text.contains("set cleanMethod of class \"raw"), "{text}");
+    assert_eq!(stage.events("VolumeDataLeft").len(), 1);
+    let mut told = |class| {
+        let class = stage.named(class);
+        metric(
+            &mut provisioner,
+            &format!("cleanup_data_left_total{{class=\"{class}\"}}"),
+        )
+    };
+    assert_eq!(
+        (told("raw"), told("safe"), told("formatted")),
+        (Some(1), None, None)
+    );
+}
