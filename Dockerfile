@@ -36,7 +36,7 @@ RUN set -eu; \
 # Of tests/, .dockerignore lets only the manifests through, which the workspace is not complete without.
 COPY Cargo.toml Cargo.lock ./
 COPY tests tests
-RUN mkdir -p benches/figures && touch benches/figures/main.rs \
+RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs benches/figures/main.rs \
     && for manifest in Cargo.toml tests/*/Cargo.toml; do \
          package=$(dirname "$manifest") && mkdir -p "$package/src" && echo '//! Empty.' > "$package/src/lib.rs" || exit; \
        done \

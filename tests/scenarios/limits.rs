@@ -240,7 +240,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
     let mut provisioner = stage.provisioner().unwrap();
     let mut readable = Vec::new();
     for ((class, path), device) in paths.iter().zip(&devices) {
-        let bound = used(&stage, &stage.bind(class, path));
+        let bound = stage.used(&stage.bind(class, path));
         fs::write(device.path(), vec![0xa5; 64 << 20]).unwrap();
         // What is still in the page cache is dropped by the very attempt to punch.
         device.file().sync_all().unwrap();

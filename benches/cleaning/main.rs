@@ -1,0 +1,145 @@
+//! Our cleaners beside the tools that people know: `scripts/bench cleaning` runs this.
+//!
+//! Every method is a process of its own, ours too, which calls the library's functions. All methods
+//! of a case take turns on the same filesystem or device, filled anew each time, so that a busy or
+//! slow moment of the machine meets them all. A missed target is told and is not an error.
+//!
+//! Loop devices and mounts are the process's own and end with it, also after `kill -9`.
+
+mod case;
+mod cost;
+mod devices;
+mod method;
+mod ours;
+mod table;
+mod trees;
+mod verdict;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, ValueEnum};
+use nix::sys::statvfs::statvfs;
+use procfs::{Current, Meminfo};
+use support::Sandbox;
+
+use ours::Ours;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// How thoroughly to measure.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// Trees a tenth as large, devices an eighth.
+    #[arg(long)]
+    quick: bool,
+    /// Nothing else.
+    #[arg(long)]
+    only: Option<Part>,
+    /// `cargo bench` says this to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// What a process that is being measured does.
+    #[command(subcommand)]
+    ours: Option<Ours>,
+}
+
+/// What there is to clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Trees,
+    Devices,
+}
+
+/// Where is measured, and how much.
+#[derive(Debug)]
+struct Bench {
+    sandbox: Sandbox,
+    /// A tmpfs for backing files.
+    memory: PathBuf,
+    quick: bool,
+}
+
+impl Bench {
+    /// A directory on a disk, for backing files without a name: where cargo builds.
+    const DISK: &str = env!("CARGO_TARGET_TMPDIR");
+    /// How often each method has its turn.
+    const ROUNDS: usize = 3;
+
+    fn enter(quick: bool) -> Result<Self> {
+        let sandbox = Sandbox::enter_as_anyone()?;
+        ensure!(
+            !sandbox.in_user_namespace(),
+            "it makes loop devices and mounts them, which takes root"
+        );
+        let memory = sandbox.tmpfs("memory", "size=100%")?;
+        let bench = Self {
+            sandbox,
+            memory,
+            quick,
+        };
+        bench.check_room()?;
+        Ok(bench)
+    }
+
+    /// The large device's size in bytes.
+    fn device_size(&self) -> u64 {
+        if self.quick { 512 * MIB } else { 4 * GIB }
+    }
+
+    /// How many files a tree has.
+    fn files(&self) -> usize {
+        if self.quick { 20_000 } else { 200_000 }
+    }
+
+    /// A backing file without room would show as a disk with I/O errors, and a ramfs takes memory
+    /// until the machine has none.
+    fn check_room(&self) -> Result<()> {
+        let needed = self.device_size() + 2 * GIB;
+        let memory = Meminfo::current()?.mem_available.unwrap_or(0);
+        ensure!(
+            memory >= needed,
+            "{} MiB of memory are free, and the devices in memory take up to {} MiB",
+            memory / MIB,
+            needed / MIB
+        );
+        std::fs::create_dir_all(Self::DISK)
+            .with_context(|| format!("making the directory {}", Self::DISK))?;
+        let disk = statvfs(Path::new(Self::DISK))?;
+        let free = disk.blocks_available() * disk.fragment_size();
+        ensure!(
+            free >= needed,
+            "{} MiB are free in {}, and backing files take up to {} MiB; set CARGO_TARGET_DIR to a larger disk",
+            free / MIB,
+            Self::DISK,
+            needed / MIB
+        );
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    // Test runners start every target, too, to ask for its tests: there are none.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return Ok(());
+    }
+    let arguments = Arguments::parse();
+    if let Some(ours) = arguments.ours {
+        return ours.run();
+    }
+    let bench = Bench::enter(arguments.quick)?;
+    let mut verdicts = Vec::new();
+    if arguments.only != Some(Part::Devices) {
+        verdicts.extend(trees::measure(&bench)?);
+    }
+    if arguments.only != Some(Part::Trees) {
+        verdicts.extend(devices::measure(&bench)?);
+    }
+    print!("{}", verdict::render(&verdicts));
+    if bench.quick {
+        println!("the targets are meant for the full sizes, without --quick");
+    }
+    Ok(())
+}
