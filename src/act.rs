@@ -18,7 +18,7 @@ use crate::plan::verdict::without_ours;
 use crate::plan::{About, Action, CleanOrder, Patch, PvDraft, Withdrawal, reasons};
 use crate::render;
 use crate::types::HostPath;
-use crate::view::PvView;
+use crate::view::{PvRef, PvView};
 
 /// Writes to the API server at a time.
 const CONCURRENCY: usize = 8;
@@ -149,8 +149,10 @@ impl Actor {
                 }
                 Action::Withdraw(withdrawal) => {
                     let name = withdrawal.pv.name.clone();
-                    let this = self.clone();
-                    self.write(&name, async move { this.withdraw(&withdrawal).await });
+                    let (this, learnt) = (self.clone(), learnt.clone());
+                    self.write(&name, async move {
+                        this.withdraw(&withdrawal, &learnt).await;
+                    });
                 }
             }
         }
@@ -314,6 +316,7 @@ impl Actor {
                     pv = name,
                     "the PV changed before it was patched; the next pass looks again"
                 );
+                self.look_again(&patch.pv, learnt).await;
             }
             Err(error) => {
                 tracing::warn!(pv = name, %error, "the PV's metadata could not be changed; the next pass tries again");
@@ -321,7 +324,17 @@ impl Actor {
         }
     }
 
-    async fn withdraw(&self, withdrawal: &Withdrawal) {
+    /// What we know of a PV has proved to be old, and of one without the label no watch tells more.
+    async fn look_again(&self, pv: &PvRef, learnt: &Learnt) {
+        if learnt.is_stray(&pv.uid) {
+            learnt
+                .look_again(&self.ground.cluster, &pv.uid, &pv.name)
+                .await;
+            self.ground.ended.notify_one();
+        }
+    }
+
+    async fn withdraw(&self, withdrawal: &Withdrawal, learnt: &Learnt) {
         match self.try_withdraw(withdrawal).await {
             Ok(()) => {
                 let (pv, because) = (&withdrawal.pv.name, &withdrawal.because);
@@ -334,7 +347,9 @@ impl Actor {
                     .reporter
                     .normal(&about, reasons::VOLUME_DELETE, "Withdraw", because);
             }
-            Err(ApiError::Conflict | ApiError::NotFound) => {}
+            Err(ApiError::Conflict | ApiError::NotFound) => {
+                self.look_again(&withdrawal.pv, learnt).await;
+            }
             Err(error) => {
                 tracing::warn!(pv = withdrawal.pv.name, %error, "the PV could not be let go; the next pass tries again");
             }

@@ -263,13 +263,7 @@ impl Controller {
             // Beside the loop, which must not wait for a slow API server.
             tokio::spawn(async move {
                 for (uid, name) in learnt.stray_names() {
-                    match cluster.pv(&name).await {
-                        Ok(Some(pv)) if pv.uid == uid => learnt.stray(pv),
-                        Ok(_) => learnt.gone(&uid),
-                        Err(error) => {
-                            tracing::debug!(pv = name, %error, "looking at a PV without a label failed");
-                        }
-                    }
+                    learnt.look_again(&cluster, &uid, &name).await;
                 }
             });
         }

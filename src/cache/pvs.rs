@@ -202,6 +202,23 @@ impl Learnt {
             .collect()
     }
 
+    /// Whether a PV is known as a stray.
+    #[must_use]
+    pub fn is_stray(&self, uid: &str) -> bool {
+        lock(&self.0).strays.contains_key(uid)
+    }
+
+    /// Looks what has become of a stray.
+    pub async fn look_again(&self, cluster: &Cluster, uid: &str, name: &str) {
+        match cluster.pv(name).await {
+            Ok(Some(pv)) if pv.uid == uid => self.stray(pv),
+            Ok(_) => self.gone(uid),
+            Err(error) => {
+                tracing::debug!(pv = name, %error, "looking at a PV without a label failed");
+            }
+        }
+    }
+
     /// A stray is gone.
     pub fn gone(&self, uid: &str) {
         lock(&self.0).strays.remove(uid);

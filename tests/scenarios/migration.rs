@@ -2,7 +2,9 @@
 //! label that its later versions give.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use local_volume_provisioner::names::{LABEL_HOSTNAME, pv_name};
 use serde_json::json;
@@ -166,6 +168,26 @@ fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
         of_classes(&stage, &volumes),
         "one PV for each disk"
     );
+}
+
+/// What is known of a PV without the label comes from one list, and no watch corrects it.
+#[test]
+fn a_pv_that_changed_before_its_adoption_is_read_again_at_once() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = Volume::made(&stage, "fast", "Available", false);
+    let pv = name(&volume.pv);
+    let adoptions = stage.faults().on(Verb::Patch).resource("persistentvolumes");
+    let adoptions = adoptions.name(&pv).times(1).latency(Duration::from_secs(2));
+    let _provisioner = stage.provisioner().unwrap();
+    stage.eventually("it is being adopted", || {
+        (adoptions.hits() == 1).then_some(())
+    });
+    let note = json!({ "metadata": { "annotations": { "example.com/note": "kept" } } });
+    stage.patch_pv(&pv, &note).unwrap();
+    volume.is_adopted(&stage);
+    let now = stage.pv(&pv).unwrap();
+    assert_eq!(annotation(&now, "example.com/note"), Some("kept"));
 }
 
 /// How many PVs the classes of these volumes have.
