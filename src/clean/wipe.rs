@@ -20,10 +20,6 @@ use super::progress::Progress;
 use super::trim::Trim;
 use super::{Failure, Stop, command, device, tree, trim};
 
-/// Whether the disk below a filesystem is told what was deleted. It does no harm where it is of no
-/// use.
-const TRIM: bool = true;
-
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
 #[derive(Debug)]
 pub struct Wiped {
@@ -53,8 +49,8 @@ impl Committed {
         // still holds it.
         let lock = match volume {
             Volume::Filesystem(root) => {
-                let path = order.mount_path.clone();
-                blocking(move || filesystem(&root, &path, TRIM, &progress).map(|()| lock)).await?
+                let (path, trim) = (order.mount_path.clone(), order.class.trim);
+                blocking(move || filesystem(&root, &path, trim, &progress).map(|()| lock)).await?
             }
             Volume::Device(device) => {
                 if let Method::Command(words) = &order.method {

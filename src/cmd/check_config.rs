@@ -130,6 +130,7 @@ fn class_settings(class: &Class) -> Vec<Row> {
         mount_dir,
         cleaner,
         cleanup_timeout,
+        trim,
         volume_mode,
         access_mode,
         fs_type,
@@ -149,6 +150,7 @@ fn class_settings(class: &Class) -> Vec<Row> {
         ("mountDir", mount_dir.to_string()),
         cleaner,
         ("cleanupTimeout", cleanup_timeout.unwrap_or_default()),
+        ("trim", trim.to_string()),
         ("volumeMode", volume_mode.to_string()),
         ("accessMode", access_mode.to_string()),
         ("fsType", fs_type.clone().unwrap_or_default()),
@@ -206,6 +208,7 @@ mod tests {
             "  hostDir              /mnt/fast",
             "  blockCleanerCommand  [\"/scripts/quick_reset.sh\"]",
             "  cleanupTimeout       -",
+            "  trim                 true",
             "  weakIdentity         Consent",
         ] {
             assert!(

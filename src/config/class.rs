@@ -11,7 +11,7 @@ use super::label;
 use super::pattern::NamePattern;
 use super::raw::Node;
 use super::scheduling::node_selector_term;
-use super::section::{Place, Report, Section, span, text, word};
+use super::section::{Place, Report, Section, flag, span, text, word};
 use crate::types::{HostPath, MountPath, VolumeMode};
 
 /// A StorageClass of the same name, and the directory where its volumes are found.
@@ -30,6 +30,9 @@ pub struct Class {
     /// `cleanupTimeout` (default none): how long the cleaning of one volume may take from the moment
     /// that its data is touched; what takes longer is stopped and has failed. Never zero.
     pub cleanup_timeout: Option<Duration>,
+    /// `trim` (default true): whether the disk below an emptied filesystem is told which blocks are
+    /// free (`FITRIM`), so that it may drop what was deleted.
+    pub trim: bool,
     /// `volumeMode` (default `Filesystem`; or `Block`): how pods get the volumes.
     pub volume_mode: VolumeMode,
     /// `accessMode` (default `ReadWriteOnce`).
@@ -176,6 +179,7 @@ pub(super) fn read(name: &str, node: Node, report: &mut Report) -> Option<Class>
     });
     let cleaner = cleaner::read(&mut section);
     let cleanup_timeout = section.value("cleanupTimeout", |node| time_limit(node).map(Some));
+    let trim = section.value_or("trim", true, true, flag);
     let volume_mode = section.value("volumeMode", |node| word(node, &VOLUME_MODES));
     let access_mode = section.value("accessMode", |node| word(node, &ACCESS_MODES));
     let fs_type = section
@@ -204,6 +208,7 @@ pub(super) fn read(name: &str, node: Node, report: &mut Report) -> Option<Class>
         mount_dir: mount_dir?,
         cleaner,
         cleanup_timeout,
+        trim,
         volume_mode,
         access_mode,
         fs_type,

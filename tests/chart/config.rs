@@ -85,7 +85,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
         "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes",
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
         "classes[0].discoveryPolicy=EmptyOnly,classes[0].missingVolumePolicy=Delete",
-        "classes[0].cleanMethod=auto,classes[0].cleanupTimeout=1h30m",
+        "classes[0].cleanMethod=auto,classes[0].cleanupTimeout=1h30m,classes[0].trim=false",
     ]));
     assert!(!config.protect_released_data && config.pause_cleaning);
     assert_eq!(config.max_concurrent_cleanups.get(), 65535);
@@ -95,6 +95,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
     assert_eq!(class.missing_volume_policy.to_string(), "Delete");
     assert_eq!(class.cleaner, Cleaner::Method(CleanMethod::Auto));
     assert_eq!(class.cleanup_timeout, Some(Duration::from_mins(90)));
+    assert!(!class.trim);
 }
 
 /// The program's own defaults, but for what the chart is safer in.

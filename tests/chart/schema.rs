@@ -71,13 +71,14 @@ const COMPAT: [&str; 58] = [
 ];
 
 /// Some of those that it lacks.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "protectReleasedData",
     "maxConcurrentCleanups",
     "pauseCleaning",
     "kubeletDir",
     "classes[].cleanMethod",
     "classes[].cleanupTimeout",
+    "classes[].trim",
     "nodeIsolation.enabled",
     "networkPolicy.enabled",
     "prometheusRule.enabled",

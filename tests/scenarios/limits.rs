@@ -1,7 +1,8 @@
 //! How a class chooses its cleaner, for how long it may work, and what is told meanwhile.
 
 use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,18 +16,6 @@ use crate::stage;
 
 const FAILED: &str = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
 const CLEANED: &str = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
-
-/// A class of raw devices with further settings, and one device.
-fn raw_class(stage: &Stage, settings: &Value) -> (LoopDevice, PathBuf) {
-    let mut all = json!({ "volumeMode": "Block" });
-    for (key, value) in settings.as_object().unwrap() {
-        all[key] = value.clone();
-    }
-    let dir = stage.class("raw", &all).unwrap();
-    let device = raw(stage);
-    let path = link(&device, &dir, "disk");
-    (device, path)
-}
 
 /// A device that can neither punch nor discard: the file below it cannot.
 fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
@@ -44,7 +33,7 @@ fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
 #[test]
 fn a_clean_method_is_chosen_by_its_word() {
     let Some(stage) = stage() else { return };
-    let (device, path) = raw_class(&stage, &json!({ "cleanMethod": "auto" }));
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "auto" }));
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     fs::write(device.path(), vec![0xa5; 32 << 20]).unwrap();
@@ -71,7 +60,7 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
         "blockCleanerCommand": ["/bin/sh", "-c", script],
         "cleanupTimeout": "1s",
     });
-    let (device, path) = raw_class(&stage, &settings);
+    let (device, path) = raw_volume(&stage, &settings);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
@@ -111,7 +100,7 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
         "blockCleanerCommand": ["/scripts/shred.sh", "1000000"],
         "cleanupTimeout": "3s",
     });
-    let (device, path) = raw_class(&stage, &settings);
+    let (device, path) = raw_volume(&stage, &settings);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
@@ -174,7 +163,7 @@ fn a_long_cleanup_is_spoken_of_in_the_log() {
     }
     let Some(stage) = stage() else { return };
     let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
-    let (_device, path) = raw_class(&stage, &settings);
+    let (_device, path) = raw_volume(&stage, &settings);
     let provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     stage.delete_claim("claim");
@@ -196,7 +185,7 @@ fn a_long_cleanup_is_spoken_of_in_the_log() {
 #[test]
 fn time_that_a_volume_is_waited_for_does_not_count() {
     let Some(stage) = stage() else { return };
-    let (device, path) = raw_class(&stage, &json!({ "cleanupTimeout": "2s" }));
+    let (device, path) = raw_volume(&stage, &json!({ "cleanupTimeout": "2s" }));
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
@@ -271,4 +260,45 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
         (told("raw"), told("safe"), told("formatted")),
         (Some(1), None, None)
     );
+}
+
+#[test]
+fn a_class_may_leave_the_disk_untrimmed() {
+    let Some(stage) = stage() else { return };
+    let volumes =
+        [("trimmed", json!({})), ("left", json!({ "trim": false }))].map(|(class, settings)| {
+            let dir = stage.class(class, &settings).unwrap();
+            let file = File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(stage.sandbox.path().join(class))
+                .unwrap();
+            file.set_len(32 * MIB).unwrap();
+            let device = LoopDevice::over(&file).unwrap();
+            device.format("ext4").unwrap();
+            let path = dir.join("disk");
+            fs::create_dir(&path).unwrap();
+            let name = format!("disks/{class}/disk");
+            stage.sandbox.mount(device.path(), "ext4", &name).unwrap();
+            (class, file, device, path)
+        });
+    let _provisioner = stage.provisioner().unwrap();
+    let blocks = |file: &File| file.metadata().unwrap().blocks() * 512;
+    for (class, file, _device, path) in &volumes {
+        let bound = stage.bind(class, path);
+        let data = File::create(path.join("data")).unwrap();
+        (&data).write_all(&vec![0xa5; 8 << 20]).unwrap();
+        data.sync_all().unwrap();
+        drop(data);
+        let full = blocks(file);
+        stage.delete_claim(class);
+        offered_anew(&stage, path, &bound);
+        let dropped = full.saturating_sub(blocks(file));
+        assert_eq!(
+            dropped >= 8 * MIB,
+            *class == "trimmed",
+            "{class}: {dropped}"
+        );
+    }
 }

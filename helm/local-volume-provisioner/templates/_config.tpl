@@ -34,6 +34,9 @@ storageClassMap: |
   {{- $_ := set $class $key . }}
   {{- end }}
   {{- end }}
+  {{- if include "local-volume-provisioner.isFalse" $given.trim }}
+  {{- $_ := set $class "trim" false }}
+  {{- end }}
   {{- $_ := set $classes $given.name $class }}
   {{- end }}
   {{- toYaml $classes | nindent 2 }}

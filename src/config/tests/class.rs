@@ -58,6 +58,7 @@ fn everything_but_the_two_directories_has_a_default() {
     assert_eq!(class.mount_dir.as_path(), Path::new("/m"));
     assert_eq!(class.cleaner.to_string(), "/scripts/quick_reset.sh");
     assert_eq!(class.cleanup_timeout, None);
+    assert!(class.trim);
     assert_eq!(class.volume_mode, VolumeMode::Filesystem);
     assert_eq!(class.access_mode, AccessMode::ReadWriteOnce);
     assert_eq!(class.fs_type, None);
@@ -83,11 +84,12 @@ fn each_key_of_a_class_is_read() {
     let read = class(
         "blockCleanerCommand: [/scripts/shred.sh, 2]\nvolumeMode: Block\naccessMode: ReadWriteOncePod\n\
          fsType: xfs\nnamePattern: 'nvme*,sd[b-z]'\nweakIdentity: Accept\ndiscoveryPolicy: EmptyOnly\n\
-         missingVolumePolicy: Delete\ncleanupTimeout: 1h30m",
+         missingVolumePolicy: Delete\ncleanupTimeout: 1h30m\ntrim: false",
     );
     let command = vec!["/scripts/shred.sh".into(), "2".into()];
     assert_eq!(read.cleaner, Cleaner::Command(command));
     assert_eq!(read.cleanup_timeout, Some(Duration::from_mins(90)));
+    assert!(!read.trim);
     assert_eq!(read.volume_mode, VolumeMode::Block);
     assert_eq!(read.access_mode, AccessMode::ReadWriteOncePod);
     assert_eq!(read.fs_type.as_deref(), Some("xfs"));
@@ -194,6 +196,7 @@ fn a_bad_value_is_a_fault_that_switches_its_class_off() {
             word(&methods, Some("zero")),
         ),
         ("cleanMethod", "[zero]", "[zero]", not_single("a list")),
+        ("trim", "never", "never", Problem::Boolean),
         ("cleanupTimeout", "0", "0", Problem::NoTime),
         ("cleanupTimeout", "0h0m", "0h0m", Problem::NoTime),
         ("cleanupTimeout", "6", "6", Problem::Duration(NoUnit)),

@@ -47,6 +47,7 @@ pub fn class(name: &str) -> Class {
         mount_dir: MountPath::normalise(&format!("/ours/{name}")).unwrap(),
         cleaner: Cleaner::default(),
         cleanup_timeout: None,
+        trim: true,
         volume_mode: VolumeMode::Filesystem,
         access_mode: AccessMode::ReadWriteOnce,
         fs_type: None,
