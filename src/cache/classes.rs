@@ -1,6 +1,6 @@
 //! The StorageClasses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +104,8 @@ async fn watch_all(cluster: &Cluster, ours: &[String], learn: impl Fn(Views)) {
 
 /// Roles may allow to get a StorageClass, and not to list and watch them all.
 async fn read_when_denied(cluster: &Cluster, ours: &[String], learn: impl Fn(Views)) {
-    let mut said = BTreeSet::new();
+    // The last fault told of each class.
+    let mut told = BTreeMap::new();
     loop {
         let rights = [("storageclasses", "list"), ("storageclasses", "watch")];
         cluster.permissions().until_missing(&rights).await;
@@ -113,14 +114,15 @@ async fn read_when_denied(cluster: &Cluster, ours: &[String], learn: impl Fn(Vie
                 Ok(class) => learn(Views::from([(name.clone(), Some(class))])),
                 Err(ApiError::NotFound) => learn(Views::from([(name.clone(), None)])),
                 Err(error) => {
-                    if said.insert(format!("{name}: {error}")) {
+                    let error = error.to_string();
+                    if told.get(name) != Some(&error) {
                         tracing::warn!(class = name, %error, "reading the StorageClass failed; going on with what was known before");
                     }
+                    told.insert(name, error);
                     continue;
                 }
             }
-            let of_class = format!("{name}: ");
-            said.retain(|line: &String| !line.starts_with(&of_class));
+            told.remove(name);
         }
         tokio::time::sleep(POLL).await;
     }

@@ -180,17 +180,8 @@ fn read(mut root: Section<'_>) -> Result<Config, LoadError> {
 }
 
 fn classes(root: &mut Section<'_>) -> BTreeMap<String, Arc<Class>> {
-    let entries = match root.take("storageClassMap") {
-        None => Vec::new(),
-        Some((_, Node::Map(entries))) => entries,
-        Some((place, node)) => {
-            let problem = Problem::Shape {
-                found: node.shape(),
-                wanted: "a map",
-            };
-            root.report.fault(&place, &node, problem);
-            return BTreeMap::new();
-        }
+    let Some((_, entries)) = root.map("storageClassMap") else {
+        return BTreeMap::new();
     };
     if entries.is_empty() {
         root.report.warnings.push(Warning::NoClasses);
@@ -205,17 +196,8 @@ fn classes(root: &mut Section<'_>) -> BTreeMap<String, Arc<Class>> {
 }
 
 fn labels(root: &mut Section<'_>) -> BTreeMap<String, String> {
-    let (place, entries) = match root.take("labelsForPV") {
-        None => return BTreeMap::new(),
-        Some((place, Node::Map(entries))) => (place, entries),
-        Some((place, node)) => {
-            let problem = Problem::Shape {
-                found: node.shape(),
-                wanted: "a map",
-            };
-            root.report.fault(&place, &node, problem);
-            return BTreeMap::new();
-        }
+    let Some((place, entries)) = root.map("labelsForPV") else {
+        return BTreeMap::new();
     };
     let mut labels = BTreeMap::new();
     for (name, node) in entries {

@@ -201,6 +201,25 @@ impl<'r> Section<'r> {
         }
     }
 
+    /// The entries of a map whose keys are the users' own; without the key there are none. Nothing
+    /// when it is no map.
+    pub(super) fn map(&mut self, key: &'static str) -> Option<(Place, Vec<(String, Node)>)> {
+        let Some((place, node)) = self.take(key) else {
+            return Some((self.place.key(key), Vec::new()));
+        };
+        match node {
+            Node::Map(entries) => Some((place, entries)),
+            node => {
+                let problem = Problem::Shape {
+                    found: node.shape(),
+                    wanted: "a map",
+                };
+                self.report.fault(&place, &node, problem);
+                None
+            }
+        }
+    }
+
     /// Warns of every key that nobody took.
     pub(super) fn close(self) {
         for (name, _) in self.entries {
