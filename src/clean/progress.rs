@@ -1,6 +1,6 @@
 //! How far a cleaner has come, and the way to stop it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ struct Shared {
     entries: AtomicU64,
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
+    steps: AtomicU64,
+    is_gone: AtomicBool,
     stop: OnceLock<Cause>,
     wake: Notify,
 }
@@ -68,6 +70,31 @@ impl Progress {
     /// Announces bytes that are going to be wiped, in addition to those announced before.
     pub fn expect_bytes(&self, bytes: u64) {
         self.0.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes a step that neither removes nor wipes anything: a sign of life.
+    pub fn add_step(&self) {
+        self.0.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that changes whenever a cleaner does something.
+    #[must_use]
+    pub fn signs_of_life(&self) -> u64 {
+        let steps = self.0.steps.load(Ordering::Relaxed);
+        [steps, self.entries(), self.bytes_done()]
+            .into_iter()
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// The data is proven to be gone; what is still done may be left out.
+    pub fn data_is_gone(&self) {
+        self.0.is_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`data_is_gone`](Self::data_is_gone) was said.
+    #[must_use]
+    pub fn is_data_gone(&self) -> bool {
+        self.0.is_gone.load(Ordering::Relaxed)
     }
 
     /// All the counters, and what follows from them if they took so long.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::config::Cleaner;
 use crate::metrics::capacity_step;
 use crate::plan::{About, CleanOrder, reasons};
 use crate::types::VolumeMode;
@@ -202,10 +203,13 @@ fn tell_of_data_left(ground: &Ground, order: &CleanOrder) {
         .cleanup_data_left_total
         .with_label_values(&[class])
         .inc();
+    let instead = match order.class.cleaner {
+        Cleaner::Method(_) => "",
+        Cleaner::Command(_) => " (in place of blockCleanerCommand)",
+    };
     let message = format!(
         "{}: the device cannot drop its contents, so only signatures were overwritten, and the next tenant can read \
-         what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto (in place of \
-         blockCleanerCommand)",
+         what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto{instead}",
         order.path
     );
     tracing::warn!(pv = order.pv.name, "{message}");

@@ -16,8 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use nix::sys::stat::futimens;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
-use nix::unistd::syncfs;
+use nix::sys::time::TimeSpec;
+use nix::unistd::{fsync, syncfs};
 
 use super::dirfd::{DirFd, Entry};
 use super::escape::ShownPath;
@@ -64,7 +66,7 @@ pub fn empty(
         return Err(TreeError::NestedMount { path });
     }
     let dir = open_root(root)?;
-    if is_read_only(&dir) {
+    if is_read_only(&dir) || touch(&dir) == Err(Errno::EROFS) {
         return Err(TreeError::ReadOnly);
     }
     // Those inside are a tenant's; this one may be an operator's, who wants to keep what is in it.
@@ -108,16 +110,30 @@ pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), TreeError> {
 
 /// Writes the deletion to the disk: a power cut afterwards brings nothing back.
 ///
+/// A filesystem tells of a failed write once. Where it could not write its journal (ext4), it goes on
+/// in memory, with nothing more to write, and to sync it succeeds from then on; on the disk all is as
+/// before. So something has to be changed and to reach the disk now.
+///
 /// # Errors
 /// When the disk refuses.
 pub fn sync(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     let root = open_root(root)?;
-    let path = ShownPath::new([]);
-    syncfs(&root).map_err(|errno| TreeError::Io {
-        what: "sync the filesystem of",
-        path,
-        errno,
+    let written = touch(&root)
+        .and_then(|()| fsync(&root))
+        .and_then(|()| syncfs(&root));
+    written.map_err(|errno| match errno {
+        Errno::EROFS => TreeError::ReadOnly,
+        errno => TreeError::Io {
+            what: "sync the filesystem of",
+            path: ShownPath::new([]),
+            errno,
+        },
     })
+}
+
+/// Makes the filesystem note that its root directory was changed now.
+fn touch(root: &DirFd) -> nix::Result<()> {
+    futimens(root, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW)
 }
 
 fn open_root(root: BorrowedFd<'_>) -> Result<DirFd, TreeError> {

@@ -4,6 +4,10 @@
 //! again. A disk that was told (`FITRIM`, as `fstrim` does) usually reads as zeros there; it promises
 //! nothing. The filesystem tells it only of blocks that belong to no file, so this does no harm to
 //! whatever else is in the filesystem, also where the volume is a directory of a larger one.
+//!
+//! That is so only where the filesystem's memory is what is on the disk: one that could not write its
+//! journal takes blocks for free that belong to files on the disk. So it comes after
+//! [`sync`](super::tree::sync), which finds that out.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::sleep;
@@ -16,7 +20,7 @@ use nix::unistd::syncfs;
 use super::progress::{Cancelled, Progress};
 
 /// Bytes of the filesystem looked at in one call, which nothing interrupts.
-const STEP: u64 = 16 << 30;
+const STEP: u64 = 1 << 30;
 
 /// How long to wait for a filesystem that frees blocks in the background (XFS does).
 const SETTLING: Duration = Duration::from_secs(5);
@@ -63,6 +67,7 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled
     let mut bytes = 0;
     for (start, length) in steps(size(root)) {
         progress.check()?;
+        progress.add_step();
         match fitrim(root, start, length) {
             Ok(trimmed) => bytes += trimmed,
             Err(errno) if is_no_offer(errno) => return Ok(Trim::NotOffered(errno)),
@@ -92,7 +97,7 @@ fn wait_for_freed_blocks(root: BorrowedFd<'_>, progress: &Progress) -> Result<()
         sleep(SETTLING / 100);
         (before, now) = (Some(now), free());
     }
-    // Where the disk refuses, the sync that the cleaning itself does has told of it.
+    // The one after the trim finds out whether the disk refuses.
     let _ = syncfs(root);
     Ok(())
 }

@@ -1,6 +1,10 @@
 //! The wipe, and the check that it worked.
 
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
 
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
@@ -19,6 +23,9 @@ use super::priority::IdleIo;
 use super::progress::Progress;
 use super::trim::Trim;
 use super::{Failure, Stop, command, device, tree, trim};
+
+/// How long others may look at a device whose cleaner has closed it.
+const OTHERS_LOOK: Duration = Duration::from_secs(10);
 
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
 #[derive(Debug)]
@@ -50,7 +57,10 @@ impl Committed {
         let lock = match volume {
             Volume::Filesystem(root) => {
                 let (path, trim) = (order.mount_path.clone(), order.class.trim);
-                blocking(move || filesystem(&root, &path, trim, &progress).map(|()| lock)).await?
+                blocking(is_alone(&root), move || {
+                    filesystem(&root, &path, trim, &progress).map(|()| lock)
+                })
+                .await?
             }
             Volume::Device(device) => {
                 if let Method::Command(words) = &order.method {
@@ -59,7 +69,7 @@ impl Committed {
                 } else {
                     let order = order.clone();
                     let native = move || Ok((native(&order, &device, &progress)?, lock));
-                    let (by, lock) = blocking(native).await?;
+                    let (by, lock) = blocking(true, native).await?;
                     means = Some(by);
                     lock
                 }
@@ -74,21 +84,28 @@ impl Committed {
     }
 }
 
-/// Runs a cleaner where it can block, and last in the queue for the disk. Its own panic is a failure
-/// like any other.
+/// Runs a cleaner where it can block; last in the queue for the disk, if `idle`. Its own panic is a
+/// failure like any other.
 async fn blocking<T: Send + 'static>(
+    idle: bool,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let idle_work = || {
-        let _idle = IdleIo::begin();
+    let work = move || {
+        let _idle = idle.then(IdleIo::begin);
         work()
     };
-    tokio::task::spawn_blocking(idle_work)
+    tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| {
             let message = format!("the cleaner ended in a panic ({error}); this is a bug");
             Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
         })
+}
+
+/// Whether nobody else is held up when the filesystem waits for our reads and writes: who waits for
+/// the disk in the idle class may hold the filesystem's locks meanwhile.
+fn is_alone(root: &FsRoot) -> bool {
+    root.mount().root == Path::new("/")
 }
 
 /// Empties a filesystem, and tells the disk below it which blocks are free.
@@ -100,21 +117,41 @@ fn filesystem(
 ) -> Result<(), Failure> {
     let nested = nested_mounts(&root.mount().point)?;
     let report = tree::empty(root.as_fd(), &nested, progress)?;
-    tree::sync(root.as_fd())?;
-    tree::check_empty(root.as_fd())?;
+    is_gone(root)?;
     tracing::debug!(%path, removed = report.removed, "the directory is empty");
     if !trim {
         return Ok(());
     }
-    match trim::trim(root.as_fd(), progress).map_err(tree::TreeError::from)? {
-        Trim::Done { bytes } => tracing::debug!(%path, bytes, "trimmed what is free"),
-        Trim::NotOffered(errno) => tracing::debug!(%path, %errno, "nothing to trim with"),
-        Trim::Failed(errno) => tracing::warn!(
+    progress.data_is_gone();
+    match trim::trim(root.as_fd(), progress) {
+        Ok(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed what is free"),
+        Ok(Trim::NotOffered(errno)) => tracing::debug!(%path, %errno, "nothing to trim with"),
+        Ok(Trim::Failed(errno @ (Errno::EIO | Errno::EROFS))) => {
+            let message = format!(
+                "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: look at \
+                 the kernel log; to do without, set trim of its class to false"
+            );
+            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+        }
+        Ok(Trim::Failed(errno)) => tracing::warn!(
             %path,
             %errno,
             "the volume is empty, but trimming its filesystem failed: what was deleted stays on the disk until it is overwritten; look at the kernel log"
         ),
+        Err(_) if progress.is_timed_out() => tracing::warn!(
+            %path,
+            "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some of what was deleted stays on the disk until it is overwritten"
+        ),
+        Err(cancelled) => return Err(tree::TreeError::from(cancelled).into()),
     }
+    // That may have taken minutes, in which somebody wrote or the disk broke.
+    is_gone(root)
+}
+
+/// Makes sure that nothing is in a volume, and that the disk knows.
+fn is_gone(root: &FsRoot) -> Result<(), Failure> {
+    tree::sync(root.as_fd())?;
+    tree::check_empty(root.as_fd())?;
     Ok(())
 }
 
@@ -179,11 +216,8 @@ async fn external(
     let env = [("LOCAL_PV_BLKDEVICE", path)];
     command::run(words, &env, lock.as_fd(), log, progress).await?;
     let (order, identity) = (order.clone(), identity.to_owned());
-    blocking(move || {
-        let device = open_exclusive(&order).map_err(|stop| match stop {
-            Stop::Failed(failure) => failure,
-            other => Failure::new(reasons::VOLUME_FAILED_DELETE, format!("after the cleaner ended: {other}")),
-        })?;
+    blocking(true, move || {
+        let device = open_again(&order)?;
         let machine = Machine::read().map_err(|error| Failure::cleaning(&error))?;
         let after = candidate_of_device(&device, &order.mount_path, &machine)
             .map_err(|error| Failure::cleaning(&error))?;
@@ -202,6 +236,23 @@ async fn external(
     .await
 }
 
+/// Opens the device after a cleaner ended. What closes a device that was written to makes others look
+/// at it (udev, LVM, multipath), which is no reason to begin anew.
+fn open_again(order: &CleanOrder) -> Result<Device, Failure> {
+    let deadline = Instant::now() + OTHERS_LOOK;
+    loop {
+        match open_exclusive(order) {
+            Ok(device) => return Ok(device),
+            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(_) if Instant::now() < deadline => sleep(OTHERS_LOOK / 100),
+            Err(other) => {
+                let message = format!("after the cleaner ended: {other}");
+                return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,9 +265,8 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            assert_eq!(blocking(|| Ok(is_idle())).await, Ok(true));
-            let next = tokio::task::spawn_blocking(is_idle).await;
-            assert!(!next.unwrap());
+            assert_eq!(blocking(true, || Ok(is_idle())).await, Ok(true));
+            assert_eq!(blocking(false, || Ok(is_idle())).await, Ok(false));
         });
     }
 }

@@ -140,7 +140,8 @@ impl FsRoot {
     /// # Errors
     /// When the filesystem does not answer.
     pub fn read_only(&self) -> io::Result<bool> {
-        Ok(fstatvfs(&self.file)?.flags().contains(FsFlags::ST_RDONLY))
+        let flags = fstatvfs(&self.file)?.flags();
+        Ok(self.mount.read_only || flags.contains(FsFlags::ST_RDONLY))
     }
 }
 

@@ -206,10 +206,11 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let fs_type = unescape(fields.next()?).to_string_lossy().into_owned();
     let source = unescape(fields.next()?);
     let super_options = fields.next()?;
+    // The second word is of ext4, whose flags still say writable after an error made it read-only.
     let read_only = [options, super_options].iter().any(|options| {
         options
             .split(|byte| *byte == b',')
-            .any(|option| option == b"ro")
+            .any(|option| option == b"ro" || option == b"emergency_ro")
     });
     Some(Mount {
         id,

@@ -296,6 +296,10 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             "classes[0].name=a,classes[0].hostDir=/a,classes[0].cleanupTimeout=2d",
             "/classes/0/cleanupTimeout",
         ),
+        (
+            "classes[0].name=a,classes[0].hostDir=/a,classes[0].cleanupTimeout=0h0.0s",
+            "/classes/0/cleanupTimeout",
+        ),
         // The Job ends after five minutes, and it has two such waits.
         ("uninstall.timeout=5m", "/uninstall/timeout"),
         ("uninstall.timeout=121s", "/uninstall/timeout"),

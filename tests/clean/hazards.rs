@@ -475,3 +475,18 @@ fn a_mount_of_a_file_is_no_directory_to_clean() {
     let error = tree::empty(opened.as_fd(), &[], &Progress::default()).unwrap_err();
     assert_eq!(error.reason(), "IoError", "{error}");
 }
+
+/// The kernel lists no more than 64 KiB of names; not every filesystem keeps so many.
+#[test]
+fn more_attributes_than_can_be_listed_are_named_with_the_way_out() {
+    on_filesystems(&["xfs", "btrfs"], |_, root| {
+        let opened = File::open(root).unwrap();
+        for n in 0..300 {
+            let name = format!("user.{n:0250}");
+            rustix::fs::fsetxattr(&opened, name, b"", rustix::fs::XattrFlags::CREATE).unwrap();
+        }
+        let error = clean(root).unwrap_err();
+        assert!(matches!(error, TreeError::TooManyAttributes), "{error}");
+        assert!(error.to_string().contains("mkfs"), "{error}");
+    });
+}

@@ -8,6 +8,7 @@ mod device;
 mod erase;
 mod hazards;
 mod large;
+mod lost_writes;
 mod random_trees;
 mod subvolumes;
 mod trim;

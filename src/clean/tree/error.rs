@@ -27,7 +27,7 @@ pub enum TreeError {
     },
     /// The filesystem as a whole can only be read.
     #[error(
-        "the filesystem is mounted read-only; remount it writable, and look at the kernel log for the reason"
+        "the filesystem is read-only, mounted so or made so by the kernel after an error: look at the kernel log; repair it (fsck) if there is an error, then mount it writable"
     )]
     ReadOnly,
     /// The volume itself is a read-only subvolume or snapshot (btrfs). Nothing was deleted.
@@ -83,6 +83,11 @@ pub enum TreeError {
         /// An entry that is there.
         path: ShownPath,
     },
+    /// More attributes on the root than the kernel gives out a list of.
+    #[error(
+        "the volume's root directory has more attributes than can be listed, so that those of its tenant (user.*) cannot be taken off; make a new filesystem (mkfs)"
+    )]
+    TooManyAttributes,
     /// Anything else that the kernel says.
     #[error("cannot {what} {path}: {}", errno.desc())]
     Io {
@@ -121,6 +126,7 @@ impl TreeError {
             Self::Denied { .. } => "PermissionDenied",
             Self::Refilled { .. } => "Refilled",
             Self::NotEmpty { .. } => "NotEmpty",
+            Self::TooManyAttributes => "TooManyAttributes",
             Self::Io { .. } => "IoError",
             Self::Several { first, .. } => first.reason(),
             Self::Cancelled(_) => "Cancelled",
@@ -143,7 +149,8 @@ impl TreeError {
             | Self::SwapFile { .. }
             | Self::Denied { .. }
             | Self::Refilled { .. }
-            | Self::NotEmpty { .. } => false,
+            | Self::NotEmpty { .. }
+            | Self::TooManyAttributes => false,
         }
     }
 }

@@ -23,14 +23,23 @@ const LONGEST_LIST: usize = 64 << 10;
 /// Takes off what the tenant left.
 ///
 /// # Errors
-/// [`TreeError::Immutable`] without `CAP_LINUX_IMMUTABLE`; those of the filesystem.
+/// [`TreeError::Immutable`] without `CAP_LINUX_IMMUTABLE`, [`TreeError::TooManyAttributes`]; those of
+/// the filesystem.
 pub(super) fn reset(root: &DirFd) -> Result<(), TreeError> {
-    // Any other error: the filesystem has no such flags.
-    if let Err(Errno::EPERM) = protect::clear(root.as_fd()) {
-        let path = ShownPath::new([]);
-        return Err(TreeError::Immutable { path });
+    let path = ShownPath::new([]);
+    match protect::clear(root.as_fd()) {
+        // Many filesystems have no such flags.
+        Ok(_) | Err(Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => {
+            remove_user_attributes(root)
+        }
+        Err(Errno::EPERM) => Err(TreeError::Immutable { path }),
+        Err(Errno::EROFS) => Err(TreeError::ReadOnly),
+        Err(errno) => Err(TreeError::Io {
+            what: "take the flags (chattr) off",
+            path,
+            errno,
+        }),
     }
-    remove_user_attributes(root)
 }
 
 fn remove_user_attributes(root: &DirFd) -> Result<(), TreeError> {
@@ -44,6 +53,7 @@ fn remove_user_attributes(root: &DirFd) -> Result<(), TreeError> {
     let mut names = vec![0; LONGEST_LIST];
     let length = match flistxattr(root, &mut names[..]) {
         Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(rustix::io::Errno::TOOBIG) => return Err(TreeError::TooManyAttributes),
         listed => listed.map_err(failed("list the attributes of"))?,
     };
     let names = names[..length].split(|byte| *byte == 0);

@@ -442,9 +442,10 @@ impl<'a> Walk<'a> {
         match errno {
             // EBUSY: a file, or an emptied directory, that something is mounted on.
             Errno::EXDEV | Errno::EBUSY => TreeError::NestedMount { path },
-            Errno::EROFS if is_read_only(&self.root) => TreeError::ReadOnly,
-            Errno::EROFS => TreeError::ReadOnlySubvolume {
-                path: self.subvolume().unwrap_or(path),
+            // The flags of a filesystem that an error made read-only may not tell.
+            Errno::EROFS => match self.subvolume() {
+                Some(path) if !is_read_only(&self.root) => TreeError::ReadOnlySubvolume { path },
+                _ => TreeError::ReadOnly,
             },
             Errno::EPERM if name.is_some_and(|name| protect::is_swap_file(self.dir(), name)) => {
                 TreeError::SwapFile { path }

@@ -85,6 +85,7 @@ fn odd_but_legal_lines_parse() {
     assert_eq!(source("1 0 0:5 / - rw - t - rw,opt=with blank"), "-");
     assert!(!only(b"1 0 0:5 / /a rw,errors=ro - t s rw,mode=ro1").read_only);
     assert!(only(b"1 0 0:5 / /a ro,nosuid - t s rw").read_only);
+    assert!(only(b"1 0 0:5 / /a rw - ext4 s rw,emergency_ro").read_only);
 }
 
 #[test]
