@@ -3,8 +3,10 @@
 //! Everything goes through the one descriptor that the caller opened and checked. The device is
 //! never looked up again, by path or by number: by then another disk may be in its place.
 
+mod check;
 mod direct;
 mod discard;
+mod error;
 mod ioctl;
 mod keystream;
 #[cfg(test)]
@@ -13,23 +15,22 @@ mod tests;
 use std::cell::OnceCell;
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc;
 
-use super::progress::{Cancelled, Progress};
-use super::signature::{self, Signature};
+use super::progress::Progress;
+use super::signature;
 use direct::{Direct, Fill};
 
+pub use check::{check_reset, check_zeroed, verify_zeroed};
 pub use discard::discard;
+pub use error::DeviceError;
 
 /// Devices are told to drop their contents in steps of this size, between which we can be stopped.
 const STEP: u64 = 64 << 20;
-/// Places that are read back after a device was zeroed, beside both ends.
-const SAMPLES: u64 = 256;
 
 /// How a wipe was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,66 +119,6 @@ impl Means {
     }
 }
 
-/// Why a device could not be wiped.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The device or the kernel refused.
-    #[error(
-        "cannot {what} the device at byte {offset}: {source}; look at the kernel log, the disk may be failing"
-    )]
-    Io {
-        /// The verb: read, write, punch, discard, flush.
-        what: &'static str,
-        /// Where the step began, in bytes from the start of the device.
-        offset: u64,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// The check afterwards found something.
-    #[error(
-        "the device was wiped, and yet shows a signature: {0}; something else is writing to it, or it does not keep what is written"
-    )]
-    SignatureLeft(Signature),
-    /// The check afterwards found something.
-    #[error(
-        "the device was zeroed, and yet the block at byte {offset} is not zero; something else is writing to it, or it does not keep what is written"
-    )]
-    NotZero {
-        /// Where the block begins, in bytes from the start of the device.
-        offset: u64,
-    },
-    /// Without them there is nothing to overwrite the device with.
-    #[error(
-        "cannot get random bytes from the kernel to overwrite the device with; does a seccomp profile forbid getrandom?"
-    )]
-    NoRandomBytes,
-    /// It was told to stop.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
-}
-
-impl DeviceError {
-    /// One word for metrics and events.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Io { .. } => "IoError",
-            Self::SignatureLeft(_) => "SignatureLeft",
-            Self::NotZero { .. } => "NotZero",
-            Self::NoRandomBytes => "NoRandomBytes",
-            Self::Cancelled(_) => "Cancelled",
-        }
-    }
-
-    fn io(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            what,
-            offset,
-            source,
-        }
-    }
-}
-
 /// Makes a device look new: lets it drop its contents where it can, and in any case overwrites both
 /// ends and every place from which a filesystem, a volume group or a partition table could be
 /// recognised or repaired.
@@ -192,7 +133,7 @@ pub fn quick_reset(
     progress: &Progress,
 ) -> Result<DeviceReport, DeviceError> {
     // Before anything is dropped: the superblocks tell where their copies are.
-    let spots = signature::spots(device, size).map_err(DeviceError::io("read", 0))?;
+    let spots = check::reading(device, |device| signature::spots(device, size))?;
     progress.expect_bytes(spots.iter().map(|spot| spot.end - spot.start).sum());
     let dropped = drop_contents(device, size, progress)?;
     let direct = Direct::new(device);
@@ -200,7 +141,7 @@ pub fn quick_reset(
         direct.write(Fill::Zeros, spot, progress)?;
     }
     drop(direct);
-    settle(device)?;
+    settle(device, size)?;
     Ok(dropped.unwrap_or(Means::SignaturesOnly).into())
 }
 
@@ -235,7 +176,7 @@ pub fn zero_times(
 fn zero_once(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
     let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step))?;
     Direct::new(device).write(Fill::Zeros, punched..size, progress)?;
-    settle(device)?;
+    settle(device, size)?;
     Ok(if punched == size {
         Means::Punched.into()
     } else {
@@ -265,38 +206,8 @@ pub fn overwrite(
     }
     direct.write(Fill::Zeros, 0..size, progress)?;
     drop(direct);
-    settle(device)?;
+    settle(device, size)?;
     Ok(Means::Overwritten.into())
-}
-
-/// Looks whether a device shows any known signature.
-///
-/// # Errors
-/// [`DeviceError::SignatureLeft`] if it does.
-pub fn check_reset(device: &File, size: u64) -> Result<(), DeviceError> {
-    ioctl::drop_cache(device);
-    match signature::find(device, size).map_err(DeviceError::io("read", 0))? {
-        Some(signature) => Err(DeviceError::SignatureLeft(signature)),
-        None => Ok(()),
-    }
-}
-
-/// Reads both ends of a device, and blocks spread over it, from the disk itself.
-///
-/// # Errors
-/// [`DeviceError::NotZero`] if a byte is not zero.
-pub fn check_zeroed(device: &File, size: u64) -> Result<(), DeviceError> {
-    const BLOCK: u64 = direct::ALIGN as u64;
-    const END: u64 = 1 << 20;
-    ioctl::drop_cache(device);
-    let direct = Direct::new(device);
-    direct.check_zero(0..size.min(END))?;
-    direct.check_zero(size.saturating_sub(END) / BLOCK * BLOCK..size)?;
-    for sample in 0..SAMPLES {
-        let start = size / SAMPLES * sample / BLOCK * BLOCK;
-        direct.check_zero(start..size.min(start + BLOCK))?;
-    }
-    Ok(())
 }
 
 /// Lets the device drop its contents by the better of two ways, if it knows one.
@@ -425,13 +336,13 @@ fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
 }
 
 /// Gets everything to the disk, and makes the kernel forget what it knew of the device.
-fn settle(device: &File) -> Result<(), DeviceError> {
+fn settle(device: &File, size: u64) -> Result<(), DeviceError> {
     flush(device)?;
     ioctl::drop_cache(device);
     ioctl::reread_partitions(device);
-    Ok(())
+    check::same_size(device, size)
 }
 
 fn flush(device: &File) -> Result<(), DeviceError> {
-    device.sync_all().map_err(DeviceError::io("flush", 0))
+    device.sync_all().map_err(DeviceError::Flush)
 }

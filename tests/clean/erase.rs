@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use local_volume_provisioner::clean::device::{
-    DeviceError, Fallback, Means, check_reset, check_zeroed, discard, overwrite,
+    Fallback, Means, check_reset, check_zeroed, discard, overwrite,
 };
 use local_volume_provisioner::clean::progress::Progress;
 use support::{LoopDevice, Sandbox, skip};
@@ -103,26 +103,6 @@ fn a_cancelled_overwrite_stops_within_a_second() {
     assert_direct_is_off(&file);
     let error = discard(&file, 256 << 20, &progress).unwrap_err();
     assert_eq!(error.reason(), "Cancelled");
-}
-
-#[test]
-fn what_cannot_be_overwritten_is_an_error_that_names_the_place() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    // The file below has no room for what is written.
-    let small = sandbox.tmpfs("small", "size=4m").unwrap();
-    let device = LoopDevice::new(&small, 64 << 20).unwrap();
-    let file = open(&device);
-    match overwrite(&file, 64 << 20, 1, &Progress::default()).unwrap_err() {
-        DeviceError::Io { what, offset, .. } => {
-            assert_eq!(what, "write");
-            // With two at work, the one that is told of it first may be one chunk ahead.
-            assert!((3 << 20..6 << 20).contains(&offset), "{offset}");
-        }
-        other => panic!("{other}"),
-    }
-    assert_direct_is_off(&file);
 }
 
 #[test]

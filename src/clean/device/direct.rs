@@ -1,6 +1,7 @@
 //! Reading and writing past the page cache.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic;
@@ -53,37 +54,19 @@ impl<'a> Direct<'a> {
 
     /// Writes over a range, and counts what is written. `range` begins at a multiple of [`ALIGN`] and
     /// ends at one, or with the device.
-    ///
-    /// Two threads write, in the order of the device: while the disk is busy with one chunk, the next
-    /// is on its way or being made. More gain nothing.
     pub fn write(
         &self,
         fill: Fill,
         range: Range<u64>,
         progress: &Progress,
     ) -> Result<(), DeviceError> {
-        let queue = Queue::new(range);
-        let work = || {
-            let result = self.write_from(&queue, fill, progress);
-            if result.is_err() {
-                queue.close();
-            }
-            result
-        };
-        thread::scope(|scope| {
-            // Where no thread is to be had, one writes it all.
-            let helper = queue
-                .has_many()
-                .then(|| thread::Builder::new().spawn_scoped(scope, work).ok())
-                .flatten();
-            let own = work();
-            let others = helper.map_or(Ok(()), |helper| {
-                helper
-                    .join()
-                    .unwrap_or_else(|cause| panic::resume_unwind(cause))
-            });
-            worse(own, others)
-        })
+        by_two(range, |queue| self.write_from(queue, fill, progress))
+    }
+
+    /// Reads a range, aligned as above, counts what is read, and fails at the first byte that is not
+    /// zero.
+    pub fn check_zero(&self, range: Range<u64>, progress: &Progress) -> Result<(), DeviceError> {
+        by_two(range, |queue| self.check_from(queue, progress))
     }
 
     fn write_from(
@@ -107,38 +90,103 @@ impl<'a> Direct<'a> {
                     .scramble(block)
                     .map_err(|Unspecified| DeviceError::NoRandomBytes)?;
             }
-            self.device
-                .write_all_at(block, chunk.start)
-                .map_err(DeviceError::io("write", chunk.start))?;
+            let write = |block: &mut [u8], offset| self.device.write_all_at(block, offset);
+            self.transfer("write", block, chunk.start, progress, write)?;
             progress.add_bytes(chunk.end - chunk.start);
         }
         Ok(())
     }
 
-    /// Reads a range, aligned as above, and fails if it is not all zero.
-    pub fn check_zero(&self, range: Range<u64>) -> Result<(), DeviceError> {
+    fn check_from(&self, queue: &Queue, progress: &Progress) -> Result<(), DeviceError> {
         let mut buffer = Buffer::new();
-        let queue = Queue::new(range);
         while let Some(chunk) = queue.next() {
+            progress.check()?;
             let block = buffer.block(&chunk);
-            self.device
-                .read_exact_at(block, chunk.start)
-                .map_err(DeviceError::io("read", chunk.start))?;
-            if let Some(at) = block.iter().position(|byte| *byte != 0) {
-                let offset = chunk.start + (at / ALIGN * ALIGN) as u64;
+            let read = |block: &mut [u8], offset| self.device.read_exact_at(block, offset);
+            self.transfer("read", block, chunk.start, progress, read)?;
+            if let Some(at) = not_zero(block) {
+                let offset = chunk.start + at as u64;
                 return Err(DeviceError::NotZero { offset });
             }
+            progress.add_bytes(chunk.end - chunk.start);
         }
         Ok(())
     }
+
+    /// Reads or writes a block. If that fails it is tried once more, sector by sector, to tell which of
+    /// them fails: the kernel does not. Should none fail then, it is an error all the same, for a disk
+    /// that works now and again is not to be trusted.
+    fn transfer(
+        &self,
+        what: &'static str,
+        block: &mut [u8],
+        start: u64,
+        progress: &Progress,
+        act: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> Result<(), DeviceError> {
+        let Err(error) = act(block, start) else {
+            return Ok(());
+        };
+        let sector = ioctl::sector_size(self.device).unwrap_or(ALIGN);
+        for (piece, offset) in block.chunks_mut(sector).zip((start..).step_by(sector)) {
+            if progress.is_cancelled() {
+                break;
+            }
+            act(piece, offset).map_err(DeviceError::io(what, offset))?;
+        }
+        Err(DeviceError::io(what, start)(error))
+    }
 }
 
-/// Of two that both wrote: what the disk says counts for more than that somebody stopped us meanwhile.
+/// Has two threads take chunks of a range, in the order of the device: while the disk is busy with one,
+/// the next is on its way or being made. More gain nothing.
+fn by_two(
+    range: Range<u64>,
+    work: impl Fn(&Queue) -> Result<(), DeviceError> + Sync,
+) -> Result<(), DeviceError> {
+    let queue = Queue::new(range);
+    let work = || {
+        let result = work(&queue);
+        if result.is_err() {
+            queue.close();
+        }
+        result
+    };
+    thread::scope(|scope| {
+        // Where no thread is to be had, one does it all.
+        let helper = queue
+            .has_many()
+            .then(|| thread::Builder::new().spawn_scoped(scope, work).ok())
+            .flatten();
+        let own = work();
+        let others = helper.map_or(Ok(()), |helper| {
+            helper
+                .join()
+                .unwrap_or_else(|cause| panic::resume_unwind(cause))
+        });
+        worse(own, others)
+    })
+}
+
+/// Of two that both worked: what was met first on the device counts, and for more than that somebody
+/// stopped us meanwhile. Whoever fails does so after all chunks before its own have been taken, and
+/// the other one comes to the end of those.
 fn worse(own: Result<(), DeviceError>, others: Result<(), DeviceError>) -> Result<(), DeviceError> {
-    match own {
-        Ok(()) | Err(DeviceError::Cancelled(_)) => others.and(own),
-        failed => failed,
+    let place = |error: &DeviceError| error.place().unwrap_or(u64::MAX);
+    match (own, others) {
+        (Err(own), Err(other)) if place(&other) < place(&own) => Err(other),
+        (own, others) => own.and(others),
     }
+}
+
+/// Where the first byte is that is not zero.
+fn not_zero(block: &[u8]) -> Option<usize> {
+    // Byte by byte takes longer than the disk.
+    let (words, _) = block.as_chunks::<16>();
+    let zeros = |word: &&[u8; 16]| u128::from_ne_bytes(**word) == 0;
+    let start = words.iter().take_while(zeros).count() * 16;
+    let at = block[start..].iter().position(|byte| *byte != 0)?;
+    Some(start + at)
 }
 
 impl Drop for Direct<'_> {
@@ -197,26 +245,71 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::clean::progress::Cancelled;
 
     #[test]
-    fn a_failing_disk_is_not_hidden_by_a_stop() {
+    fn what_is_met_first_counts_and_is_not_hidden_by_a_stop() {
         let stopped = || Err(DeviceError::from(Cancelled));
-        let failed = || Err(DeviceError::io("write", 0)(io::ErrorKind::Other.into()));
+        let failed = |at| Err(DeviceError::io("write", at)(io::ErrorKind::Other.into()));
+        let not_zero = |offset| Err(DeviceError::NotZero { offset });
         for (own, others, expected) in [
             (Ok(()), Ok(()), None),
-            (Ok(()), stopped(), Some("Cancelled")),
-            (stopped(), Ok(()), Some("Cancelled")),
-            (stopped(), failed(), Some("IoError")),
-            (failed(), stopped(), Some("IoError")),
-            (failed(), Ok(()), Some("IoError")),
-            (Ok(()), failed(), Some("IoError")),
+            (Ok(()), stopped(), Some(("Cancelled", None))),
+            (stopped(), Ok(()), Some(("Cancelled", None))),
+            (stopped(), failed(0), Some(("IoError", Some(0)))),
+            (failed(9), stopped(), Some(("IoError", Some(9)))),
+            (failed(9), Ok(()), Some(("IoError", Some(9)))),
+            (Ok(()), failed(9), Some(("IoError", Some(9)))),
+            (failed(9), not_zero(8), Some(("NotZero", Some(8)))),
+            (not_zero(8), failed(7), Some(("IoError", Some(7)))),
         ] {
             let found = worse(own, others).err();
-            assert_eq!(found.as_ref().map(DeviceError::reason), expected);
+            let found = found.as_ref().map(|error| (error.reason(), error.place()));
+            assert_eq!(found, expected);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_byte_that_is_not_zero_is_found(
+            length in 0_usize..200,
+            places in proptest::collection::vec((0_usize..200, 1_u8..), 0..4),
+        ) {
+            let mut block = vec![0; length];
+            for (place, byte) in places {
+                if let Some(at) = block.get_mut(place) {
+                    *at = byte;
+                }
+            }
+            prop_assert_eq!(not_zero(&block), block.iter().position(|byte| *byte != 0));
+        }
+    }
+
+    /// A disk that fails a large transfer, and then at none of its sectors.
+    #[test]
+    fn an_error_that_does_not_come_again_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        let direct = Direct::new(&file);
+        let transfer = |bad: Range<u64>| {
+            let mut block = vec![0; 4 * ALIGN];
+            let act = |block: &mut [u8], offset: u64| {
+                let touched = offset < bad.end && bad.start < offset + block.len() as u64;
+                let fails = block.len() == 4 * ALIGN || touched;
+                if fails {
+                    Err(io::Error::other("bad"))
+                } else {
+                    Ok(())
+                }
+            };
+            direct.transfer("read", &mut block, 1 << 20, &Progress::default(), act)
+        };
+        let place = |bad| transfer(bad).unwrap_err().place();
+        let start = 1 << 20;
+        assert_eq!(place(0..0), Some(start));
+        assert_eq!(place(start + 4097..start + 4098), Some(start + 4096));
+        assert_eq!(place(start + 8192..start + 9000), Some(start + 8192));
     }
 }

@@ -51,7 +51,7 @@ fn discard_by(
     let fallback = if discarded < size {
         Fallback::CannotDiscard
     } else {
-        settle(device)?;
+        settle(device, size)?;
         match data_left(device, size, &markers)? {
             None => return Ok(Means::DiscardedToZeros.into()),
             Some(offset) => Fallback::DataLeft { offset },
@@ -80,12 +80,12 @@ fn markers(size: u64) -> Vec<Range<u64>> {
     starts.into_iter().map(block).collect()
 }
 
-/// The first place that was found not to be zero.
+/// The first block that was found not to be zero.
 fn data_left(device: &File, size: u64, markers: &[Range<u64>]) -> Result<Option<u64>, DeviceError> {
     let look = || {
         let direct = Direct::new(device);
         for marker in markers {
-            direct.check_zero(marker.clone())?;
+            direct.check_zero(marker.clone(), &Progress::default())?;
         }
         drop(direct);
         check_zeroed(device, size)?;
@@ -93,7 +93,7 @@ fn data_left(device: &File, size: u64, markers: &[Range<u64>]) -> Result<Option<
     };
     match look() {
         Ok(()) => Ok(None),
-        Err(DeviceError::NotZero { offset }) => Ok(Some(offset)),
+        Err(DeviceError::NotZero { offset }) => Ok(Some(offset / BLOCK * BLOCK)),
         Err(DeviceError::SignatureLeft(signature)) => Ok(Some(signature.offset)),
         Err(error) => Err(error),
     }

@@ -65,3 +65,11 @@ fn every_step_is_counted_when_it_is_done() {
         .unwrap();
     assert_eq!((done, progress.bytes_done()), (3 * STEP + 5, 2 * STEP + 5));
 }
+
+#[test]
+fn what_is_lost_on_its_way_to_the_disk_is_an_error_without_a_place() {
+    // Nothing that could be flushed.
+    let error = flush(&File::open("/dev/null").unwrap()).unwrap_err();
+    assert_eq!((error.reason(), error.place()), ("IoError", None));
+    assert!(!error.to_string().contains("byte"), "{error}");
+}

@@ -1,0 +1,210 @@
+//! Devices that fail, shrink or grow, on loop devices whose files do so.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use local_volume_provisioner::clean::device::{
+    DeviceError, check_reset, check_zeroed, discard, overwrite, quick_reset, verify_zeroed, zero,
+};
+use local_volume_provisioner::clean::progress::Progress;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use support::{LoopDevice, Sandbox, skip};
+
+use crate::device::{assert_direct_is_off, open, without_offload};
+use crate::volume::{has, run};
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+const SIZE: u64 = 8 * MIB;
+
+type Wipe = fn(&File, u64, &Progress) -> Result<(), DeviceError>;
+
+/// Everything that takes a whole device.
+const WIPES: [(&str, Wipe); 5] = [
+    ("quick reset", |file, size, progress| {
+        quick_reset(file, size, progress).map(drop)
+    }),
+    ("zero", |file, size, progress| {
+        zero(file, size, progress).map(drop)
+    }),
+    ("overwrite", |file, size, progress| {
+        overwrite(file, size, 1, progress).map(drop)
+    }),
+    ("discard", |file, size, progress| {
+        discard(file, size, progress).map(drop)
+    }),
+    ("verify", verify_zeroed),
+];
+
+/// What went wrong, and where.
+fn place_of(error: DeviceError) -> (&'static str, u64) {
+    match error {
+        DeviceError::Io { what, offset, .. } => (what, offset),
+        other => panic!("{other}"),
+    }
+}
+
+/// A device of which one page cannot be written: its file has none there, and no room for one.
+fn cannot_write(sandbox: &Sandbox, bad: u64) -> LoopDevice {
+    let room = format!("size={}", SIZE - PAGE);
+    let dir = sandbox.tmpfs(&format!("no-room-{bad}"), &room).unwrap();
+    let backing = tempfile::tempfile_in(dir).unwrap();
+    backing.set_len(SIZE).unwrap();
+    for (start, end) in [(0, bad), (bad + PAGE, SIZE)] {
+        let [start, length] = [start, end - start].map(|bytes| i64::try_from(bytes).unwrap());
+        if length > 0 {
+            fallocate(&backing, FallocateFlags::empty(), start, length).unwrap();
+        }
+    }
+    LoopDevice::over(&backing).unwrap()
+}
+
+#[test]
+fn what_cannot_be_overwritten_is_an_error_that_names_the_sector() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    // Where requests begin: one that could be written in part counts as written for a loop device.
+    for bad in [0, MIB, 5 * MIB, 7 * MIB] {
+        let device = cannot_write(&sandbox, bad);
+        let (file, progress) = (open(&device), Progress::default());
+        let error = overwrite(&file, SIZE, 1, &progress).unwrap_err();
+        let said = error.to_string();
+        assert!(said.contains(&format!("at byte {bad}: ")), "{said}");
+        assert_eq!(place_of(error), ("write", bad));
+        assert!(progress.bytes_done() < SIZE);
+        assert_direct_is_off(&file);
+    }
+}
+
+/// The file below has no room for what is written.
+#[test]
+fn what_cannot_be_reset_is_an_error_that_names_the_sector() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let small = sandbox.tmpfs("small", "size=4m").unwrap();
+    let device = LoopDevice::new(&small, 64 * MIB).unwrap();
+    let file = open(&device);
+    let error = quick_reset(&file, 64 * MIB, &Progress::default()).unwrap_err();
+    let (what, offset) = place_of(error);
+    assert_eq!(what, "write");
+    assert!((3 * MIB..=6 * MIB).contains(&offset), "{offset}");
+}
+
+/// A device whose file ends too soon cannot be read from there on.
+#[test]
+fn what_cannot_be_read_is_an_error_that_names_the_sector() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for bad in [0, MIB - PAGE, 5 * MIB, 5 * MIB + 3 * 512, SIZE - 512] {
+        let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
+        backing.set_len(SIZE).unwrap();
+        let device = LoopDevice::over(&backing).unwrap();
+        let file = open(&device);
+        backing.set_len(bad).unwrap();
+        let progress = Progress::default();
+        let error = verify_zeroed(&file, SIZE, &progress).unwrap_err();
+        assert_eq!(place_of(error), ("read", bad));
+        assert!(progress.bytes_done() <= bad);
+        assert_direct_is_off(&file);
+        // These look at some places only.
+        let (what, offset) = place_of(check_zeroed(&file, SIZE).unwrap_err());
+        assert!(what == "read" && offset >= bad, "{what} {offset}");
+        let (what, offset) = place_of(check_reset(&file, SIZE).unwrap_err());
+        assert!(what == "read" && offset + MIB > bad, "{what} {offset}");
+    }
+}
+
+/// A byte before that cannot be hidden by it, nor it by a byte behind.
+#[test]
+fn of_two_faults_the_first_is_told() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for (byte, expected) in [(3 * MIB + 17, "NotZero"), (4 * MIB + 5, "IoError")] {
+        let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
+        backing.set_len(SIZE).unwrap();
+        backing.write_all_at(b"x", byte).unwrap();
+        let device = LoopDevice::over(&backing).unwrap();
+        let file = open(&device);
+        backing.set_len(4 * MIB).unwrap();
+        let error = verify_zeroed(&file, SIZE, &Progress::default()).unwrap_err();
+        assert_eq!(error.reason(), expected, "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_shrinks_or_grows_is_never_a_success() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    if !has("losetup") {
+        return skip("no losetup on this machine");
+    }
+    for now in [0, SIZE - 512, 2 * MIB, SIZE + 512, 2 * SIZE] {
+        for (name, wipe) in WIPES {
+            let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
+            backing.set_len(SIZE).unwrap();
+            let device = LoopDevice::over(&backing).unwrap();
+            let file = open(&device);
+            backing.set_len(now).unwrap();
+            let path = device.path().to_str().unwrap();
+            run("losetup", &["--set-capacity", path]);
+            let error = wipe(&file, SIZE, &Progress::default()).unwrap_err();
+            let place = match error {
+                DeviceError::Io { offset, .. } => offset,
+                DeviceError::Resized { now, .. } => now,
+                other => panic!("{other}"),
+            };
+            // A quick reset, of which the ends are all that is written, fails at the second of them.
+            assert!(place >= now, "{name}, {now}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for size in [0, 512, 1024, PAGE - 512, PAGE, PAGE + 512, 3 * PAGE] {
+        for device in [
+            LoopDevice::new(sandbox.path(), size).unwrap(),
+            without_offload(&sandbox, size),
+        ] {
+            let length = usize::try_from(size).unwrap();
+            for (name, wipe) in WIPES.into_iter().filter(|(name, _)| *name != "verify") {
+                device.file().write_all_at(&vec![b'x'; length], 0).unwrap();
+                device.file().sync_all().unwrap();
+                let (file, progress) = (open(&device), Progress::default());
+                wipe(&file, size, &progress).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(progress.bytes_done(), progress.bytes_total(), "{name}");
+                check_zeroed(&file, size).unwrap();
+                check_reset(&file, size).unwrap();
+                verify_zeroed(&file, size, &Progress::default()).unwrap();
+            }
+        }
+    }
+}
+
+/// An error of the kernel comes through as it is.
+#[test]
+fn the_kernels_reason_is_in_the_error() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let file = open(&cannot_write(&sandbox, 0));
+    match overwrite(&file, SIZE, 1, &Progress::default()).unwrap_err() {
+        DeviceError::Io { source, .. } => {
+            let reason = source.raw_os_error().map(Errno::from_raw);
+            assert!(
+                [Some(Errno::EIO), Some(Errno::ENOSPC)].contains(&reason),
+                "{source}"
+            );
+        }
+        other => panic!("{other}"),
+    }
+}
