@@ -48,6 +48,8 @@ pub enum Trim {
     /// The filesystem or the disk below knows no trim (`EOPNOTSUPP`, `ENOTTY`), or we have not the
     /// right to ask for it (`EPERM`: it takes `CAP_SYS_ADMIN`).
     NotOffered(Errno),
+    /// Its time was over before it was done.
+    OutOfTime,
     /// It began and failed.
     Failed(Errno),
 }
@@ -55,8 +57,15 @@ pub enum Trim {
 /// Trims the whole filesystem that `root` is in.
 ///
 /// # Errors
-/// Only when it was told to stop.
+/// Only when it was told to stop since the program ends.
 pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
+    match trim_all(root, progress) {
+        Err(Cancelled) if progress.is_timed_out() => Ok(Trim::OutOfTime),
+        result => result,
+    }
+}
+
+fn trim_all(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
     // Nothing is below one block, and a filesystem that trims says so. One that does not says that.
     if let Err(errno) = fitrim(root, 0, 0)
         && is_no_offer(errno)

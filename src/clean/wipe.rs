@@ -15,7 +15,7 @@ use crate::scan::{Machine, candidate_of_device};
 use crate::types::MountPath;
 
 use super::commit::Committed;
-use super::device::Means;
+use super::device::{DeviceReport, Means};
 use super::gate::{Volume, open_exclusive};
 use super::method::Method;
 use super::permit::Permit;
@@ -86,7 +86,7 @@ impl Committed {
 
 /// Runs a cleaner where it can block; last in the queue for the disk, if `idle`. Its own panic is a
 /// failure like any other.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     idle: bool,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -108,44 +108,57 @@ fn is_alone(root: &FsRoot) -> bool {
     root.mount().root == Path::new("/")
 }
 
-/// Empties a filesystem, and tells the disk below it which blocks are free.
+/// [`empty`], and a word in the log.
 fn filesystem(
     root: &FsRoot,
     path: &MountPath,
     trim: bool,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    let nested = nested_mounts(&root.mount().point)?;
-    let report = tree::empty(root.as_fd(), &nested, progress)?;
-    is_gone(root)?;
-    tracing::debug!(%path, removed = report.removed, "the directory is empty");
-    if !trim {
-        return Ok(());
-    }
-    progress.data_is_gone();
-    match trim::trim(root.as_fd(), progress) {
-        Ok(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed what is free"),
-        Ok(Trim::NotOffered(errno)) => tracing::debug!(%path, %errno, "nothing to trim with"),
-        Ok(Trim::Failed(errno @ (Errno::EIO | Errno::EROFS))) => {
-            let message = format!(
-                "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: look at \
-                 the kernel log; to do without, set trim of its class to false"
-            );
-            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
-        }
-        Ok(Trim::Failed(errno)) => tracing::warn!(
+    let trimmed = empty(root, trim, progress)?;
+    tracing::debug!(%path, removed = progress.entries(), "the directory is empty");
+    match trimmed {
+        None => {}
+        Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed what is free"),
+        Some(Trim::NotOffered(errno)) => tracing::debug!(%path, %errno, "nothing to trim with"),
+        Some(Trim::Failed(errno)) => tracing::warn!(
             %path,
             %errno,
             "the volume is empty, but trimming its filesystem failed: what was deleted stays on the disk until it is overwritten; look at the kernel log"
         ),
-        Err(_) if progress.is_timed_out() => tracing::warn!(
+        Some(Trim::OutOfTime) => tracing::warn!(
             %path,
             "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some of what was deleted stays on the disk until it is overwritten"
         ),
-        Err(cancelled) => return Err(tree::TreeError::from(cancelled).into()),
+    }
+    Ok(())
+}
+
+/// Empties a filesystem, and if `trim` is set tells the disk below it which blocks are free; returns
+/// what came of that.
+pub(crate) fn empty(
+    root: &FsRoot,
+    trim: bool,
+    progress: &Progress,
+) -> Result<Option<Trim>, Failure> {
+    let nested = nested_mounts(&root.mount().point)?;
+    tree::empty(root.as_fd(), &nested, progress)?;
+    is_gone(root)?;
+    if !trim {
+        return Ok(None);
+    }
+    progress.data_is_gone();
+    let trimmed = trim::trim(root.as_fd(), progress).map_err(tree::TreeError::from)?;
+    if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
+        let message = format!(
+            "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: look at the \
+             kernel log; to do without, set trim of its class to false"
+        );
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
     }
     // That may have taken minutes, in which somebody wrote or the disk broke.
-    is_gone(root)
+    is_gone(root)?;
+    Ok(Some(trimmed))
 }
 
 /// Makes sure that nothing is in a volume, and that the disk knows.
@@ -160,10 +173,28 @@ fn nested_mounts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(table.below(path).map(|mount| mount.point.clone()).collect())
 }
 
+/// [`reset`], and a word in the log.
 fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<Means, Failure> {
+    let report =
+        reset(device, &order.method, progress)?.ok_or_else(|| no_cleaner_of_devices(order))?;
+    let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
+    if let Some(fallback) = report.fallback {
+        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in the way of dd_zero.sh instead");
+    }
+    tracing::info!(pv, %path, means, "{}", report.means.outcome());
+    Ok(report.means)
+}
+
+/// Wipes a device by one of our own methods, and checks the result. `None`, and nothing done, for a
+/// method that is none of these.
+pub(crate) fn reset(
+    device: &Device,
+    method: &Method,
+    progress: &Progress,
+) -> Result<Option<DeviceReport>, Failure> {
     let (file, size) = (device.file(), device.size());
     let zeroed = |report| device::check_zeroed(file, size).map(|()| report);
-    let report = match &order.method {
+    let report = match method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
         Method::Zero { passes } => {
             device::zero_times(file, size, *passes, progress).and_then(zeroed)?
@@ -172,16 +203,11 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<Me
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
         }
         Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
-        Method::DeleteContents | Method::Command(_) => return Err(no_cleaner_of_devices(order)),
+        Method::DeleteContents | Method::Command(_) => return Ok(None),
     };
     // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
     device::check_reset(file, size)?;
-    let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
-    if let Some(fallback) = report.fallback {
-        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in the way of dd_zero.sh instead");
-    }
-    tracing::info!(pv, %path, means, "{}", report.means.outcome());
-    Ok(report.means)
+    Ok(Some(report))
 }
 
 /// The volume is a device, and its class has it cleaned in a way that is none for devices.

@@ -130,5 +130,9 @@ fn a_trim_that_is_told_to_stop_does() {
         let progress = Progress::default();
         progress.cancel();
         assert!(trim(File::open(root).unwrap().as_fd(), &progress).is_err());
+        let late = Progress::default();
+        late.time_out();
+        let left_off = trim(File::open(root).unwrap().as_fd(), &late);
+        assert_eq!(left_off, Ok(Trim::OutOfTime));
     });
 }
