@@ -1,5 +1,6 @@
 //! The command line and the environment.
 
+mod clean;
 mod environment;
 
 use std::collections::BTreeSet;
@@ -15,6 +16,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, duration};
 
+pub use clean::{Clean, CleanBy};
 pub use environment::{Environment, EnvironmentError};
 
 /// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
@@ -93,6 +95,8 @@ pub enum Command {
     Discover(Discover),
     /// Checks the configuration. Exits with 2 when something in it cannot be used.
     CheckConfig,
+    /// Cleans one volume by hand, as the provisioner would. Shows what is there, and asks first.
+    Clean(Clean),
     /// Takes our finalizer off PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
     Release(Release),
     /// Runs an external cleaner so that it ends when the provisioner does.

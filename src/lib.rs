@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `plan` is pure: it has no clock, no client and no filesystem. Everything that can destroy data
-//! lives in [`clean`], behind a chain of types in which each step is made only by the one before.
+//! lives in [`clean`], behind a chain of types in which each step is made only by the one before. The
+//! `clean` command takes the same cleaners at a person's word instead.
 
 pub mod act;
 pub mod args;

@@ -1,17 +1,17 @@
 //! The program: reads its command line, does what it says, and exits with 0 for success, 2 for what
-//! only an administrator can mend, 1 for the rest.
+//! only an administrator can mend, 1 for the rest (and 130 when `clean` was interrupted).
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use local_volume_provisioner::args::{Args, Command, Environment, LogFormat, Release};
+use local_volume_provisioner::args::{Args, Clean, Command, Environment, LogFormat, Release};
 use local_volume_provisioner::clean::{method, supervisor};
 use local_volume_provisioner::cluster::{Cluster, chain};
 use local_volume_provisioner::cmd::release::{Outcome, ReleaseError, Request, Scope};
 use local_volume_provisioner::cmd::run::{Misuse, load};
-use local_volume_provisioner::cmd::{check_config, discover, release, run};
+use local_volume_provisioner::cmd::{check_config, clean, discover, release, run};
 use local_volume_provisioner::metrics::Metrics;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -79,9 +79,27 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
+        Some(Command::Clean(clean)) => by_hand(&clean, &args),
         Some(Command::Release(args)) => let_go(args, environment),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
+}
+
+fn by_hand(request: &Clean, args: &Args) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let needs = clean::Needs::of_this_machine(&args.kubelet_dir, &args.config);
+    let result = runtime.block_on(clean::run(request, &needs, &mut io::stdout()));
+    // A cleaner that hangs on a dead disk must not keep the program from ending.
+    runtime.shutdown_background();
+    Ok(match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {}", chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    })
 }
 
 fn let_go(args: Release, environment: Environment) -> Result<ExitCode> {

@@ -319,3 +319,30 @@ proptest! {
         let _ = Args::from_command_line(line.into_iter().map(OsString::from));
     }
 }
+
+#[test]
+fn cleaning_by_hand_takes_a_path_and_asks_unless_told_otherwise() {
+    let clean = |line: &str| match parsed(line).command {
+        Some(Command::Clean(clean)) => clean,
+        other => panic!("{other:?}"),
+    };
+    let plain = clean("clean /mnt/a");
+    assert_eq!(plain.path, PathBuf::from("/mnt/a"));
+    assert_eq!((plain.method, plain.passes), (None, None));
+    assert!(plain.trim && !plain.yes && !plain.dry_run);
+    let full = clean("clean -dry-run --yes -method=overwrite --passes 7 --trim=false /dev/sdb");
+    assert_eq!(
+        (full.method, full.passes),
+        (Some(CleanBy::Overwrite), Some(7))
+    );
+    assert!(!full.trim && full.yes && full.dry_run);
+    for (line, words) in [
+        ("clean", "<PATH>"),
+        ("clean /a /b", "unexpected argument"),
+        ("clean /a --method wipe", "contents, quick, zero"),
+        ("clean /a --passes 0", "0 is not in 1"),
+    ] {
+        let refusal = refusal(line);
+        assert!(refusal.contains(words), "{line}: {refusal}");
+    }
+}

@@ -5,7 +5,8 @@
 //! for the [`wipe`], whose [`wipe::Wiped`] is needed for the [`release`]. No step can be left out:
 //! without the value there is no method to call.
 //!
-//! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes.
+//! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes. Whoever cleans a volume
+//! by hand (`cmd::clean`) has the first two from [`wipe`], with all their checks.
 
 pub mod command;
 pub mod commit;

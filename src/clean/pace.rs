@@ -49,17 +49,10 @@ impl Pace {
 }
 
 /// Words for the log and for events: `1.5 GiB of 4.0 GiB wiped (37 %), 300.0 MiB/s, 8s left`.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "one digit after the point is shown"
-)]
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(ratio) = self.ratio() {
-            let (done, total) = (
-                bytes(self.bytes_done as f64),
-                bytes(self.bytes_total as f64),
-            );
+            let (done, total) = (amount(self.bytes_done), amount(self.bytes_total));
             // Rounded down: 100 % is said of what is done.
             let percent = (100.0 * ratio).floor();
             write!(f, "{done} of {total} wiped ({percent} %)")?;
@@ -79,7 +72,16 @@ impl fmt::Display for Pace {
     }
 }
 
-/// An amount with one digit after the point.
+/// A number of bytes with one digit after the point: `1.5 GiB`.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point is shown"
+)]
+#[must_use]
+pub fn amount(count: u64) -> String {
+    bytes(count as f64)
+}
+
 fn bytes(amount: f64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if amount < 1024.0 {

@@ -1,6 +1,7 @@
 //! What the program does, one module for each subcommand. `run` is what it does without one.
 
 pub mod check_config;
+pub mod clean;
 pub mod discover;
 pub mod release;
 pub mod run;

@@ -156,7 +156,10 @@ impl MountTable {
 
     /// The mount in which a lookup of `path` ends: walks down from the root and steps onto a mount
     /// wherever the mount it is on has one, just as the kernel does.
-    fn holding(&self, path: &Path) -> Option<&Mount> {
+    ///
+    /// `path` is taken as it is; symbolic links in it are not followed.
+    #[must_use]
+    pub fn holding(&self, path: &Path) -> Option<&Mount> {
         let mut prefixes: Vec<&Path> = path.ancestors().collect();
         prefixes.reverse();
         let mut current: Option<&Mount> = None;
@@ -225,7 +228,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
 }
 
 /// Undoes the kernel's `\ooo` escapes; a backslash that begins none stands for itself.
-fn unescape(field: &[u8]) -> OsString {
+pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [byte, tail @ ..] = rest {

@@ -1,0 +1,136 @@
+//! `clean PATH`: does to one volume, by hand, what a cleanup does, with the same cleaners and after
+//! the same looks at the disk.
+//!
+//! It asks no API server. In the place of the protocol's commit there is a person, who is shown what
+//! is there and types its path once more.
+
+mod confirm;
+mod method;
+mod needs;
+mod refusal;
+mod show;
+mod target;
+mod watch;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::args::Clean;
+use crate::clean::pace::Pace;
+use crate::clean::progress::Progress;
+use crate::clean::wipe::blocking;
+use crate::config::duration;
+use crate::types::MountPath;
+
+pub use needs::Needs;
+pub use refusal::Refusal;
+use target::Target;
+use watch::{Display, End, Signals};
+
+/// Why a volume is not clean.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanError {
+    /// Nothing was touched.
+    #[error("{0}; nothing was touched")]
+    Refused(#[from] Refusal),
+    /// It was begun.
+    #[error(
+        "cleaning {path} failed: {cause} ({so_far}); the volume is not clean: run this again when that is mended"
+    )]
+    Failed {
+        /// The volume.
+        path: MountPath,
+        /// The cause, in the words of the provisioner's event.
+        cause: String,
+        /// How far it came.
+        so_far: Pace,
+    },
+    /// By Ctrl-C, or a signal.
+    #[error(
+        "interrupted ({so_far}); {path} is half cleaned, and what is left can still be read: run this again, it begins from the start{}",
+        if *.hangs { "; the cleaner has not stopped, so its disk seems to hang: look at the kernel log" } else { "" }
+    )]
+    Interrupted {
+        /// The volume.
+        path: MountPath,
+        /// How far it came.
+        so_far: Pace,
+        /// Whether the cleaner did not heed it.
+        hangs: bool,
+    },
+    /// What is to be seen before a volume is cleaned cannot be shown.
+    #[error("the output cannot be written, and nothing was touched: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CleanError {
+    /// The exit code of the program.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed { .. } | Self::Output(_) => 1,
+            Self::Refused(_) => 2,
+            Self::Interrupted { .. } => 130,
+        }
+    }
+}
+
+/// Looks, shows, asks, looks again, and cleans.
+///
+/// # Errors
+/// [`CleanError`] whenever the volume is not clean in the end, bar a dry run.
+pub async fn run(
+    request: &Clean,
+    needs: &Needs,
+    out: &mut (dyn Write + Send),
+) -> Result<(), CleanError> {
+    let asks = !request.dry_run && !request.yes;
+    if asks && !io::stdin().is_terminal() {
+        return Err(Refusal::NoTerminal.into());
+    }
+    let path = target::absolute(&request.path)?;
+    let target = Target::open(&path, needs)?;
+    let method = method::choose(request, &target)?;
+    show::write(&target, request, &method, out)?;
+    if request.dry_run {
+        writeln!(out, "\nDry run: nothing was touched.")?;
+        return Ok(());
+    }
+    if asks {
+        confirm::confirm(&path)?;
+    }
+    // By default a signal ends the program at once, which does no harm up to here.
+    let signals = Signals::catch().map_err(|source| Refusal::Signals { source })?;
+    target.look_again(needs)?;
+    let progress = Progress::default();
+    let work = {
+        let (progress, trim) = (progress.clone(), request.trim);
+        move || target.wipe(&method, trim, &progress)
+    };
+    let begun = Instant::now();
+    let end = watch::watch(Display::new(), &progress, signals, blocking(work)).await;
+    let elapsed = Duration::from_millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(0));
+    let so_far = progress.pace(elapsed);
+    match end {
+        End::Done(Ok(done)) => {
+            // It is clean, whether that can be told or not.
+            let _ = writeln!(
+                out,
+                "Cleaned {path} in {}: {}.",
+                duration::format(elapsed),
+                show::result(&done, so_far.entries)
+            );
+            Ok(())
+        }
+        End::Done(Err(failure)) => Err(CleanError::Failed {
+            path,
+            cause: failure.message,
+            so_far,
+        }),
+        End::Stopped { hangs } => Err(CleanError::Interrupted {
+            path,
+            so_far,
+            hangs,
+        }),
+    }
+}

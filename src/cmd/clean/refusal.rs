@@ -1,0 +1,160 @@
+//! Why a volume is not touched.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::clean::escape::ShownPath;
+use crate::clean::method::Method;
+use crate::host::device::OpenError;
+use crate::host::filesystem::FsError;
+use crate::host::lock::LockError;
+use crate::types::PathFault;
+
+/// Why a volume is not touched.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Nobody can be asked.
+    #[error(
+        "there is no terminal to ask on; look with --dry-run first, and then say --yes to do it without a question"
+    )]
+    NoTerminal,
+    /// The terminal broke.
+    #[error("the question cannot be asked: {source}")]
+    Terminal {
+        /// Why.
+        source: io::Error,
+    },
+    /// Without that it could not be stopped.
+    #[error("signals cannot be caught: {source}")]
+    Signals {
+        /// Why.
+        source: io::Error,
+    },
+    /// Another answer than the path.
+    #[error("that is not its path")]
+    NotConfirmed,
+    /// No path that a volume can have.
+    #[error("{} is no path of a volume: {fault}", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        fault: PathFault,
+    },
+    /// The same.
+    #[error("{} is not UTF-8, which the path of a PersistentVolume has to be: rename it", path.display())]
+    NotUtf8 {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be told what is there.
+    #[error("{} cannot be looked at: {source}", path.display())]
+    Look {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither of what a volume is.
+    #[error("{} is neither a mount point nor a block device", path.display())]
+    NoVolume {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What it leads to may be meant, or not.
+    #[error("{} is a symbolic link to the directory {}: give the mount point itself", path.display(), target.display())]
+    Link {
+        /// The path.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A directory, which is not a volume.
+    #[error(
+        "{} is a directory on which nothing is mounted, and only whole volumes are cleaned: mount its filesystem there if that is missing",
+        path.display()
+    )]
+    NotMounted {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The filesystem cannot be opened.
+    #[error(transparent)]
+    Filesystem(FsError),
+    /// The device cannot be opened.
+    #[error(transparent)]
+    Device(OpenError),
+    /// We are not root, or in a container without devices.
+    #[error("{} may not be opened ({source}): run this as root, in a container as a privileged one", path.display())]
+    NotAllowed {
+        /// The path.
+        path: PathBuf,
+        /// In the kernel's words.
+        source: io::Error,
+    },
+    /// Somebody else cleans it.
+    #[error(transparent)]
+    Lock(LockError),
+    /// Without it the machine does not go on.
+    #[error("{} is needed by this machine: {why}", path.display())]
+    Needed {
+        /// The path.
+        path: PathBuf,
+        /// What for.
+        why: String,
+    },
+    /// Something is mounted below.
+    #[error("something is mounted inside {}, at {point}: unmount it first", path.display())]
+    Nested {
+        /// The path.
+        path: PathBuf,
+        /// Where.
+        point: ShownPath,
+    },
+    /// Somebody has it.
+    #[error("{} is in use: {by}", path.display())]
+    InUse {
+        /// The path.
+        path: PathBuf,
+        /// Who.
+        by: String,
+    },
+    /// It takes no writes.
+    #[error("{} is read-only: make it writable, and look at the kernel log for the reason", path.display())]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A card reader without a card.
+    #[error("{} has a size of 0 bytes", path.display())]
+    NoCapacity {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another volume has come to the place.
+    #[error("while you were asked, what is at {} changed: it was {was}, and is now {is}", path.display())]
+    Exchanged {
+        /// The path.
+        path: PathBuf,
+        /// The identity that was shown.
+        was: String,
+        /// The one that is there now.
+        is: String,
+    },
+    /// A device's method for a filesystem.
+    #[error(
+        "a mounted filesystem can only be emptied (--method contents); to wipe the device below it, unmount it and give the device's path"
+    )]
+    MethodOfDevices,
+    /// A filesystem's method for a device.
+    #[error(
+        "--method contents is for filesystems: mount the device and give the mount point, or choose another method"
+    )]
+    MethodOfFilesystems,
+    /// A method that is done once.
+    #[error("--passes goes with --method zero or overwrite, not with {method}")]
+    NoPasses {
+        /// The method.
+        method: Method,
+    },
+}

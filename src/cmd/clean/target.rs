@@ -1,0 +1,253 @@
+//! The volume itself: opened, locked and judged, and held like this until it is clean.
+//!
+//! What is shown is read from the descriptors that are later written to, so that nobody confirms one
+//! disk and wipes another.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Component, Path};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::clean::Failure;
+use crate::clean::device::DeviceReport;
+use crate::clean::method::Method;
+use crate::clean::progress::Progress;
+use crate::clean::trim::Trim;
+use crate::clean::wipe;
+use crate::host::device::{Device, OpenError};
+use crate::host::filesystem::{FsError, FsRoot};
+use crate::host::lock::{LockError, VolumeLock};
+use crate::plan::reasons;
+use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
+use crate::types::{MountPath, VolumeMode};
+
+use super::Refusal;
+use super::needs::{Needs, shown};
+
+/// How long to wait for whoever has a device or its lock. udev has both for a moment after each
+/// change.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// An open volume.
+#[derive(Debug)]
+pub enum Volume {
+    /// The root of what is mounted at the path.
+    Filesystem(FsRoot),
+    /// The device, opened exclusively.
+    Device(Device),
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Done {
+    /// A filesystem was emptied, and perhaps trimmed.
+    Emptied(Option<Trim>),
+    /// A device was wiped.
+    Wiped(DeviceReport),
+}
+
+/// A volume that may be cleaned, as far as this machine shows.
+#[derive(Debug)]
+pub struct Target {
+    pub path: MountPath,
+    pub volume: Volume,
+    pub candidate: Candidate,
+    /// The tables that it was judged by.
+    pub machine: Machine,
+    _lock: VolumeLock,
+}
+
+impl Target {
+    /// Opens, locks and judges what is at a path.
+    pub fn open(path: &MountPath, needs: &Needs) -> Result<Self, Refusal> {
+        let machine = machine(path)?;
+        let volume = open(path, &machine)?;
+        let fd = match &volume {
+            Volume::Filesystem(root) => root.as_fd(),
+            Volume::Device(device) => device.file().as_fd(),
+        };
+        let held = |error: &LockError| matches!(error, LockError::Held { .. });
+        let lock =
+            patiently(|| VolumeLock::acquire(fd, path.as_path()), held).map_err(Refusal::Lock)?;
+        let candidate = judge(&volume, path, &machine, needs)?;
+        Ok(Self {
+            path: path.clone(),
+            volume,
+            candidate,
+            machine,
+            _lock: lock,
+        })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> VolumeMode {
+        self.candidate.kind
+    }
+
+    /// Makes sure that the path still leads to what was opened, and that it is still what was shown.
+    pub fn look_again(&self, needs: &Needs) -> Result<(), Refusal> {
+        let machine = machine(&self.path)?;
+        match &self.volume {
+            Volume::Filesystem(root) => {
+                let now = open_filesystem(self.path.as_path(), &machine)?;
+                let mount = |root: &FsRoot| (root.mount().id, root.device());
+                if mount(&now) != mount(root) {
+                    let now = judge(&Volume::Filesystem(now), &self.path, &machine, needs)?;
+                    return Err(self.exchanged(&now));
+                }
+            }
+            Volume::Device(device) => {
+                device
+                    .recheck(self.path.as_path())
+                    .map_err(Refusal::Device)?;
+            }
+        }
+        let now = judge(&self.volume, &self.path, &machine, needs)?;
+        if now.identity == self.candidate.identity {
+            Ok(())
+        } else {
+            Err(self.exchanged(&now))
+        }
+    }
+
+    fn exchanged(&self, now: &Candidate) -> Refusal {
+        Refusal::Exchanged {
+            path: self.path.as_path().to_owned(),
+            was: self.candidate.identity.to_string(),
+            is: now.identity.to_string(),
+        }
+    }
+
+    /// Deletes the data and makes sure that it is gone; afterwards the volume is let go. Blocking.
+    pub fn wipe(self, method: &Method, trim: bool, progress: &Progress) -> Result<Done, Failure> {
+        match &self.volume {
+            Volume::Filesystem(root) => wipe::empty(root, trim, progress).map(Done::Emptied),
+            Volume::Device(device) => wipe::reset(device, method, progress)?
+                .map(Done::Wiped)
+                .ok_or_else(|| {
+                    let message = format!("{method} does not clean devices");
+                    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+                }),
+        }
+    }
+}
+
+/// The path as a PersistentVolume would have it: from the root, and without `..`.
+pub fn absolute(path: &Path) -> Result<MountPath, Refusal> {
+    let look = |source| Refusal::Look {
+        path: path.to_owned(),
+        source,
+    };
+    // What is above a symbolic link, only the kernel knows.
+    let full = if path.components().any(|part| part == Component::ParentDir) {
+        path.canonicalize()
+    } else {
+        std::path::absolute(path)
+    };
+    let full = full.map_err(look)?;
+    let text = full.to_str().ok_or_else(|| Refusal::NotUtf8 {
+        path: path.to_owned(),
+    })?;
+    MountPath::normalise(text).map_err(|fault| Refusal::Path {
+        path: path.to_owned(),
+        fault,
+    })
+}
+
+fn machine(path: &MountPath) -> Result<Machine, Refusal> {
+    Machine::read().map_err(looking_at(path.as_path()))
+}
+
+fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {
+    move |source| Refusal::Look {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Opens a directory or a block device, and nothing else.
+fn open(path: &MountPath, machine: &Machine) -> Result<Volume, Refusal> {
+    let path = path.as_path();
+    let leads_to = path.metadata().map_err(looking_at(path))?;
+    if !leads_to.is_dir() {
+        return open_device(path).map(Volume::Device);
+    }
+    if path.is_symlink() {
+        let target = path.canonicalize().map_err(looking_at(path))?;
+        let path = path.to_owned();
+        return Err(Refusal::Link { path, target });
+    }
+    open_filesystem(path, machine).map(Volume::Filesystem)
+}
+
+fn open_filesystem(path: &Path, machine: &Machine) -> Result<FsRoot, Refusal> {
+    FsRoot::open(path, &machine.mounts).map_err(|error| match error {
+        FsError::NotMounted { path } => Refusal::NotMounted { path },
+        error => Refusal::Filesystem(error),
+    })
+}
+
+fn open_device(path: &Path) -> Result<Device, Refusal> {
+    let busy = |error: &OpenError| matches!(error, OpenError::InUse { .. });
+    patiently(|| Device::open_exclusive(path), busy).map_err(|error| match error {
+        OpenError::NotABlockDevice { path, .. } => Refusal::NoVolume { path },
+        OpenError::NotAllowed { path, source } => Refusal::NotAllowed { path, source },
+        error => Refusal::Device(error),
+    })
+}
+
+/// Tries again for a while what may pass.
+fn patiently<T, E>(
+    mut act: impl FnMut() -> Result<T, E>,
+    may_pass: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match act() {
+            Err(error) if may_pass(&error) && begun.elapsed() < PATIENCE => sleep(PAUSE),
+            result => return result,
+        }
+    }
+}
+
+/// Whether it may be cleaned.
+fn judge(
+    volume: &Volume,
+    path: &MountPath,
+    machine: &Machine,
+    needs: &Needs,
+) -> Result<Candidate, Refusal> {
+    let owned = || path.as_path().to_owned();
+    let candidate = match volume {
+        Volume::Filesystem(root) => {
+            let (mount, table) = (root.mount(), &machine.mounts);
+            if let Some(why) = needs.forbid(mount, table) {
+                return Err(Refusal::Needed { path: owned(), why });
+            }
+            if let Some(by) = needs.kubelet_use(mount, table) {
+                return Err(Refusal::InUse { path: owned(), by });
+            }
+            if let Some(nested) = table.below(&mount.point).next() {
+                return Err(Refusal::Nested {
+                    path: owned(),
+                    point: shown(&nested.point),
+                });
+            }
+            candidate_of_filesystem(root, machine)
+        }
+        Volume::Device(device) => candidate_of_device(device, path, machine),
+    };
+    let candidate = candidate.map_err(looking_at(path.as_path()))?;
+    if let Some(by) = candidate.in_use {
+        return Err(Refusal::InUse { path: owned(), by });
+    }
+    if candidate.read_only {
+        return Err(Refusal::ReadOnly { path: owned() });
+    }
+    if candidate.capacity == 0 {
+        return Err(Refusal::NoCapacity { path: owned() });
+    }
+    Ok(candidate)
+}

@@ -1,0 +1,147 @@
+//! What a person sees and can do while a volume is being cleaned.
+
+use std::io::{self, IsTerminal, Write};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
+
+use crate::clean::Failure;
+use crate::clean::pace::Pace;
+use crate::clean::progress::Progress;
+
+/// How often the bar is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// How often a line is written where there is no terminal for a bar.
+const TELL_EVERY: Duration = Duration::from_secs(30);
+/// How long a cleaner may take to stop, before its disk is taken to hang.
+const STOPS_WITHIN: Duration = Duration::from_secs(3);
+
+/// How it ended.
+pub enum End<T> {
+    /// By itself.
+    Done(Result<T, Failure>),
+    /// It was told to stop.
+    Stopped {
+        /// Whether it did not.
+        hangs: bool,
+    },
+}
+
+/// The ways to stop the program, which from now on only stop the cleaner.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Catches Ctrl-C and `kill`. The end of the terminal ends the program as always, and `nohup`
+    /// helps against that as always.
+    pub fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Awaits the end of a wipe, shows how far it is, and stops it when told to.
+pub async fn watch<T>(
+    display: Display,
+    progress: &Progress,
+    mut signals: Signals,
+    wipe: impl Future<Output = Result<T, Failure>>,
+) -> End<T> {
+    let begun = Instant::now();
+    let mut wipe = pin!(wipe);
+    let every = display.every();
+    let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            result = &mut wipe => {
+                display.clear();
+                return End::Done(result);
+            }
+            () = signals.any() => break,
+            _ = ticks.tick() => display.show(&progress.pace(begun.elapsed())),
+        }
+    }
+    progress.cancel();
+    let end = timeout(STOPS_WITHIN, wipe).await;
+    display.clear();
+    match end {
+        // It came to its end before it heard of it.
+        Ok(Ok(done)) => End::Done(Ok(done)),
+        Ok(Err(_)) => End::Stopped { hangs: false },
+        Err(_) => End::Stopped { hangs: true },
+    }
+}
+
+/// Where it is shown, on standard error.
+pub enum Display {
+    /// On a terminal.
+    Bar(ProgressBar),
+    /// In a file or a pipe.
+    Lines,
+}
+
+impl Display {
+    /// A bar where somebody sees it.
+    pub fn new() -> Self {
+        if io::stderr().is_terminal() {
+            let bar = ProgressBar::no_length();
+            bar.set_style(style("{spinner} {wide_msg}"));
+            Self::Bar(bar)
+        } else {
+            Self::Lines
+        }
+    }
+
+    fn every(&self) -> Duration {
+        match self {
+            Self::Bar(_) => DRAW_EVERY,
+            Self::Lines => TELL_EVERY,
+        }
+    }
+
+    fn show(&self, pace: &Pace) {
+        match self {
+            Self::Bar(bar) => {
+                // Deletions have no end that is known beforehand.
+                if bar.length().is_none() && pace.bytes_total > 0 {
+                    bar.set_style(style("[{bar:12}] {wide_msg}"));
+                }
+                if pace.bytes_total > 0 {
+                    bar.set_length(pace.bytes_total);
+                    bar.set_position(pace.bytes_done);
+                }
+                bar.set_message(pace.to_string());
+                bar.tick();
+            }
+            // Whoever has closed it does not want to know.
+            Self::Lines => drop(writeln!(io::stderr(), "cleaning goes on: {pace}")),
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}

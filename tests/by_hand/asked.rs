@@ -1,0 +1,190 @@
+//! The question, on a terminal of the tests' own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+use support::Sandbox;
+
+use crate::ground::{bytes, command, device_with_secret, has_secret, is_empty, is_full, volume};
+
+const QUESTION: &str = "type its path: ";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The program, on a terminal that we hold the other end of.
+struct Session {
+    child: Child,
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+}
+
+impl Session {
+    fn start(args: &[&str]) -> Self {
+        let size = Winsize {
+            ws_row: 50,
+            ws_col: 200,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let pty = openpty(&size, None).unwrap();
+        let end = || OwnedFd::try_clone(&pty.slave).unwrap();
+        let mut command = command(args);
+        command.env("TERM", "xterm");
+        command.stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().unwrap();
+        let keyboard = File::from(pty.master);
+        let screen = Arc::<Mutex<String>>::default();
+        let (mut output, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
+        // Ends when the program does, which closes the other end.
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..length]);
+                shown.lock().unwrap().push_str(&text);
+            }
+        });
+        Self {
+            child,
+            keyboard,
+            screen,
+        }
+    }
+
+    fn screen(&self) -> String {
+        self.screen.lock().unwrap().clone()
+    }
+
+    fn wait_for(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.screen().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "no {text:?}: {}", self.screen());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The exit code, once it has said this as well.
+    fn end(mut self, words: &str) -> Option<i32> {
+        let code = self.child.wait().unwrap().code();
+        self.wait_for(words);
+        code
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_path_cleans_and_another_answer_does_not() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    for (answer, code, words) in [
+        ("y\n", 2, "nothing was touched"),
+        ("\n", 2, "that is not its path"),
+        // The end of the input.
+        ("\x04", 2, "that is not its path"),
+        ("/mnt/volumes\n", 2, "that is not its path"),
+        ("/mnt/volume\n", 0, "Cleaned /mnt/volume in"),
+    ] {
+        assert!(is_full(&root));
+        let mut session = Session::start(&["/mnt/volume"]);
+        session.wait_for(QUESTION);
+        assert!(is_full(&root), "before the answer");
+        session.type_in(answer);
+        assert_eq!(session.end(words), Some(code), "{answer:?}");
+    }
+    assert!(is_empty(&root));
+}
+
+#[test]
+fn a_terminal_has_a_bar() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let device = device_with_secret(sandbox.path());
+    let path = device.path().to_str().unwrap();
+    let mut session = Session::start(&[path, "--method=overwrite", "--passes=100"]);
+    session.wait_for(QUESTION);
+    session.type_in(&format!("{path}\n"));
+    session.wait_for("of 6.3 GiB wiped (");
+    session.wait_for("[=");
+}
+
+#[test]
+fn nothing_is_touched_when_the_terminal_goes_instead_of_an_answer() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let device = device_with_secret(sandbox.path());
+    let session = Session::start(&[device.path().to_str().unwrap()]);
+    session.wait_for(QUESTION);
+    drop(session);
+    assert!(has_secret(&device));
+}
+
+/// Between question and answer anything may happen; what was shown is cleaned, or nothing.
+fn exchanged(path: &Path, exchange: impl FnOnce(), words: &str) {
+    let path = path.to_str().unwrap();
+    let mut session = Session::start(&[path]);
+    session.wait_for(QUESTION);
+    exchange();
+    session.type_in(&format!("{path}\n"));
+    assert_eq!(session.end(words), Some(2));
+}
+
+#[test]
+fn a_link_that_is_turned_to_another_device_meanwhile() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let devices = [(); 2].map(|()| device_with_secret(sandbox.path()));
+    let before = bytes(&devices[0]);
+    let link = sandbox.path().join("link");
+    symlink(devices[0].path(), &link).unwrap();
+    let turn = || {
+        std::fs::remove_file(&link).unwrap();
+        symlink(devices[1].path(), &link).unwrap();
+    };
+    exchanged(&link, turn, "the disk was exchanged");
+    assert!(devices.iter().all(|device| bytes(device) == before));
+}
+
+#[test]
+fn a_filesystem_that_is_mounted_over_it_meanwhile() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let below = volume(&sandbox, "volume");
+    let another = || assert!(is_full(&volume(&sandbox, "volume")));
+    exchanged(&below, another, "changed");
+    assert!(is_full(&below));
+    sandbox.umount(&below).unwrap();
+    assert!(is_full(&below));
+}
+
+#[test]
+fn a_mount_inside_it_meanwhile() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    let inside = || drop(volume(&sandbox, "volume/dir/inside"));
+    exchanged(&root, inside, "/mnt/volume/dir/inside");
+    assert!(is_full(&root) && is_full(&root.join("dir/inside")));
+}

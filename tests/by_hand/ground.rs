@@ -1,0 +1,129 @@
+//! What these tests have in common.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::mount::{MsFlags, mount};
+use support::{LoopDevice, Sandbox, bare_command, skip};
+
+pub const SECRET: &[u8] = b"the tenant's secret";
+/// In no place where a filesystem keeps a copy of its superblock.
+pub const SECRET_AT: u64 = 45 << 20;
+pub const SIZE: u64 = 64 << 20;
+
+/// How a run ended, and all that it wrote.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub said: String,
+}
+
+/// The command line, with nobody to ask.
+pub fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+    let mut command = bare_command(env!("CARGO_BIN_EXE_local-volume-provisioner"));
+    command.arg("clean").args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs it.
+pub fn clean<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ran {
+    let output = command(args).output().unwrap();
+    Ran {
+        code: output.status.code(),
+        said: String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
+    }
+}
+
+/// Runs it, which has to end in this way and say all of this.
+pub fn assert_clean(args: &[&OsStr], code: i32, words: &[&str]) {
+    let ran = clean(args);
+    assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.said);
+    for words in words {
+        assert!(
+            ran.said.contains(words),
+            "{args:?}: no {words:?} in {}",
+            ran.said
+        );
+    }
+}
+
+/// A device with a secret on it, and more that nobody may lose in a dry run.
+pub fn device_with_secret(dir: &Path) -> LoopDevice {
+    let device = LoopDevice::new(dir, SIZE).unwrap();
+    put_secret(&device);
+    device
+}
+
+/// The same, and the file below it can neither punch nor discard.
+pub fn device_without_offload(sandbox: &Sandbox) -> LoopDevice {
+    let dir = sandbox.dir("ramfs").unwrap();
+    mount(
+        Some("r"),
+        &dir,
+        Some("ramfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .unwrap();
+    device_with_secret(&dir)
+}
+
+fn put_secret(device: &LoopDevice) {
+    let file = device.file();
+    file.write_all_at(b"LUKS\xba\xbe", 0).unwrap();
+    file.write_all_at(SECRET, SECRET_AT).unwrap();
+    file.sync_all().unwrap();
+}
+
+pub fn has_secret(device: &LoopDevice) -> bool {
+    let mut found = [0; SECRET.len()];
+    device.file().read_exact_at(&mut found, SECRET_AT).unwrap();
+    found == SECRET
+}
+
+/// All that is on a device.
+pub fn bytes(device: &LoopDevice) -> Vec<u8> {
+    fs::read(device.path()).unwrap()
+}
+
+/// A filesystem with a tenant's files, mounted.
+pub fn volume(sandbox: &Sandbox, name: &str) -> PathBuf {
+    let root = sandbox.tmpfs(name, "size=16m").unwrap();
+    fill(&root);
+    root
+}
+
+/// The same on a disk of its own, where the machine can make one.
+pub fn ext4_volume(sandbox: &Sandbox, name: &str) -> Option<(PathBuf, LoopDevice)> {
+    if !has("mkfs.ext4") {
+        skip("no mkfs.ext4 on this machine");
+        return None;
+    }
+    let device = LoopDevice::formatted(sandbox.path(), SIZE, "ext4").unwrap();
+    let root = sandbox.mount(device.path(), "ext4", name).unwrap();
+    fill(&root);
+    Some((root, device))
+}
+
+fn fill(root: &Path) {
+    fs::create_dir(root.join("dir")).unwrap();
+    fs::write(root.join("dir/file"), SECRET).unwrap();
+}
+
+pub fn is_full(root: &Path) -> bool {
+    fs::read(root.join("dir/file")).is_ok_and(|bytes| bytes == SECRET)
+}
+
+pub fn is_empty(root: &Path) -> bool {
+    let mut entries = fs::read_dir(root).unwrap();
+    entries.all(|entry| entry.unwrap().file_name() == "lost+found")
+}
+
+/// Whether there is such a program.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}

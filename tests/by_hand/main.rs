@@ -1,0 +1,9 @@
+//! `clean PATH`: the program itself, on real filesystems and devices.
+
+#![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
+
+mod asked;
+mod ground;
+mod refused;
+mod stopped;
+mod wiped;

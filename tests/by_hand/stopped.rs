@@ -1,0 +1,73 @@
+//! Cleanings that come to no good end.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use support::{LoopDevice, Program, Sandbox};
+
+use crate::ground::{assert_clean, command, device_without_offload};
+
+#[test]
+fn an_interrupt_is_heeded_within_a_second_and_says_what_is_left() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let device = device_without_offload(&sandbox);
+        let path = device.path().as_os_str();
+        let args = [
+            path,
+            "--yes".as_ref(),
+            "--method=overwrite".as_ref(),
+            "--passes=10000".as_ref(),
+        ];
+        let log = sandbox.path().join("log");
+        let mut program = Program::start(command(args), log).unwrap();
+        let begun = Instant::now();
+        // Written, when random bytes are there: the first block was `LUKS`.
+        while first_bytes(&device) == *b"LUKS" {
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "{}",
+                program.log()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        program.signal(signal).unwrap();
+        let told = Instant::now();
+        let status = program.wait(Duration::from_secs(10)).unwrap();
+        assert!(told.elapsed() < Duration::from_secs(1));
+        assert_eq!(status.code(), Some(130));
+        let log = program.log();
+        for words in ["interrupted (", "wiped (", "is half cleaned"] {
+            assert!(log.contains(words), "{log}");
+        }
+    }
+}
+
+fn first_bytes(device: &LoopDevice) -> [u8; 4] {
+    // From the disk: our own descriptor may have read it before.
+    let output = std::process::Command::new("dd")
+        .arg(format!("if={}", device.path().display()))
+        .args(["iflag=direct", "bs=4096", "count=1", "status=none"])
+        .output()
+        .unwrap();
+    *output.stdout.first_chunk().unwrap()
+}
+
+#[test]
+fn a_device_that_takes_no_writes_is_a_failure_and_not_clean() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    // The file below has no room for what is written.
+    let small = sandbox.tmpfs("small", "size=4m").unwrap();
+    let device = LoopDevice::new(&small, 64 << 20).unwrap();
+    let args = [
+        device.path().as_os_str(),
+        "--yes".as_ref(),
+        "--method=overwrite".as_ref(),
+    ];
+    let words = ["cleaning /dev/loop", "failed: cannot write", "is not clean"];
+    assert_clean(&args, 1, &words);
+}
