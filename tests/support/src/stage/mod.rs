@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use control_plane::{ControlPlane, Faults, NodeOptions, Options, Requests};
@@ -47,6 +48,7 @@ pub struct Stage {
     runtime: Runtime,
     binary: PathBuf,
     logs: Cell<u32>,
+    patience: Duration,
     extra_args: Vec<String>,
 }
 
@@ -112,6 +114,7 @@ impl Stage {
             runtime,
             binary: binary.into(),
             logs: Cell::new(0),
+            patience: waiting::patience(),
             extra_args: Vec::new(),
         };
         stage.configure("protectReleasedData", "true")?;

@@ -5,15 +5,22 @@ use std::time::{Duration, Instant};
 use super::Stage;
 use crate::cluster::Cluster;
 
+/// How long anything may take that ought to happen at once. A real binder looks again only every 15 s
+/// at what it could not do, and other tests keep it busy.
+pub(super) fn patience() -> Duration {
+    Duration::from_secs(if Cluster::is_real() { 45 } else { 10 })
+}
+
 impl Stage {
-    /// How long anything may take that ought to happen at once. A real binder looks again only every
-    /// 15 s at what it could not do, and other tests keep it busy.
+    /// How long anything may take that ought to happen at once.
     #[must_use]
     pub fn patience(&self) -> Duration {
-        match self.cluster {
-            Cluster::Embedded(_) => Duration::from_secs(10),
-            Cluster::Real(_) => Duration::from_secs(45),
-        }
+        self.patience
+    }
+
+    /// Allows for a provisioner that runs on a slower machine than this.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The limit for something quick that takes `limit` in the embedded control plane when the machine

@@ -1,0 +1,136 @@
+//! A cluster whose one node is a virtual machine.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::{Value, json};
+use support::Stage;
+use support::stage::{name, uid};
+
+use crate::disk::{Disk, Place};
+use crate::vm::Vm;
+
+/// What would take a moment elsewhere takes its time in an emulated machine, and failed cleanups
+/// are tried again after 10 and 20 s.
+const PATIENCE: Duration = Duration::from_secs(90);
+const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
+
+/// The cluster, the machine, and its disks.
+pub struct Bench {
+    pub stage: Stage,
+    files: PathBuf,
+    images: PathBuf,
+    vm: RefCell<Option<Vm>>,
+    starts: Cell<u32>,
+}
+
+impl Bench {
+    /// Everything but the machine's power.
+    pub fn set() -> Option<Self> {
+        let files = Vm::files()?;
+        let mut stage = Stage::set(BINARY)?;
+        stage.set_patience(PATIENCE);
+        // Seen from the machine, the host's loopback has another address.
+        let path = stage.sandbox.path().join("kubeconfig");
+        let kubeconfig = fs::read_to_string(&path)
+            .unwrap()
+            .replace("127.0.0.1", "10.0.2.2");
+        fs::write(&path, kubeconfig).unwrap();
+        let images = stage.sandbox.dir("images").unwrap();
+        Some(Self {
+            stage,
+            files,
+            images,
+            vm: RefCell::new(None),
+            starts: Cell::new(0),
+        })
+    }
+
+    /// A new disk, full of somebody's data.
+    pub fn disk(&self, name: &str, size: u64) -> Disk {
+        let disk = Disk::new(&self.images, name, size);
+        disk.fill();
+        disk
+    }
+
+    /// A class of raw devices with these settings; its directory.
+    pub fn raw_class(&self, name: &str, settings: &Value) -> PathBuf {
+        let mut settings = settings.clone();
+        settings["volumeMode"] = json!("Block");
+        self.stage.class(name, &settings).unwrap()
+    }
+
+    /// Switches the machine on, and starts the provisioner in it.
+    pub fn power_on(&self, disks: &[(&Disk, Place)]) {
+        let number = self.starts.get();
+        self.starts.set(number + 1);
+        let share = self.stage.sandbox.path();
+        let vm = Vm::start(&self.files, share, number, disks).unwrap();
+        self.vm.replace(Some(vm));
+        let (share, stage) = (share.display(), &self.stage);
+        self.run(&format!(
+            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig local-volume-provisioner \
+             --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
+             --discovery-period 1s --v=4 >{share}/provisioner-{number}.log 2>&1 &",
+            stage.node(),
+            stage.namespace(),
+        ));
+    }
+
+    /// Cuts the machine's power.
+    pub fn cut_power(&self) {
+        if let Some(vm) = self.vm.take() {
+            vm.cut_power();
+        }
+    }
+
+    /// What the machine is told by [`Vm`].
+    pub fn with_vm<T>(&self, act: impl FnOnce(&mut Vm) -> anyhow::Result<T>) -> T {
+        act(self.vm.borrow_mut().as_mut().unwrap()).unwrap()
+    }
+
+    /// Runs a line of shell in the machine.
+    pub fn run(&self, line: &str) -> String {
+        self.with_vm(|vm| vm.run(line))
+    }
+
+    /// The process id of the provisioner; fails when it does not run.
+    pub fn provisioner(&self) -> String {
+        self.run("pidof local-volume-provisioner").trim().to_owned()
+    }
+
+    /// Waits until a PV's volume is offered by a new PV.
+    pub fn offered_anew(&self, path: &Path, old: &PersistentVolume) -> PersistentVolume {
+        self.stage.available(path, Some(&uid(old)))
+    }
+
+    /// Whether a PV is still the same object.
+    pub fn is_kept(&self, pv: &PersistentVolume) -> bool {
+        self.stage
+            .pv(&name(pv))
+            .is_some_and(|now| uid(&now) == uid(pv))
+    }
+
+    fn logs(&self) -> String {
+        let logs = (0..self.starts.get()).map(|number| {
+            let file = self
+                .stage
+                .sandbox
+                .path()
+                .join(format!("provisioner-{number}.log"));
+            fs::read_to_string(file).unwrap_or_default()
+        });
+        logs.collect::<Vec<_>>().join("--- power on ---\n")
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the provisioner's log ---\n{}---", self.logs());
+        }
+    }
+}

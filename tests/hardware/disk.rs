@@ -1,0 +1,176 @@
+//! Emulated disks: an image, where it is plugged in, and what is wrong with it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+pub const MIB: u64 = 1 << 20;
+/// What all [slow](Disk::slow) disks of a machine together write in a second.
+pub const SLOW: u64 = 8 * MIB;
+const BLOCK: usize = 4096;
+
+/// Where a disk is plugged in. What is plugged in at the same place later has the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A slot of the PCI bus, 16 and up.
+    Nvme(u8),
+    /// A logical unit of the SCSI controller.
+    Scsi(u8),
+}
+
+impl Place {
+    /// The PCI slot of the SCSI controller.
+    pub const SCSI_SLOT: u8 = 5;
+
+    /// udev's name for the disk that is there.
+    pub fn path(self) -> PathBuf {
+        let name = match self {
+            Self::Nvme(slot) => format!("pci-0000:00:{slot:02x}.0-nvme-1"),
+            Self::Scsi(unit) => format!("pci-0000:00:{:02x}.0-scsi-0:0:0:{unit}", Self::SCSI_SLOT),
+        };
+        Path::new("/dev/disk/by-path").join(name)
+    }
+
+    /// Offers whatever disk is there in a discovery directory; the volume's path.
+    pub fn offer(self, dir: &Path) -> PathBuf {
+        let device = self.path();
+        let path = dir.join(device.file_name().unwrap());
+        symlink(device, &path).unwrap();
+        path
+    }
+}
+
+/// A disk: what is on it stays when it is pulled, or the machine loses its power.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    name: String,
+    image: PathBuf,
+    /// Options of QEMU's block device, beside the usual ones.
+    backend: Value,
+    /// A block driver between the disk and its image.
+    filter: Option<Value>,
+    /// Properties of the device, beside the usual ones.
+    properties: Value,
+}
+
+impl Disk {
+    /// A new disk; `name` is its serial number, too.
+    pub fn new(dir: &Path, name: &str, size: u64) -> Self {
+        let image = dir.join(format!("{name}.img"));
+        File::create_new(&image).unwrap().set_len(size).unwrap();
+        Self {
+            name: name.to_owned(),
+            image,
+            backend: json!({ "discard": "unmap" }),
+            filter: None,
+            properties: json!({}),
+        }
+    }
+
+    /// The same disk on a bad day: all such disks together write [`SLOW`] bytes in a second.
+    pub fn slow(&self) -> Self {
+        let filter = json!({ "driver": "throttle", "throttle-group": "slow" });
+        Self {
+            filter: Some(filter),
+            ..self.clone()
+        }
+    }
+
+    /// Its name in QEMU.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes a tenant's data over all of it.
+    pub fn fill(&self) {
+        let secret = format!("{}'s secret ", self.name);
+        let block: Vec<u8> = secret.bytes().cycle().take(BLOCK).collect();
+        let size = fs::metadata(&self.image).unwrap().len();
+        let content = block.repeat(usize::try_from(size).unwrap() / BLOCK);
+        let file = File::options().write(true).open(&self.image).unwrap();
+        file.write_all_at(&content, 0).unwrap();
+    }
+
+    /// All that is on it.
+    pub fn content(&self) -> Vec<u8> {
+        fs::read(&self.image).unwrap()
+    }
+
+    /// Its first block, which is soon read.
+    pub fn beginning(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        let file = File::open(&self.image).unwrap();
+        file.read_exact_at(&mut block, 0).unwrap();
+        block
+    }
+
+    /// How much of it is not zero, in blocks of 4 KiB.
+    pub fn left(&self) -> usize {
+        let zeros = [0; BLOCK];
+        let content = self.content();
+        content
+            .chunks(BLOCK)
+            .filter(|block| **block != zeros[..block.len()])
+            .count()
+    }
+
+    /// Whether all of it is zero.
+    pub fn is_zero(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// The block device, for `-blockdev` and `blockdev-add`.
+    pub fn node(&self) -> Value {
+        let mut image = json!({
+            "driver": "raw",
+            "file": { "driver": "file", "filename": self.image, "discard": "unmap", "locking": "off" },
+        });
+        merge(&mut image, &self.backend);
+        let mut node = match &self.filter {
+            Some(filter) => {
+                let mut node = filter.clone();
+                let below = if filter["driver"] == "blkdebug" {
+                    "image"
+                } else {
+                    "file"
+                };
+                node[below] = image;
+                node
+            }
+            None => image,
+        };
+        node["node-name"] = json!(self.name);
+        node
+    }
+
+    /// The device, for `-device` and `device_add`.
+    pub fn device(&self, place: Place) -> Value {
+        let mut device = match place {
+            Place::Nvme(slot) => {
+                json!({ "driver": "nvme", "bus": "pci.0", "addr": format!("{slot:#x}") })
+            }
+            Place::Scsi(unit) => json!({
+                "driver": "scsi-hd", "bus": "scsi.0", "lun": unit, "rotation_rate": 1,
+            }),
+        };
+        merge(
+            &mut device,
+            &json!({ "id": id(self), "serial": self.name, "drive": self.name }),
+        );
+        merge(&mut device, &self.properties);
+        device
+    }
+}
+
+/// The device's name in QEMU, which is not its block device's.
+pub fn id(disk: &Disk) -> String {
+    format!("disk-{}", disk.name)
+}
+
+fn merge(into: &mut Value, more: &Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        into[key] = value.clone();
+    }
+}
