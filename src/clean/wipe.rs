@@ -104,7 +104,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// Whether nobody else is held up when the filesystem waits for our reads and writes: who waits for
 /// the disk in the idle class may hold the filesystem's locks meanwhile.
-fn is_alone(root: &FsRoot) -> bool {
+pub(crate) fn is_alone(root: &FsRoot) -> bool {
     root.mount().root == Path::new("/")
 }
 

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use crate::args::Clean;
 use crate::clean::pace::Pace;
 use crate::clean::progress::Progress;
-use crate::clean::wipe::blocking;
+use crate::clean::wipe::{blocking, is_alone};
 use crate::config::duration;
 use crate::types::MountPath;
 
 pub use needs::Needs;
 pub use refusal::Refusal;
-use target::Target;
+use target::{Target, Volume};
 use watch::{Display, End, Signals};
 
 /// Why a volume is not clean.
@@ -103,12 +103,16 @@ pub async fn run(
     let signals = Signals::catch().map_err(|source| Refusal::Signals { source })?;
     target.look_again(needs)?;
     let progress = Progress::default();
+    let idle = match &target.volume {
+        Volume::Filesystem(root) => is_alone(root),
+        Volume::Device(_) => true,
+    };
     let work = {
         let (progress, trim) = (progress.clone(), request.trim);
         move || target.wipe(&method, trim, &progress)
     };
     let begun = Instant::now();
-    let end = watch::watch(Display::new(), &progress, signals, blocking(work)).await;
+    let end = watch::watch(Display::new(), &progress, signals, blocking(idle, work)).await;
     let elapsed = Duration::from_millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(0));
     let so_far = progress.pace(elapsed);
     match end {

@@ -231,6 +231,7 @@ pub fn result(done: &Done, entries: u64) -> String {
                 Some(Trim::NotOffered(errno)) => {
                     format!("no trim ({}), so {stays}", errno.desc())
                 }
+                Some(Trim::OutOfTime) => format!("not all of it trimmed, so {stays}"),
                 Some(Trim::Failed(errno)) => format!(
                     "trim failed ({}; look at the kernel log), so {stays}",
                     errno.desc()
