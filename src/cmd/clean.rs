@@ -112,7 +112,8 @@ pub async fn run(
         move || target.wipe(&method, trim, &progress)
     };
     let begun = Instant::now();
-    let end = watch::watch(Display::new(), &progress, signals, blocking(idle, work)).await;
+    let wipe = blocking(idle, work);
+    let end = watch::watch(Display::new(), &progress, signals.any(), wipe).await;
     let elapsed = Duration::from_millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(0));
     let so_far = progress.pace(elapsed);
     match end {

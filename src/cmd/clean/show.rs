@@ -37,7 +37,7 @@ pub fn write(
 ) -> io::Result<()> {
     let mut rows = match &target.volume {
         Volume::Filesystem(root) => filesystem(root, target),
-        Volume::Device(device) => device_rows(device, target)?,
+        Volume::Device(device) => device_rows(device, target),
     };
     rows.push(("identity", target.candidate.identity.to_string()));
     let mut will_be = will_be(method, request.trim);
@@ -94,17 +94,20 @@ fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {
     rows
 }
 
-fn device_rows(device: &Device, target: &Target) -> io::Result<Vec<Row>> {
-    let facts = target.machine.sysfs.device(device.number())?;
-    let mut rows = vec![("is", format!("the block device {}", disk(&facts)))];
+fn device_rows(device: &Device, target: &Target) -> Vec<Row> {
+    let facts = target.machine.sysfs.device(device.number()).ok();
+    let is = facts
+        .as_ref()
+        .map_or_else(|| device.number().to_string(), disk);
+    let mut rows = vec![("is", format!("the block device {is}"))];
     if let Ok(real) = target.path.as_path().canonicalize()
         && real != target.path.as_path()
     {
         rows.push(("real path", shown(&real).to_string()));
     }
     rows.push(("size", amount(device.size())));
-    if let Some(file) = &facts.loop_backing {
-        rows.push(("lies on", format!("the file {}", shown(file))));
+    if let Some(file) = facts.and_then(|facts| facts.loop_backing) {
+        rows.push(("lies on", format!("the file {}", shown(&file))));
     }
     let signature = signature::find(device.file(), device.size());
     rows.push((
@@ -122,7 +125,7 @@ fn device_rows(device: &Device, target: &Target) -> io::Result<Vec<Row>> {
             format!("{}, which go with it", partitions.join(", ")),
         ));
     }
-    Ok(rows)
+    rows
 }
 
 /// A device's names.

@@ -46,7 +46,8 @@ impl Signals {
         })
     }
 
-    async fn any(&mut self) {
+    /// Waits for one of them.
+    pub async fn any(mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -54,15 +55,15 @@ impl Signals {
     }
 }
 
-/// Awaits the end of a wipe, shows how far it is, and stops it when told to.
+/// Awaits the end of a wipe, shows how far it is, and stops it when `stop` comes first.
 pub async fn watch<T>(
     display: Display,
     progress: &Progress,
-    mut signals: Signals,
+    stop: impl Future<Output = ()>,
     wipe: impl Future<Output = Result<T, Failure>>,
 ) -> End<T> {
     let begun = Instant::now();
-    let mut wipe = pin!(wipe);
+    let (mut wipe, mut stop) = (pin!(wipe), pin!(stop));
     let every = display.every();
     let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -72,7 +73,7 @@ pub async fn watch<T>(
                 display.clear();
                 return End::Done(result);
             }
-            () = signals.any() => break,
+            () = &mut stop => break,
             _ = ticks.tick() => display.show(&progress.pace(begun.elapsed())),
         }
     }
@@ -144,4 +145,54 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+    use crate::plan::reasons;
+
+    fn failure() -> Failure {
+        Failure::new(reasons::VOLUME_FAILED_DELETE, "no")
+    }
+
+    #[tokio::test]
+    async fn what_ends_by_itself_ends_as_it_does() {
+        for result in [Ok(7), Err(failure())] {
+            let progress = Progress::default();
+            let wipe = ready(result.clone());
+            match watch(Display::Lines, &progress, pending(), wipe).await {
+                End::Done(done) => assert_eq!(done, result),
+                End::Stopped { .. } => panic!("nobody stopped it"),
+            }
+            assert!(!progress.is_cancelled());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_told_to_stop_is_clean_only_if_it_came_to_its_end() {
+        for (outcome, expected) in [
+            (Some(Ok(())), "done"),
+            (Some(Err(failure())), "stopped"),
+            (None, "hangs"),
+        ] {
+            let progress = Progress::default();
+            let wipe = async {
+                progress.cancelled().await;
+                match outcome {
+                    Some(outcome) => outcome,
+                    None => pending().await,
+                }
+            };
+            let end = match watch(Display::Lines, &progress, ready(()), wipe).await {
+                End::Done(Ok(())) => "done",
+                End::Done(Err(_)) => "failed",
+                End::Stopped { hangs: false } => "stopped",
+                End::Stopped { hangs: true } => "hangs",
+            };
+            assert_eq!(end, expected);
+        }
+    }
 }
