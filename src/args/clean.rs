@@ -6,6 +6,7 @@ use clap::{ArgAction, ValueEnum};
 
 /// Arguments of `clean`.
 #[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[command(
     after_help = "It does not ask the cluster: see for yourself that no PersistentVolume with data in \
     use is at PATH. What is mounted, held, locked or needed by the machine is refused.\n\n\
@@ -29,6 +30,11 @@ pub struct Clean {
     /// Whether the disk below a filesystem is told in the end which blocks are free.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub trim: bool,
+
+    /// Read the whole device back in the end, which takes about as long as to make it zero once; fails at
+    /// the first byte that is not zero.
+    #[arg(long)]
+    pub verify: bool,
 
     /// Only look, and say what would be done.
     #[arg(long)]

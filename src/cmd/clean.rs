@@ -108,8 +108,8 @@ pub async fn run(
         Volume::Device(_) => true,
     };
     let work = {
-        let (progress, trim) = (progress.clone(), request.trim);
-        move || target.wipe(&method, trim, &progress)
+        let (progress, trim, verify) = (progress.clone(), request.trim, request.verify);
+        move || target.wipe(&method, trim, verify, &progress)
     };
     let begun = Instant::now();
     let wipe = blocking(idle, work);

@@ -212,6 +212,7 @@ fn what_the_method_does_not_fit() {
     assert_refused(&root, &["--method=zero"], "can only be emptied");
     assert_refused(device.path(), &["--method=contents"], "is for filesystems");
     assert_refused(device.path(), &["--passes=2"], "--passes goes with");
+    assert_refused(device.path(), &["--verify"], "--verify goes with");
     for wrong in ["--passes=0", "--method=shred", "--trim=perhaps"] {
         let args = [device.path().as_os_str(), "--yes".as_ref(), wrong.as_ref()];
         assert_clean(&args, 2, &["invalid value"]);

@@ -151,6 +151,14 @@ pub enum Refusal {
         "--method contents is for filesystems: mount the device and give the mount point, or choose another method"
     )]
     MethodOfFilesystems,
+    /// A method that leaves something else than zeros.
+    #[error(
+        "--verify goes with methods that make every byte zero (zero, overwrite, discard, auto), not with {method}"
+    )]
+    NotVerifiable {
+        /// The method.
+        method: Method,
+    },
     /// A method that is done once.
     #[error("--passes goes with --method zero or overwrite, not with {method}")]
     NoPasses {

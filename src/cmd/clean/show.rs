@@ -41,6 +41,9 @@ pub fn write(
     };
     rows.push(("identity", target.candidate.identity.to_string()));
     let mut will_be = will_be(method, request.trim);
+    if request.verify {
+        will_be.push_str(", and then read back as a whole");
+    }
     if request.method.is_none() && *method != Method::DeleteContents {
         will_be.push_str("; for other ways see --method");
     }
@@ -242,12 +245,17 @@ pub fn result(done: &Done, entries: u64) -> String {
             };
             format!("{entries} entries removed; {trimmed}")
         }
-        Done::Wiped(report) => {
+        Done::Wiped { report, verified } => {
             let (means, outcome) = (report.means.as_str(), report.means.outcome());
-            match report.fallback {
-                None => format!("{means}; {outcome}"),
-                Some(fallback) => format!("{means}, since {fallback}; {outcome}"),
-            }
+            let since = report
+                .fallback
+                .map(|fallback| format!(", since {fallback}"));
+            let verified = if *verified {
+                "; every byte was read back"
+            } else {
+                ""
+            };
+            format!("{means}{}; {outcome}{verified}", since.unwrap_or_default())
         }
     }
 }

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::clean::Failure;
-use crate::clean::device::DeviceReport;
+use crate::clean::device::{DeviceReport, verify_zeroed};
 use crate::clean::method::Method;
 use crate::clean::progress::Progress;
 use crate::clean::trim::Trim;
@@ -45,7 +45,11 @@ pub enum Done {
     /// A filesystem was emptied, and perhaps trimmed.
     Emptied(Option<Trim>),
     /// A device was wiped.
-    Wiped(DeviceReport),
+    Wiped {
+        report: DeviceReport,
+        /// Whether all of it was read back.
+        verified: bool,
+    },
 }
 
 /// A volume that may be cleaned, as far as this machine shows.
@@ -121,16 +125,30 @@ impl Target {
     }
 
     /// Deletes the data and makes sure that it is gone; afterwards the volume is let go. Blocking.
-    pub fn wipe(self, method: &Method, trim: bool, progress: &Progress) -> Result<Done, Failure> {
-        match &self.volume {
-            Volume::Filesystem(root) => wipe::empty(root, trim, progress).map(Done::Emptied),
-            Volume::Device(device) => wipe::reset(device, method, progress)?
-                .map(Done::Wiped)
-                .ok_or_else(|| {
-                    let message = format!("{method} does not clean devices");
-                    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
-                }),
+    pub fn wipe(
+        self,
+        method: &Method,
+        trim: bool,
+        verify: bool,
+        progress: &Progress,
+    ) -> Result<Done, Failure> {
+        let device = match &self.volume {
+            Volume::Filesystem(root) => {
+                return wipe::empty(root, trim, progress).map(Done::Emptied);
+            }
+            Volume::Device(device) => device,
+        };
+        let report = wipe::reset(device, method, progress)?.ok_or_else(|| {
+            let message = format!("{method} does not clean devices");
+            Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+        })?;
+        if verify {
+            verify_zeroed(device.file(), device.size(), progress)?;
         }
+        Ok(Done::Wiped {
+            report,
+            verified: verify,
+        })
     }
 }
 
