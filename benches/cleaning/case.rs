@@ -73,6 +73,12 @@ impl Case {
         Some(&row.costs)
     }
 
+    /// The most memory that one of our own methods took in any round, in MiB.
+    pub fn most_memory(&self) -> Option<f64> {
+        let costs = self.rows.iter().flat_map(|row| &row.costs);
+        costs.filter_map(|cost| cost.memory).reduce(f64::max)
+    }
+
     /// How many times as long as another a method took, in each round.
     pub fn times(&self, method: &str, other: &str) -> Option<Vec<f64>> {
         let rounds = self.costs(method)?.iter().zip(self.costs(other)?);

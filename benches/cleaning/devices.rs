@@ -41,6 +41,8 @@ struct Device<'a> {
 enum Holds {
     /// Data, from the first to the last byte.
     Data,
+    /// Zeros that were written: no holes, which are faster to read.
+    Zeros,
     /// A new ext4.
     Filesystem,
 }
@@ -70,7 +72,8 @@ impl Subject for Device<'_> {
             past_the_cache(&device)?;
         }
         match self.holds {
-            Holds::Data => write_data(device.path(), self.size)?,
+            Holds::Data => fill_with(0xA5, device.path(), self.size)?,
+            Holds::Zeros => fill_with(0, device.path(), self.size)?,
             Holds::Filesystem => device.format("ext4")?,
         }
         let path = device.path().to_owned();
@@ -96,12 +99,12 @@ impl Subject for Device<'_> {
 }
 
 /// Past the page cache: what is in it would spare some methods their reads.
-fn write_data(device: &Path, size: u64) -> Result<()> {
+fn fill_with(byte: u8, device: &Path, size: u64) -> Result<()> {
     let device = OpenOptions::new()
         .write(true)
         .custom_flags(libc::O_DIRECT)
         .open(device)?;
-    let memory = vec![0xA5; CHUNK + ALIGN];
+    let memory = vec![byte; CHUNK + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN);
     for offset in (0..size).step_by(CHUNK) {
         device.write_all_at(&memory[start..][..CHUNK], offset)?;
@@ -117,7 +120,14 @@ fn past_the_cache(device: &LoopDevice) -> Result<()> {
 
 /// Every method on every kind of device, and what the targets say.
 pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
-    let cases = [written, as_the_go_image, quick_reset, in_memory, on_disk];
+    let cases = [
+        written,
+        as_the_go_image,
+        read_back,
+        quick_reset,
+        in_memory,
+        on_disk,
+    ];
     let mut verdicts = Vec::new();
     for case in cases {
         verdicts.extend(case(bench)?);
@@ -150,6 +160,7 @@ fn written(bench: &Bench) -> Result<Vec<Verdict>> {
         Verdict::busy(12, &case, "ours: zero", gib, 0.2),
         Verdict::times(13, &case, "ours: overwrite 1", "shred -zn 1", 0.25),
         Verdict::times(13, &case, "ours: overwrite 3", "shred -vzf -n 3", 0.25),
+        memory(&case),
     ];
     Ok(verdicts.into_iter().flatten().collect())
 }
@@ -165,6 +176,21 @@ fn as_the_go_image(bench: &Bench) -> Result<Vec<Verdict>> {
     let case = on_ramfs(bench, title, SMALL, Holds::Data, methods)?;
     let verdict = Verdict::times(11, &case, "ours: zero", "dd bs=8096", 0.05);
     Ok(verdict.into_iter().collect())
+}
+
+/// A device that was zeroed, from its first to its last byte.
+fn read_back(bench: &Bench) -> Result<Vec<Verdict>> {
+    let size = bench.device_size();
+    let bytes = format!("--bytes={size}");
+    let methods = vec![
+        Method::ours("ours: zero", &["zero", "{}"], Zeros),
+        Method::tool("cmp /dev/zero", &["cmp", &bytes, "{}", "/dev/zero"], Zeros),
+        Method::ours("ours: verify", &["verify", "{}"], Zeros),
+    ];
+    let title = format!("device of zeros that can only be written, {}", text(size));
+    let case = on_ramfs(bench, title, size, Holds::Zeros, methods)?;
+    let verdict = Verdict::times(15, &case, "ours: verify", "ours: zero", 1.0);
+    Ok(verdict.into_iter().chain(memory(&case)).collect())
 }
 
 /// A huge one, too: it is sparse, and takes no more memory than a filesystem writes at first.
@@ -209,17 +235,33 @@ fn on_disk(bench: &Bench) -> Result<Vec<Verdict>> {
 }
 
 fn with_offload(title: String, device: Device<'_>) -> Result<Vec<Verdict>> {
+    let length = device.size.to_string();
     let methods = vec![
         dd_direct(device.size),
         Method::tool("blkdiscard -z", &["blkdiscard", "-f", "-z", "{}"], Zeros),
+        // What ours asks for, all at once.
+        Method::tool(
+            "fallocate --punch-hole",
+            &["fallocate", "--punch-hole", "--length", &length, "{}"],
+            Zeros,
+        ),
         Method::ours("ours: zero", &["zero", "{}"], Zeros),
         Method::tool("blkdiscard", &["blkdiscard", "-f", "{}"], Anything),
         Method::ours("ours: discard", &["discard", "{}"], Zeros),
         Method::ours("ours: quick reset", &["quick-reset", "{}"], NoSignature),
     ];
     let case = Case::measure(title, Bench::ROUNDS, device, methods)?;
-    let verdict = Verdict::times(14, &case, "ours: zero", "blkdiscard -z", 1.1);
-    Ok(verdict.into_iter().collect())
+    let verdicts = [
+        Verdict::times(14, &case, "ours: zero", "blkdiscard -z", 1.1),
+        Verdict::times(14, &case, "ours: zero", "fallocate --punch-hole", 1.1),
+        memory(&case),
+    ];
+    Ok(verdicts.into_iter().flatten().collect())
+}
+
+/// Of whichever of ours took the most.
+fn memory(case: &Case) -> Option<Verdict> {
+    Verdict::most_memory(8, case, 16.0)
 }
 
 /// The fastest way that people know.

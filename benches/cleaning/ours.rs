@@ -26,6 +26,8 @@ pub enum Ours {
     Overwrite { passes: u32, device: PathBuf },
     /// Lets a device drop everything, and looks whether it did.
     Discard { device: PathBuf },
+    /// Looks whether a device is zero from end to end.
+    Verify { device: PathBuf },
 }
 
 impl Ours {
@@ -56,6 +58,11 @@ impl Ours {
             Self::Discard { device } => {
                 let (file, size) = open(&device)?;
                 device::discard(&file, size, &progress)?.means.as_str()
+            }
+            Self::Verify { device } => {
+                let (file, size) = open(&device)?;
+                device::verify_zeroed(&file, size, &progress)?;
+                "read"
             }
         };
         println!("{} {means}", memory()?.peak.saturating_sub(idle));

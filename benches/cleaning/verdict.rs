@@ -37,6 +37,12 @@ impl Verdict {
         Some(Self::new(number, case, &what, memory, " MiB", limit))
     }
 
+    /// None of our methods ever takes more memory, in MiB beyond that of the idle process.
+    pub fn most_memory(number: u8, case: &Case, limit: f64) -> Option<Self> {
+        let most = case.most_memory()?;
+        Some(Self::new(number, case, "memory", [most], " MiB", limit))
+    }
+
     /// A method keeps CPUs busy for no more seconds for each GiB.
     pub fn busy(number: u8, case: &Case, method: &str, gib: f64, limit: f64) -> Option<Self> {
         let busy = case.costs(method)?.iter().map(|cost| cost.busy / gib);
