@@ -1,15 +1,20 @@
 //! Processes that change the volume while it is being cleaned.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use crate::volume::{assert_cleans, clean, make_canary, on_filesystems, snapshot};
+use crate::volume::{
+    assert_cleans, clean, clean_unaware, make_canary, mounts_below, on_each_filesystem,
+    on_filesystems, snapshot,
+};
 
 /// Stops the attacker also when the work beside it panics: the scope waits for both.
 struct Stop<'a>(&'a AtomicBool);
@@ -20,22 +25,26 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Repeats `attack` in a thread of its own as long as `work` takes.
-fn while_attacked(attack: impl Fn() + Send + Sync, work: impl FnOnce()) {
+type Attack<'a> = &'a (dyn Fn() + Sync);
+
+/// Repeats each attack in a thread of its own as long as `work` takes.
+fn while_attacked(attacks: &[Attack<'_>], work: impl FnOnce()) {
     let stopped = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stopped.load(Ordering::Relaxed) {
-                attack();
-            }
-        });
+        for attack in attacks {
+            scope.spawn(|| {
+                while !stopped.load(Ordering::Relaxed) {
+                    attack();
+                }
+            });
+        }
         let _stop = Stop(&stopped);
         work();
     });
 }
 
-fn exchange(one: &Path, other: &Path) {
-    let _ = renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE);
+fn exchange(one: &Path, other: &Path) -> bool {
+    renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).is_ok()
 }
 
 #[test]
@@ -45,9 +54,11 @@ fn a_directory_that_is_swapped_for_a_symlink_all_the_time() {
         make_canary(&canary.join("x"));
         let before = snapshot(&canary);
         let (real, link) = (root.join("real"), root.join("link"));
-        let attack = || exchange(&real, &link);
+        let attack = || {
+            exchange(&real, &link);
+        };
         let mut cleaned = 0;
-        while_attacked(attack, || {
+        while_attacked(&[&attack], || {
             let end = Instant::now() + Duration::from_secs(2);
             while Instant::now() < end {
                 // Made elsewhere: nothing of this goes through the link. The attacker may be in the
@@ -82,7 +93,7 @@ fn a_deep_directory_that_is_moved_out_of_the_volume_and_back() {
             let _ = fs::rename(&there, &here);
             thread::sleep(Duration::from_micros(200));
         };
-        while_attacked(attack, || {
+        while_attacked(&[&attack], || {
             let end = Instant::now() + Duration::from_secs(2);
             while Instant::now() < end {
                 let mut dir = here.clone();
@@ -113,7 +124,7 @@ fn a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever() {
             }
         };
         let mut reported = None;
-        while_attacked(attack, || {
+        while_attacked(&[&attack], || {
             let end = Instant::now() + Duration::from_secs(10);
             while reported.is_none() && Instant::now() < end {
                 let start = Instant::now();
@@ -125,5 +136,160 @@ fn a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever() {
         let reported = reported.unwrap();
         assert!(reported.contains("is writing to"), "{reported}");
         assert_cleans(root);
+    });
+}
+
+/// What everybody does to one volume at the same time, and how often it worked.
+struct Mob {
+    inside: PathBuf,
+    outside: PathBuf,
+    /// The volume as it is mounted.
+    root: PathBuf,
+    done: [AtomicU32; 6],
+}
+
+impl Mob {
+    fn did(&self, what: usize, worked: bool) {
+        self.done[what].fetch_add(worked.into(), Ordering::Relaxed);
+    }
+
+    /// Directories become links to ones outside that have the same names in them.
+    fn swap(&self) {
+        let [real, link] = ["real", "link"].map(|name| self.inside.join(name));
+        self.did(0, exchange(&real, &link));
+        let below = |name: &str| real.join("directory").join(name);
+        exchange(&below("below"), &below("link-below"));
+    }
+
+    /// A directory leaves the volume while it is emptied, and comes back.
+    fn move_out(&self) {
+        let [here, there] = [&self.inside, &self.outside].map(|dir| dir.join("deep"));
+        self.did(1, fs::rename(&here, &there).is_ok());
+        thread::sleep(Duration::from_micros(200));
+        let _ = fs::rename(&there, &here);
+    }
+
+    /// A directory goes up and down.
+    fn move_up(&self) {
+        let [below, up] = ["deep/level/level", "up"].map(|name| self.inside.join(name));
+        self.did(2, fs::rename(&below, &up).is_ok());
+        thread::sleep(Duration::from_micros(100));
+        let _ = fs::rename(&up, &below);
+    }
+
+    /// Files outside get names inside.
+    fn link(&self) {
+        for file in ["file", "directory/below/file"] {
+            let name = file.replace('/', "-");
+            let linked = fs::hard_link(self.canary().join(file), self.inside.join(name));
+            self.did(3, linked.is_ok());
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+
+    /// What is outside is mounted inside.
+    fn mount(&self) {
+        let (spot, none) = (self.root.join("spot"), None::<&str>);
+        let _ = fs::create_dir(&spot);
+        let mounted = mount(Some(&self.canary()), &spot, none, MsFlags::MS_BIND, none);
+        self.did(4, mounted.is_ok());
+        thread::sleep(Duration::from_micros(500));
+        if mounted.is_ok() {
+            umount2(&spot, MntFlags::MNT_DETACH).unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+
+    fn write(&self) {
+        let dir = self.inside.join("written");
+        let _ = fs::create_dir(&dir);
+        for n in 0..8 {
+            self.did(5, File::create(dir.join(n.to_string())).is_ok());
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+
+    fn canary(&self) -> PathBuf {
+        self.outside.join("canary")
+    }
+
+    /// Gives them something to play with. Made elsewhere: nothing of this goes through a link.
+    fn build(&self) {
+        let [fresh, real] = ["fresh", "real"].map(|name| self.inside.join(name));
+        let canary = self.canary();
+        for name in ["directory/below", "directory", "."] {
+            let dir = fresh.join(name);
+            let _ = fs::create_dir_all(&dir);
+            let _ = fs::write(dir.join("file"), "a tenant's");
+        }
+        let _ = symlink(
+            canary.join("directory/below"),
+            fresh.join("directory/link-below"),
+        );
+        let _ = fs::rename(&fresh, &real);
+        let _ = symlink(&canary, self.inside.join("link"));
+        let deep = self.inside.join("deep");
+        // It may be moved away in the middle of this.
+        let _ = fs::create_dir_all(deep.join("level/level/level/level/level"));
+        let _ = fs::write(deep.join("level/level/level/file"), "x");
+    }
+}
+
+#[test]
+fn all_of_them_at_once() {
+    let minute = if support::slow() { 60 } else { 3 };
+    on_each_filesystem(|sandbox, disk| {
+        let [inside, outside] = ["volume", "outside"].map(|name| disk.join(name));
+        fs::create_dir(&inside).unwrap();
+        let name = disk.file_name().unwrap().to_str().unwrap();
+        let root = sandbox.bind(&inside, &format!("bound-{name}")).unwrap();
+        let mob = Mob {
+            inside,
+            outside,
+            root: root.clone(),
+            done: Default::default(),
+        };
+        make_canary(&mob.canary());
+        let before = snapshot(&mob.canary());
+
+        let mut ends = BTreeMap::new();
+        let attacks: [Attack; 6] = [
+            &|| mob.swap(),
+            &|| mob.move_out(),
+            &|| mob.move_up(),
+            &|| mob.link(),
+            &|| mob.mount(),
+            &|| mob.write(),
+        ];
+        while_attacked(&attacks, || {
+            // There are four filesystems.
+            let end = Instant::now() + Duration::from_secs(minute) / 4;
+            while Instant::now() < end {
+                mob.build();
+                // As if all mounts came after the look at the mount table; as it is; and where links
+                // lead out of the volume without leaving the mount.
+                for end in [
+                    clean_unaware(&root),
+                    clean(&root),
+                    clean_unaware(&mob.inside),
+                ] {
+                    let end = end.map_or_else(|error| error.reason(), |_| "Ok");
+                    *ends.entry(end).or_insert(0) += 1;
+                }
+            }
+        });
+        eprintln!("attacks {:?}, cleanings {ends:?}", mob.done);
+        assert!(mob.done.iter().all(|done| done.load(Ordering::Relaxed) > 0));
+        let named = ["Ok", "NestedMount", "Refilled", "NotEmpty"];
+        assert!(ends.keys().all(|end| named.contains(end)), "{ends:?}");
+        assert!(ends.values().sum::<u32>() > 3, "{ends:?}");
+        assert_eq!(snapshot(&mob.canary()), before);
+
+        assert_eq!(mounts_below(&root), [""; 0].map(PathBuf::from));
+        assert_cleans(&root);
+        let left: Vec<_> = fs::read_dir(&mob.outside).unwrap().flatten().collect();
+        let others = left.iter().map(fs::DirEntry::file_name);
+        let others: Vec<_> = others.filter(|name| name != "canary").collect();
+        assert!(others.is_empty() || others == ["deep"], "{others:?}");
     });
 }
