@@ -7,13 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{Mode, SFlag, mknod};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::Sandbox;
 
-use crate::volume::{clean, formatted, make_canary, snapshot};
+use crate::below::overlay;
+use crate::volume::{clean, make_canary, on_each_filesystem, on_filesystems, snapshot};
 
 /// One step in making a tree. Where something goes is chosen among the directories there are.
 #[derive(Clone, Debug)]
@@ -21,11 +24,21 @@ enum Step {
     Directory { mode: u32 },
     File { mode: u32, size: u16 },
     Sparse,
-    Fifo,
+    Fragmented,
+    Node(SFlag, u64),
     Symlink { target: Target },
     HardLink,
-    Flag(&'static str),
-    Mount { bind: bool },
+    Flag { flag: &'static str, on_file: bool },
+    Mount(Mounted),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mounted {
+    Tmpfs,
+    Canary,
+    CanaryFile,
+    /// A part of the volume itself.
+    Inside,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +51,21 @@ enum Target {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let mode = prop_oneof![Just(0o755), Just(0o700), Just(0), Just(0o1777)];
+    let mode = prop::sample::select(vec![0o755, 0o700, 0, 0o1777, 0o2750, 0o4711]);
+    // A FIFO, a socket, the null device, the whiteout of an overlay.
+    let node = prop::sample::select(vec![
+        (SFlag::S_IFIFO, 0),
+        (SFlag::S_IFSOCK, 0),
+        (SFlag::S_IFCHR, makedev(1, 3)),
+        (SFlag::S_IFCHR, 0),
+    ]);
+    let mounted = prop::sample::select(vec![
+        Mounted::Tmpfs,
+        Mounted::Canary,
+        Mounted::CanaryFile,
+        Mounted::Inside,
+    ]);
+    let flag = (prop::sample::select(vec!["+i", "+a"]), any::<bool>());
     let target = prop::sample::select(vec![
         Target::Canary,
         Target::CanaryFile,
@@ -50,24 +77,46 @@ fn step() -> impl Strategy<Value = Step> {
         8 => mode.clone().prop_map(|mode| Step::Directory { mode }),
         6 => (mode, any::<u16>()).prop_map(|(mode, size)| Step::File { mode, size }),
         1 => Just(Step::Sparse),
-        1 => Just(Step::Fifo),
+        1 => Just(Step::Fragmented),
+        2 => node.prop_map(|(kind, device)| Step::Node(kind, device)),
         3 => target.prop_map(|target| Step::Symlink { target }),
         1 => Just(Step::HardLink),
-        1 => prop::sample::select(vec!["+i", "+a"]).prop_map(Step::Flag),
-        // In about every third tree.
-        1 => prop::bool::weighted(0.5).prop_map(|bind| Step::Mount { bind }),
+        1 => flag.prop_map(|(flag, on_file)| Step::Flag { flag, on_file }),
+        // In about every second tree.
+        1 => mounted.prop_map(Step::Mount),
     ]
 }
 
 /// Any name that a directory entry can have.
-fn name() -> impl Strategy<Value = Vec<u8>> {
+fn name_of_entry() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => b'a'..=b'z', 1 => 1_u8..=255];
-    prop::collection::vec(byte, 1..12).prop_filter_map("a name", |mut name: Vec<u8>| {
+    let length = prop_oneof![9 => 1_usize..12, 1 => 200..=255_usize];
+    let bytes = length.prop_flat_map(move |length| prop::collection::vec(byte.clone(), length));
+    bytes.prop_filter_map("a name", |mut name: Vec<u8>| {
         name.iter_mut()
             .filter(|byte| **byte == b'/')
             .for_each(|byte| *byte = b'_');
         (name != b"." && name != b"..").then_some(name)
     })
+}
+
+/// Mounts something on a new entry.
+fn put_mount(what: Mounted, path: &Path, canary: &Path, inside: &Path) {
+    let none = None::<&str>;
+    let bind = |source: &Path| mount(Some(source), path, none, MsFlags::MS_BIND, none).unwrap();
+    if let Mounted::CanaryFile = what {
+        File::create(path).unwrap();
+        return bind(&canary.join("file"));
+    }
+    fs::create_dir(path).unwrap();
+    match what {
+        Mounted::Tmpfs => {
+            mount(Some("t"), path, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+            fs::write(path.join("file"), "x").unwrap();
+        }
+        Mounted::Inside => bind(inside),
+        Mounted::Canary | Mounted::CanaryFile => bind(canary),
+    }
 }
 
 /// Makes the tree; where something is mounted in it.
@@ -95,9 +144,23 @@ fn grow(root: &Path, canary: &Path, steps: &[(usize, Vec<u8>, Step)]) -> Vec<Pat
             }
             Step::Sparse => {
                 let file = File::create(&path).unwrap();
-                (0..8_u64).for_each(|n| file.write_all_at(b"x", n << 24).unwrap());
+                (0..8_u64).for_each(|n| file.write_all_at(b"x", n << 21).unwrap());
             }
-            Step::Fifo => mknod(&path, SFlag::S_IFIFO, Mode::S_IRWXU, 0).unwrap(),
+            Step::Fragmented => {
+                let file = File::create(&path).unwrap();
+                file.write_all_at(&vec![7; 64 << 12], 0).unwrap();
+                let mode =
+                    FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+                for block in (0..64).step_by(2) {
+                    fallocate(&file, mode, block << 12, 1 << 12).unwrap();
+                }
+                files.push(path);
+            }
+            Step::Node(kind, device) => match mknod(&path, *kind, Mode::S_IRWXU, *device) {
+                // An overlay keeps whiteouts for itself.
+                Err(Errno::EPERM) if *device == 0 => {}
+                made => made.unwrap(),
+            },
             Step::Symlink { target } => {
                 let file = canary.join("file");
                 let target = match target {
@@ -114,16 +177,18 @@ fn grow(root: &Path, canary: &Path, steps: &[(usize, Vec<u8>, Step)]) -> Vec<Pat
                     fs::hard_link(file, &path).unwrap();
                 }
             }
-            Step::Flag(flag) => flags.push((directories[place % directories.len()].clone(), *flag)),
-            Step::Mount { bind } => {
-                fs::create_dir(&path).unwrap();
-                let none = None::<&str>;
-                if *bind {
-                    mount(Some(canary), &path, none, MsFlags::MS_BIND, none).unwrap();
-                } else {
-                    mount(Some("t"), &path, Some("tmpfs"), MsFlags::empty(), none).unwrap();
-                    fs::write(path.join("file"), "x").unwrap();
-                }
+            Step::Flag { flag, on_file } => {
+                let directory = &directories[place % directories.len()];
+                let on = files.last().filter(|_| *on_file).unwrap_or(directory);
+                flags.push((on.clone(), *flag));
+            }
+            Step::Mount(what) => {
+                put_mount(
+                    *what,
+                    &path,
+                    canary,
+                    &directories[place % directories.len()],
+                );
                 mounted.push(path);
             }
         }
@@ -163,26 +228,19 @@ fn check(root: &Path, canary: &Path, expected: &Contents, steps: &[(usize, Vec<u
     assert_eq!(&snapshot(canary), expected);
 }
 
-#[test]
-fn everything_inside_goes_and_nothing_outside() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let Some(device) = formatted(&sandbox, "ext4") else {
-        return;
-    };
-    let disk = sandbox.mount(device.path(), "ext4", "disk").unwrap();
-    // The canary is on the same filesystem as the volume: no device number tells them apart.
+/// Many trees in a volume that is a part of the filesystem at `disk`, as the canary is: no device
+/// number tells them apart.
+fn any_tree(sandbox: &Sandbox, disk: &Path, name: &str) {
     let (volume, canary) = (disk.join("volume"), disk.join("canary"));
     fs::create_dir(&volume).unwrap();
     make_canary(&canary);
-    let root = sandbox.bind(&volume, "root").unwrap();
+    let root = sandbox.bind(&volume, &format!("root-{name}")).unwrap();
     let expected = snapshot(&canary);
-    let steps = prop::collection::vec((any::<usize>(), name(), step()), 0..60);
+    let steps = prop::collection::vec((any::<usize>(), name_of_entry(), step()), 0..60);
     // On this thread: only it is in the sandbox.
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
-        ..Config::with_cases(32)
+        ..Config::with_cases(if support::slow() { 256 } else { 32 })
     });
     runner
         .run(&steps, |steps| {
@@ -190,4 +248,16 @@ fn everything_inside_goes_and_nothing_outside() {
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn everything_inside_goes_and_nothing_outside() {
+    on_each_filesystem(|sandbox, disk| {
+        let name = disk.file_name().unwrap().to_str().unwrap();
+        any_tree(sandbox, disk, name);
+    });
+    on_filesystems(&["tmpfs", "ext4"], |sandbox, base| {
+        let below = base.file_name().unwrap().to_str().unwrap();
+        any_tree(sandbox, &overlay(base), &format!("overlay-on-{below}"));
+    });
 }
