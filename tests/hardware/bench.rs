@@ -114,7 +114,8 @@ impl Bench {
             .is_some_and(|now| uid(&now) == uid(pv))
     }
 
-    fn logs(&self) -> String {
+    /// What the provisioner has logged since the machine was first switched on.
+    pub fn log(&self) -> String {
         let logs = (0..self.starts.get()).map(|number| {
             let file = self
                 .stage
@@ -130,7 +131,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the provisioner's log ---\n{}---", self.logs());
+            eprintln!("--- the provisioner's log ---\n{}---", self.log());
         }
     }
 }

@@ -10,6 +10,7 @@ pub const MIB: u64 = 1 << 20;
 /// What all [slow](Disk::slow) disks of a machine together write in a second.
 pub const SLOW: u64 = 8 * MIB;
 const BLOCK: usize = 4096;
+const EIO: u32 = 5;
 
 /// Where a disk is plugged in. What is plugged in at the same place later has the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,28 @@ impl Place {
         let path = dir.join(device.file_name().unwrap());
         symlink(device, &path).unwrap();
         path
+    }
+}
+
+/// What fails at a bad sector.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    Read,
+    Write,
+    /// The disk's own way to make zeros.
+    Zero,
+    Discard,
+}
+
+impl Fault {
+    /// QEMU's word.
+    fn iotype(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Zero => "write-zeroes",
+            Self::Discard => "discard",
+        }
     }
 }
 
@@ -74,6 +97,25 @@ impl Disk {
         let filter = json!({ "driver": "throttle", "throttle-group": "slow" });
         Self {
             filter: Some(filter),
+            ..self.clone()
+        }
+    }
+
+    /// The same disk with a sector at which something always fails. `offset` is in bytes.
+    pub fn failing(&self, fault: Fault, offset: u64) -> Self {
+        let filter = json!({ "driver": "blkdebug", "inject-error": [{
+            "event": "none", "iotype": fault.iotype(), "sector": offset / 512, "errno": EIO,
+        }] });
+        Self {
+            filter: Some(filter),
+            ..self.clone()
+        }
+    }
+
+    /// The same disk, which says that it has discarded what it is told to, and does not.
+    pub fn ignoring_discards(&self) -> Self {
+        Self {
+            backend: json!({ "discard": "ignore" }),
             ..self.clone()
         }
     }

@@ -9,6 +9,8 @@
 
 mod bench;
 mod disk;
+mod failing;
+mod lying;
 mod pulled;
 mod qmp;
 mod swapped;
