@@ -38,6 +38,9 @@ struct Arguments {
     /// Nothing else.
     #[arg(long)]
     only: Option<Part>,
+    /// Of the trees, only those whose titles contain this: "ext4", "levels".
+    #[arg(long, value_name = "WORD")]
+    tree: Option<String>,
     /// `cargo bench` says this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -60,6 +63,7 @@ struct Bench {
     /// A tmpfs for backing files.
     memory: PathBuf,
     quick: bool,
+    tree: Option<String>,
 }
 
 impl Bench {
@@ -68,7 +72,7 @@ impl Bench {
     /// How often each method has its turn.
     const ROUNDS: usize = 3;
 
-    fn enter(quick: bool) -> Result<Self> {
+    fn enter(quick: bool, tree: Option<String>) -> Result<Self> {
         let sandbox = Sandbox::enter_as_anyone()?;
         ensure!(
             !sandbox.in_user_namespace(),
@@ -79,6 +83,7 @@ impl Bench {
             sandbox,
             memory,
             quick,
+            tree,
         };
         bench.check_room()?;
         Ok(bench)
@@ -92,6 +97,11 @@ impl Bench {
     /// How many files a tree has.
     fn files(&self) -> usize {
         if self.quick { 20_000 } else { 200_000 }
+    }
+
+    /// Whether the case of a tree with this title is asked for.
+    fn wants(&self, title: &str) -> bool {
+        self.tree.as_ref().is_none_or(|text| title.contains(text))
     }
 
     /// A backing file without room would show as a disk with I/O errors, and a ramfs takes memory
@@ -129,7 +139,7 @@ fn main() -> Result<()> {
     if let Some(ours) = arguments.ours {
         return ours.run();
     }
-    let bench = Bench::enter(arguments.quick)?;
+    let bench = Bench::enter(arguments.quick, arguments.tree)?;
     let mut verdicts = Vec::new();
     if arguments.only != Some(Part::Devices) {
         verdicts.extend(trees::measure(&bench)?);

@@ -173,11 +173,21 @@ pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
 
 fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
     let name = filesystem.name;
+    let shapes = [
+        Shape::Flat(bench.files()),
+        Shape::Wide(bench.files()),
+        Shape::Deep,
+    ];
     let (backing, place) = if filesystem.in_memory {
         (bench.memory.as_path(), "in memory")
     } else {
         (Path::new(Bench::DISK), "on disk")
     };
+    let title = |shape: &Shape| format!("{name} {place}, {shape}");
+    let wanted = |shape: &Shape| bench.wants(&title(shape));
+    if !shapes.iter().any(wanted) {
+        return Ok(Vec::new());
+    }
     let device = LoopDevice::new(backing, SIZE)?;
     let mkfs = Method::tool(filesystem.mkfs[0], filesystem.mkfs, Leaves::Anything);
     if !mkfs.is_there() {
@@ -186,11 +196,7 @@ fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
     mkfs.run(device.path())?;
     let root = bench.sandbox.mount(device.path(), name, "volume")?;
     let mut verdicts = Vec::new();
-    for shape in [
-        Shape::Flat(bench.files()),
-        Shape::Wide(bench.files()),
-        Shape::Deep,
-    ] {
+    for shape in shapes.into_iter().filter(wanted) {
         let methods = vec![
             Method::tool("rm -rf", &["rm", "-rf", "{}/tree"], Leaves::Nothing),
             Method::tool(
@@ -204,8 +210,7 @@ fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
             root: root.clone(),
             shape,
         };
-        let title = format!("{name} {place}, {shape}");
-        let case = Case::measure(title, Bench::ROUNDS, volume, methods)?;
+        let case = Case::measure(title(&shape), Bench::ROUNDS, volume, methods)?;
         if let Some((number, limit)) = shape.target(name) {
             verdicts.extend(Verdict::times(number, &case, "ours", "rm -rf", limit));
         }
