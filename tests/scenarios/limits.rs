@@ -232,7 +232,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
         let bound = stage.used(&stage.bind(class, path));
         fs::write(device.path(), vec![0xa5; 64 << 20]).unwrap();
         // What is still in the page cache is dropped by the very attempt to punch.
-        device.file().sync_all().unwrap();
+        File::open(device.path()).unwrap().sync_all().unwrap();
         stage.delete_claim(class);
         offered_anew(&stage, path, &bound);
         let content = fs::read(device.path()).unwrap();

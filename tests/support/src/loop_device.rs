@@ -1,21 +1,25 @@
 //! A loop device that clears itself when nobody has it open any more.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
 /// A block device over a sparse file without a name.
 ///
-/// The kernel detaches it when the last descriptor (ours, or a mount's) is gone, so that a crashed
-/// test leaves nothing.
+/// The kernel detaches it when nobody (we, or a mount) holds it any more, so that a crashed test leaves
+/// nothing. We hold it by a mapping and not by a descriptor: a volume of which a process has a
+/// descriptor is in use, and is not cleaned.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
-    open: File,
+    file: OnceLock<File>,
+    _hold: Mapping,
 }
 
 mod ioctl {
@@ -75,14 +79,17 @@ impl LoopDevice {
         for _ in 0..64 {
             let number = free_number(&control)?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
-            let open = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(nix::libc::O_CLOEXEC)
-                .open(&path)
-                .with_context(|| format!("opening {}", path.display()))?;
+            let open = open(&path).with_context(|| format!("opening {}", path.display()))?;
             match configure(&open, backing) {
-                Ok(()) => return Ok(Self { path, open }),
+                Ok(()) => {
+                    let hold = Mapping::of(&open).context("mapping the loop device")?;
+                    let file = OnceLock::new();
+                    return Ok(Self {
+                        path,
+                        file,
+                        _hold: hold,
+                    });
+                }
                 Err(nix::errno::Errno::EBUSY) => {}
                 Err(error) => return Err(error).context("configuring the loop device"),
             }
@@ -131,10 +138,62 @@ impl LoopDevice {
         &self.path
     }
 
-    /// The device, open for reading and writing.
+    /// The device, open for reading and writing, from now on until the end.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
     #[must_use]
+    #[allow(
+        clippy::expect_used,
+        reason = "a test that cannot be set up has failed"
+    )]
     pub fn file(&self) -> &File {
-        &self.open
+        let open = || open(&self.path).expect("opening the loop device");
+        self.file.get_or_init(open)
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(nix::libc::O_CLOEXEC)
+        .open(path)
+}
+
+/// One page of a device, which keeps it open without a descriptor. Nobody looks into it.
+#[derive(Debug)]
+struct Mapping(usize);
+
+/// Any page size of Linux divides it.
+const PAGE: usize = 64 << 10;
+
+impl Mapping {
+    #[expect(unsafe_code, reason = "the standard library maps no files")]
+    fn of(device: &File) -> io::Result<Self> {
+        // SAFETY: a new mapping, wherever the kernel has room, that nothing can be read through.
+        let at = unsafe {
+            nix::libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                nix::libc::PROT_NONE,
+                nix::libc::MAP_PRIVATE,
+                device.as_raw_fd(),
+                0,
+            )
+        };
+        if at == nix::libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(at.expose_provenance()))
+    }
+}
+
+impl Drop for Mapping {
+    #[expect(unsafe_code, reason = "the standard library maps no files")]
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nothing points into it.
+        unsafe { nix::libc::munmap(std::ptr::with_exposed_provenance_mut(self.0), PAGE) };
     }
 }
 
