@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::clean::table::{ProcEntry, ProcState, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
+use crate::host::users::Blind;
 use crate::plan::ClassReport;
 
 /// The outcome of the latest pass.
@@ -37,6 +38,8 @@ pub struct Status {
     pub table: Arc<ProcTable>,
     /// The rights that are missing.
     pub permissions: Arc<Permissions>,
+    /// Whether the processes of the host are seen that may use a volume, or why not.
+    pub sight: Result<(), Blind>,
     /// How long the loop may be silent before it counts as dead.
     pub patience: Duration,
 }
@@ -94,6 +97,10 @@ impl Status {
             "notReady": pass.not_ready,
             "degraded": degraded,
             "paused": pass.paused,
+            "hostProcesses": match self.sight {
+                Ok(()) => "seen".to_owned(),
+                Err(blind) => format!("not seen: {blind}"),
+            },
             "classes": classes,
         })
     }

@@ -14,6 +14,7 @@ use crate::cluster::{ApiError, ClaimView, PodView};
 use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::{LockError, VolumeLock};
+use crate::host::users::{self, Storage, User};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
@@ -23,7 +24,7 @@ use crate::view::{ClaimRef, NodeView, PvView};
 use super::method::Method;
 use super::permit::Permit;
 use super::wipe::no_cleaner_of_devices;
-use super::{Failure, Ground, Stop};
+use super::{Failure, Ground, Stop, Tell};
 
 /// How long looking at one disk may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
@@ -53,6 +54,7 @@ struct Look {
     volume: Volume,
     lock: VolumeLock,
     candidate: Candidate,
+    storage: Storage,
 }
 
 /// Looks at everything again: the PV, its claim, the Pods, the kubelet's directory, the disk, the Node.
@@ -72,6 +74,11 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
         let order = order.clone();
         in_time("the disk", move || look(&order)).await??
     };
+    let storage = look.storage.clone();
+    in_time("the list of processes (/proc)", move || {
+        no_process_uses(&storage)
+    })
+    .await??;
     node_is_not_paused(ground).await?;
     let world = ground.world.borrow().clone();
     let entry = order
@@ -168,7 +175,7 @@ fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
             // These may pass at any moment, and looking again costs little.
             ApiError::Failed(_) | ApiError::TimedOut => Stop::InUse {
                 by: message,
-                tell_now: false,
+                tell: Tell::IfItLasts,
             },
             ApiError::Forbidden { .. } => {
                 Stop::Failed(Failure::new(reasons::PERMISSION_MISSING, message))
@@ -190,7 +197,7 @@ async fn claim_is_gone(ground: &Ground, claim: &ClaimRef) -> Result<Option<Claim
     match found {
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => Err(Stop::InUse {
             by: format!("its claim {claim} still exists"),
-            tell_now: false,
+            tell: Tell::IfItLasts,
         }),
         found => Ok(found),
     }
@@ -232,7 +239,7 @@ fn no_pod_uses(
     }
     Err(Stop::InUse {
         by: format!("Volume is used by pods: {}", users.join(", ")),
-        tell_now: true,
+        tell: Tell::AtOnce,
     })
 }
 
@@ -258,7 +265,7 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
                 let by = format!("the kubelet still has it: {}", path.display());
                 return Err(Stop::InUse {
                     by,
-                    tell_now: false,
+                    tell: Tell::IfItLasts,
                 });
             }
         }
@@ -286,7 +293,7 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
     );
     Err(Stop::InUse {
         by,
-        tell_now: false,
+        tell: Tell::IfItLasts,
     })
 }
 
@@ -300,7 +307,8 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
         VolumeMode::Filesystem => {
             let root =
                 FsRoot::open(path, &machine.mounts).map_err(|error| failed(error.to_string()))?;
-            if let Some(nested) = machine.mounts.below(&root.mount().point).next() {
+            let volume = root.mount();
+            if let Some(nested) = machine.mounts.inside(volume.device, &volume.root).next() {
                 return Err(failed(format!(
                     "{} is mounted inside the volume; nothing was deleted; unmount it and the volume will be cleaned",
                     nested.point.display()
@@ -308,10 +316,14 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
             }
             let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
             let candidate = candidate_of_filesystem(&root, &machine).map_err(|error| io(&error))?;
+            let storage = Storage::of_filesystem(&root).map_err(|error| io(&error))?;
+            let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
+            nobody(&loops.map_err(|error| io(&error))?)?;
             Ok(Look {
                 volume: Volume::Filesystem(root),
                 lock,
                 candidate,
+                storage,
             })
         }
         VolumeMode::Block => {
@@ -325,23 +337,53 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
             if let Some(by) = candidate.in_use {
                 return Err(Stop::InUse {
                     by,
-                    tell_now: false,
+                    tell: Tell::Soon,
                 });
             }
+            let storage =
+                Storage::of_device(&device, &machine.sysfs).map_err(|error| io(&error))?;
             Ok(Look {
                 volume: Volume::Device(device),
                 lock,
                 candidate,
+                storage,
             })
         }
     }
+}
+
+/// No process has anything of the volume open or mounted inside it, as far as it can be seen. Blocking.
+fn no_process_uses(storage: &Storage) -> Result<(), Stop> {
+    let found = users::processes_using(storage)
+        .map_err(|error| failed(format!("looking for processes in /proc: {error}")))?;
+    nobody(&found)
+}
+
+/// How many of a volume's users are named.
+const NAMED: usize = 3;
+
+fn nobody(users: &[User]) -> Result<(), Stop> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let mut named: Vec<_> = users.iter().take(NAMED).map(ToString::to_string).collect();
+    if users.len() > NAMED {
+        named.push(format!("and {} more", users.len() - NAMED));
+    }
+    Err(Stop::InUse {
+        by: format!(
+            "the volume is in use: {}; it is cleaned as soon as they let go",
+            named.join(", ")
+        ),
+        tell: Tell::Soon,
+    })
 }
 
 pub(super) fn open_exclusive(order: &CleanOrder) -> Result<Device, Stop> {
     Device::open_exclusive(order.mount_path.as_path()).map_err(|error| match error {
         OpenError::InUse { .. } => Stop::InUse {
             by: error.to_string(),
-            tell_now: false,
+            tell: Tell::IfItLasts,
         },
         error => failed(error.to_string()),
     })
@@ -351,7 +393,7 @@ fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {
     lock.map_err(|error| match error {
         LockError::Held { .. } => Stop::InUse {
             by: error.to_string(),
-            tell_now: true,
+            tell: Tell::AtOnce,
         },
         error @ LockError::Io { .. } => failed(error.to_string()),
     })

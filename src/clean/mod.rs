@@ -118,13 +118,24 @@ pub enum Stop {
     InUse {
         /// Who, in words.
         by: String,
-        /// Whether people have to know at once; otherwise only when it lasts.
-        tell_now: bool,
+        /// When people have to know.
+        tell: Tell,
     },
     /// There is nothing to clean (any more).
     NotDue(String),
     /// Something is wrong.
     Failed(Failure),
+}
+
+/// How long a volume has to be in use before people are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// Not at all: somebody has to do something.
+    AtOnce,
+    /// Longer than programs take that only look at a disk, such as udev.
+    Soon,
+    /// Longer than what passes by itself.
+    IfItLasts,
 }
 
 impl fmt::Display for Stop {

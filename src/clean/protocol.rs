@@ -16,10 +16,12 @@ use super::gate::gate;
 use super::oversee::oversee;
 use super::progress::Progress;
 use super::table::Patience;
-use super::{Failure, Ground, Stop};
+use super::{Failure, Ground, Stop, Tell};
 
 /// How often a volume in use is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long programs take that only look at a disk.
+const GLANCE: Duration = Duration::from_secs(3);
 /// How long that goes on before people are told and the pauses get longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The first and the longest of the longer pauses.
@@ -113,12 +115,12 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
                 races += 1;
                 (RACE * races).min(LOOK_AGAIN)
             }
-            Stop::InUse { by, tell_now } => {
+            Stop::InUse { by, tell } => {
                 ground
                     .table
                     .mark_waiting(&tenancy, &by)
                     .map_err(Failure::from)?;
-                wait.pause(&by, tell_now, |text| {
+                wait.pause(&by, tell, |text| {
                     tracing::info!(pv = order.pv.name, path = %order.path, "waiting: {text}");
                     ground
                         .reporter
@@ -228,14 +230,19 @@ struct Wait {
 }
 
 impl Wait {
-    /// How long to wait before the next look; `tell` is called when people ought to know.
-    fn pause(&mut self, by: &str, tell_now: bool, tell: impl FnOnce(&str)) -> Duration {
-        let impatient = self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE;
-        if (tell_now || impatient) && self.told.as_deref() != Some(by) {
-            tell(by);
+    /// How long to wait before the next look; `say` is called when people ought to know.
+    fn pause(&mut self, by: &str, tell: Tell, say: impl FnOnce(&str)) -> Duration {
+        let lasted = self.since.get_or_insert_with(Instant::now).elapsed();
+        let silence = match tell {
+            Tell::AtOnce => Duration::ZERO,
+            Tell::Soon => GLANCE,
+            Tell::IfItLasts => PATIENCE,
+        };
+        if lasted >= silence && self.told.as_deref() != Some(by) {
+            say(by);
             self.told = Some(by.to_owned());
         }
-        if !impatient {
+        if lasted < PATIENCE {
             return LOOK_AGAIN;
         }
         let pause = self

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
-use crate::host::mounts::MountTable;
+use crate::host::mounts::{Mount, MountTable};
 use crate::plan::{CleanOrder, reasons};
 use crate::scan::{Machine, candidate_of_device};
 use crate::types::MountPath;
@@ -141,7 +141,7 @@ pub(crate) fn empty(
     trim: bool,
     progress: &Progress,
 ) -> Result<Option<Trim>, Failure> {
-    let nested = nested_mounts(&root.mount().point)?;
+    let nested = nested_mounts(root.mount())?;
     tree::empty(root.as_fd(), &nested, progress)?;
     is_gone(root)?;
     if !trim {
@@ -168,9 +168,10 @@ fn is_gone(root: &FsRoot) -> Result<(), Failure> {
     Ok(())
 }
 
-fn nested_mounts(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn nested_mounts(volume: &Mount) -> Result<Vec<PathBuf>, Failure> {
     let table = MountTable::read().map_err(|error| Failure::cleaning(&error))?;
-    Ok(table.below(path).map(|mount| mount.point.clone()).collect())
+    let inside = table.inside(volume.device, &volume.root);
+    Ok(inside.map(|mount| mount.point.clone()).collect())
 }
 
 /// [`reset`], and a word in the log.

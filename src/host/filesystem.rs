@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use rustix::fs::{AtFlags, StatxFlags};
 
-use super::mounts::{DeviceNumber, Mount, MountTable};
+use super::mounts::{DeviceNumber, Mount, MountTable, mount_id_in_fdinfo};
 use super::through_proc;
 
 /// Why a path is no filesystem volume.
@@ -151,7 +151,7 @@ impl FsRoot {
 /// Of the filesystems that hold volumes only btrfs gives its files another number than the mount
 /// table gives the filesystem: each subvolume has one of its own, without a device like all of
 /// btrfs. (Overlay does so for files only, not for directories.)
-fn may_lie_on(mount: &Mount, st_dev: DeviceNumber) -> bool {
+pub(super) fn may_lie_on(mount: &Mount, st_dev: DeviceNumber) -> bool {
     st_dev == mount.device || (mount.fs_type == "btrfs" && st_dev.major == 0)
 }
 
@@ -163,7 +163,6 @@ fn mount_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
         return Ok(facts.stx_mnt_id);
     }
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+    mount_id_in_fdinfo(&text)
         .ok_or_else(|| io::Error::other("the kernel does not tell the descriptor's mount"))
 }

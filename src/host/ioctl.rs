@@ -150,6 +150,8 @@ pub fn btrfs(fd: impl AsFd) -> io::Result<Option<Btrfs>> {
 
 /// The file behind a loop device.
 pub struct LoopBacking {
+    /// Its `st_dev`: what it lies on.
+    pub dev: u64,
     /// Its inode.
     pub inode: u64,
     /// Its `st_rdev`: the device that it is the node of, 0 for a regular file.
@@ -168,6 +170,7 @@ pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
     // SAFETY: LOOP_GET_STATUS64 writes 232 bytes, which `answer` has the layout of.
     let result = unsafe { raw::loop_status(fd.as_fd().as_raw_fd(), &raw mut answer) };
     Ok(supported(result)?.map(|()| LoopBacking {
+        dev: answer.device,
         inode: answer.inode,
         rdev: answer.rdevice,
     }))

@@ -19,6 +19,7 @@ pub mod lock;
 pub mod mounts;
 pub mod patient_watch;
 pub mod sysfs;
+pub mod users;
 pub mod watch;
 
 use std::io;

@@ -80,6 +80,15 @@ pub struct Mount {
     pub read_only: bool,
 }
 
+impl Mount {
+    /// Where in its filesystem a file lies whose path leads through this mount.
+    #[must_use]
+    pub fn place_of(&self, path: &Path) -> Option<PathBuf> {
+        let rest = path.strip_prefix(&self.point).ok()?;
+        Some(self.root.join(rest))
+    }
+}
+
 /// All mounts of a mount namespace, as they were when the table was read.
 #[derive(Clone, Debug, Default)]
 pub struct MountTable {
@@ -134,12 +143,16 @@ impl MountTable {
         self.holding(point).filter(|mount| mount.point == point)
     }
 
-    /// All mounts that can be reached strictly below a directory.
-    pub fn below(&self, dir: &Path) -> impl Iterator<Item = &Mount> {
+    /// All mounts that are mounted inside a directory of a filesystem, by whatever path: also where
+    /// the directory itself is mounted a second time, and what is hidden by other mounts.
+    pub fn inside(&self, fs: DeviceNumber, dir: &Path) -> impl Iterator<Item = &Mount> {
+        let by_id: HashMap<u64, &Mount> = self.mounts.iter().map(|it| (it.id, it)).collect();
         self.mounts.iter().filter(move |mount| {
-            mount.point != dir
-                && mount.point.starts_with(dir)
-                && self.at(&mount.point).is_some_and(|top| top.id == mount.id)
+            by_id
+                .get(&mount.parent)
+                .filter(|parent| parent.device == fs)
+                .and_then(|parent| parent.place_of(&mount.point))
+                .is_some_and(|place| place != dir && place.starts_with(dir))
         })
     }
 
@@ -155,9 +168,7 @@ impl MountTable {
     }
 
     /// The mount in which a lookup of `path` ends: walks down from the root and steps onto a mount
-    /// wherever the mount it is on has one, just as the kernel does.
-    ///
-    /// `path` is taken as it is; symbolic links in it are not followed.
+    /// wherever the mount it is on has one, just as the kernel does. Symbolic links are not followed.
     #[must_use]
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
         let mut prefixes: Vec<&Path> = path.ancestors().collect();
@@ -189,6 +200,12 @@ impl MountTable {
             None => mount.parent == mount.id || !self.ids.contains(&mount.parent),
         }
     }
+}
+
+/// The mount that a descriptor was opened through, in the text of its `fdinfo` file.
+pub(super) fn mount_id_in_fdinfo(text: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {

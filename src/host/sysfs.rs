@@ -83,6 +83,17 @@ pub struct DeviceFacts {
     pub read_only: bool,
 }
 
+/// A loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Its kernel name, such as `loop0`.
+    pub name: String,
+    /// The path of its file, as whoever made the device saw it, possibly in another mount namespace.
+    pub file: PathBuf,
+    /// What the file lies on (its `st_dev`); unknown where we may not open the device.
+    pub lies_on: Option<DeviceNumber>,
+}
+
 impl Sysfs {
     /// Looks in other places than `/sys` and `/run/udev/data`. Device nodes are those in `/dev`.
     #[must_use]
@@ -178,17 +189,57 @@ impl Sysfs {
             .collect()
     }
 
-    /// The names of the loop devices that lie on a block device. The kernel lists them neither as
-    /// holders, nor does it refuse an exclusive open because of them.
+    /// The device and, of a disk, its partitions: whoever has one of these open can write to it.
+    ///
+    /// # Errors
+    /// When there is no such device, or `/sys` is not there.
+    pub fn parts(&self, number: DeviceNumber) -> io::Result<BTreeSet<DeviceNumber>> {
+        let dir = self.dir(number)?;
+        let mut parts = BTreeSet::from([number]);
+        for name in names_in(&dir) {
+            let part = dir.join(name);
+            if part.join("partition").exists() {
+                parts.insert(device_number(&part)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The names of the loop devices that lie on a block device or a partition of it. The kernel
+    /// lists them neither as holders, nor does it refuse an exclusive open because of them.
+    ///
+    /// # Errors
+    /// When there is no such device, or `/sys` is not there.
+    pub fn loops_over(&self, device: &DeviceFacts) -> io::Result<Vec<String>> {
+        let parts = self.parts(device.number)?;
+        let lies_on_it = |dir: &PathBuf| {
+            self.device_below_loop(dir)
+                .is_some_and(|below| parts.contains(&below))
+        };
+        let loops = self.block_dirs()?.filter(lies_on_it);
+        Ok(loops.map(|dir| name(&dir)).collect())
+    }
+
+    /// The loop devices that are in use, each with its file.
     ///
     /// # Errors
     /// When `/sys` is not there.
-    pub fn loops_over(&self, device: &DeviceFacts) -> io::Result<Vec<String>> {
-        Ok(fs::read_dir(self.root.join("block"))?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|dir| self.device_below_loop(dir) == Some(device.number))
-            .map(|dir| name(&dir))
-            .collect())
+    pub fn loops(&self) -> io::Result<Vec<Loop>> {
+        let with_file = |dir: PathBuf| {
+            Some(Loop {
+                name: name(&dir),
+                file: backing_file(&dir)?,
+                lies_on: self
+                    .loop_backing(&dir)
+                    .map(|backing| DeviceNumber::from_st_dev(backing.dev)),
+            })
+        };
+        Ok(self.block_dirs()?.filter_map(with_file).collect())
+    }
+
+    fn block_dirs(&self) -> io::Result<impl Iterator<Item = PathBuf>> {
+        let entries = fs::read_dir(self.root.join("block"))?;
+        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())))
     }
 
     /// The device's own directory. A partition's lies in its disk's.

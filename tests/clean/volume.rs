@@ -89,15 +89,17 @@ pub fn in_prepared_process(test: &str, prepare: &[&str]) -> bool {
     false
 }
 
-/// Mount points below a directory, as the mount table has them.
-pub fn mounts_below(root: &Path) -> Vec<PathBuf> {
+/// Mount points inside a volume, as the mount table has them.
+pub fn mounts_inside(root: &Path) -> Vec<PathBuf> {
     let table = MountTable::read().unwrap();
-    table.below(root).map(|mount| mount.point.clone()).collect()
+    let volume = table.at(root).unwrap();
+    let inside = table.inside(volume.device, &volume.root);
+    inside.map(|mount| mount.point.clone()).collect()
 }
 
 /// Cleans a volume as the provisioner does.
 pub fn clean(root: &Path) -> Result<TreeReport, TreeError> {
-    clean_with(root, &mounts_below(root))
+    clean_with(root, &mounts_inside(root))
 }
 
 /// Cleans a volume as if something had been mounted after the look at the mount table.

@@ -244,7 +244,7 @@ fn read_only_is_seen_whoever_made_it_so() {
 }
 
 #[test]
-fn nested_mounts_are_found_below_a_volume() {
+fn nested_mounts_are_found_in_a_volume() {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
@@ -252,11 +252,12 @@ fn nested_mounts_are_found_below_a_volume() {
     sandbox.tmpfs("disk2", "size=1m").unwrap();
     let inner = sandbox.bind(sandbox.path(), "disk/in ner").unwrap();
     let table = MountTable::read().unwrap();
-    let below: Vec<_> = table
-        .below(&path)
+    let volume = table.at(&path).unwrap();
+    let inside: Vec<_> = table
+        .inside(volume.device, &volume.root)
         .map(|mount| mount.point.as_path())
         .collect();
-    assert_eq!(below, [inner]);
+    assert_eq!(inside, [inner]);
 }
 
 #[test]

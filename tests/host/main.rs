@@ -9,5 +9,6 @@ mod device;
 mod filesystem;
 mod identity;
 mod lock;
+mod users;
 mod volumes;
 mod watch;

@@ -3,7 +3,9 @@
 
 mod fuse;
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fuse::Fuse;
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
+use super::kit::Guest;
 use super::stage;
 
 /// Two classes: `dead` for the FUSE and a neighbour of it, `fast` for what has to go on.
@@ -221,4 +224,24 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
             .any(|pv| uid(pv) != uid(&old))
             .then_some(())
     });
+}
+
+#[test]
+fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
+    let Some((stage, neighbour, other)) = two_classes("500ms") else {
+        return;
+    };
+    let _provisioner = stage.provisioner().unwrap();
+    let hung = Fuse::silent(&stage.sandbox.dir("hung").unwrap());
+    // Such a descriptor is had without asking the server.
+    let open = std::fs::File::options()
+        .read(true)
+        .custom_flags(nix::libc::O_PATH)
+        .open(hung.path())
+        .unwrap();
+    let _process = Guest::start(Command::new("sleep").arg("60").stdin(open));
+    for (claim, volume) in [("claim-1", &neighbour), ("claim-2", &other)] {
+        let took = recycling_time(&stage, claim, volume);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+    }
 }

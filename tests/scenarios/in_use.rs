@@ -1,12 +1,14 @@
 //! Somebody still has the volume: a pod, its containers, another cleaner.
 
 use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
-use support::Stage;
 use support::stage::name;
+use support::{LoopDevice, Program, Stage};
 
 use crate::kit::*;
 use crate::stage;
@@ -181,6 +183,125 @@ fn a_lock_of_another_cleaner_is_waited_for_and_told() {
     let total = "persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"}";
     assert_eq!(metric(&mut provisioner, total), Some(1));
     assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+}
+
+/// A raw device stays as it is and its user is named, until it is gone.
+fn a_user_of_the_device_is_waited_for<T>(use_it: impl FnOnce(&LoopDevice) -> (T, String)) {
+    let Some(stage) = stage() else { return };
+    let (device, path) = raw_volume(&stage, &json!({}));
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    scribble(device.path());
+    let (user, named) = use_it(&device);
+    stage.delete_claim("claim");
+    waits_and_is_told(&stage, &mut provisioner, &path, &named);
+    stage.stays(Duration::from_millis(300), "it is left alone", || {
+        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
+    });
+    drop(user);
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+}
+
+fn waits_and_is_told(stage: &Stage, provisioner: &mut Program, path: &Path, named: &str) {
+    stage.eventually(&format!("/status names {named}"), || {
+        let waits_for = status_of(provisioner, path)["cleanup"]["waitingFor"].clone();
+        waits_for.as_str()?.contains(named).then_some(())
+    });
+    assert!(
+        stage.events("VolumeInUse").is_empty(),
+        "udev and the like look at disks and go"
+    );
+    stage.event("VolumeInUse", named);
+}
+
+#[test]
+fn a_process_that_has_the_raw_device_open_is_waited_for_and_named() {
+    a_user_of_the_device_is_waited_for(|device| {
+        let open = File::open(device.path()).unwrap();
+        let process = Guest::start(Command::new("sleep").arg("60").stdin(open));
+        let named = format!(
+            "process {} (\"sleep\") has {:?} open",
+            process.pid(),
+            device.path().to_str().unwrap()
+        );
+        (process, named)
+    });
+}
+
+#[test]
+fn a_loop_device_over_the_raw_device_is_waited_for_and_named() {
+    a_user_of_the_device_is_waited_for(|device| {
+        let upper = LoopDevice::over(&File::open(device.path()).unwrap()).unwrap();
+        let name = upper.path().file_name().unwrap().to_str().unwrap();
+        let named = format!("{name} lies on it");
+        (upper, named)
+    });
+}
+
+/// A filesystem stays as it is and its user is named, until it is gone.
+fn a_user_of_the_filesystem_is_waited_for<T>(use_it: impl FnOnce(&Path) -> (T, String)) {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let (user, named) = use_it(&volume);
+    stage.delete_claim("claim");
+    waits_and_is_told(&stage, &mut provisioner, &volume, &named);
+    stage.stays(Duration::from_millis(300), "it is left alone", || {
+        has_secret(&volume) && is_untouched(&stage, &bound, "Released")
+    });
+    drop(user);
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+}
+
+#[test]
+fn a_process_that_has_a_file_open_is_waited_for_and_named() {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let path = volume.join("secret");
+        let open = File::open(&path).unwrap();
+        let process = Guest::start(Command::new("sleep").arg("60").stdin(open));
+        let path = path.to_str().unwrap();
+        let named = format!("process {} (\"sleep\") has {path:?} open", process.pid());
+        (process, named)
+    });
+}
+
+#[test]
+fn a_loop_device_over_a_file_is_waited_for_and_named() {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let path = volume.join("image");
+        fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let device = LoopDevice::over(&file).unwrap();
+        let path = path.to_str().unwrap();
+        (device, format!("is a loop device over {path:?} in it"))
+    });
+}
+
+/// Deleting the directory would take the mount away from whoever made it.
+#[test]
+fn what_another_namespace_has_mounted_inside_is_waited_for_and_named() {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let point = volume.join("inside");
+        fs::create_dir(&point).unwrap();
+        let script = format!(
+            "mount -t tmpfs x {point} && exec sleep 60",
+            point = point.display()
+        );
+        let unshare = ["--mount", "--propagation", "private", "sh", "-c", &script];
+        let process = Guest::start(Command::new("unshare").args(unshare));
+        let point = point.to_str().unwrap();
+        let named = format!(
+            "process {} (\"sleep\") has something mounted inside it, at {point:?}",
+            process.pid()
+        );
+        (process, named)
+    });
 }
 
 #[test]

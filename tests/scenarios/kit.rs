@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
@@ -322,4 +322,26 @@ pub fn mapped_by_kubelet(stage: &Stage, pv: &PersistentVolume, device: &LoopDevi
     let mapped = stage.sandbox.dir(entry).unwrap().join(name(pv));
     symlink(device.path(), &mapped).unwrap();
     mapped
+}
+
+// === other processes ===
+
+/// A process beside the provisioner that ends with the test.
+pub struct Guest(Child);
+
+impl Guest {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -167,26 +167,40 @@ fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
 }
 
 #[test]
-fn below_lists_what_a_walk_would_meet() {
-    let text = [
-        line(1, 0, "/", "/"),
-        line(2, 1, "/", "/vol/hidden"),
-        line(3, 1, "/", "/vol"),
-        line(4, 3, "/", "/vol/seen"),
-        line(5, 4, "/", "/vol/seen"),
-        line(6, 5, "/", "/vol/seen/deep"),
-        line(7, 1, "/", "/volume"),
-    ];
-    let table = MountTable::parse(text.concat().as_bytes());
-    let ids = |dir: &str| {
-        table
-            .below(Path::new(dir))
-            .map(|mount| mount.id)
-            .collect::<Vec<_>>()
+fn what_is_mounted_inside_a_directory_is_found_by_whatever_path() {
+    let at = |id: u64, parent: u64, device: &str, root: &str, point: &str| {
+        format!("{id} {parent} {device} {root} {point} rw - ext4 x rw\n")
     };
-    assert_eq!(ids("/vol"), [5, 6]);
-    assert_eq!(ids("/vol/seen/deep"), [] as [u64; 0]);
-    assert_eq!(ids("/"), [3, 5, 6, 7]);
+    let table = MountTable::parse(
+        [
+            at(1, 0, "8:1", "/", "/"),
+            at(2, 1, "8:1", "/data/vol", "/mnt/vol"),
+            at(3, 1, "8:2", "/", "/data/vol/by-the-other-path"),
+            at(4, 2, "8:2", "/sub", "/mnt/vol/sub"),
+            at(5, 4, "8:1", "/x", "/mnt/vol/sub/deeper"),
+            at(6, 2, "8:1", "/y", "/mnt/vol/of-the-same-filesystem"),
+            at(7, 1, "8:2", "/", "/data/volume"),
+            at(8, 2, "8:2", "/", "/mnt/vol"),
+            at(9, 8, "8:2", "/", "/mnt/vol/in-what-hides-it"),
+            at(10, 99, "8:1", "/", "/parent/unknown"),
+        ]
+        .concat()
+        .as_bytes(),
+    );
+    let inside = |device: &str, dir: &str| {
+        let device = DeviceNumber::parse(device).unwrap();
+        let found = table.inside(device, Path::new(dir));
+        found.map(|mount| mount.id).collect::<Vec<_>>()
+    };
+    assert_eq!(inside("8:1", "/data/vol"), [3, 4, 6]);
+    assert_eq!(inside("8:1", "/data"), [3, 4, 6, 7, 8]);
+    assert_eq!(
+        inside("8:2", "/"),
+        [5, 9],
+        "on /sub and on /in-what-hides-it"
+    );
+    assert_eq!(inside("8:2", "/sub"), [5]);
+    assert_eq!(inside("8:3", "/"), [] as [u64; 0]);
 }
 
 /// The kernel's escaping, for the round trip.

@@ -222,7 +222,19 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
     assert_eq!(fixture.below("7:2"), "7:2");
     let over = |number| fixture.sysfs().loops_over(&fixture.facts(number)).unwrap();
     assert_eq!(over("8:1"), ["loop1"]);
-    assert_eq!(over("8:0"), [] as [String; 0]);
+    assert_eq!(over("8:0"), ["loop1"], "on a partition of it");
+    assert_eq!(over("7:0"), [] as [String; 0]);
+    let mut loops = fixture.sysfs().loops().unwrap();
+    loops.sort_by(|a, b| a.name.cmp(&b.name));
+    let files: Vec<_> = loops.iter().map(|it| (&*it.name, &*it.file)).collect();
+    assert_eq!(
+        files[..3],
+        [
+            ("loop0", Path::new("/images/a b\n.img")),
+            ("loop1", Path::new("/dev/sda1")),
+            ("loop2", Path::new("/dev/gone")),
+        ]
+    );
 }
 
 #[test]
