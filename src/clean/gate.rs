@@ -314,6 +314,16 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
                     nested.point.display()
                 )));
             }
+            if let Some(part) = machine.mounts.of_parts(volume).next() {
+                let by = format!(
+                    "a part of the volume is mounted at {} as well; unmount it there, and the volume is cleaned",
+                    part.point.display()
+                );
+                return Err(Stop::InUse {
+                    by,
+                    tell: Tell::Soon,
+                });
+            }
             let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
             let candidate = candidate_of_filesystem(&root, &machine).map_err(|error| io(&error))?;
             let storage = Storage::of_filesystem(&root).map_err(|error| io(&error))?;
@@ -359,24 +369,14 @@ fn no_process_uses(storage: &Storage) -> Result<(), Stop> {
     nobody(&found)
 }
 
-/// How many of a volume's users are named.
-const NAMED: usize = 3;
-
 fn nobody(users: &[User]) -> Result<(), Stop> {
-    if users.is_empty() {
-        return Ok(());
+    match users::in_words(users) {
+        None => Ok(()),
+        Some(users) => Err(Stop::InUse {
+            by: format!("the volume is in use: {users}; it is cleaned as soon as they let go"),
+            tell: Tell::Soon,
+        }),
     }
-    let mut named: Vec<_> = users.iter().take(NAMED).map(ToString::to_string).collect();
-    if users.len() > NAMED {
-        named.push(format!("and {} more", users.len() - NAMED));
-    }
-    Err(Stop::InUse {
-        by: format!(
-            "the volume is in use: {}; it is cleaned as soon as they let go",
-            named.join(", ")
-        ),
-        tell: Tell::Soon,
-    })
 }
 
 pub(super) fn open_exclusive(order: &CleanOrder) -> Result<Device, Stop> {

@@ -156,6 +156,15 @@ impl MountTable {
         })
     }
 
+    /// The mounts of a part of a volume: of a directory or subvolume in it.
+    pub fn of_parts(&self, volume: &Mount) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter().filter(|mount| {
+            mount.device == volume.device
+                && mount.root != volume.root
+                && mount.root.starts_with(&volume.root)
+        })
+    }
+
     /// All mounts, hidden ones too, in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = &Mount> {
         self.mounts.iter()

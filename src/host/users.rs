@@ -144,6 +144,19 @@ impl fmt::Display for User {
     }
 }
 
+/// How many of a volume's users are named.
+const NAMED: usize = 3;
+
+/// The users in words; nothing if there are none.
+#[must_use]
+pub fn in_words(users: &[User]) -> Option<String> {
+    let mut named: Vec<_> = users.iter().take(NAMED).map(ToString::to_string).collect();
+    if users.len() > NAMED {
+        named.push(format!("and {} more", users.len() - NAMED));
+    }
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ({:?})", self.pid, self.command)

@@ -1,7 +1,7 @@
 //! What these tests have in common.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -72,7 +72,7 @@ pub fn device_without_offload(sandbox: &Sandbox) -> LoopDevice {
 }
 
 fn put_secret(device: &LoopDevice) {
-    let file = device.file();
+    let file = File::options().write(true).open(device.path()).unwrap();
     file.write_all_at(b"LUKS\xba\xbe", 0).unwrap();
     file.write_all_at(SECRET, SECRET_AT).unwrap();
     file.sync_all().unwrap();
@@ -80,7 +80,8 @@ fn put_secret(device: &LoopDevice) {
 
 pub fn has_secret(device: &LoopDevice) -> bool {
     let mut found = [0; SECRET.len()];
-    device.file().read_exact_at(&mut found, SECRET_AT).unwrap();
+    let device = File::open(device.path()).unwrap();
+    device.read_exact_at(&mut found, SECRET_AT).unwrap();
     found == SECRET
 }
 

@@ -113,7 +113,12 @@ fn what_something_is_mounted_in_or_on() {
     let twice = volume(&sandbox, "twice");
     sandbox.bind(&twice.join("dir"), "twice/again").unwrap();
     assert_refused(&twice, &[], "/mnt/twice/again");
+    // To empty it would empty the second place.
+    let shared = volume(&sandbox, "shared");
+    let part = sandbox.bind(&shared.join("dir"), "part").unwrap();
+    assert_refused(&shared, &[], "a part of it is mounted at \"/mnt/part\"");
     assert!(is_full(&outer) && is_full(&inner) && is_full(&twice));
+    assert_eq!(fs::read_dir(part).unwrap().count(), 1);
 
     let Some((root, device)) = ext4_volume(&sandbox, "disk") else {
         return;

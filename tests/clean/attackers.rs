@@ -12,7 +12,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::volume::{
-    assert_cleans, clean, clean_unaware, make_canary, mounts_below, on_each_filesystem,
+    assert_cleans, clean, clean_unaware, make_canary, mounts_inside, on_each_filesystem,
     on_filesystems, snapshot,
 };
 
@@ -285,7 +285,7 @@ fn all_of_them_at_once() {
         assert!(ends.values().sum::<u32>() > 3, "{ends:?}");
         assert_eq!(snapshot(&mob.canary()), before);
 
-        assert_eq!(mounts_below(&root), [""; 0].map(PathBuf::from));
+        assert_eq!(mounts_inside(&root), [""; 0].map(PathBuf::from));
         assert_cleans(&root);
         let left: Vec<_> = fs::read_dir(&mob.outside).unwrap().flatten().collect();
         let others = left.iter().map(fs::DirEntry::file_name);

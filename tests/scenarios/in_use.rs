@@ -1,7 +1,7 @@
 //! Somebody still has the volume: a pod, its containers, another cleaner.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -331,4 +331,26 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
     let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
     let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
     assert_eq!(cleaned[0] + cleaned[1], 3, "{cleaned:?}");
+}
+
+/// To empty it would empty that place as well.
+#[test]
+fn a_part_that_is_mounted_elsewhere_is_waited_for_and_named() {
+    struct Elsewhere(PathBuf);
+    impl Drop for Elsewhere {
+        fn drop(&mut self) {
+            nix::mount::umount(&self.0).unwrap();
+        }
+    }
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let part = volume.join("part");
+        let elsewhere = volume.ancestors().nth(3).unwrap().join("elsewhere");
+        for dir in [&part, &elsewhere] {
+            fs::create_dir(dir).unwrap();
+        }
+        let bind = nix::mount::MsFlags::MS_BIND;
+        nix::mount::mount(Some(&part), &elsewhere, None::<&str>, bind, None::<&str>).unwrap();
+        let named = format!("mounted at {} as well", elsewhere.display());
+        (Elsewhere(elsewhere), named)
+    });
 }

@@ -18,6 +18,7 @@ use crate::clean::wipe;
 use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::lock::{LockError, VolumeLock};
+use crate::host::users::{self, Storage};
 use crate::plan::reasons;
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::{MountPath, VolumeMode};
@@ -230,6 +231,28 @@ fn patiently<T, E>(
     }
 }
 
+/// No process and no loop device has it, as far as that can be seen. The provisioner looks at it now
+/// and then.
+fn no_others(volume: &Volume, machine: &Machine, path: &MountPath) -> Result<(), Refusal> {
+    let find = || {
+        let storage = match volume {
+            Volume::Filesystem(root) => Storage::of_filesystem(root),
+            Volume::Device(device) => Storage::of_device(device, &machine.sysfs),
+        }?;
+        let mut found = users::loops_in(&storage, &machine.mounts, &machine.sysfs)?;
+        found.extend(users::processes_using(&storage)?);
+        Ok(found)
+    };
+    let found = find().map_err(looking_at(path.as_path()))?;
+    match users::in_words(&found) {
+        None => Ok(()),
+        Some(by) => Err(Refusal::InUse {
+            path: path.as_path().to_owned(),
+            by,
+        }),
+    }
+}
+
 /// Whether it may be cleaned.
 fn judge(
     volume: &Volume,
@@ -247,11 +270,15 @@ fn judge(
             if let Some(by) = needs.kubelet_use(mount, table) {
                 return Err(Refusal::InUse { path: owned(), by });
             }
-            if let Some(nested) = table.below(&mount.point).next() {
+            if let Some(nested) = table.inside(mount.device, &mount.root).next() {
                 return Err(Refusal::Nested {
                     path: owned(),
                     point: shown(&nested.point),
                 });
+            }
+            if let Some(part) = table.of_parts(mount).next() {
+                let by = format!("a part of it is mounted at {} as well", shown(&part.point));
+                return Err(Refusal::InUse { path: owned(), by });
             }
             candidate_of_filesystem(root, machine)
         }
@@ -261,6 +288,8 @@ fn judge(
     if let Some(by) = candidate.in_use {
         return Err(Refusal::InUse { path: owned(), by });
     }
+    let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::InUse { .. });
+    patiently(|| no_others(volume, machine, path), may_pass)?;
     if candidate.read_only {
         return Err(Refusal::ReadOnly { path: owned() });
     }
