@@ -104,6 +104,35 @@ fn a_process_that_has_the_device_open_is_named() {
 }
 
 #[test]
+fn who_uses_a_partition_uses_the_disk_and_not_the_other_partition() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let disk = LoopDevice::halved(sandbox.path(), 4 << 20).unwrap();
+    let [whole, one, two] = [disk.path(), &disk.partition(1), &disk.partition(2)].map(device);
+    let reader = Guest::start("", File::open(disk.partition(1)).unwrap().into());
+    for (storage, wanted) in [(&whole, 1), (&one, 1), (&two, 0)] {
+        let found = users(storage, wanted);
+        assert!(
+            found.iter().all(|(pid, _)| *pid == reader.pid()),
+            "{found:?}"
+        );
+    }
+    drop(reader);
+
+    let upper = LoopDevice::over(&File::open(disk.partition(1)).unwrap()).unwrap();
+    let name = upper.path().file_name().unwrap().to_str().unwrap();
+    let over = |path: &Path| {
+        let sysfs = Sysfs::default();
+        let number = Device::open_readonly(path).unwrap().number();
+        sysfs.loops_over(&sysfs.device(number).unwrap()).unwrap()
+    };
+    assert_eq!(over(disk.path()), [name]);
+    assert_eq!(over(&disk.partition(1)), [name]);
+    assert_eq!(over(&disk.partition(2)), [] as [&str; 0]);
+}
+
+#[test]
 fn an_open_file_is_in_the_volume_or_not_whatever_its_path() {
     let Some(sandbox) = Sandbox::enter() else {
         return;

@@ -29,6 +29,7 @@ mod recycling;
 mod registered_again;
 mod release;
 mod retain;
+mod rotating_disks;
 mod traffic;
 mod unprivileged;
 

@@ -1,6 +1,6 @@
 //! A loop device that clears itself when nobody has it open any more.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,12 +23,14 @@ pub struct LoopDevice {
 }
 
 mod ioctl {
-    //! Numbers from `linux/loop.h`.
+    //! Numbers from `linux/loop.h` and `linux/blkpg.h`.
+    nix::ioctl_write_ptr_bad!(blkpg, 0x1269, super::BlkpgArgument);
     nix::ioctl_none_bad!(ctl_get_free, 0x4C82);
     nix::ioctl_write_ptr_bad!(configure, 0x4C0A, super::LoopConfig);
 }
 
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_PARTSCAN: u32 = 8;
 
 #[repr(C)]
 struct LoopInfo64 {
@@ -55,6 +57,22 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
+#[repr(C)]
+struct BlkpgArgument {
+    operation: i32,
+    flags: i32,
+    length: i32,
+    data: *const BlkpgPartition,
+}
+
+#[repr(C)]
+struct BlkpgPartition {
+    start: i64,
+    length: i64,
+    number: i32,
+    names: [u8; 128],
+}
+
 impl LoopDevice {
     /// Makes a device of `size` bytes, all zero, backed by an unlinked file in `dir`.
     ///
@@ -71,6 +89,28 @@ impl LoopDevice {
     /// # Errors
     /// When the machine has no loop driver or no free device.
     pub fn over(backing: &File) -> Result<Self> {
+        Self::with_flags(backing, LO_FLAGS_AUTOCLEAR)
+    }
+
+    /// Makes a device with two partitions, one for each half. There is no partition table: the kernel is
+    /// told of them (not every kernel reads tables), and forgets them with the device.
+    ///
+    /// # Errors
+    /// When the machine has no loop driver or no free device.
+    pub fn halved(dir: &Path, size: u64) -> Result<Self> {
+        let backing = tempfile::tempfile_in(dir).context("making the backing file")?;
+        backing.set_len(size)?;
+        let device = Self::with_flags(&backing, LO_FLAGS_AUTOCLEAR | LO_FLAGS_PARTSCAN)?;
+        let whole = open(&device.path)?;
+        for number in [1, 2] {
+            let half = i64::try_from(size / 2)?;
+            let start = half * i64::from(number - 1);
+            add_partition(&whole, number, start, half).context("adding a partition")?;
+        }
+        Ok(device)
+    }
+
+    fn with_flags(backing: &File, flags: u32) -> Result<Self> {
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -80,7 +120,7 @@ impl LoopDevice {
             let number = free_number(&control)?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let open = open(&path).with_context(|| format!("opening {}", path.display()))?;
-            match configure(&open, backing) {
+            match configure(&open, backing, flags) {
                 Ok(()) => {
                     let hold = Mapping::of(&open).context("mapping the loop device")?;
                     let file = OnceLock::new();
@@ -136,6 +176,23 @@ impl LoopDevice {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The device node of a partition, counted from 1.
+    #[must_use]
+    pub fn partition(&self, number: u32) -> PathBuf {
+        format!("{}p{number}", self.path.display()).into()
+    }
+
+    /// Has the kernel say whether it is a disk that has to seek.
+    ///
+    /// # Errors
+    /// When the kernel does not let us.
+    pub fn set_rotational(&self, rotational: bool) -> Result<()> {
+        let name = self.path.file_name().context("a device has a name")?;
+        let file = Path::new("/sys/block").join(name).join("queue/rotational");
+        let value = if rotational { "1" } else { "0" };
+        fs::write(&file, value).with_context(|| format!("writing {}", file.display()))
     }
 
     /// The device, open for reading and writing, from now on until the end.
@@ -204,7 +261,7 @@ fn free_number(control: &File) -> Result<i32> {
 }
 
 #[expect(unsafe_code, reason = "nix has no wrapper for the loop driver")]
-fn configure(device: &File, backing: &File) -> nix::Result<()> {
+fn configure(device: &File, backing: &File, flags: u32) -> nix::Result<()> {
     let config = LoopConfig {
         fd: u32::try_from(backing.as_raw_fd()).unwrap_or(u32::MAX),
         block_size: 0,
@@ -217,7 +274,7 @@ fn configure(device: &File, backing: &File) -> nix::Result<()> {
             number: 0,
             encrypt_type: 0,
             encrypt_key_size: 0,
-            flags: LO_FLAGS_AUTOCLEAR,
+            flags,
             file_name: [0; 64],
             crypt_name: [0; 64],
             encrypt_key: [0; 32],
@@ -227,4 +284,25 @@ fn configure(device: &File, backing: &File) -> nix::Result<()> {
     };
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config`, which `config` has the layout of.
     unsafe { ioctl::configure(device.as_raw_fd(), &raw const config) }.map(drop)
+}
+
+#[expect(unsafe_code, reason = "nix has no wrapper for BLKPG")]
+fn add_partition(disk: &File, number: i32, start: i64, length: i64) -> Result<()> {
+    const ADD: i32 = 1;
+    let partition = BlkpgPartition {
+        start,
+        length,
+        number,
+        names: [0; 128],
+    };
+    let argument = BlkpgArgument {
+        operation: ADD,
+        flags: 0,
+        length: i32::try_from(size_of::<BlkpgPartition>())?,
+        data: &raw const partition,
+    };
+    // SAFETY: BLKPG reads one `struct blkpg_ioctl_arg` and the `struct blkpg_partition` that it points
+    // to; both have the kernel's layout and outlive the call.
+    unsafe { ioctl::blkpg(disk.as_raw_fd(), &raw const argument) }?;
+    Ok(())
 }

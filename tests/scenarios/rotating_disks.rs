@@ -1,0 +1,53 @@
+//! One cleanup at a time for each disk that has to seek.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+use support::LoopDevice;
+
+use crate::kit::*;
+use crate::stage;
+
+/// What the cleaners of two partitions of a disk, released at the same time, saw of each other.
+fn cleaners_of_partitions(rotational: bool) -> Option<Vec<String>> {
+    let stage = stage()?;
+    let scratch = stage.sandbox.path().to_owned();
+    let script = "cd $0; touch at-work.$$; for i in $(seq 30); do \
+         [ $(ls at-work.* | wc -l) = 2 ] && echo together >> seen && break; sleep 0.1; done; \
+         sleep 0.3; rm at-work.$$; echo done >> seen; \
+         exec dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=8 conv=notrunc status=none";
+    let command = json!(["/bin/sh", "-c", script, scratch]);
+    let dir = raw_class(&stage, &json!({ "blockCleanerCommand": command }));
+    let disk = LoopDevice::halved(&scratch, 32 * MIB).unwrap();
+    disk.set_rotational(rotational).unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let volumes = [1, 2].map(|number| {
+        let path = dir.join(format!("part-{number}"));
+        symlink(disk.partition(number), &path).unwrap();
+        path
+    });
+    let bound = [0, 1].map(|at| stage.used(&stage.bind(&format!("claim-{at}"), &volumes[at])));
+    for at in [0, 1] {
+        stage.delete_claim(&format!("claim-{at}"));
+    }
+    for (path, bound) in volumes.iter().zip(&bound) {
+        offered_anew(&stage, path, bound);
+    }
+    Some(lines(&scratch.join("seen")))
+}
+
+#[test]
+fn two_partitions_of_a_disk_that_has_to_seek_are_never_cleaned_at_once() {
+    let Some(seen) = cleaners_of_partitions(true) else {
+        return;
+    };
+    assert_eq!(seen, ["done", "done"]);
+}
+
+#[test]
+fn two_partitions_of_any_other_disk_are() {
+    let Some(seen) = cleaners_of_partitions(false) else {
+        return;
+    };
+    assert!(seen.contains(&"together".to_owned()), "{seen:?}");
+}
