@@ -82,7 +82,7 @@ impl Device {
 
     /// Opens a device for writing, as its only user as far as the kernel knows. It does not know of
     /// those who opened it without asking to be the only one (a pod's raw volume, a loop device):
-    /// see [`super::kubelet`] and [`super::sysfs::Sysfs::loops_over`].
+    /// see [`super::kubelet`], [`super::users`] and [`super::sysfs::Sysfs::loops_over`].
     ///
     /// # Errors
     /// [`OpenError`].
