@@ -1,207 +1,132 @@
-//! `kill -9` at random moments of a cleanup, while somebody wants the volumes all the time.
+//! `kill -9` at random moments of cleanups of all kinds, while somebody wants the volumes all the time,
+//! and beside volumes that stay in use.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+mod disk;
+mod tenants;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, SystemTime};
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 use support::stage::{is_terminating, phase};
 use support::{LoopDevice, Stage};
-use tokio::runtime::Runtime;
 
 use super::BINARY;
-use super::kit::raw_class;
+use disk::{DEVICE_SIZE, Disk};
+use tenants::{Tenants, cleaners_of};
 
-const KILLS: usize = 100;
+const KILLS: usize = 30;
 /// The same in the slow tier.
-const SLOW_KILLS: usize = 1000;
-/// Long after any cleanup has ended.
-const LATEST_KILL: u64 = 60;
-/// Enough for a wipe that takes some milliseconds.
-const FILES: usize = 256;
-const DEVICE_SIZE: u64 = 4 << 20;
+const SLOW_KILLS: usize = 500;
+/// Microseconds after the release: most cleanups have ended by then.
+const LATEST_KILL: usize = 80_000;
+/// Microseconds after the PV's deletion.
+const AMID_WIPE: usize = 15_000;
 
 fn kills() -> usize {
     if support::slow() { SLOW_KILLS } else { KILLS }
 }
 
-/// What a tenant can see of a volume.
-enum Disk {
-    Filesystem(PathBuf),
-    Device(PathBuf),
-}
-
-impl Disk {
-    /// Where on the device a tenant writes: both ends and the middle.
-    const BLOCKS: [u64; 4] = [0, 1 << 16, DEVICE_SIZE / 2, DEVICE_SIZE - 4096];
-
-    fn write(&self, tenant: &str) {
-        match self {
-            Self::Filesystem(dir) => {
-                for at in 0..FILES {
-                    let file = Self::file(dir, at);
-                    fs::create_dir_all(file.parent().unwrap()).unwrap();
-                    fs::write(file, tenant).unwrap();
-                }
-            }
-            Self::Device(path) => {
-                let device = File::options().write(true).open(path).unwrap();
-                for offset in Self::BLOCKS {
-                    device
-                        .write_all_at(tenant.repeat(16).as_bytes(), offset)
-                        .unwrap();
-                }
-                device.sync_all().unwrap();
-            }
-        }
-    }
-
-    /// Whether everything that the tenant wrote is there.
-    fn is_intact(&self, tenant: &str) -> bool {
-        match self {
-            Self::Filesystem(dir) => (0..FILES)
-                .all(|at| fs::read_to_string(Self::file(dir, at)).is_ok_and(|text| text == tenant)),
-            Self::Device(path) => Self::blocks(path)
-                .iter()
-                .all(|block| block.starts_with(tenant.as_bytes())),
-        }
-    }
-
-    fn is_clean(&self) -> bool {
-        match self {
-            Self::Filesystem(dir) => fs::read_dir(dir).unwrap().next().is_none(),
-            Self::Device(path) => Self::blocks(path).iter().flatten().all(|byte| *byte == 0),
-        }
-    }
-
-    fn file(dir: &Path, number: usize) -> PathBuf {
-        dir.join(format!("a{}/b/c/file-{number}", number % 8))
-    }
-
-    fn blocks(path: &Path) -> [[u8; 4096]; 4] {
-        let device = File::open(path).unwrap();
-        Self::BLOCKS.map(|offset| {
-            let mut block = [0; 4096];
-            device.read_exact_at(&mut block, offset).unwrap();
-            block
-        })
-    }
-}
-
-/// Uses one volume again and again. There is always one more claim than the volume can serve, so
-/// that it is bound in the very moment in which that is possible.
-struct Tenants {
-    claims: Claims,
+/// A class of volumes, and how they are cleaned.
+struct Kind {
     class: &'static str,
-    full_class: String,
-    patience: Duration,
-    mode: &'static str,
-    disk: Disk,
-    stop: Arc<AtomicBool>,
-    released: Sender<&'static str>,
+    settings: Value,
+    below: Below,
 }
 
-impl Tenants {
-    fn spawn(self) -> JoinHandle<usize> {
-        std::thread::Builder::new()
-            .name(self.class.into())
-            .spawn(move || self.run())
+/// What a volume is made on.
+#[derive(Clone, Copy, PartialEq)]
+enum Below {
+    /// A tmpfs is the volume itself.
+    Nothing,
+    /// A device that can drop its contents.
+    Tmpfs,
+    /// A device that cannot, so that it is written all over.
+    Ramfs,
+}
+
+fn kinds(stage: &Stage) -> Vec<Kind> {
+    let raw = |class, below, cleaner: Value| {
+        let mut settings = cleaner;
+        settings["volumeMode"] = json!("Block");
+        Kind {
+            class,
+            settings,
+            below,
+        }
+    };
+    vec![
+        Kind {
+            class: "contents",
+            settings: json!({}),
+            below: Below::Nothing,
+        },
+        raw("quick", Below::Tmpfs, json!({ "cleanMethod": "quick" })),
+        raw("zero", Below::Ramfs, json!({ "cleanMethod": "zero" })),
+        raw(
+            "overwrite",
+            Below::Ramfs,
+            json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1"] }),
+        ),
+        raw("discard", Below::Tmpfs, json!({ "cleanMethod": "discard" })),
+        raw(
+            "command",
+            Below::Ramfs,
+            json!({ "blockCleanerCommand": ["/bin/sh", cleaner(stage)] }),
+        ),
+    ]
+}
+
+/// A cleaner that takes its time, and tries to leave something behind.
+fn cleaner(stage: &Stage) -> PathBuf {
+    let file = stage.sandbox.path().join("cleaner.sh");
+    let script = r#"
+        (setsid sleep 1000 &)
+        (setsid sh -c 'trap "" TERM; sleep 1000; dd if=/dev/urandom of="$LOCAL_PV_BLKDEVICE"' &)
+        for part in 0 1 2 3; do
+            dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=1 seek=$part conv=notrunc,fsync 2>&1
+        done
+    "#;
+    fs::write(&file, script).unwrap();
+    file
+}
+
+/// A volume of a kind, with what keeps its device.
+fn volume(stage: &Stage, kind: &Kind, dir: &Path, name: &str) -> (PathBuf, Option<LoopDevice>) {
+    // No other test on this machine has volumes of this name.
+    let name = format!("{name}-{}", std::process::id());
+    let sandbox = &stage.sandbox;
+    if kind.below == Below::Nothing {
+        let mounted = format!("disks/{}/{name}", kind.class);
+        return (sandbox.tmpfs(&mounted, "size=4m").unwrap(), None);
+    }
+    let files = if kind.below == Below::Ramfs {
+        sandbox
+            .mount(
+                Path::new("none"),
+                "ramfs",
+                &format!("ramfs-{}-{name}", kind.class),
+            )
             .unwrap()
-    }
-
-    fn run(self) -> usize {
-        let mut served = 0;
-        self.ask(served);
-        loop {
-            let claim = format!("{}-{served}", self.class);
-            self.wait_until_bound(&claim);
-            assert!(
-                self.disk.is_clean(),
-                "{claim} was bound to a volume with somebody's data"
-            );
-            self.disk.write(&claim);
-            let until = Instant::now() + Duration::from_millis(10);
-            while Instant::now() < until {
-                assert!(
-                    self.disk.is_intact(&claim),
-                    "{claim}'s volume was wiped while it was bound"
-                );
-            }
-            served += 1;
-            let last = self.stop.load(Ordering::Acquire);
-            if !last {
-                self.ask(served);
-            }
-            assert!(
-                self.disk.is_intact(&claim),
-                "{claim}'s volume was wiped while it was bound"
-            );
-            self.claims.delete(&claim);
-            let _ = self.released.send(self.class);
-            if last {
-                return served;
-            }
-        }
-    }
-
-    fn ask(&self, number: usize) {
-        let claim = json!({
-            "metadata": { "name": format!("{}-{number}", self.class) },
-            "spec": {
-                "storageClassName": self.full_class, "volumeMode": self.mode,
-                "accessModes": ["ReadWriteOnce"],
-                "resources": { "requests": { "storage": "1Mi" } },
-            },
-        });
-        self.claims.create(claim);
-    }
-
-    fn wait_until_bound(&self, claim: &str) {
-        let deadline = Instant::now() + self.patience;
-        while !self.claims.is_bound(claim) {
-            assert!(Instant::now() < deadline, "{claim} was never bound");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
+    } else {
+        sandbox.path().to_owned()
+    };
+    let device = LoopDevice::new(&files, DEVICE_SIZE).unwrap();
+    let path = dir.join(name);
+    std::os::unix::fs::symlink(device.path(), &path).unwrap();
+    (path, Some(device))
 }
 
-/// The claims of the stage, for a thread of its own.
-struct Claims {
-    runtime: Runtime,
-    api: Api<PersistentVolumeClaim>,
-}
-
-impl Claims {
-    fn of(stage: &Stage) -> Self {
-        let (runtime, client) = stage.another_client().unwrap();
-        let api = Api::namespaced(client, &stage.namespace());
-        Self { runtime, api }
-    }
-
-    fn create(&self, claim: Value) {
-        let claim = serde_json::from_value(claim).unwrap();
-        let params = PostParams::default();
-        let create = self.api.create(&params, &claim);
-        self.runtime.block_on(create).unwrap();
-    }
-
-    fn is_bound(&self, name: &str) -> bool {
-        let claim = self.runtime.block_on(self.api.get(name)).unwrap();
-        claim.status.and_then(|status| status.phase).as_deref() == Some("Bound")
-    }
-
-    fn delete(&self, name: &str) {
-        let params = DeleteParams::default();
-        let delete = self.api.delete(name, &params);
-        self.runtime.block_on(delete).unwrap();
+fn disk(kind: &Kind, path: &Path) -> Disk {
+    match kind.below {
+        Below::Nothing => Disk::Filesystem(path.to_owned()),
+        _ => Disk::Device(path.to_owned()),
     }
 }
 
@@ -222,15 +147,16 @@ impl Random {
         Self(seed | 1)
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+        let random = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        usize::try_from(random).unwrap() % limit
     }
 }
 
-/// How many kills hit a cleanup before, while and after its PV was Terminating.
+/// How many kills hit a class's cleanup before, while and after its PV was Terminating.
 #[derive(Debug, Default)]
 struct Hits {
     released: usize,
@@ -239,44 +165,55 @@ struct Hits {
 }
 
 impl Hits {
-    fn count(&mut self, stage: &Stage, class: &str) {
-        match pv_of(stage, class) {
-            Some(pv) if is_terminating(&pv) => self.terminating += 1,
-            Some(pv) if phase(&pv) == "Released" => self.released += 1,
+    fn count(&mut self, pv: Option<&PersistentVolume>) {
+        match pv {
+            Some(pv) if is_terminating(pv) => self.terminating += 1,
+            Some(pv) if phase(pv) == "Released" => self.released += 1,
             _ => self.over += 1,
         }
     }
 }
 
-fn pv_of(stage: &Stage, class: &str) -> Option<PersistentVolume> {
-    let class = stage.named(class);
-    let of_class = |pv: &PersistentVolume| {
-        let spec = pv.spec.as_ref();
-        spec.is_some_and(|spec| spec.storage_class_name.as_ref() == Some(&class))
-    };
-    stage.pvs().into_iter().find(of_class)
+type AllHits = BTreeMap<&'static str, Hits>;
+
+fn is_at(pv: &PersistentVolume, path: &Path) -> bool {
+    let local = pv.spec.as_ref().and_then(|spec| spec.local.as_ref());
+    local.is_some_and(|local| Path::new(&local.path) == path)
 }
 
-/// Waits until the binder has seen that the claim of a class's volume is gone.
-fn wait_until_released(stage: &Stage, class: &str) {
-    stage.eventually("the volume is released", || {
-        let pv = pv_of(stage, class);
-        pv.is_none_or(|pv| phase(&pv) != "Bound").then_some(())
-    });
-}
-
-fn kill_and_restart(stage: &Stage, random: &mut Random, releases: &Receiver<&str>) -> Hits {
-    let mut hits = Hits::default();
+/// Each class in turn: none is killed so often that it never comes to its end.
+fn kill_and_restart(
+    stage: &Stage,
+    random: &mut Random,
+    volumes: &BTreeMap<&'static str, PathBuf>,
+    releases: &Receiver<&'static str>,
+) -> AllHits {
+    let mut hits = AllHits::new();
+    let mut ready = BTreeSet::new();
     let mut provisioner = stage.provisioner().unwrap();
-    for _ in 0..kills() {
-        let class = match releases.recv_timeout(Duration::from_secs(20)) {
-            Ok(class) => class,
-            // A tenant has failed; who joins it learns why.
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => break,
-        };
-        wait_until_released(stage, class);
-        std::thread::sleep(Duration::from_micros(random.below(LATEST_KILL * 1000)));
-        hits.count(stage, class);
+    for (class, path) in volumes.iter().cycle().take(kills()) {
+        while !ready.remove(class) {
+            match releases.recv_timeout(stage.patience()) {
+                Ok(class) => {
+                    ready.insert(class);
+                }
+                // A tenant has failed; who joins it learns why.
+                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return hits,
+            }
+        }
+        // Every second time at any moment from the release on, else when data is being destroyed.
+        let (amid, limit) = [(false, LATEST_KILL), (true, AMID_WIPE)][random.below(2)];
+        stage.eventually("the volume is being cleaned", || {
+            let pvs = stage.pvs_at(path);
+            let due = |pv| phase(pv) != "Bound" && (!amid || is_terminating(pv));
+            pvs.iter().all(due).then_some(())
+        });
+        std::thread::sleep(Duration::from_micros(random.below(limit) as u64));
+        let pvs = stage.pvs();
+        for (class, path) in volumes {
+            let pv = pvs.iter().find(|pv| is_at(pv, path));
+            hits.entry(class).or_default().count(pv);
+        }
         provisioner.kill();
         provisioner = stage.provisioner().unwrap();
     }
@@ -287,60 +224,74 @@ fn kill_and_restart(stage: &Stage, random: &mut Random, releases: &Receiver<&str
 fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     let set = Stage::set_with(BINARY, |options| options.eager_rebind = true);
     let Some(stage) = set else { return };
-    stage.class("fs", &json!({})).unwrap();
-    let dir = raw_class(&stage, &json!({}));
-    let volume = stage.sandbox.tmpfs("disks/fs/vol", "size=4m").unwrap();
-    let device = LoopDevice::new(stage.sandbox.path(), DEVICE_SIZE).unwrap();
-    std::os::unix::fs::symlink(device.path(), dir.join("disk")).unwrap();
+    let kinds = kinds(&stage);
+    let mut devices = Vec::new();
+    let mut stay = Vec::new();
+    let mut volumes = BTreeMap::new();
+    for kind in &kinds {
+        let dir = stage.class(kind.class, &kind.settings).unwrap();
+        for name in ["stays", "changes-hands"] {
+            let (path, device) = volume(&stage, kind, &dir, name);
+            devices.extend(device);
+            if name == "stays" {
+                stay.push((format!("{}-stays", kind.class), disk(kind, &path), path));
+            } else {
+                volumes.insert(kind.class, path);
+            }
+        }
+    }
+    let first = stage.provisioner().unwrap();
+    for (claim, disk, path) in &stay {
+        stage.bind(claim, path);
+        disk.write(claim);
+    }
+    drop(first);
 
     let stop = Arc::new(AtomicBool::new(false));
     let (released, turns) = channel();
-    let tenants = [
-        ("fs", "Filesystem", Disk::Filesystem(volume.clone())),
-        ("raw", "Block", Disk::Device(device.path().into())),
-    ];
-    let tenants = tenants.map(|(class, mode, disk)| {
-        let (stop, released) = (Arc::clone(&stop), released.clone());
-        Tenants {
-            claims: Claims::of(&stage),
-            full_class: stage.named(class),
-            patience: 2 * stage.patience(),
-            class,
-            mode,
-            disk,
-            stop,
-            released,
-        }
-        .spawn()
-    });
+    let tenants: Vec<_> = kinds
+        .iter()
+        .map(|kind| {
+            let disk = disk(kind, &volumes[kind.class]);
+            Tenants::spawn(&stage, kind.class, disk, &stop, &released)
+        })
+        .collect();
     drop(released);
-    let mut random = Random::seeded();
-    let hits = kill_and_restart(&stage, &mut random, &turns);
+    let hits = kill_and_restart(&stage, &mut Random::seeded(), &volumes, &turns);
     stop.store(true, Ordering::Release);
     let _provisioner = stage.provisioner().unwrap();
-    let served = tenants.map(|tenant| {
+    let join = |tenant: std::thread::JoinHandle<usize>| {
         tenant
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
+    };
+    let served: Vec<usize> = tenants.into_iter().map(join).collect();
     let kills = kills();
-    eprintln!("{kills} kills: {hits:?}; tenants served: {served:?}");
+    eprintln!("{kills} kills: {hits:#?}; tenants served: {served:?}");
+    for (class, hits) in &hits {
+        // A quick reset is over in a moment, which few kills do not hit.
+        let hit = hits.terminating > 0 || !support::slow();
+        assert!(hits.released > 0 && hit, "cleanups of {class}: {hits:?}");
+    }
+    assert!(hits.values().any(|hits| hits.terminating > 0), "{hits:?}");
     assert!(
-        hits.released > 0 && hits.terminating > 0,
-        "kills hit cleanups: {hits:?}"
-    );
-    assert!(
-        served.iter().all(|served| *served > kills / 6),
+        served.iter().all(|served| *served >= kills / kinds.len()),
         "{served:?}"
     );
 
-    // Nothing is left: one clean, free PV for each volume, and no file.
-    stage.available(&volume, None);
-    stage.available(&dir.join("disk"), None);
-    stage.stays(Duration::from_millis(200), "one Available PV each", || {
+    // Nothing is left: one clean, free PV for each volume, and no file and no process.
+    for (kind, path) in kinds.iter().map(|kind| (kind, &volumes[kind.class])) {
+        stage.available(path, None);
+        assert!(disk(kind, path).is_clean(), "{}", kind.class);
+        assert_eq!(cleaners_of(path), [""; 0]);
+    }
+    stage.stays(Duration::from_millis(200), "one PV each", || {
+        let (bound, free) = (stay.len(), volumes.len());
         let pvs = stage.pvs();
-        pvs.len() == 2 && pvs.iter().all(|pv| phase(pv) == "Available")
+        let with = |wanted: &str| pvs.iter().filter(|pv| phase(pv) == wanted).count();
+        pvs.len() == bound + free && with("Bound") == bound && with("Available") == free
     });
-    assert!(Disk::Filesystem(volume).is_clean());
-    assert!(Disk::Device(device.path().into()).is_clean());
+    for (claim, disk, _) in &stay {
+        assert!(disk.is_intact(claim), "{claim} was touched");
+    }
 }
