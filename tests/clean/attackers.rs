@@ -221,18 +221,17 @@ impl Mob {
     /// Gives them something to play with. Made elsewhere: nothing of this goes through a link.
     fn build(&self) {
         let [fresh, real] = ["fresh", "real"].map(|name| self.inside.join(name));
-        let canary = self.canary();
         for name in ["directory/below", "directory", "."] {
             let dir = fresh.join(name);
             let _ = fs::create_dir_all(&dir);
             let _ = fs::write(dir.join("file"), "a tenant's");
         }
-        let _ = symlink(
-            canary.join("directory/below"),
-            fresh.join("directory/link-below"),
-        );
+        // Relative ones: the way from `/` would lead through other mounts, which is refused already.
+        let canary = Path::new("../outside/canary");
+        let below = Path::new("../..").join(canary).join("directory/below");
+        let _ = symlink(below, fresh.join("directory/link-below"));
         let _ = fs::rename(&fresh, &real);
-        let _ = symlink(&canary, self.inside.join("link"));
+        let _ = symlink(canary, self.inside.join("link"));
         let deep = self.inside.join("deep");
         // It may be moved away in the middle of this.
         let _ = fs::create_dir_all(deep.join("level/level/level/level/level"));
