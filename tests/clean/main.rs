@@ -8,6 +8,7 @@
 //! - mounts inside, of other filesystems, of directories of the host, and of the same filesystem:
 //!   `hazards::fault_5_a_volume_with_nested_mounts_is_not_touched`,
 //!   `hazards::fault_5_the_kernel_stops_us_at_a_mount_that_came_later`, `attackers::all_of_them_at_once`
+//! - a journal that the disk has refused: `lost_writes::what_is_deleted_only_in_memory_is_never_taken_for_gone`
 //! - symbolic links to anything, sockets, FIFOs, devices, whiteouts, hard links:
 //!   `hazards::everything_that_is_no_directory_is_removed_unopened`, `below::what_an_overlay_left_in_a_volume_is_deleted`
 //! - directories that are swapped for links, moved up and out: `attackers::a_directory_that_is_swapped_for_a_symlink_all_the_time`,
