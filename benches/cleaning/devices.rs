@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use local_volume_provisioner::clean::device;
+use local_volume_provisioner::clean::progress::Progress;
 use nix::libc;
 use nix::mount::{MsFlags, mount};
 use support::LoopDevice;
@@ -90,8 +91,8 @@ impl Subject for Device<'_> {
         let mut device = self.file()?;
         let size = device.seek(SeekFrom::End(0))?;
         match method.leaves {
-            Zeros => device::check_zeroed(device, size),
-            NoSignature => device::check_reset(device, size),
+            Zeros => device::check_zeroed(device, size, &Progress::default()),
+            NoSignature => device::check_reset(device, size, &Progress::default()),
             _ => Ok(()),
         }
         .with_context(|| format!("after {}", method.name))

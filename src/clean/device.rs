@@ -9,6 +9,7 @@ mod discard;
 mod error;
 mod ioctl;
 mod keystream;
+mod markers;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use nix::libc;
 use super::progress::Progress;
 use super::signature;
 use direct::{Direct, Fill};
+use markers::Markers;
 
 pub use check::{check_reset, check_zeroed, verify_zeroed};
 pub use discard::discard;
@@ -50,14 +52,14 @@ impl From<Means> for DeviceReport {
     }
 }
 
-/// Why zeros had to follow a discard.
+/// Why zeros had to be written after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
     /// The device does not know the request, or failed at it.
     CannotDiscard,
     /// It obeyed, and kept something.
     DataLeft {
-        /// Where the block begins, in bytes from the start of the device.
+        /// Where, in bytes from the start of the device.
         offset: u64,
     },
 }
@@ -69,7 +71,7 @@ impl fmt::Display for Fallback {
             Self::CannotDiscard => f.write_str("the device cannot discard"),
             Self::DataLeft { offset } => write!(
                 f,
-                "the device discarded everything, and yet the block at byte {offset} is not zero"
+                "the device says that it dropped everything, and yet byte {offset} is not zero"
             ),
         }
     }
@@ -133,7 +135,7 @@ pub fn quick_reset(
     progress: &Progress,
 ) -> Result<DeviceReport, DeviceError> {
     // Before anything is dropped: the superblocks tell where their copies are.
-    let spots = check::reading(device, |device| signature::spots(device, size))?;
+    let spots = check::reading(device, progress, |device| signature::spots(device, size))?;
     progress.expect_bytes(spots.iter().map(|spot| spot.end - spot.start).sum());
     let dropped = drop_contents(device, size, progress)?;
     let direct = Direct::new(device);
@@ -174,14 +176,40 @@ pub fn zero_times(
 }
 
 fn zero_once(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
-    let punched = PUNCH.in_steps(0..size, progress, |step| punch(device, step))?;
-    Direct::new(device).write(Fill::Zeros, punched..size, progress)?;
+    zero_by(|step| punch(device, step), device, size, progress)
+}
+
+/// Once, with another's way to have a range made zero.
+fn zero_by(
+    punch: impl Fn(Range<u64>) -> nix::Result<()>,
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<DeviceReport, DeviceError> {
+    let markers = Markers::write(device, size, progress)?;
+    let punched = PUNCH.in_steps(0..size, progress, punch)?;
+    let write = |range| Direct::new(device).write(Fill::Zeros, range, progress);
+    write(punched..size)?;
     settle(device, size)?;
-    Ok(if punched == size {
-        Means::Punched.into()
+    let means = if punched == size {
+        Means::Punched
     } else {
-        Means::Written.into()
-    })
+        Means::Written
+    };
+    match markers.left(device, progress)? {
+        None => Ok(means.into()),
+        // What was written is not there.
+        Some(offset) if offset >= punched => Err(DeviceError::NotZero { offset }),
+        Some(offset) => {
+            progress.expect_bytes(punched);
+            write(0..punched)?;
+            settle(device, size)?;
+            Ok(DeviceReport {
+                means: Means::Written,
+                fallback: Some(Fallback::DataLeft { offset }),
+            })
+        }
+    }
 }
 
 /// Writes random bytes over a device so many times, and then zeros. It always writes: what a device
@@ -254,11 +282,10 @@ impl<'a> Dropping<'a> {
         })
     }
 
-    /// No more is asked for. What was announced and not done counts as done: else the figures of all
-    /// that follows would never come to their end.
+    /// No more is asked for, so what was announced and not done is taken back.
     fn stops_at(&self, done: u64) {
         if self.announced.get().is_some() {
-            self.progress.add_bytes(self.size - done);
+            self.progress.expect_less(self.size - done);
         }
     }
 }

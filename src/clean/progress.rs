@@ -72,6 +72,11 @@ impl Progress {
         self.0.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Takes back some of the announced bytes: they will not be wiped.
+    pub fn expect_less(&self, bytes: u64) {
+        self.0.bytes_total.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Notes a step that neither removes nor wipes anything: a sign of life.
     pub fn add_step(&self) {
         self.0.steps.fetch_add(1, Ordering::Relaxed);

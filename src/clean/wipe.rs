@@ -180,7 +180,7 @@ fn native(order: &CleanOrder, device: &Device, progress: &Progress) -> Result<Me
         reset(device, &order.method, progress)?.ok_or_else(|| no_cleaner_of_devices(order))?;
     let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
     if let Some(fallback) = report.fallback {
-        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in the way of dd_zero.sh instead");
+        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in another way instead");
     }
     tracing::info!(pv, %path, means, "{}", report.means.outcome());
     Ok(report.means)
@@ -194,7 +194,7 @@ pub(crate) fn reset(
     progress: &Progress,
 ) -> Result<Option<DeviceReport>, Failure> {
     let (file, size) = (device.file(), device.size());
-    let zeroed = |report| device::check_zeroed(file, size).map(|()| report);
+    let zeroed = |report| device::check_zeroed(file, size, progress).map(|()| report);
     let report = match method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
         Method::Zero { passes } => {
@@ -207,7 +207,7 @@ pub(crate) fn reset(
         Method::DeleteContents | Method::Command(_) => return Ok(None),
     };
     // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
-    device::check_reset(file, size)?;
+    device::check_reset(file, size, progress)?;
     Ok(Some(report))
 }
 
@@ -242,7 +242,7 @@ async fn external(
     let log = |line: &str| tracing::info!(pv, "cleaner: {line}");
     let env = [("LOCAL_PV_BLKDEVICE", path)];
     command::run(words, &env, lock.as_fd(), log, progress).await?;
-    let (order, identity) = (order.clone(), identity.to_owned());
+    let (order, identity, progress) = (order.clone(), identity.to_owned(), progress.clone());
     blocking(true, move || {
         let device = open_again(&order)?;
         let machine = Machine::read().map_err(|error| Failure::cleaning(&error))?;
@@ -257,7 +257,7 @@ async fn external(
                 ),
             ));
         }
-        device::check_reset(device.file(), device.size())?;
+        device::check_reset(device.file(), device.size(), &progress)?;
         Ok(())
     })
     .await

@@ -67,7 +67,7 @@ pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
 fn reset(device: &LoopDevice) -> Means {
     let (file, size) = (open(device), size_of(device));
     let report = quick_reset(&file, size, &Progress::default()).unwrap();
-    check_reset(&file, size).unwrap();
+    check_reset(&file, size, &Progress::default()).unwrap();
     report.means
 }
 
@@ -208,7 +208,9 @@ fn a_copy_that_wipefs_leaves_is_found_and_overwritten() {
     };
     assert_eq!(signature::find(device.file(), size).unwrap(), Some(copy));
     assert_eq!(
-        check_reset(device.file(), size).unwrap_err().reason(),
+        check_reset(device.file(), size, &Progress::default())
+            .unwrap_err()
+            .reason(),
         "SignatureLeft"
     );
     assert_eq!(reset(&device), Means::SignaturesOnly);
@@ -322,7 +324,7 @@ fn each_pass_of_zeros_counts() {
     ] {
         let (file, progress) = (open(&device), Progress::default());
         zero_times(&file, size, 3, &progress).unwrap();
-        check_zeroed(&file, size).unwrap();
+        check_zeroed(&file, size, &Progress::default()).unwrap();
         let expected = (3 * size, 3 * size);
         assert_eq!((progress.bytes_done(), progress.bytes_total()), expected);
     }
@@ -332,13 +334,13 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: Means) {
     assert_eq!(size_of(device), size);
     write_secrets(device, size);
     let (file, progress) = (open(device), Progress::default());
-    let error = check_zeroed(&file, size).unwrap_err();
+    let error = check_zeroed(&file, size, &Progress::default()).unwrap_err();
     assert!(
         matches!(error, DeviceError::NotZero { offset: 0 }),
         "{error}"
     );
     assert_eq!(zero(&file, size, &progress).unwrap().means, means);
-    check_zeroed(&file, size).unwrap();
+    check_zeroed(&file, size, &Progress::default()).unwrap();
     assert_eq!(
         (progress.bytes_done(), progress.bytes_total()),
         (size, size)
@@ -367,13 +369,13 @@ fn a_byte_that_is_left_at_either_end_is_found() {
         file.write_all_at(b"x", at).unwrap();
         // Written to the disk, else a look past the cache cannot see it.
         file.sync_all().unwrap();
-        match check_zeroed(&file, size).unwrap_err() {
+        match check_zeroed(&file, size, &Progress::default()).unwrap_err() {
             DeviceError::NotZero { offset } => assert_eq!(offset, at),
             other => panic!("{other}"),
         }
         file.write_all_at(b"\0", at).unwrap();
         file.sync_all().unwrap();
-        check_zeroed(&file, size).unwrap();
+        check_zeroed(&file, size, &Progress::default()).unwrap();
     }
 }
 

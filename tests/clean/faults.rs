@@ -111,9 +111,9 @@ fn what_cannot_be_read_is_an_error_that_names_the_sector() {
         assert!(progress.bytes_done() <= bad);
         assert_direct_is_off(&file);
         // These look at some places only.
-        let (what, offset) = place_of(check_zeroed(&file, SIZE).unwrap_err());
+        let (what, offset) = place_of(check_zeroed(&file, SIZE, &Progress::default()).unwrap_err());
         assert!(what == "read" && offset >= bad, "{what} {offset}");
-        let (what, offset) = place_of(check_reset(&file, SIZE).unwrap_err());
+        let (what, offset) = place_of(check_reset(&file, SIZE, &Progress::default()).unwrap_err());
         assert!(what == "read" && offset + MIB > bad, "{what} {offset}");
     }
 }
@@ -182,8 +182,8 @@ fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
                 let (file, progress) = (open(&device), Progress::default());
                 wipe(&file, size, &progress).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(progress.bytes_done(), progress.bytes_total(), "{name}");
-                check_zeroed(&file, size).unwrap();
-                check_reset(&file, size).unwrap();
+                check_zeroed(&file, size, &Progress::default()).unwrap();
+                check_reset(&file, size, &Progress::default()).unwrap();
                 verify_zeroed(&file, size, &Progress::default()).unwrap();
             }
         }

@@ -301,7 +301,7 @@ fn wipe(by: (Wipe, Means), device: &LoopDevice, size: u64) {
     let file = open(device);
     let report = wipe(&file, size, &Progress::default()).unwrap();
     assert_eq!(report.means, means);
-    check_reset(&file, size).unwrap();
+    check_reset(&file, size, &Progress::default()).unwrap();
 }
 
 fn assert_all_find(judges: &[Judge], device: &LoopDevice) {

@@ -45,7 +45,7 @@ fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
         put(bytes, b"\0");
     }
     put(&[20 * MIB + 5000], b"x");
-    check_zeroed(&file, SIZE).unwrap();
+    check_zeroed(&file, SIZE, &Progress::default()).unwrap();
     put(&[20 * MIB + 5000], b"\0");
     let progress = Progress::default();
     verify_zeroed(&file, SIZE, &progress).unwrap();

@@ -17,9 +17,9 @@ const SAMPLES: u64 = 256;
 ///
 /// # Errors
 /// [`DeviceError::SignatureLeft`] if it does.
-pub fn check_reset(device: &File, size: u64) -> Result<(), DeviceError> {
+pub fn check_reset(device: &File, size: u64, progress: &Progress) -> Result<(), DeviceError> {
     ioctl::drop_cache(device);
-    match reading(device, |device| signature::find_in(device, size))? {
+    match reading(device, progress, |device| signature::find_in(device, size))? {
         Some(signature) => Err(DeviceError::SignatureLeft(signature)),
         None => Ok(()),
     }
@@ -32,13 +32,17 @@ pub fn check_reset(device: &File, size: u64) -> Result<(), DeviceError> {
 ///
 /// # Errors
 /// [`DeviceError::NotZero`] if a byte is not zero.
-pub fn check_zeroed(device: &File, size: u64) -> Result<(), DeviceError> {
+pub fn check_zeroed(device: &File, size: u64, progress: &Progress) -> Result<(), DeviceError> {
     const BLOCK: u64 = ALIGN as u64;
     const END: u64 = 1 << 20;
     ioctl::drop_cache(device);
     let direct = Direct::new(device);
-    // So little that nobody watches or stops it.
-    let look = |range| direct.check_zero(range, &Progress::default());
+    // A disk that is dying may take half a minute for each.
+    let look = |range| {
+        progress.check()?;
+        progress.add_step();
+        direct.check_zero(range, &Progress::default())
+    };
     look(0..size.min(END))?;
     look(size.saturating_sub(END) / BLOCK * BLOCK..size)?;
     for sample in 0..SAMPLES {
@@ -74,24 +78,34 @@ pub fn same_size(mut device: &File, size: u64) -> Result<(), DeviceError> {
 /// Has something read that does not say by itself where it could not.
 pub fn reading<T>(
     device: &File,
+    progress: &Progress,
     read: impl FnOnce(&dyn ReadAt) -> io::Result<T>,
 ) -> Result<T, DeviceError> {
     let traced = Traced {
         device,
+        progress,
         offset: Cell::new(0),
     };
-    read(&traced).map_err(|error| DeviceError::io("read", traced.offset.get())(error))
+    read(&traced).map_err(|error| {
+        let stopped = progress.check().map_err(DeviceError::from);
+        stopped
+            .err()
+            .unwrap_or_else(|| DeviceError::io("read", traced.offset.get())(error))
+    })
 }
 
 /// Remembers where the last read was.
 struct Traced<'a> {
     device: &'a File,
+    progress: &'a Progress,
     offset: Cell<u64>,
 }
 
 impl ReadAt for Traced<'_> {
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.offset.set(offset);
+        self.progress.check().map_err(io::Error::other)?;
+        self.progress.add_step();
         FileExt::read_exact_at(self.device, buffer, offset)
     }
 }

@@ -37,7 +37,7 @@ fn what_a_device_does_not_know_is_done_in_another_way() {
 
 #[test]
 fn what_is_given_up_halfway_is_counted_to_its_end() {
-    for (able, expected) in [(0, 0), (2 * STEP, 3 * STEP), (3 * STEP, 3 * STEP)] {
+    for (able, expected) in [(0, 0), (2 * STEP, 2 * STEP), (3 * STEP, 3 * STEP)] {
         let progress = Progress::default();
         let dropping = Dropping::new(3 * STEP, &progress);
         let act = |step: Range<u64>| match step.start {
@@ -72,4 +72,36 @@ fn what_is_lost_on_its_way_to_the_disk_is_an_error_without_a_place() {
     let error = flush(&File::open("/dev/null").unwrap()).unwrap_err();
     assert_eq!((error.reason(), error.place()), ("IoError", None));
     assert!(!error.to_string().contains("byte"), "{error}");
+}
+
+/// Says that it made zeros, and makes them up to a place only.
+#[test]
+fn a_device_that_lies_about_zeros_gets_them_written() {
+    const SIZE: u64 = 2 * STEP + 512;
+    for (honest, means, offset) in [
+        (SIZE, Means::Punched, None),
+        (STEP, Means::Written, Some(STEP)),
+        (0, Means::Written, Some(0)),
+    ] {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(SIZE).unwrap();
+        let progress = Progress::default();
+        progress.expect_bytes(SIZE);
+        let lie = |step: Range<u64>| {
+            if step.start < honest {
+                punch(&file, step)
+            } else {
+                Ok(())
+            }
+        };
+        let report = zero_by(lie, &file, SIZE, &progress).unwrap();
+        assert_eq!(report.means, means);
+        match (report.fallback, offset) {
+            (None, None) => {}
+            (Some(Fallback::DataLeft { offset }), Some(from)) => assert!(offset >= from),
+            (found, _) => panic!("{found:?}"),
+        }
+        assert_eq!(progress.bytes_done(), progress.bytes_total());
+        verify_zeroed(&file, SIZE, &progress).unwrap();
+    }
 }
