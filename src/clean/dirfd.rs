@@ -77,6 +77,15 @@ impl DirFd {
         open_beneath(self.as_fd(), name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
     }
 
+    /// Opens the directory `name` in this one, and looks which one it is.
+    ///
+    /// # Errors
+    /// As for [`open_dir`](Self::open_dir), and those of `fstat`.
+    pub fn open_identified(&self, name: &CStr) -> Result<(FileId, Self)> {
+        let dir = self.open_dir(name)?;
+        Ok((dir.id()?, dir))
+    }
+
     /// A handle on the entry `name`, whatever it is, that opens nothing (`O_PATH`).
     ///
     /// # Errors

@@ -3,12 +3,16 @@
 //! It must never delete anything outside the volume, whatever the tenant left in it and whatever
 //! still runs in it. See [`dirfd`](super::dirfd) for the means, and `walk` for the way.
 
+mod batch;
+mod bounds;
 mod error;
 mod frame;
+mod helper;
+mod manner;
 mod names;
 mod root;
 mod walk;
-mod workers;
+mod way;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;

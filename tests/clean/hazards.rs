@@ -57,6 +57,30 @@ fn a_few_files_of_many_resist() {
 }
 
 #[test]
+fn a_file_resists_in_some_of_many_directories() {
+    on_filesystems(&["ext4", "xfs", "btrfs"], |_, root| {
+        let mut flagged = Vec::new();
+        for n in 0..60 {
+            let dir = root.join(format!("{n}/below"));
+            fs::create_dir_all(&dir).unwrap();
+            for file in 0..30 {
+                File::create(dir.join(file.to_string())).unwrap();
+            }
+            match n % 5 {
+                0 => flagged.push(dir.join((n % 30).to_string())),
+                1 => flagged.push(dir),
+                _ => {}
+            }
+        }
+        for path in flagged {
+            run("chattr", &["+i", path.to_str().unwrap()]);
+        }
+        let report = clean(root).unwrap();
+        assert_eq!((report.removed, report.passes), (60 * 32, 1));
+    });
+}
+
+#[test]
 fn names_are_bytes() {
     on_each_filesystem(|_, root| {
         let long = vec![b'x'; 255];
@@ -443,24 +467,36 @@ fn a_cancelled_cleaning_stops_at_once_and_says_so() {
         assert_eq!(snapshot(root), before);
     });
     on_filesystems(&["ext4"], |_, root| {
-        for n in 0..50_000 {
-            File::create(root.join(n.to_string())).unwrap();
-        }
-        let progress = Progress::default();
-        let opened = File::open(root).unwrap();
-        let watcher = progress.clone();
-        let stopper = std::thread::spawn(move || {
-            while watcher.entries() == 0 {
-                std::thread::yield_now();
+        for directories in [1, 300] {
+            for n in 0..30_000 {
+                let dir = root.join((n % directories).to_string());
+                fs::create_dir_all(&dir).unwrap();
+                File::create(dir.join(n.to_string())).unwrap();
             }
-            watcher.cancel();
-            std::time::Instant::now()
-        });
-        let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
-        assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
-        assert!(stopper.join().unwrap().elapsed().as_millis() < 1000);
-        assert!(progress.entries() < 50_000, "it went on to the end");
+            cancel_in_the_middle(root, 30_000);
+            assert_cleans(root);
+        }
     });
+}
+
+fn cancel_in_the_middle(root: &Path, files: u64) {
+    let progress = Progress::default();
+    let opened = File::open(root).unwrap();
+    let watcher = progress.clone();
+    let stopper = std::thread::spawn(move || {
+        while watcher.entries() == 0 {
+            std::thread::yield_now();
+        }
+        watcher.cancel();
+        std::time::Instant::now()
+    });
+    let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
+    assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
+    assert!(stopper.join().unwrap().elapsed().as_millis() < 1000);
+    let removed = progress.entries();
+    assert!(removed < files, "it went on to the end");
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(progress.entries(), removed, "somebody goes on");
 }
 
 #[test]

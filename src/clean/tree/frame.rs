@@ -1,7 +1,9 @@
 //! What is remembered of a directory that is being emptied, open or not.
 
 use std::ffi::CString;
+use std::sync::Arc;
 
+use super::batch::{Batch, Outcome};
 use super::names::Names;
 use crate::clean::dirfd::FileId;
 
@@ -21,9 +23,15 @@ pub(super) struct Frame {
     /// Its name in the directory above; empty for the root.
     pub(super) name: CString,
     pub(super) id: FileId,
+    /// Files that were read and are not certainly gone.
+    pub(super) batch: Option<Arc<Batch>>,
     /// Subdirectories that were read and not yet entered, the next one last.
     pub(super) pending: Names,
+    /// Subdirectories of which the helper still has the files. They are removed after that.
+    pub(super) helped: Vec<Self>,
     pub(super) listing: Listing,
+    /// A file resisted. So each is looked at closely, and none is left to the helper.
+    pub(super) resists: bool,
     /// Whether this pass found anything to remove.
     pub(super) found: bool,
     /// Finished passes that found something.
@@ -37,8 +45,11 @@ impl Frame {
         Self {
             name,
             id,
+            batch: None,
             pending: Names::default(),
+            helped: Vec::new(),
             listing: Listing::Partly,
+            resists: false,
             found: false,
             passes: 0,
             failed: false,
@@ -60,5 +71,30 @@ impl Frame {
         if self.pending.forget_beyond(limit) {
             self.listing = Listing::Lost;
         }
+    }
+
+    /// Whether nobody is removing files of it.
+    pub(super) fn is_settled(&self) -> bool {
+        self.batch
+            .as_ref()
+            .is_none_or(|batch| batch.outcome().is_some())
+    }
+
+    /// A subdirectory that the helper has done with.
+    pub(super) fn take_settled(&mut self) -> Option<Self> {
+        let index = self.helped.iter().position(Self::is_settled)?;
+        Some(self.helped.swap_remove(index))
+    }
+
+    /// Waits until nobody is removing files of it, and removes them with the others. Whether one
+    /// resisted; then it is to be read again, from the beginning.
+    pub(super) fn settle(&mut self) -> bool {
+        let outcome = self.batch.take().map(|batch| batch.finish());
+        let resisted = outcome == Some(Outcome::Resisted);
+        if resisted {
+            self.resists = true;
+            self.listing = Listing::Partly;
+        }
+        resisted
     }
 }
