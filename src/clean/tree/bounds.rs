@@ -23,7 +23,7 @@ pub(super) struct Bounds {
 /// process may be limited to 64 descriptors.
 pub(super) const BOUNDS: Bounds = Bounds {
     batch: 4 << 20,
-    left: 128 << 10,
+    left: 64 << 10,
     names: 6 << 20,
     open_dirs: 32,
     kept_names: 2 << 10,

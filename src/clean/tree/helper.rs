@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use super::batch::Batch;
 
 /// Batches that wait for the helper: enough that it has something to do while the walk removes a
-/// directory's files by itself.
-const WAITING: usize = 2;
+/// directory's files by itself, also when that has to wait for a CPU. Each has an open directory.
+const WAITING: usize = 8;
 
 /// More than its few calls need.
 const STACK: usize = 128 << 10;
