@@ -31,35 +31,58 @@ mod ioctl {
 }
 
 /// What became of the flags that forbade to remove an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Unprotected {
     /// There were some, and they are off: try again.
-    Cleared,
+    Cleared(Flags),
     /// Neither the entry nor its directory had any: something else is in the way.
     NothingToClear,
     /// There are some, and the kernel did not let us take them off (`CAP_LINUX_IMMUTABLE`).
     NotAllowed,
 }
 
-/// Takes the immutable and append-only flags off a directory and off its entry `name`.
-pub fn unprotect(dir: &DirFd, name: &CStr) -> Unprotected {
-    let outcomes = [clear(dir.as_fd()), clear_entry(dir, name)];
-    if outcomes.contains(&Err(Errno::EPERM)) {
-        Unprotected::NotAllowed
-    } else if outcomes.contains(&Ok(true)) {
-        Unprotected::Cleared
-    } else {
-        Unprotected::NothingToClear
+/// The flags that were taken off an entry.
+#[derive(Debug, Default)]
+pub struct Flags(Option<(OwnedFd, libc::c_int)>);
+
+impl Flags {
+    /// Puts them on again, if it is a file that has a name still: perhaps one outside of the volume.
+    pub fn give_back(self) {
+        if let Some((file, flags)) = self.0
+            && fstat(&file).is_ok_and(|file| file.st_nlink > 0)
+        {
+            // We took them off a moment ago.
+            let _ = set_flags(file.as_fd(), flags);
+        }
     }
 }
 
-fn clear_entry(dir: &DirFd, name: &CStr) -> Result<bool> {
+/// Takes the immutable and append-only flags off a directory and off its entry `name`.
+pub fn unprotect(dir: &DirFd, name: &CStr) -> Unprotected {
+    match (clear(dir.as_fd()), clear_entry(dir, name)) {
+        (Err(Errno::EPERM), _) | (_, Err(Errno::EPERM)) => Unprotected::NotAllowed,
+        (_, Ok(Some(flags))) => Unprotected::Cleared(flags),
+        (Ok(true), _) => Unprotected::Cleared(Flags::default()),
+        _ => Unprotected::NothingToClear,
+    }
+}
+
+/// What was taken off the entry, if there was anything.
+fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
     let handle = dir.handle(name)?;
     match file_type(&handle)? {
-        libc::S_IFDIR => clear(dir.open_dir(name)?.as_fd()),
-        libc::S_IFREG => clear(open_regular(&handle, OFlag::O_RDONLY)?.as_fd()),
+        libc::S_IFDIR => {
+            let cleared = clear(dir.open_dir(name)?.as_fd())?;
+            Ok(cleared.then(Flags::default))
+        }
+        libc::S_IFREG => {
+            let file = open_regular(&handle, OFlag::O_RDONLY)?;
+            let flags = get_flags(file.as_fd())?;
+            let cleared = clear(file.as_fd())?;
+            Ok(cleared.then(|| Flags(Some((file, flags)))))
+        }
         // The flags cannot be set on others.
-        _ => Ok(false),
+        _ => Ok(None),
     }
 }
 

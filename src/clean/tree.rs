@@ -70,12 +70,16 @@ pub fn empty(
         return Err(TreeError::NestedMount { path });
     }
     let dir = open_root(root)?;
-    if is_read_only(&dir) || touch(&dir) == Err(Errno::EROFS) {
+    if is_read_only(&dir) {
         return Err(TreeError::ReadOnly);
     }
     // Those inside are a tenant's; this one may be an operator's, who wants to keep what is in it.
     if protect::is_read_only_subvolume(&dir) {
         return Err(TreeError::ReadOnlyRoot);
+    }
+    // Its flags need not tell.
+    if touch(&dir) == Err(Errno::EROFS) {
+        return Err(TreeError::ReadOnly);
     }
     let report = Walk::new(dir, progress)?.run()?;
     root::reset(&open_root(root)?)?;

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::tree::{self, TreeError};
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
 use support::{Sandbox, skip};
@@ -524,5 +525,25 @@ fn more_attributes_than_can_be_listed_are_named_with_the_way_out() {
         let error = clean(root).unwrap_err();
         assert!(matches!(error, TreeError::TooManyAttributes), "{error}");
         assert!(error.to_string().contains("mkfs"), "{error}");
+    });
+}
+
+/// A volume may be a directory of a filesystem, and a file in it have a name outside.
+#[test]
+fn a_file_that_has_a_name_outside_keeps_its_flags_there() {
+    on_filesystems(&["ext4", "xfs", "btrfs"], |sandbox, disk| {
+        let [inside, outside] = ["volume", "outside"].map(|name| disk.join(name));
+        fs::create_dir(&inside).unwrap();
+        fs::write(&outside, "kept").unwrap();
+        for name in ["first", "second"] {
+            fs::hard_link(&outside, inside.join(name)).unwrap();
+        }
+        run("chattr", &["+i", outside.to_str().unwrap()]);
+        let name = format!("part-of-{}", disk.file_name().unwrap().to_str().unwrap());
+        assert_cleans(&sandbox.bind(&inside, &name).unwrap());
+        assert_eq!(fs::read(&outside).unwrap(), b"kept");
+        let refused = fs::remove_file(&outside).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::EPERM as i32));
+        run("chattr", &["-i", outside.to_str().unwrap()]);
     });
 }

@@ -8,6 +8,7 @@ use local_volume_provisioner::clean::tree::TreeError;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use support::skip;
+use walkdir::WalkDir;
 
 use crate::volume::{clean, has, in_prepared_process, on_filesystems};
 
@@ -142,5 +143,44 @@ fn many_deep_trees_that_resist_end_in_one_error() {
         assert!(matches!(error, TreeError::Several { .. }), "{error}");
         assert_eq!(error.reason(), "PermissionDenied");
         assert!(!root.join("free").exists(), "what can be deleted is");
+    });
+}
+
+/// So many names that some are forgotten and read again: also those of directories in which something
+/// could not be removed.
+#[test]
+fn what_resists_keeps_nothing_else_from_being_deleted() {
+    const MANY: usize = 13_000;
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        return skip("it takes root and setpriv");
+    }
+    let prepare = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+    ];
+    let test = "large::what_resists_keeps_nothing_else_from_being_deleted";
+    if !in_prepared_process(test, &prepare) {
+        return;
+    }
+    on_filesystems(&["tmpfs"], |_, root| {
+        let name = |n: usize| format!("{n:0250}");
+        let fill = |dir: &Path| (0..MANY).for_each(|n| fs::create_dir(dir.join(name(n))).unwrap());
+        fill(root);
+        let places = [0, MANY / 2, MANY - 1].map(|n| root.join(name(n)));
+        for place in &places {
+            fill(place);
+            for n in [0, MANY - 1] {
+                fill(&place.join(name(n)));
+            }
+            let closed = place.join("closed");
+            fs::create_dir_all(closed.join("free")).unwrap();
+            fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+        }
+        let error = clean(root).unwrap_err();
+        assert_eq!(error.reason(), "PermissionDenied", "{error}");
+        // Each is in its place.
+        let left = WalkDir::new(root).min_depth(1).max_depth(2).into_iter();
+        assert_eq!(left.flatten().count(), 2 * places.len());
     });
 }

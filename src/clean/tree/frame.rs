@@ -38,6 +38,8 @@ pub(super) struct Frame {
     pub(super) passes: u32,
     /// Something in it could not be removed, so it need not be tried itself.
     pub(super) failed: bool,
+    /// How many entries had been removed from the tree when it was last begun.
+    pub(super) begun_at: u64,
 }
 
 impl Frame {
@@ -53,15 +55,17 @@ impl Frame {
             found: false,
             passes: 0,
             failed: false,
+            begun_at: 0,
         }
     }
 
-    /// Whether there may be entries that this pass has not seen. What could not be removed must not
-    /// be met again and again: a directory that has such entries is not begun anew.
-    pub(super) fn is_to_be_read(&self) -> bool {
+    /// Whether there may be entries that this pass has not seen, now that so many were removed from
+    /// the tree. What could not be removed must not be met again and again: a directory that has such
+    /// entries is begun anew only if there were others.
+    pub(super) fn is_to_be_read(&self, removed: u64) -> bool {
         match self.listing {
             Listing::Partly => true,
-            Listing::Lost => !self.failed,
+            Listing::Lost => !self.failed || removed > self.begun_at,
             Listing::Whole => false,
         }
     }

@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         if !self.open_top()? {
             return Ok(true);
         }
-        let depth = self.way.depth();
+        let (depth, removed) = (self.way.depth(), self.progress.entries());
         let top = self.way.top();
         let stays = stays(depth, top);
         if let Some(below) = top.take_settled() {
@@ -111,9 +111,9 @@ impl<'a> Walk<'a> {
             self.enter(name)?;
         } else if let Some(below) = top.helped.pop() {
             self.remove_directory(below)?;
-        } else if (stays || top.is_to_be_read()) && top.settle() {
+        } else if (stays || top.is_to_be_read(removed)) && top.settle() {
             self.rewind()?;
-        } else if top.is_to_be_read() {
+        } else if top.is_to_be_read(removed) {
             self.read_and_unlink()?;
         } else if top.found && !top.failed && stays {
             self.start_again()?;
@@ -204,7 +204,9 @@ impl<'a> Walk<'a> {
 
     /// Goes back to the top's first entry.
     fn rewind(&mut self) -> Result<(), TreeError> {
-        self.way.top().listing = Listing::Partly;
+        let top = self.way.top();
+        top.listing = Listing::Partly;
+        top.begun_at = self.progress.entries();
         let rewound = self.way.dir().rewind();
         rewound.map_err(|errno| self.refusal("read", None, errno))
     }
@@ -288,7 +290,10 @@ impl<'a> Walk<'a> {
         let mut result = self.way.dir().remove(name, kind);
         if result == Err(Errno::EPERM) {
             match protect::unprotect(self.way.dir(), name) {
-                Unprotected::Cleared => result = self.way.dir().remove(name, kind),
+                Unprotected::Cleared(flags) => {
+                    result = self.way.dir().remove(name, kind);
+                    flags.give_back();
+                }
                 Unprotected::NothingToClear => {}
                 Unprotected::NotAllowed => {
                     let path = self.way.path(Some(name));
