@@ -51,9 +51,14 @@ impl Bench {
 
     /// A new disk, full of somebody's data.
     pub fn disk(&self, name: &str, size: u64) -> Disk {
-        let disk = Disk::new(&self.images, name, size);
+        let disk = self.empty_disk(name, size);
         disk.fill();
         disk
+    }
+
+    /// A new disk, from the factory.
+    pub fn empty_disk(&self, name: &str, size: u64) -> Disk {
+        Disk::new(&self.images, name, size)
     }
 
     /// A class of raw devices with these settings; its directory.
@@ -65,12 +70,22 @@ impl Bench {
 
     /// Switches the machine on, and starts the provisioner in it.
     pub fn power_on(&self, disks: &[(&Disk, Place)]) {
-        let number = self.starts.get();
-        self.starts.set(number + 1);
+        self.boot(disks);
+        self.start_provisioner();
+    }
+
+    /// Switches the machine on.
+    pub fn boot(&self, disks: &[(&Disk, Place)]) {
+        self.starts.set(self.starts.get() + 1);
         let share = self.stage.sandbox.path();
-        let vm = Vm::start(&self.files, share, number, disks).unwrap();
+        let vm = Vm::start(&self.files, share, self.starts.get(), disks).unwrap();
         self.vm.replace(Some(vm));
-        let (share, stage) = (share.display(), &self.stage);
+    }
+
+    /// Starts the provisioner in the machine.
+    pub fn start_provisioner(&self) {
+        let (stage, number) = (&self.stage, self.starts.get());
+        let share = stage.sandbox.path().display();
         self.run(&format!(
             "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig local-volume-provisioner \
              --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
@@ -107,6 +122,24 @@ impl Bench {
         self.stage.available(path, Some(&uid(old)))
     }
 
+    /// Waits until an entry is skipped for this reason, as `/status` says; it has no PV then.
+    pub fn skipped(&self, path: &Path, reason: &str) {
+        let what = format!("{} skipped as {reason}", path.display());
+        self.stage.eventually(&what, || {
+            let status = self.run("wget -qO- http://127.0.0.1:8080/status");
+            let status: Value = serde_json::from_str(&status).unwrap();
+            let classes = status["classes"].as_array().into_iter().flatten();
+            let mut volumes = classes
+                .filter_map(|class| class["volumes"].as_array())
+                .flatten();
+            let is_skipped = |volume: &Value| {
+                volume["path"].as_str().map(Path::new) == Some(path) && volume["reason"] == reason
+            };
+            volumes.any(is_skipped).then_some(())
+        });
+        assert!(self.stage.pvs_at(path).is_empty());
+    }
+
     /// Whether a PV is still the same object.
     pub fn is_kept(&self, pv: &PersistentVolume) -> bool {
         self.stage
@@ -116,7 +149,7 @@ impl Bench {
 
     /// What the provisioner has logged since the machine was first switched on.
     pub fn log(&self) -> String {
-        let logs = (0..self.starts.get()).map(|number| {
+        let logs = (1..=self.starts.get()).map(|number| {
             let file = self
                 .stage
                 .sandbox

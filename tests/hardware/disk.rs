@@ -1,8 +1,10 @@
 //! Emulated disks: an image, where it is plugged in, and what is wrong with it.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -36,11 +38,22 @@ impl Place {
 
     /// Offers whatever disk is there in a discovery directory; the volume's path.
     pub fn offer(self, dir: &Path) -> PathBuf {
-        let device = self.path();
-        let path = dir.join(device.file_name().unwrap());
-        symlink(device, &path).unwrap();
-        path
+        offer(self.path(), dir)
     }
+
+    /// Offers one of its partitions.
+    pub fn offer_partition(self, dir: &Path, number: u8) -> PathBuf {
+        offer(
+            format!("{}-part{number}", self.path().display()).into(),
+            dir,
+        )
+    }
+}
+
+fn offer(device: PathBuf, dir: &Path) -> PathBuf {
+    let path = dir.join(device.file_name().unwrap());
+    symlink(device, &path).unwrap();
+    path
 }
 
 /// What fails at a bad sector.
@@ -118,6 +131,44 @@ impl Disk {
             backend: json!({ "discard": "ignore" }),
             ..self.clone()
         }
+    }
+
+    /// The same disk with sectors of so many bytes.
+    pub fn with_sectors(mut self, size: u32) -> Self {
+        self.properties["logical_block_size"] = json!(size);
+        self.properties["physical_block_size"] = json!(size);
+        self
+    }
+
+    /// The same disk with a world-wide name.
+    pub fn with_wwn(mut self, number: u64) -> Self {
+        self.properties["wwn"] = json!(number);
+        self
+    }
+
+    /// The same disk as it is seen over another cable.
+    pub fn by_another_path(&self, name: &str) -> Self {
+        let mut other = self.clone();
+        other.properties["serial"] = json!(self.name);
+        name.clone_into(&mut other.name);
+        other
+    }
+
+    /// Makes partitions, as sfdisk is told.
+    pub fn partition(&self, script: &str) {
+        let mut sfdisk = Command::new("sfdisk")
+            .arg("--quiet")
+            .arg(&self.image)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        sfdisk
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(script.as_bytes())
+            .unwrap();
+        assert!(sfdisk.wait().unwrap().success());
     }
 
     /// Its name in QEMU.

@@ -13,5 +13,6 @@ mod failing;
 mod lying;
 mod pulled;
 mod qmp;
+mod stacks;
 mod swapped;
 mod vm;
