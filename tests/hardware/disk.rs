@@ -171,6 +171,11 @@ impl Disk {
         assert!(sfdisk.wait().unwrap().success());
     }
 
+    /// The file behind it.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
     /// Its name in QEMU.
     pub fn name(&self) -> &str {
         &self.name

@@ -11,6 +11,7 @@ mod bench;
 mod disk;
 mod failing;
 mod lying;
+mod power;
 mod pulled;
 mod qmp;
 mod stacks;

@@ -149,6 +149,14 @@ impl Vm {
         Ok(())
     }
 
+    /// From now on all [slow](Disk::slow) disks together write so many bytes in a second; 0 is as
+    /// fast as they can.
+    pub fn slow_down_to(&mut self, bytes: u64) -> Result<()> {
+        let limits = json!({ "path": "/objects/slow", "property": "limits", "value": { "bps-write": bytes } });
+        self.monitor("qom-set", &limits)?;
+        Ok(())
+    }
+
     /// Cuts the power.
     pub fn cut_power(mut self) {
         self.qemu.kill();
