@@ -28,7 +28,7 @@ fn pulled_and_put_back(place: Place) {
     });
     bench.with_vm(|vm| vm.pull(&pulled));
     assert!(!pulled.is_zero(), "it was pulled before the end");
-    let text = stage.event("VolumeFailedDelete", "");
+    let text = stage.event("VolumeFailedDelete", "the device at byte");
     let kept = stage.pv(&name(&bound)).unwrap();
     assert!(
         is_terminating(&kept) && bench.is_kept(&bound),

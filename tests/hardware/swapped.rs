@@ -136,7 +136,7 @@ fn in_mid_wipe(place: Place) {
     });
     swap.swap();
     assert!(!swap.own.is_zero(), "it was pulled before the end");
-    stage.event("VolumeFailedDelete", "");
+    stage.event("VolumeFailedDelete", "the device at byte");
     swap.is_never_touched();
     assert!(
         stage
