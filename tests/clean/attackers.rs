@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, openat, renameat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
 
 use crate::volume::{
     assert_cleans, clean, clean_unaware, make_canary, mounts_inside, on_each_filesystem,
@@ -162,8 +163,14 @@ impl Mob {
     fn swap(&self) {
         let [real, link] = ["real", "link"].map(|name| self.inside.join(name));
         self.did(0, exchange(&real, &link));
-        let below = |name: &str| real.join("directory").join(name);
-        exchange(&below("below"), &below("link-below"));
+        // Not through a link: the canary is not to be changed by the attacker himself.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+        let directory = open(&real, flags, Mode::empty())
+            .and_then(|real| openat(real, "directory", flags, Mode::empty()));
+        if let Ok(directory) = directory {
+            let swap = RenameFlags::RENAME_EXCHANGE;
+            let _ = renameat2(&directory, "below", &directory, "link-below", swap);
+        }
     }
 
     /// A directory leaves the volume while it is emptied, and comes back.

@@ -33,7 +33,7 @@ pub fn overlay(base: &Path) -> PathBuf {
 
 #[test]
 fn an_overlay_is_emptied_and_what_lies_below_it_stays() {
-    on_filesystems(&["tmpfs", "ext4", "xfs"], |_, base| {
+    on_filesystems(&["tmpfs", "ext4", "xfs"], |sandbox, base| {
         make_canary(&base.join("lower/a"));
         make_canary(&base.join("lower/b/c"));
         let before = snapshot(&base.join("lower"));
@@ -45,19 +45,19 @@ fn an_overlay_is_emptied_and_what_lies_below_it_stays() {
         assert_cleans(&root);
         assert_eq!(snapshot(&base.join("lower")), before);
         fs::write(root.join("next"), "the next tenant's").unwrap();
-        nix::mount::umount(&root).unwrap();
+        sandbox.umount(&root).unwrap();
     });
 }
 
 #[test]
 fn what_an_overlay_left_in_a_volume_is_deleted() {
-    on_filesystems(&["tmpfs", "ext4", "xfs"], |_, root| {
+    on_filesystems(&["tmpfs", "ext4", "xfs"], |sandbox, root| {
         make_canary(&root.join("lower/a"));
         make_canary(&root.join("lower/b"));
         let merged = overlay(root);
         assert_cleans(&merged);
         make_canary(&merged.join("b"));
-        nix::mount::umount(&merged).unwrap();
+        sandbox.umount(&merged).unwrap();
         let whiteout = stat(&root.join("upper/a")).unwrap();
         assert_eq!(
             whiteout.st_mode & SFlag::S_IFMT.bits(),

@@ -209,7 +209,13 @@ fn grow(root: &Path, canary: &Path, steps: &[(usize, Vec<u8>, Step)]) -> Vec<Pat
 type Contents = BTreeMap<String, (u32, Vec<u8>)>;
 
 /// All gone; or, when something is mounted in it, a refusal that names it and nothing deleted.
-fn check(root: &Path, canary: &Path, expected: &Contents, steps: &[(usize, Vec<u8>, Step)]) {
+fn check(
+    sandbox: &Sandbox,
+    root: &Path,
+    canary: &Path,
+    expected: &Contents,
+    steps: &[(usize, Vec<u8>, Step)],
+) {
     let mounted = grow(root, canary, steps);
     if !mounted.is_empty() {
         let before = snapshot(root);
@@ -217,7 +223,7 @@ fn check(root: &Path, canary: &Path, expected: &Contents, steps: &[(usize, Vec<u
         assert_eq!(error.reason(), "NestedMount", "{error}");
         assert_eq!(snapshot(root), before);
         for path in mounted.iter().rev() {
-            nix::mount::umount(path).unwrap();
+            sandbox.umount(path).unwrap();
         }
     }
     clean(root).unwrap();
@@ -244,7 +250,7 @@ fn any_tree(sandbox: &Sandbox, disk: &Path, name: &str) {
     });
     runner
         .run(&steps, |steps| {
-            check(&root, &canary, &expected, &steps);
+            check(sandbox, &root, &canary, &expected, &steps);
             Ok(())
         })
         .unwrap();
