@@ -79,17 +79,17 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
-        Some(Command::Clean(clean)) => by_hand(&clean, &args),
+        Some(Command::Clean(clean)) => by_hand(&clean, &args, &environment),
         Some(Command::Release(args)) => let_go(args, environment),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }
 
-fn by_hand(request: &Clean, args: &Args) -> Result<ExitCode> {
+fn by_hand(request: &Clean, args: &Args, environment: &Environment) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let needs = clean::Needs::of_this_machine(&args.kubelet_dir, &args.config);
+    let needs = clean::Needs::of_this_machine(args, environment);
     let result = runtime.block_on(clean::run(request, &needs, &mut io::stdout()));
     // A cleaner that hangs on a dead disk must not keep the program from ending.
     runtime.shutdown_background();

@@ -91,7 +91,7 @@ pub async fn run(
     let path = target::absolute(&request.path)?;
     let target = Target::open(&path, needs)?;
     let method = method::choose(request, &target)?;
-    show::write(&target, request, &method, out)?;
+    show::write(&target, request, &method, needs, out)?;
     if request.dry_run {
         writeln!(out, "\nDry run: nothing was touched.")?;
         return Ok(());

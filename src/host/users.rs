@@ -60,7 +60,7 @@ pub enum Storage {
         /// Its `st_dev`.
         st_dev: DeviceNumber,
     },
-    /// A device, and its partitions.
+    /// A device, and its partitions or the disk that it is a partition of.
     Device(BTreeSet<DeviceNumber>),
 }
 
@@ -82,7 +82,7 @@ impl Storage {
     /// # Errors
     /// When `/sys` does not answer.
     pub fn of_device(device: &Device, sysfs: &Sysfs) -> io::Result<Self> {
-        sysfs.parts(device.number()).map(Self::Device)
+        sysfs.writable_through(device.number()).map(Self::Device)
     }
 }
 

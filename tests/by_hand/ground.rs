@@ -30,11 +30,26 @@ pub fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
 
 /// Runs it.
 pub fn clean<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ran {
-    let output = command(args).output().unwrap();
+    run(&mut command(args))
+}
+
+fn run(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
     Ran {
         code: output.status.code(),
         said: String::from_utf8([output.stdout, output.stderr].concat()).unwrap(),
     }
+}
+
+/// Runs it as `kubectl exec` would, with what the kubelet's directory is said to be.
+pub fn clean_in_pod(path: &Path, go: &str, variable: &str) -> Ran {
+    let (name, value) = variable.split_once('=').unwrap();
+    let args = [
+        path.as_os_str(),
+        go.as_ref(),
+        "--kubelet-dir=/mnt/kubelet".as_ref(),
+    ];
+    run(command(args).env(name, value))
 }
 
 /// Runs it, which has to end in this way and say all of this.
@@ -47,6 +62,18 @@ pub fn assert_clean(args: &[&OsStr], code: i32, words: &[&str]) {
             "{args:?}: no {words:?} in {}",
             ran.said
         );
+    }
+}
+
+/// Refused with these words, for good and in a dry run.
+pub fn assert_refused(path: &Path, more: &[&str], words: &str) {
+    for go in ["--dry-run", "--yes"] {
+        let more = more.iter().map(OsStr::new);
+        let args: Vec<_> = [path.as_os_str(), go.as_ref()]
+            .into_iter()
+            .chain(more)
+            .collect();
+        assert_clean(&args, 2, &["error: ", words, "nothing was touched"]);
     }
 }
 

@@ -6,4 +6,5 @@ mod asked;
 mod ground;
 mod refused;
 mod stopped;
+mod used;
 mod wiped;

@@ -14,20 +14,8 @@ use nix::sys::stat::Mode;
 use support::{LoopDevice, Sandbox};
 
 use crate::ground::{
-    SECRET, assert_clean, bytes, device_with_secret, ext4_volume, is_full, volume,
+    SECRET, assert_clean, assert_refused, bytes, device_with_secret, ext4_volume, is_full, volume,
 };
-
-/// Refused with these words, for good and in a dry run.
-fn assert_refused(path: &Path, more: &[&str], words: &str) {
-    for go in ["--dry-run", "--yes"] {
-        let more = more.iter().map(OsStr::new);
-        let args: Vec<_> = [path.as_os_str(), go.as_ref()]
-            .into_iter()
-            .chain(more)
-            .collect();
-        assert_clean(&args, 2, &["error: ", words, "nothing was touched"]);
-    }
-}
 
 #[test]
 fn what_is_no_volume() {

@@ -119,6 +119,11 @@ fn who_uses_a_partition_uses_the_disk_and_not_the_other_partition() {
         );
     }
     drop(reader);
+    let reader = Guest::start("", File::open(disk.path()).unwrap().into());
+    for storage in [&whole, &one, &two] {
+        users(storage, 1);
+    }
+    drop(reader);
 
     let upper = LoopDevice::over(&File::open(disk.partition(1)).unwrap()).unwrap();
     let name = upper.path().file_name().unwrap().to_str().unwrap();
@@ -130,6 +135,10 @@ fn who_uses_a_partition_uses_the_disk_and_not_the_other_partition() {
     assert_eq!(over(disk.path()), [name]);
     assert_eq!(over(&disk.partition(1)), [name]);
     assert_eq!(over(&disk.partition(2)), [] as [&str; 0]);
+    drop(upper);
+    let upper = LoopDevice::over(&File::open(disk.path()).unwrap()).unwrap();
+    let name = upper.path().file_name().unwrap().to_str().unwrap();
+    assert_eq!(over(&disk.partition(2)), [name]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::target::Target;
 
 /// The method that was asked for, or the one of a class that says nothing.
 pub fn choose(request: &Clean, target: &Target) -> Result<Method, Refusal> {
-    let method = resolve(request.method, request.passes, target.kind())?;
+    let method = resolve(request.method, request.passes, target.volume.kind())?;
     match method {
         Method::Zero { .. } | Method::Overwrite { .. } | Method::Discard => Ok(method),
         method if request.verify => Err(Refusal::NotVerifiable { method }),

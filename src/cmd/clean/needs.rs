@@ -2,23 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::args::{Args, Environment};
 use crate::clean::escape::ShownPath;
 use crate::config;
+use crate::host::kubelet::KubeletDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable, unescape};
+use crate::types::VolumeMode;
 
 /// Of these not even a part is a volume.
-const SYSTEM: [&str; 12] = [
-    "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys",
-    "/usr",
+const SYSTEM: [&str; 13] = [
+    "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin",
+    "/sys", "/usr",
 ];
 
 /// A volume may lie within these, but may not hold them.
-const HELD: [&str; 17] = [
+const HELD: [&str; 16] = [
     "/",
     "/home",
     "/opt",
     "/root",
-    "/run",
     "/tmp",
     "/var",
     "/var/cache",
@@ -39,17 +41,23 @@ pub struct Needs {
     system: Vec<PathBuf>,
     /// With the words for it.
     held: Vec<(PathBuf, String)>,
-    kubelet_dir: PathBuf,
+    kubelet: KubeletDir,
+    /// Where the kubelet mounts for Pods.
+    pods: PathBuf,
+    /// Whether we run in a pod, so that there is a kubelet for certain.
+    in_pod: bool,
 }
 
 impl Needs {
     /// What this machine and this process need, by their real paths. Where there is a configuration
     /// for the provisioner, its discovery directories, too: volumes are in these, they are none.
     #[must_use]
-    pub fn of_this_machine(kubelet_dir: &Path, config_dir: &Path) -> Self {
+    pub fn of_this_machine(args: &Args, environment: &Environment) -> Self {
+        let (kubelet_dir, config_dir) = (&*args.kubelet_dir, &*args.config);
         let real = |path: &Path| path.canonicalize().ok();
         let named = |path: &Path| Some((real(path)?, path.display().to_string()));
         let ours = |link, what: &str| Some((std::fs::read_link(link).ok()?, what.to_owned()));
+        let pods = kubelet_dir.join("pods");
         Self {
             system: SYSTEM.iter().filter_map(|dir| real(dir.as_ref())).collect(),
             held: HELD
@@ -61,8 +69,25 @@ impl Needs {
                 .chain(swap_files())
                 .chain(discovery_directories(config_dir))
                 .collect(),
-            kubelet_dir: kubelet_dir.to_owned(),
+            kubelet: KubeletDir::new(kubelet_dir, environment.pod_uid.clone()),
+            // The mount table knows no links.
+            pods: real(&pods).unwrap_or(pods),
+            in_pod: environment.pod_uid.is_some() || environment.node_name.is_some(),
         }
+    }
+
+    /// Where Pods' volumes of this kind ought to show, if they do not.
+    pub(super) fn unseen_pods(&self, kind: VolumeMode) -> Option<&Path> {
+        let seen = match kind {
+            VolumeMode::Filesystem => self.kubelet.visible(),
+            VolumeMode::Block => self.kubelet.sees_devices(),
+        };
+        (!seen).then_some(&*self.pods)
+    }
+
+    /// Whether Pods have to be seen: what uses a volume here is one of them.
+    pub(super) fn must_see_pods(&self) -> bool {
+        self.in_pod
     }
 
     /// Why a mounted filesystem must not be emptied, if it must not. By what is mounted and not only
@@ -85,8 +110,7 @@ impl Needs {
     /// uses it.
     pub(super) fn kubelet_use(&self, mount: &Mount, table: &MountTable) -> Option<String> {
         let target = Place::of_mount(mount);
-        let pods = self.kubelet_dir.join("pods");
-        let mut of_pods = table.iter().filter(|it| it.point.starts_with(&pods));
+        let mut of_pods = table.iter().filter(|it| it.point.starts_with(&self.pods));
         let user = of_pods.find(|it| Place::of_mount(it).overlaps(&target))?;
         Some(format!(
             "the kubelet has it mounted for a Pod, at {}",
@@ -209,7 +233,9 @@ mod tests {
             ]
             .map(held)
             .into(),
-            kubelet_dir: "/var/lib/kubelet".into(),
+            kubelet: KubeletDir::new("/var/lib/kubelet", None),
+            pods: "/var/lib/kubelet/pods".into(),
+            in_pod: false,
         }
     }
 
@@ -256,7 +282,9 @@ mod tests {
     #[test]
     fn this_machine_needs_what_it_runs_on() {
         let table = MountTable::read().unwrap();
-        let needs = Needs::of_this_machine("/var/lib/kubelet".as_ref(), "/nowhere".as_ref());
+        let line = ["provisioner", "--config=/nowhere"].map(Into::into);
+        let args = Args::from_command_line(line).unwrap();
+        let needs = Needs::of_this_machine(&args, &Environment::read(|_| None).unwrap());
         let root = table.at(Path::new("/")).unwrap();
         assert!(needs.forbid(root, &table).is_some());
         let program = std::env::current_exe().unwrap();

@@ -103,6 +103,38 @@ pub enum Refusal {
         /// What for.
         why: String,
     },
+    /// In a pod, without the kubelet's directory.
+    #[error(
+        "which volumes Pods use cannot be seen in {}: give the kubelet's directory with --kubelet-dir, as it is in the arguments of this container; for devices its `plugins` has to be there, too",
+        pods.display()
+    )]
+    PodsUnseen {
+        /// Where the kubelet has them.
+        pods: PathBuf,
+    },
+    /// What is deleted in it goes elsewhere, or does not go.
+    #[error(
+        "{} is a filesystem of type {fs_type}, which is not known to keep its data here and nowhere else (a network's is everybody's, an overlay's partly another's): clean it where its data is",
+        path.display()
+    )]
+    Elsewhere {
+        /// The path.
+        path: PathBuf,
+        /// In the mount table's words.
+        fs_type: String,
+    },
+    /// Who uses the others is not known by this one.
+    #[error(
+        "{} is the same storage as {}, and who uses that is not seen here: detach it, or clean the multipath device over both",
+        path.display(),
+        twins.join(", ")
+    )]
+    Twin {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's names for the others.
+        twins: Vec<String>,
+    },
     /// Something is mounted below.
     #[error("something is mounted inside {}, at {point}: unmount it first", path.display())]
     Nested {

@@ -18,8 +18,9 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::mounts::DeviceNumber;
 use crate::host::sysfs::DeviceFacts;
+use crate::host::users;
 
-use super::needs::{also_mounted, shown};
+use super::needs::{Needs, also_mounted, shown};
 use super::target::{Done, Target, Volume};
 
 /// What disks write in a second, roughly, for an estimate: those that spin, and others.
@@ -33,12 +34,14 @@ pub fn write(
     target: &Target,
     request: &Clean,
     method: &Method,
+    needs: &Needs,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut rows = match &target.volume {
         Volume::Filesystem(root) => filesystem(root, target),
         Volume::Device(device) => device_rows(device, target),
     };
+    rows.extend(not_seen(target, needs));
     rows.push(("identity", target.candidate.identity.to_string()));
     let mut will_be = will_be(method, request.trim);
     if request.verify {
@@ -61,6 +64,21 @@ pub fn write(
         writeln!(out, "  {key:width$}  {value}")?;
     }
     out.flush()
+}
+
+/// The users that could be there all the same.
+fn not_seen(target: &Target, needs: &Needs) -> Vec<Row> {
+    let mut users = Vec::new();
+    if let Some(pods) = needs.unseen_pods(target.volume.kind()) {
+        let pods = shown(pods);
+        users.push(format!(
+            "Pods: {pods} has none, or not all that they use; is the kubelet's directory another one (--kubelet-dir)?"
+        ));
+    }
+    if let Err(blind) = users::sight() {
+        users.push(format!("the host's processes: {blind}"));
+    }
+    users.into_iter().map(|text| ("not seen", text)).collect()
 }
 
 fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {

@@ -31,6 +31,12 @@ use super::needs::{Needs, shown};
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Filesystems that have their data on devices of this machine, or in its memory, and for themselves.
+const LOCAL: [&str; 19] = [
+    "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "hfsplus", "jfs",
+    "msdos", "nilfs2", "ntfs", "ntfs3", "reiserfs", "tmpfs", "vfat", "xfs", "zfs",
+];
+
 /// An open volume.
 #[derive(Debug)]
 pub enum Volume {
@@ -38,6 +44,16 @@ pub enum Volume {
     Filesystem(FsRoot),
     /// The device, opened exclusively.
     Device(Device),
+}
+
+impl Volume {
+    /// What it is.
+    pub fn kind(&self) -> VolumeMode {
+        match self {
+            Self::Filesystem(_) => VolumeMode::Filesystem,
+            Self::Device(_) => VolumeMode::Block,
+        }
+    }
 }
 
 /// What became of it.
@@ -84,11 +100,6 @@ impl Target {
             machine,
             _lock: lock,
         })
-    }
-
-    /// What it is.
-    pub fn kind(&self) -> VolumeMode {
-        self.candidate.kind
     }
 
     /// Makes sure that the path still leads to what was opened, and that it is still what was shown.
@@ -261,6 +272,12 @@ fn judge(
     needs: &Needs,
 ) -> Result<Candidate, Refusal> {
     let owned = || path.as_path().to_owned();
+    if needs.must_see_pods()
+        && let Some(pods) = needs.unseen_pods(volume.kind())
+    {
+        let pods = pods.to_owned();
+        return Err(Refusal::PodsUnseen { pods });
+    }
     let candidate = match volume {
         Volume::Filesystem(root) => {
             let (mount, table) = (root.mount(), &machine.mounts);
@@ -269,6 +286,12 @@ fn judge(
             }
             if let Some(by) = needs.kubelet_use(mount, table) {
                 return Err(Refusal::InUse { path: owned(), by });
+            }
+            if !LOCAL.contains(&&*mount.fs_type) {
+                return Err(Refusal::Elsewhere {
+                    path: owned(),
+                    fs_type: mount.fs_type.clone(),
+                });
             }
             if let Some(nested) = table.inside(mount.device, &mount.root).next() {
                 return Err(Refusal::Nested {
@@ -287,6 +310,15 @@ fn judge(
     let candidate = candidate.map_err(looking_at(path.as_path()))?;
     if let Some(by) = candidate.in_use {
         return Err(Refusal::InUse { path: owned(), by });
+    }
+    if let Volume::Device(device) = volume {
+        let facts = machine.sysfs.device(device.number());
+        let twins = facts.and_then(|facts| machine.sysfs.twins(&facts));
+        let twins = twins.map_err(looking_at(path.as_path()))?;
+        if !twins.is_empty() {
+            let path = owned();
+            return Err(Refusal::Twin { path, twins });
+        }
     }
     let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::InUse { .. });
     patiently(|| no_others(volume, machine, path), may_pass)?;

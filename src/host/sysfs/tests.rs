@@ -238,6 +238,54 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
 }
 
 #[test]
+fn disks_with_the_same_bytes_are_twins() {
+    let fixture = Fixture::new();
+    let wwid = [("device/wwid", "naa.5000c500a1b2c3d4")];
+    let file = |offset| {
+        [
+            ("loop/backing_file", "/images/a"),
+            ("loop/offset", offset),
+            ("size", "8"),
+        ]
+    };
+    fixture
+        .device("sda", "8:0", &wwid)
+        .device("sda/sda1", "8:1", &[("partition", "1")])
+        .device("sdb", "8:16", &wwid)
+        .device("sdc", "8:32", &[("device/wwid", "naa.5000c500a1b2c3d5")])
+        .device("dm-0", "253:0", &[("wwid", "naa.5000c500a1b2c3d4")])
+        .stack("dm-0", "sda")
+        .stack("dm-0", "sdb")
+        .device("loop0", "7:0", &file("0"))
+        .device("loop1", "7:1", &file("4095"))
+        .device("loop2", "7:2", &file("8190"))
+        .device("loop3", "7:3", &[("size", "0")]);
+    let sys = fixture.dir.path().join("sys");
+    fs::create_dir(sys.join("block")).unwrap();
+    for disk in [
+        "sda", "sdb", "sdc", "dm-0", "loop0", "loop1", "loop2", "loop3",
+    ] {
+        symlink(sys.join("devices").join(disk), sys.join("block").join(disk)).unwrap();
+    }
+    // A path that nobody can open.
+    fs::create_dir(sys.join("block/nvme0c0n1")).unwrap();
+    for (number, twins) in [
+        ("8:0", &["sdb"][..]),
+        ("8:1", &["sdb"]),
+        ("8:16", &["sda"]),
+        ("8:32", &[]),
+        ("253:0", &[]),
+        ("7:0", &["loop1"]),
+        ("7:1", &["loop0", "loop2"]),
+        ("7:2", &["loop1"]),
+        ("7:3", &[]),
+    ] {
+        let found = fixture.sysfs().twins(&fixture.facts(number)).unwrap();
+        assert_eq!(found, twins, "{number}");
+    }
+}
+
+#[test]
 fn a_disks_name_is_found_wherever_its_driver_puts_it() {
     for (what, attributes, udev, wwid) in [
         (
