@@ -89,8 +89,10 @@ fn by_hand(request: &Clean, args: &Args, environment: &Environment) -> Result<Ex
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let needs = clean::Needs::of_this_machine(args, environment);
-    let result = runtime.block_on(clean::run(request, &needs, &mut io::stdout()));
+    let result = runtime.block_on(async {
+        let needs = clean::Needs::of_this_machine(args, environment)?;
+        clean::run(request, &needs, &mut io::stdout()).await
+    });
     // A cleaner that hangs on a dead disk must not keep the program from ending.
     runtime.shutdown_background();
     Ok(match result {

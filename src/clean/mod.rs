@@ -20,7 +20,7 @@ pub mod pace;
 pub mod permit;
 mod priority;
 pub mod progress;
-mod protect;
+pub(crate) mod protect;
 pub mod protocol;
 pub mod release;
 pub mod signature;

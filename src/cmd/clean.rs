@@ -5,6 +5,7 @@
 //! is there and types its path once more.
 
 mod confirm;
+mod judge;
 mod method;
 mod needs;
 mod refusal;

@@ -2,7 +2,8 @@
 //! open, and what other mount namespaces have mounted inside it.
 //!
 //! Of processes and their mounts only as much is known as `/proc` shows us: see [`sight`]. What is seen
-//! counts in any case. A file that is only mapped, or only a working directory, is not seen.
+//! counts in any case. A file that is only mapped is not seen: its process may be stuck with the lock
+//! that tells, and we would be stuck with it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -96,12 +97,14 @@ pub enum User {
         /// The file's path, as whoever made the device saw it.
         file: PathBuf,
     },
-    /// A process that has something open.
+    /// A process that has something open, or runs it, or is in it.
     Process {
         /// Who.
         process: Process,
-        /// What it has open, as it sees it.
+        /// What it has, as it sees it.
         path: PathBuf,
+        /// As what, for the end of a sentence.
+        how: &'static str,
     },
     /// Something is mounted inside the volume, in a mount namespace that is not ours.
     Mount {
@@ -129,9 +132,9 @@ impl fmt::Display for User {
                 let file = file.to_string_lossy();
                 write!(f, "{name} is a loop device over {file:?} in it")
             }
-            Self::Process { process, path } => {
+            Self::Process { process, path, how } => {
                 let path = path.to_string_lossy();
-                write!(f, "{process} has {path:?} open")
+                write!(f, "{process} has {path:?} {how}")
             }
             Self::Mount { process, point } => {
                 let point = point.to_string_lossy();
@@ -202,8 +205,9 @@ fn lies_in(path: &Path, through: &Mount, volume: &Mount) -> bool {
             .is_some_and(|place| place.starts_with(&volume.root))
 }
 
-/// The processes that have the device, or something in the filesystem, open, and the mounts inside the
-/// filesystem that other mount namespaces have; as far as they can be seen. We ourselves do not count.
+/// The processes that have the device, or something in the filesystem, open or are in it, and the
+/// mounts inside the filesystem that other mount namespaces have; as far as they can be seen. We
+/// ourselves do not count.
 ///
 /// # Errors
 /// When `/proc` is not there.
@@ -216,44 +220,62 @@ pub fn processes_using(storage: &Storage) -> io::Result<Vec<User>> {
     }
     let others = pids.iter().filter(|pid| **pid != std::process::id());
     users.extend(others.filter_map(|pid| {
-        let path = open_in(*pid, &mounts, storage)?;
+        let (path, how) = held_by(*pid, &mounts, storage)?;
         Some(User::Process {
             process: process(*pid),
             path,
+            how,
         })
     }));
     Ok(users)
 }
 
-/// What a process has open of the storage.
-fn open_in(pid: u32, mounts: &SeenMounts, storage: &Storage) -> Option<PathBuf> {
+/// What a process has without a descriptor, and as what.
+const LINKS: [(&str, &str); 3] = [
+    ("cwd", "as its working directory"),
+    ("root", "as its root directory"),
+    ("exe", "as its program"),
+];
+
+/// What a process has of the storage, and as what.
+fn held_by(pid: u32, mounts: &SeenMounts, storage: &Storage) -> Option<(PathBuf, &'static str)> {
     let descriptors = |dir: PathBuf| {
         let numbers = numbers_in(&dir.join("fd")).unwrap_or_default();
         numbers.into_iter().map(move |number| (dir.clone(), number))
     };
-    let mut all: Vec<_> = descriptors(format!("/proc/{pid}").into()).collect();
+    let dir = PathBuf::from(format!("/proc/{pid}"));
+    let mut all: Vec<_> = descriptors(dir.clone()).collect();
     if all.is_empty() {
         // The first thread may have ended before the others.
         all = threads(pid).into_iter().flat_map(descriptors).collect();
     }
-    all.into_iter().find_map(|(dir, number)| {
-        let link = dir.join(format!("fd/{number}"));
-        let path = fs::read_link(&link).ok()?;
-        // Neither a socket nor a pipe.
-        if !path.has_root() {
-            return None;
-        }
-        // Not synced: nobody waits for a server that is gone.
-        let mask = StatxFlags::TYPE | StatxFlags::MNT_ID;
-        let facts = statx(CWD, &link, AtFlags::STATX_DONT_SYNC, mask).ok()?;
-        let mut file = OpenFile::from(&facts);
+    let open = all.into_iter().find_map(|(dir, number)| {
+        let (path, mut file) = behind(&dir.join(format!("fd/{number}")))?;
         if file.mount.is_none() {
             // Linux before 5.8.
             let info = fs::read_to_string(dir.join(format!("fdinfo/{number}"))).ok()?;
             file.mount = mount_id_in_fdinfo(&info);
         }
-        mounts.is_open(&path, &file, storage).then_some(path)
+        let held = mounts.is_open(&path, &file, storage);
+        held.then_some((path, "open"))
+    });
+    open.or_else(|| {
+        LINKS.into_iter().find_map(|(link, how)| {
+            let (path, file) = behind(&dir.join(link))?;
+            // An older kernel tells their mounts to nobody.
+            let held = file.mount.is_some() && mounts.is_open(&path, &file, storage);
+            held.then_some((path, how))
+        })
     })
+}
+
+/// What a link in `/proc` leads to. Nothing for a socket or a pipe.
+fn behind(link: &Path) -> Option<(PathBuf, OpenFile)> {
+    let path = fs::read_link(link).ok().filter(|path| path.has_root())?;
+    // Not synced: nobody waits for a server that is gone.
+    let mask = StatxFlags::TYPE | StatxFlags::MNT_ID;
+    let facts = statx(CWD, link, AtFlags::STATX_DONT_SYNC, mask).ok()?;
+    Some((path, OpenFile::from(&facts)))
 }
 
 /// What a descriptor leads to.

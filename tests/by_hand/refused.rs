@@ -11,10 +11,11 @@ use std::process::Command;
 use local_volume_provisioner::host::lock::VolumeLock;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
-use support::{LoopDevice, Sandbox};
+use support::{LoopDevice, Sandbox, skip};
 
 use crate::ground::{
-    SECRET, assert_clean, assert_refused, bytes, device_with_secret, ext4_volume, is_full, volume,
+    SECRET, assert_clean, assert_refused, bytes, device_with_secret, ext4_volume, has, is_full,
+    volume,
 };
 
 #[test]
@@ -144,6 +145,15 @@ fn what_volumes_are_looked_for_in() {
         &config,
         "the discovery directory of class \"fast\" is in it",
     );
+    // One that does not load may say the same of any directory.
+    let broken = sandbox.dir("broken").unwrap().join("storageClassMap");
+    fs::write(broken, "fast: {").unwrap();
+    for config in [
+        "--config=/mnt/broken",
+        "--config=/mnt/broken/storageClassMap",
+    ] {
+        assert_refused(&disks, &[config], "it does not load");
+    }
     let inside = volume(&sandbox, "disks/inside");
     let args = [inside.as_os_str(), "--yes".as_ref(), config[0].as_ref()];
     assert_clean(&args, 0, &["Cleaned /mnt/disks/inside"]);
@@ -168,6 +178,51 @@ fn what_is_read_only() {
     let before = bytes(&device);
     assert_refused(device.path(), &[], "is read-only");
     assert!(bytes(&device) == before);
+}
+
+#[test]
+fn what_is_a_read_only_snapshot() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    if !has("mkfs.btrfs") || !has("btrfs") {
+        skip("no btrfs tools on this machine");
+        return;
+    }
+    let device = LoopDevice::formatted(sandbox.path(), 128 << 20, "btrfs").unwrap();
+    let root = sandbox.mount(device.path(), "btrfs", "whole").unwrap();
+    let btrfs = |args: &[&str]| {
+        let status = Command::new("btrfs").args(args).status().unwrap();
+        assert!(status.success());
+    };
+    btrfs(&["-q", "subvolume", "create", "/mnt/whole/volume"]);
+    fs::create_dir(root.join("volume/dir")).unwrap();
+    fs::write(root.join("volume/dir/file"), SECRET).unwrap();
+    let snapshot = ["/mnt/whole/volume", "/mnt/whole/snapshot"];
+    btrfs(&[&["-q", "subvolume", "snapshot", "-r"], &snapshot[..]].concat());
+    let snapshot = sandbox.bind(&root.join("snapshot"), "snapshot").unwrap();
+    assert_refused(&snapshot, &[], "property set /mnt/snapshot ro false");
+    assert!(is_full(&snapshot));
+}
+
+#[test]
+fn what_others_have_files_in_where_we_are_not_root() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    let output = Command::new("setpriv")
+        .args([
+            "--bounding-set=-dac_override",
+            env!("CARGO_BIN_EXE_local-volume-provisioner"),
+        ])
+        .args(["clean", "--yes", "/mnt/volume"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("run this as root"), "{said}");
+    assert!(is_full(&root));
 }
 
 #[test]
@@ -205,6 +260,11 @@ fn what_the_method_does_not_fit() {
     assert_refused(&root, &["--method=zero"], "can only be emptied");
     assert_refused(device.path(), &["--method=contents"], "is for filesystems");
     assert_refused(device.path(), &["--passes=2"], "--passes goes with");
+    assert_refused(
+        device.path(),
+        &["--trim=false"],
+        "--trim is for filesystems",
+    );
     assert_refused(device.path(), &["--verify"], "--verify goes with");
     for wrong in ["--passes=0", "--method=shred", "--trim=perhaps"] {
         let args = [device.path().as_os_str(), "--yes".as_ref(), wrong.as_ref()];

@@ -195,6 +195,36 @@ fn an_open_file_is_in_the_volume_or_not_whatever_its_path() {
 }
 
 #[test]
+fn who_is_in_the_volume_or_runs_from_it_is_named() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let whole = sandbox.tmpfs("whole", "size=32m").unwrap();
+    fs::create_dir(whole.join("a")).unwrap();
+    let volume = sandbox.bind(&whole.join("a"), "volume").unwrap();
+    let storage = filesystem(&volume);
+    let shell = |script: &str| Guest::start(script, Stdio::null());
+    let _beside = shell(&format!("cd {}", whole.display()));
+    users(&storage, 0);
+    let (dir, path) = (volume.join("dir"), volume.display());
+    fs::create_dir(&dir).unwrap();
+    fs::copy("/bin/sleep", volume.join("sleep")).unwrap();
+    let inside = shell(&format!("cd {}", dir.display()));
+    let running = shell(&format!("exec {path}/sleep 60"));
+    let found = users(&storage, 2);
+    for (guest, held, how) in [
+        (inside, dir, "as its working directory"),
+        (running, volume.join("sleep"), "as its program"),
+    ] {
+        let text = format!("process {} (\"sleep\") has {held:?} {how}", guest.pid());
+        assert!(
+            found.contains(&(guest.pid(), text.clone())),
+            "{text}: {found:#?}"
+        );
+    }
+}
+
+#[test]
 fn what_another_namespace_has_mounted_in_the_volume_is_named() {
     let Some(sandbox) = Sandbox::enter() else {
         return;

@@ -10,7 +10,11 @@ use super::target::Target;
 
 /// The method that was asked for, or the one of a class that says nothing.
 pub fn choose(request: &Clean, target: &Target) -> Result<Method, Refusal> {
-    let method = resolve(request.method, request.passes, target.volume.kind())?;
+    let kind = target.volume.kind();
+    if kind == VolumeMode::Block && !request.trim {
+        return Err(Refusal::TrimOfFilesystems);
+    }
+    let method = resolve(request.method, request.passes, kind)?;
     match method {
         Method::Zero { .. } | Method::Overwrite { .. } | Method::Discard => Ok(method),
         method if request.verify => Err(Refusal::NotVerifiable { method }),

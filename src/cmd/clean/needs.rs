@@ -1,5 +1,6 @@
 //! What a machine cannot do without, whatever path somebody types.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::args::{Args, Environment};
@@ -8,6 +9,8 @@ use crate::config;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable, unescape};
 use crate::types::VolumeMode;
+
+use super::Refusal;
 
 /// Of these not even a part is a volume.
 const SYSTEM: [&str; 13] = [
@@ -51,14 +54,16 @@ pub struct Needs {
 impl Needs {
     /// What this machine and this process need, by their real paths. Where there is a configuration
     /// for the provisioner, its discovery directories, too: volumes are in these, they are none.
-    #[must_use]
-    pub fn of_this_machine(args: &Args, environment: &Environment) -> Self {
+    ///
+    /// # Errors
+    /// When a part of that is there and cannot be read.
+    pub fn of_this_machine(args: &Args, environment: &Environment) -> Result<Self, Refusal> {
         let (kubelet_dir, config_dir) = (&*args.kubelet_dir, &*args.config);
         let real = |path: &Path| path.canonicalize().ok();
         let named = |path: &Path| Some((real(path)?, path.display().to_string()));
         let ours = |link, what: &str| Some((std::fs::read_link(link).ok()?, what.to_owned()));
         let pods = kubelet_dir.join("pods");
-        Self {
+        Ok(Self {
             system: SYSTEM.iter().filter_map(|dir| real(dir.as_ref())).collect(),
             held: HELD
                 .iter()
@@ -66,14 +71,14 @@ impl Needs {
                 .chain(named(kubelet_dir))
                 .chain(ours("/proc/self/cwd", "your working directory"))
                 .chain(ours("/proc/self/exe", "this very program"))
-                .chain(swap_files())
-                .chain(discovery_directories(config_dir))
+                .chain(swap_files()?)
+                .chain(discovery_directories(config_dir)?)
                 .collect(),
             kubelet: KubeletDir::new(kubelet_dir, environment.pod_uid.clone()),
             // The mount table knows no links.
             pods: real(&pods).unwrap_or(pods),
             in_pod: environment.pod_uid.is_some() || environment.node_name.is_some(),
-        }
+        })
     }
 
     /// Where Pods' volumes of this kind ought to show, if they do not.
@@ -167,25 +172,51 @@ pub fn shown(path: &Path) -> ShownPath {
     ShownPath::from_bytes(path.as_os_str().as_encoded_bytes())
 }
 
+/// Whether the mount table can be trusted with what [`Needs`] asks of it: every line parsed, and `/` in
+/// it, which a `chroot` to a plain directory does not have.
+pub fn understood(table: &MountTable) -> Result<(), Refusal> {
+    if let Some(line) = table.unparsed().first() {
+        let why = format!("this line of the mount table is not understood: {line}");
+        return Err(Refusal::UnknownNeeds(why));
+    }
+    match table.at(Path::new("/")) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::UnknownNeeds(
+            "the mount table has no /; run this outside of the chroot".to_owned(),
+        )),
+    }
+}
+
 /// None without a configuration: on most machines where this is run by hand there is none.
-fn discovery_directories(config_dir: &Path) -> Vec<(PathBuf, String)> {
-    let loaded = config::load(config_dir).ok();
-    let classes = loaded
-        .iter()
-        .flat_map(|loaded| loaded.config.classes.values());
-    classes
+fn discovery_directories(config_dir: &Path) -> Result<Vec<(PathBuf, String)>, Refusal> {
+    if matches!(config_dir.try_exists(), Ok(false)) {
+        return Ok(Vec::new());
+    }
+    let loaded = config::load(config_dir).map_err(|error| {
+        Refusal::UnknownNeeds(format!(
+            "there is a configuration, and its discovery directories must not be cleaned, but it does not load ({error}); mend it, or say where another one is with --config"
+        ))
+    })?;
+    let classes = loaded.config.classes.values();
+    Ok(classes
         .filter_map(|class| {
             let dir = class.mount_dir.as_path().canonicalize().ok()?;
             let what = format!("the discovery directory of class {:?}", class.name);
             Some((dir, what))
         })
-        .collect()
+        .collect())
 }
 
 /// The files that the machine swaps to. The first line is a heading.
-fn swap_files() -> Vec<(PathBuf, String)> {
-    let table = std::fs::read("/proc/swaps").unwrap_or_default();
-    table
+fn swap_files() -> Result<Vec<(PathBuf, String)>, Refusal> {
+    let table = match std::fs::read("/proc/swaps") {
+        // A kernel that does not swap.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        table => table.map_err(|error| {
+            Refusal::UnknownNeeds(format!("/proc/swaps cannot be read: {error}"))
+        })?,
+    };
+    Ok(table
         .split(|byte| *byte == b'\n')
         .filter(|line| line.starts_with(b"/"))
         .filter_map(|line| line.split(u8::is_ascii_whitespace).next())
@@ -194,7 +225,7 @@ fn swap_files() -> Vec<(PathBuf, String)> {
             let what = format!("the swap file {}", shown(&path));
             (path, what)
         })
-        .collect()
+        .collect())
 }
 
 #[cfg(test)]
@@ -280,11 +311,24 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_table_that_lacks_something_is_not_trusted() {
+        let told = |table: &[u8]| match understood(&MountTable::parse(table)) {
+            Ok(()) => String::new(),
+            Err(refusal) => refusal.to_string(),
+        };
+        assert_eq!(told(TABLE), "");
+        let chroot = told(b"6 1 8:16 / /mnt/disks/a rw - ext4 /dev/sdb rw\n");
+        assert!(chroot.contains("outside of the chroot"), "{chroot}");
+        let strange = told(&[TABLE, b"what is this\n"].concat());
+        assert!(strange.ends_with("understood: what is this"), "{strange}");
+    }
+
+    #[test]
     fn this_machine_needs_what_it_runs_on() {
         let table = MountTable::read().unwrap();
         let line = ["provisioner", "--config=/nowhere"].map(Into::into);
         let args = Args::from_command_line(line).unwrap();
-        let needs = Needs::of_this_machine(&args, &Environment::read(|_| None).unwrap());
+        let needs = Needs::of_this_machine(&args, &Environment::read(|_| None).unwrap()).unwrap();
         let root = table.at(Path::new("/")).unwrap();
         assert!(needs.forbid(root, &table).is_some());
         let program = std::env::current_exe().unwrap();

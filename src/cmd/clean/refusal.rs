@@ -55,6 +55,17 @@ pub enum Refusal {
         /// Why.
         source: io::Error,
     },
+    /// No `/proc`.
+    #[error("what is mounted at {} cannot be told: /proc/thread-self/mountinfo: {source}", path.display())]
+    NoMountTable {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What must not be cleaned is not known.
+    #[error("it cannot be told what this machine needs: {0}")]
+    UnknownNeeds(String),
     /// Neither of what a volume is.
     #[error("{} is neither a mount point nor a block device", path.display())]
     NoVolume {
@@ -157,6 +168,24 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
+    /// A snapshot, which is somebody's decision.
+    #[error(
+        "{path} is a read-only subvolume or snapshot: `btrfs property set {path} ro false` makes it writable, if it is to go",
+        path = path.display()
+    )]
+    ReadOnlySubvolume {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It would stop at another user's files.
+    #[error(
+        "{} may hold files of any user, and we are not allowed to delete those of others: run this as root (it takes CAP_DAC_OVERRIDE)",
+        path.display()
+    )]
+    NotRoot {
+        /// The path.
+        path: PathBuf,
+    },
     /// A card reader without a card.
     #[error("{} has a size of 0 bytes", path.display())]
     NoCapacity {
@@ -191,6 +220,9 @@ pub enum Refusal {
         /// The method.
         method: Method,
     },
+    /// A filesystem's switch for a device.
+    #[error("--trim is for filesystems; whether a device drops its contents is up to --method")]
+    TrimOfFilesystems,
     /// A method that is done once.
     #[error("--passes goes with --method zero or overwrite, not with {method}")]
     NoPasses {

@@ -18,24 +18,18 @@ use crate::clean::wipe;
 use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::lock::{LockError, VolumeLock};
-use crate::host::users::{self, Storage};
 use crate::plan::reasons;
-use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
+use crate::scan::{Candidate, Machine};
 use crate::types::{MountPath, VolumeMode};
 
 use super::Refusal;
-use super::needs::{Needs, shown};
+use super::judge::judge;
+use super::needs::{self, Needs};
 
 /// How long to wait for whoever has a device or its lock. udev has both for a moment after each
 /// change.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// Filesystems that have their data on devices of this machine, or in its memory, and for themselves.
-const LOCAL: [&str; 19] = [
-    "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "hfsplus", "jfs",
-    "msdos", "nilfs2", "ntfs", "ntfs3", "reiserfs", "tmpfs", "vfat", "xfs", "zfs",
-];
 
 /// An open volume.
 #[derive(Debug)]
@@ -186,11 +180,16 @@ pub fn absolute(path: &Path) -> Result<MountPath, Refusal> {
     })
 }
 
+/// All is judged by the mount table, so that there has to be one.
 fn machine(path: &MountPath) -> Result<Machine, Refusal> {
-    Machine::read().map_err(looking_at(path.as_path()))
+    let machine = Machine::read().map_err(|source| Refusal::NoMountTable {
+        path: path.as_path().to_owned(),
+        source,
+    })?;
+    needs::understood(&machine.mounts).map(|()| machine)
 }
 
-fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {
+pub(super) fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {
     move |source| Refusal::Look {
         path: path.to_owned(),
         source,
@@ -229,7 +228,7 @@ fn open_device(path: &Path) -> Result<Device, Refusal> {
 }
 
 /// Tries again for a while what may pass.
-fn patiently<T, E>(
+pub(super) fn patiently<T, E>(
     mut act: impl FnMut() -> Result<T, E>,
     may_pass: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
@@ -240,93 +239,4 @@ fn patiently<T, E>(
             result => return result,
         }
     }
-}
-
-/// No process and no loop device has it, as far as that can be seen. The provisioner looks at it now
-/// and then.
-fn no_others(volume: &Volume, machine: &Machine, path: &MountPath) -> Result<(), Refusal> {
-    let find = || {
-        let storage = match volume {
-            Volume::Filesystem(root) => Storage::of_filesystem(root),
-            Volume::Device(device) => Storage::of_device(device, &machine.sysfs),
-        }?;
-        let mut found = users::loops_in(&storage, &machine.mounts, &machine.sysfs)?;
-        found.extend(users::processes_using(&storage)?);
-        Ok(found)
-    };
-    let found = find().map_err(looking_at(path.as_path()))?;
-    match users::in_words(&found) {
-        None => Ok(()),
-        Some(by) => Err(Refusal::InUse {
-            path: path.as_path().to_owned(),
-            by,
-        }),
-    }
-}
-
-/// Whether it may be cleaned.
-fn judge(
-    volume: &Volume,
-    path: &MountPath,
-    machine: &Machine,
-    needs: &Needs,
-) -> Result<Candidate, Refusal> {
-    let owned = || path.as_path().to_owned();
-    if needs.must_see_pods()
-        && let Some(pods) = needs.unseen_pods(volume.kind())
-    {
-        let pods = pods.to_owned();
-        return Err(Refusal::PodsUnseen { pods });
-    }
-    let candidate = match volume {
-        Volume::Filesystem(root) => {
-            let (mount, table) = (root.mount(), &machine.mounts);
-            if let Some(why) = needs.forbid(mount, table) {
-                return Err(Refusal::Needed { path: owned(), why });
-            }
-            if let Some(by) = needs.kubelet_use(mount, table) {
-                return Err(Refusal::InUse { path: owned(), by });
-            }
-            if !LOCAL.contains(&&*mount.fs_type) {
-                return Err(Refusal::Elsewhere {
-                    path: owned(),
-                    fs_type: mount.fs_type.clone(),
-                });
-            }
-            if let Some(nested) = table.inside(mount.device, &mount.root).next() {
-                return Err(Refusal::Nested {
-                    path: owned(),
-                    point: shown(&nested.point),
-                });
-            }
-            if let Some(part) = table.of_parts(mount).next() {
-                let by = format!("a part of it is mounted at {} as well", shown(&part.point));
-                return Err(Refusal::InUse { path: owned(), by });
-            }
-            candidate_of_filesystem(root, machine)
-        }
-        Volume::Device(device) => candidate_of_device(device, path, machine),
-    };
-    let candidate = candidate.map_err(looking_at(path.as_path()))?;
-    if let Some(by) = candidate.in_use {
-        return Err(Refusal::InUse { path: owned(), by });
-    }
-    if let Volume::Device(device) = volume {
-        let facts = machine.sysfs.device(device.number());
-        let twins = facts.and_then(|facts| machine.sysfs.twins(&facts));
-        let twins = twins.map_err(looking_at(path.as_path()))?;
-        if !twins.is_empty() {
-            let path = owned();
-            return Err(Refusal::Twin { path, twins });
-        }
-    }
-    let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::InUse { .. });
-    patiently(|| no_others(volume, machine, path), may_pass)?;
-    if candidate.read_only {
-        return Err(Refusal::ReadOnly { path: owned() });
-    }
-    if candidate.capacity == 0 {
-        return Err(Refusal::NoCapacity { path: owned() });
-    }
-    Ok(candidate)
 }

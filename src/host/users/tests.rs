@@ -179,6 +179,7 @@ fn users_are_named_for_people_and_no_name_fools_a_log() {
     let user = User::Process {
         process,
         path: "/x\u{1b}[2J".into(),
+        how: "open",
     };
     assert_eq!(
         user.to_string(),
