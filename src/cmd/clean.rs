@@ -8,6 +8,7 @@ mod confirm;
 mod judge;
 mod method;
 mod needs;
+mod ourselves;
 mod refusal;
 mod show;
 mod target;
@@ -48,14 +49,25 @@ pub enum CleanError {
     },
     /// By Ctrl-C, or a signal.
     #[error(
-        "interrupted ({so_far}); {path} is half cleaned, and what is left can still be read: run this again, it begins from the start{}",
-        if *.hangs { "; the cleaner has not stopped, so its disk seems to hang: look at the kernel log" } else { "" }
+        "interrupted ({so_far}); {path} is {}: run this again, it begins from the start{}",
+        if *.is_empty {
+            "empty, but its disk was not told, or not of all of it"
+        } else {
+            "half cleaned, and what is left can still be read"
+        },
+        if *.hangs {
+            "; the cleaner has not stopped, so its disk still takes what was written, or hangs: look at the kernel log"
+        } else {
+            ""
+        }
     )]
     Interrupted {
         /// The volume.
         path: MountPath,
         /// How far it came.
         so_far: Pace,
+        /// Whether only the trim is missing.
+        is_empty: bool,
         /// Whether the cleaner did not heed it.
         hangs: bool,
     },
@@ -69,8 +81,8 @@ impl CleanError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } | Self::Output(_) => 1,
-            Self::Refused(_) => 2,
+            Self::Failed { .. } => 1,
+            Self::Refused(_) | Self::Output(_) => 2,
             Self::Interrupted { .. } => 130,
         }
     }
@@ -86,7 +98,9 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> Result<(), CleanError> {
     let asks = !request.dry_run && !request.yes;
-    if asks && !io::stdin().is_terminal() {
+    // What is asked, and about what, has to be seen.
+    let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
+    if asks && !(is_seen && io::stdin().is_terminal()) {
         return Err(Refusal::NoTerminal.into());
     }
     let path = target::absolute(&request.path)?;
@@ -97,17 +111,25 @@ pub async fn run(
         writeln!(out, "\nDry run: nothing was touched.")?;
         return Ok(());
     }
+    // Up to here a signal ends the program at once, and without a word.
+    let mut signals = Signals::catch().map_err(|source| Refusal::Signals { source })?;
     if asks {
-        confirm::confirm(&path)?;
+        tokio::select! {
+            answer = confirm::confirm(path.clone()) => answer?,
+            () = signals.any() => {
+                // From the question to a line of its own.
+                let _ = writeln!(io::stderr());
+                return Err(Refusal::Interrupted.into());
+            }
+        }
     }
-    // By default a signal ends the program at once, which does no harm up to here.
-    let signals = Signals::catch().map_err(|source| Refusal::Signals { source })?;
     target.look_again(needs)?;
     let progress = Progress::default();
     let idle = match &target.volume {
         Volume::Filesystem(root) => is_alone(root),
         Volume::Device(_) => true,
     };
+    let in_memory = target.is_in_memory();
     let work = {
         let (progress, trim, verify) = (progress.clone(), request.trim, request.verify);
         move || target.wipe(&method, trim, verify, &progress)
@@ -124,7 +146,7 @@ pub async fn run(
                 out,
                 "Cleaned {path} in {}: {}.",
                 duration::format(elapsed),
-                show::result(&done, so_far.entries)
+                show::result(&done, so_far.entries, in_memory)
             );
             Ok(())
         }
@@ -136,6 +158,7 @@ pub async fn run(
         End::Stopped { hangs } => Err(CleanError::Interrupted {
             path,
             so_far,
+            is_empty: progress.is_data_gone(),
             hangs,
         }),
     }

@@ -5,12 +5,14 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use support::Sandbox;
 
 use crate::ground::{bytes, command, device_with_secret, has_secret, is_empty, is_full, volume};
@@ -110,6 +112,59 @@ fn the_path_cleans_and_another_answer_does_not() {
         assert_eq!(session.end(words), Some(code), "{answer:?}");
     }
     assert!(is_empty(&root));
+}
+
+#[test]
+fn an_answer_from_before_the_question_is_none() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    let mut session = Session::start(&["/mnt/volume"]);
+    session.type_in("/mnt/volume\n");
+    session.wait_for(QUESTION);
+    session.type_in("no\n");
+    assert_eq!(session.end("that is not its path"), Some(2));
+    assert!(is_full(&root));
+}
+
+#[test]
+fn nobody_is_asked_who_does_not_see_the_question_or_what_it_is_about() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    for unseen in ["stdout", "stderr"] {
+        let pty = openpty(None, None).unwrap();
+        let end = || OwnedFd::try_clone(&pty.slave).unwrap();
+        let mut command = command(["/mnt/volume"]);
+        command.stdin(end()).stdout(end()).stderr(end());
+        match unseen {
+            "stdout" => command.stdout(Stdio::null()),
+            _ => command.stderr(Stdio::null()),
+        };
+        let mut child = command.spawn().unwrap();
+        thread::sleep(Duration::from_millis(500));
+        File::from(pty.master).write_all(b"/mnt/volume\n").ok();
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{unseen}");
+        assert!(is_full(&root), "{unseen}");
+    }
+}
+
+#[test]
+fn a_signal_instead_of_an_answer_touches_nothing_and_says_so() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let session = Session::start(&["/mnt/volume"]);
+        session.wait_for(QUESTION);
+        let pid = Pid::from_raw(session.child.id().cast_signed());
+        kill(pid, signal).unwrap();
+        assert_eq!(session.end("nothing was touched"), Some(2), "{signal}");
+        assert!(is_full(&root));
+    }
 }
 
 #[test]

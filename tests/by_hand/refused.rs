@@ -43,6 +43,10 @@ fn what_is_no_volume() {
         ),
         (&plain.join("missing"), "No such file"),
         (&sandbox.path().join("link"), "give the mount point itself"),
+        (
+            &plain.join("../link"),
+            "/mnt/link is a symbolic link to the directory /mnt/volume: give the mount point itself",
+        ),
         (&root.join("dir"), "on which nothing is mounted"),
         (&odd, "is not UTF-8"),
     ] {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use support::{LoopDevice, Program, Sandbox};
+use support::{LoopDevice, Program, Sandbox, bare_command};
 
 use crate::ground::{assert_clean, command, device_without_offload};
 
@@ -12,7 +12,12 @@ fn an_interrupt_is_heeded_within_a_second_and_says_what_is_left() {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         let device = device_without_offload(&sandbox);
         let path = device.path().as_os_str();
         let args = [
@@ -43,6 +48,26 @@ fn an_interrupt_is_heeded_within_a_second_and_says_what_is_left() {
             assert!(log.contains(words), "{log}");
         }
     }
+}
+
+#[test]
+fn without_a_terminal_to_hang_up_it_goes_on() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let device = device_without_offload(&sandbox);
+    let mut nohup = bare_command("nohup");
+    nohup.args([env!("CARGO_BIN_EXE_local-volume-provisioner"), "clean"]);
+    nohup.arg(device.path());
+    nohup.args(["--yes", "--method=overwrite", "--passes=8"]);
+    let mut program = Program::start(nohup, sandbox.path().join("log")).unwrap();
+    while first_bytes(&device) == *b"LUKS" {
+        assert!(program.is_running(), "{}", program.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    program.signal(Signal::SIGHUP).unwrap();
+    let status = program.wait(Duration::from_mins(1)).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", program.log());
 }
 
 fn first_bytes(device: &LoopDevice) -> [u8; 4] {

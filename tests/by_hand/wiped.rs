@@ -1,10 +1,12 @@
 //! Volumes that are cleaned, and dry runs, which clean nothing.
 
+use std::fs::File;
+
 use support::{LoopDevice, Sandbox};
 
 use crate::ground::{
-    SIZE, assert_clean, bytes, device_with_secret, device_without_offload, ext4_volume, has_secret,
-    is_empty, is_full, volume,
+    SIZE, assert_clean, bytes, command, device_with_secret, device_without_offload, ext4_volume,
+    has_secret, is_empty, is_full, volume,
 };
 
 #[test]
@@ -12,7 +14,7 @@ fn a_filesystem_is_shown_and_left_alone_and_then_emptied() {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
-    let mut volumes = vec![(volume(&sandbox, "ram"), "tmpfs", "no trim", None)];
+    let mut volumes = vec![(volume(&sandbox, "ram"), "tmpfs", "2 entries removed.", None)];
     if let Some((root, device)) = ext4_volume(&sandbox, "disk") {
         volumes.push((root, "ext4", "the disk was told of", Some(device)));
     }
@@ -21,7 +23,7 @@ fn a_filesystem_is_shown_and_left_alone_and_then_emptied() {
         let identity = format!("v1:fs={fs_type},");
         let shown = [
             "will be   emptied",
-            "in use",
+            "holds",
             &identity,
             "nothing was touched",
         ];
@@ -40,8 +42,11 @@ fn without_trim_it_says_that_data_stays() {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
-    let root = volume(&sandbox, "ram");
-    let stays = ["stay readable on the disk", "not trimmed"];
+    let Some((root, _device)) = ext4_volume(&sandbox, "disk") else {
+        return;
+    };
+    std::fs::remove_file(root.join("dir/file")).unwrap();
+    let stays = ["stay readable on the disk", "1 entry removed; not trimmed"];
     assert_clean(
         &[root.as_os_str(), "--trim=false".as_ref(), "--yes".as_ref()],
         0,
@@ -76,6 +81,23 @@ fn a_device_is_shown_and_left_as_it_is_by_a_dry_run() {
             assert_clean(&args, 0, &shown);
             assert!(bytes(&device) == before, "{method}");
         }
+    }
+}
+
+#[test]
+fn a_dry_run_that_cannot_be_seen_touches_nothing_and_says_so() {
+    let Some(sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let root = volume(&sandbox, "volume");
+    for go in ["--dry-run", "--yes"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = command(["/mnt/volume", go]);
+        let output = command.stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("nothing was touched"), "{said}");
+        assert!(is_full(&root));
     }
 }
 

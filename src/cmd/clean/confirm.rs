@@ -2,13 +2,26 @@
 
 use std::io::{self, BufRead, Write};
 
+use nix::sys::termios::{FlushArg, tcflush};
+use tokio::task::spawn_blocking;
+
 use crate::types::MountPath;
 
 use super::Refusal;
 
 /// Has the path typed once more, which nobody does by habit.
-pub fn confirm(path: &MountPath) -> Result<(), Refusal> {
-    ask(path, &mut io::stdin().lock(), &mut io::stderr())
+pub async fn confirm(path: MountPath) -> Result<(), Refusal> {
+    let answer = spawn_blocking(move || {
+        // What was typed before the question is no answer to it.
+        tcflush(io::stdin(), FlushArg::TCIFLUSH).map_err(|errno| Refusal::Terminal {
+            source: errno.into(),
+        })?;
+        ask(&path, &mut io::stdin().lock(), &mut io::stderr())
+    });
+    answer.await.unwrap_or_else(|panic| {
+        let source = io::Error::other(panic);
+        Err(Refusal::Terminal { source })
+    })
 }
 
 fn ask(path: &MountPath, input: &mut dyn BufRead, prompt: &mut dyn Write) -> Result<(), Refusal> {

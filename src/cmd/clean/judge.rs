@@ -1,6 +1,5 @@
 //! Whether an open volume may be cleaned, as far as this machine shows.
 
-use std::fs;
 use std::io;
 
 use crate::clean::dirfd::DirFd;
@@ -12,10 +11,8 @@ use crate::types::MountPath;
 
 use super::Refusal;
 use super::needs::{Needs, shown};
+use super::ourselves;
 use super::target::{Volume, looking_at, patiently};
-
-/// The bit of `CAP_DAC_OVERRIDE` in a process's capabilities.
-const DAC_OVERRIDE: u64 = 1 << 1;
 
 /// Filesystems that have their data on devices of this machine, or in its memory, and for themselves.
 const LOCAL: [&str; 19] = [
@@ -74,7 +71,7 @@ pub(super) fn judge(
                     fs_type: mount.fs_type.clone(),
                 });
             }
-            if !may_delete_anything() {
+            if !ourselves::may_delete_anything() {
                 return Err(Refusal::NotRoot { path: owned() });
             }
             if let Some(nested) = table.inside(mount.device, &mount.root).next() {
@@ -116,16 +113,6 @@ pub(super) fn judge(
         return Err(Refusal::NoCapacity { path: owned() });
     }
     Ok(candidate)
-}
-
-/// Whether permissions do not count for us. A user's own files in a volume are deleted without that,
-/// and then it stops at another's, half cleaned.
-fn may_delete_anything() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
-    effective
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & DAC_OVERRIDE != 0)
 }
 
 fn is_read_only_snapshot(root: &FsRoot) -> io::Result<bool> {

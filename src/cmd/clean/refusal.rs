@@ -15,7 +15,7 @@ use crate::types::PathFault;
 pub enum Refusal {
     /// Nobody can be asked.
     #[error(
-        "there is no terminal to ask on; look with --dry-run first, and then say --yes to do it without a question"
+        "there is no terminal to ask on, or the output goes elsewhere; look with --dry-run first, and then say --yes to do it without a question"
     )]
     NoTerminal,
     /// The terminal broke.
@@ -33,6 +33,9 @@ pub enum Refusal {
     /// Another answer than the path.
     #[error("that is not its path")]
     NotConfirmed,
+    /// Ctrl-C, or a signal, while it was asked.
+    #[error("interrupted before it was begun")]
+    Interrupted,
     /// No path that a volume can have.
     #[error("{} is no path of a volume: {fault}", path.display())]
     Path {

@@ -1,11 +1,13 @@
 //! What is shown of a volume before it is cleaned, and the one line afterwards.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 
 use crate::args::Clean;
@@ -43,7 +45,7 @@ pub fn write(
     };
     rows.extend(not_seen(target, needs));
     rows.push(("identity", target.candidate.identity.to_string()));
-    let mut will_be = will_be(method, request.trim);
+    let mut will_be = will_be(method, request.trim, target.is_in_memory());
     if request.verify {
         will_be.push_str(", and then read back as a whole");
     }
@@ -58,7 +60,7 @@ pub fn write(
     if let Some(time) = time(method, target) {
         rows.push(("takes", time));
     }
-    writeln!(out, "{}", target.path)?;
+    writeln!(out, "{}", printable(target.path.as_path().as_os_str()))?;
     let width = rows.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     for (key, value) in rows {
         writeln!(out, "  {key:width$}  {value}")?;
@@ -84,7 +86,8 @@ fn not_seen(target: &Target, needs: &Needs) -> Vec<Row> {
 fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {
     let mount = root.mount();
     let source = shown(Path::new(&mount.source));
-    let mut is = format!("a filesystem: {} of {source}", mount.fs_type);
+    let fs_type = printable(mount.fs_type.as_ref());
+    let mut is = format!("a filesystem: {fs_type} of {source}");
     if mount.root != Path::new("/") {
         // Writing to a String cannot fail.
         let _ = write!(is, ", its directory {}", shown(&mount.root));
@@ -102,7 +105,7 @@ fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {
         if files > 0 {
             let _ = write!(text, ", {files} files and directories");
         }
-        rows.push(("in use", text));
+        rows.push(("holds", text));
     }
     for number in target.candidate.footprint.devices() {
         if let Ok(facts) = target.machine.sysfs.device(*number) {
@@ -149,6 +152,15 @@ fn device_rows(device: &Device, target: &Target) -> Vec<Row> {
     rows
 }
 
+/// As it is, unless it could fool whoever reads it: then quoted and escaped.
+fn printable(text: &OsStr) -> String {
+    let quoted = shown(Path::new(text)).to_string();
+    match text.to_str() {
+        Some(text) if quoted.len() == text.len() + 2 => text.to_owned(),
+        _ => quoted,
+    }
+}
+
 /// A device's names.
 fn disk(facts: &DeviceFacts) -> String {
     let mut text = format!("{} ({})", facts.name, facts.number);
@@ -159,7 +171,7 @@ fn disk(facts: &DeviceFacts) -> String {
         ("partition", &facts.partition_uuid),
     ] {
         if let Some(value) = value {
-            let _ = write!(text, ", {what} {value}");
+            let _ = write!(text, ", {what} {}", printable(value.as_ref()));
         }
     }
     text
@@ -192,8 +204,9 @@ fn drops_nothing(target: &Target) -> bool {
     none("discard_max_bytes") && none("write_zeroes_max_bytes")
 }
 
-fn will_be(method: &Method, trim: bool) -> String {
+fn will_be(method: &Method, trim: bool, in_memory: bool) -> String {
     match method {
+        Method::DeleteContents if in_memory => "emptied: all that is in it is deleted".into(),
         Method::DeleteContents if trim => {
             "emptied: all that is in it is deleted; then the disk is told which blocks are free".into()
         }
@@ -220,10 +233,10 @@ fn will_be(method: &Method, trim: bool) -> String {
 fn time(method: &Method, target: &Target) -> Option<String> {
     let passes = match method {
         Method::DeleteContents | Method::Command(_) => return None,
-        Method::QuickReset => return Some("seconds".into()),
+        Method::QuickReset if drops_nothing(target) => return Some("seconds".into()),
         Method::Zero { passes } => *passes,
         Method::Overwrite { passes } => passes.saturating_add(1),
-        Method::Discard => 1,
+        Method::QuickReset | Method::Discard => 1,
     };
     let speed = if target.candidate.rotational.is_empty() {
         SOLID
@@ -231,20 +244,29 @@ fn time(method: &Method, target: &Target) -> Option<String> {
         SPINNING
     };
     let seconds = target.candidate.capacity.saturating_mul(passes.into()) / speed;
-    let or_less = match method {
-        Method::Overwrite { .. } => "",
-        _ => ", or less if the device does it by itself",
+    let (up_to, or_less) = match method {
+        Method::Overwrite { .. } => ("", ""),
+        Method::QuickReset => (
+            "seconds, or up to ",
+            " if the device has to write its zeros",
+        ),
+        _ => ("", ", or less if the device does it by itself"),
     };
     Some(format!(
-        "{} at {}/s{or_less}",
+        "{up_to}{} at {}/s{or_less}",
         duration::format(Duration::from_secs(seconds.max(1))),
         amount(speed)
     ))
 }
 
 /// The end of the line that says that a volume is clean.
-pub fn result(done: &Done, entries: u64) -> String {
+pub fn result(done: &Done, entries: u64, in_memory: bool) -> String {
+    let removed = match entries {
+        1 => "1 entry removed".to_owned(),
+        entries => format!("{entries} entries removed"),
+    };
     match done {
+        Done::Emptied(_) if in_memory => removed,
         Done::Emptied(trimmed) => {
             let stays = "what was deleted stays on the disk until it is overwritten";
             let trimmed = match trimmed {
@@ -252,8 +274,11 @@ pub fn result(done: &Done, entries: u64) -> String {
                 Some(Trim::Done { bytes }) => {
                     format!("the disk was told of {} free", amount(*bytes))
                 }
-                Some(Trim::NotOffered(errno)) => {
-                    format!("no trim ({}), so {stays}", errno.desc())
+                Some(Trim::NotOffered(Errno::EPERM)) => {
+                    format!("no trim, which takes CAP_SYS_ADMIN, so {stays}")
+                }
+                Some(Trim::NotOffered(_)) => {
+                    format!("no trim by this filesystem or its disk, so {stays}")
                 }
                 Some(Trim::OutOfTime) => format!("not all of it trimmed, so {stays}"),
                 Some(Trim::Failed(errno)) => format!(
@@ -261,7 +286,7 @@ pub fn result(done: &Done, entries: u64) -> String {
                     errno.desc()
                 ),
             };
-            format!("{entries} entries removed; {trimmed}")
+            format!("{removed}; {trimmed}")
         }
         Done::Wiped { report, verified } => {
             let (means, outcome) = (report.means.as_str(), report.means.outcome());

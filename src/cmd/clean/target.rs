@@ -96,6 +96,11 @@ impl Target {
         })
     }
 
+    /// Whether no disk has the data.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(&self.volume, Volume::Filesystem(root) if root.mount().fs_type == "tmpfs")
+    }
+
     /// Makes sure that the path still leads to what was opened, and that it is still what was shown.
     pub fn look_again(&self, needs: &Needs) -> Result<(), Refusal> {
         let machine = machine(&self.path)?;
@@ -166,7 +171,11 @@ pub fn absolute(path: &Path) -> Result<MountPath, Refusal> {
     };
     // What is above a symbolic link, only the kernel knows.
     let full = if path.components().any(|part| part == Component::ParentDir) {
-        path.canonicalize()
+        match (path.parent(), path.file_name()) {
+            // In its own place a link may be refused.
+            (Some(parent), Some(name)) => parent.canonicalize().map(|it| it.join(name)),
+            _ => path.canonicalize(),
+        }
     } else {
         std::path::absolute(path)
     };

@@ -1,7 +1,9 @@
 //! What a person sees and can do while a volume is being cleaned.
 
-use std::io::{self, IsTerminal, Write};
+use std::future::poll_fn;
+use std::io::{self, Write};
 use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +12,9 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::clean::Failure;
 use crate::clean::pace::Pace;
-use crate::clean::progress::Progress;
+use crate::clean::progress::{Cancelled, Progress};
+
+use super::ourselves;
 
 /// How often the bar is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
@@ -31,27 +35,37 @@ pub enum End<T> {
 }
 
 /// The ways to stop the program, which from now on only stop the cleaner.
-pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
+pub struct Signals(Vec<Signal>);
 
 impl Signals {
-    /// Catches Ctrl-C and `kill`. The end of the terminal ends the program as always, and `nohup`
-    /// helps against that as always.
+    /// Catches Ctrl-C, Ctrl-\, `kill` and the end of the terminal. Against that `nohup` helps as always.
     pub fn catch() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+        let mut kinds = vec![
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::terminate(),
+        ];
+        if !ourselves::ignores_hangup() {
+            kinds.push(SignalKind::hangup());
+        }
+        kinds
+            .into_iter()
+            .map(signal)
+            .collect::<io::Result<_>>()
+            .map(Self)
     }
 
     /// Waits for one of them.
-    pub async fn any(mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+    pub async fn any(&mut self) {
+        poll_fn(|context| {
+            let mut signals = self.0.iter_mut();
+            if signals.any(|signal| signal.poll_recv(context).is_ready()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 }
 
@@ -81,9 +95,11 @@ pub async fn watch<T>(
     let end = timeout(STOPS_WITHIN, wipe).await;
     display.clear();
     match end {
+        Ok(Err(failure)) if failure.message.ends_with(&Cancelled.to_string()) => {
+            End::Stopped { hangs: false }
+        }
         // It came to its end before it heard of it.
-        Ok(Ok(done)) => End::Done(Ok(done)),
-        Ok(Err(_)) => End::Stopped { hangs: false },
+        Ok(result) => End::Done(result),
         Err(_) => End::Stopped { hangs: true },
     }
 }
@@ -92,20 +108,19 @@ pub async fn watch<T>(
 pub enum Display {
     /// On a terminal.
     Bar(ProgressBar),
-    /// In a file or a pipe.
+    /// In a file or a pipe, or on a terminal that knows no more.
     Lines,
 }
 
 impl Display {
-    /// A bar where somebody sees it.
+    /// A bar where one can be drawn, which takes more than a terminal: not every one can go back.
     pub fn new() -> Self {
-        if io::stderr().is_terminal() {
-            let bar = ProgressBar::no_length();
-            bar.set_style(style("{spinner} {wide_msg}"));
-            Self::Bar(bar)
-        } else {
-            Self::Lines
+        let bar = ProgressBar::no_length();
+        if bar.is_hidden() {
+            return Self::Lines;
         }
+        bar.set_style(style("{spinner} {wide_msg}"));
+        Self::Bar(bar)
     }
 
     fn every(&self) -> Duration {
@@ -158,6 +173,10 @@ mod tests {
         Failure::new(reasons::VOLUME_FAILED_DELETE, "no")
     }
 
+    fn stopped() -> Failure {
+        Failure::new(reasons::VOLUME_FAILED_DELETE, Cancelled.to_string())
+    }
+
     #[tokio::test]
     async fn what_ends_by_itself_ends_as_it_does() {
         for result in [Ok(7), Err(failure())] {
@@ -175,7 +194,9 @@ mod tests {
     async fn what_is_told_to_stop_is_clean_only_if_it_came_to_its_end() {
         for (outcome, expected) in [
             (Some(Ok(())), "done"),
-            (Some(Err(failure())), "stopped"),
+            (Some(Err(stopped())), "stopped"),
+            // Not since it was told to: this is what has to be mended.
+            (Some(Err(failure())), "failed"),
             (None, "hangs"),
         ] {
             let progress = Progress::default();
