@@ -82,7 +82,12 @@ pub fn empty(
         return Err(TreeError::ReadOnly);
     }
     let report = Walk::new(dir, progress)?.run()?;
-    root::reset(&open_root(root)?)?;
+    let dir = open_root(root)?;
+    // Somebody may have put something else in its place, which the check afterwards finds.
+    if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
+        root::reset(&lost_and_found, Some(LOST_AND_FOUND))?;
+    }
+    root::reset(&dir, None)?;
     Ok(report)
 }
 

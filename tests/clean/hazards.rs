@@ -144,6 +144,10 @@ fn lost_and_found_is_emptied_and_kept() {
         fs::create_dir(lost.join("#12")).unwrap();
         fs::write(lost.join("#12/file"), "a tenant's").unwrap();
         fs::create_dir_all(root.join("deeper/lost+found")).unwrap();
+        let opened = File::open(&lost).unwrap();
+        let create = rustix::fs::XattrFlags::CREATE;
+        rustix::fs::fsetxattr(&opened, "user.secret", b"a tenant's", create).unwrap();
+        run("chattr", &["+i", lost.to_str().unwrap()]);
         let opened = File::open(root).unwrap();
         let error = tree::check_empty(opened.as_fd()).unwrap_err();
         assert_eq!(error.reason(), "NotEmpty");
@@ -152,6 +156,9 @@ fn lost_and_found_is_emptied_and_kept() {
             snapshot(root).into_keys().collect::<Vec<_>>(),
             ["lost+found"]
         );
+        let read = rustix::fs::getxattr(&lost, "user.secret", &mut [0; 64][..]);
+        assert_eq!(read, Err(rustix::io::Errno::NODATA));
+        fs::write(lost.join("file"), "flags are off").unwrap();
     });
     on_filesystems(&["tmpfs"], |_, root| {
         symlink("/", root.join("lost+found")).unwrap();

@@ -10,8 +10,7 @@ const SIZE: u64 = 16 * MIB;
 /// In the middle of a MiB, and one of the places that are read back after a wipe.
 const BAD: u64 = SIZE / 256 * 56 + 2048;
 
-/// Fails to clean a disk with a fault; tells that, with these words, which name the step in which it failed; and
-/// cleans it when it is sound again.
+/// Fails to clean a disk with a fault; tells that, with these words; and cleans it when it is sound again.
 fn fails(place: Place, command: &[&str], fault: Fault, words: &str) {
     let Some(bench) = Bench::set() else { return };
     let dir = bench.raw_class("raw", &json!({ "blockCleanerCommand": command }));
@@ -40,14 +39,9 @@ fn fails(place: Place, command: &[&str], fault: Fault, words: &str) {
     assert!(disk.is_zero());
 }
 
-/// The beginning of the MiB with the bad sector.
-fn step() -> u64 {
-    BAD / MIB * MIB
-}
-
 #[test]
 fn a_sector_of_an_nvme_disk_that_cannot_be_written_is_named() {
-    let words = format!("cannot write the device at byte {}", step());
+    let words = format!("cannot write the device at byte {BAD}");
     fails(
         Place::Nvme(16),
         &["/scripts/shred.sh", "1"],
@@ -58,7 +52,7 @@ fn a_sector_of_an_nvme_disk_that_cannot_be_written_is_named() {
 
 #[test]
 fn a_sector_of_a_scsi_disk_that_cannot_be_written_is_named() {
-    let words = format!("cannot write the device at byte {}", step());
+    let words = format!("cannot write the device at byte {BAD}");
     fails(
         Place::Scsi(1),
         &["/scripts/shred.sh", "1"],
@@ -69,7 +63,7 @@ fn a_sector_of_a_scsi_disk_that_cannot_be_written_is_named() {
 
 #[test]
 fn a_sector_that_cannot_be_read_back_after_the_wipe_is_named() {
-    let words = format!("cannot read the device at byte {}", BAD / 4096 * 4096);
+    let words = format!("cannot read the device at byte {BAD}");
     fails(
         Place::Nvme(16),
         &["/scripts/dd_zero.sh"],
