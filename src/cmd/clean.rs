@@ -104,7 +104,7 @@ pub async fn run(
         return Err(Refusal::NoTerminal.into());
     }
     let path = target::absolute(&request.path)?;
-    let target = Target::open(&path, needs)?;
+    let target = Target::open(&path, request.dry_run, needs)?;
     let method = method::choose(request, &target)?;
     show::write(&target, request, &method, needs, out)?;
     if request.dry_run {

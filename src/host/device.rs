@@ -87,11 +87,20 @@ impl Device {
     /// # Errors
     /// [`OpenError`].
     pub fn open_exclusive(path: &Path) -> Result<Self, OpenError> {
-        let device = Self::open(
-            path,
-            OpenOptions::new().read(true).write(true),
-            libc::O_EXCL,
-        )?;
+        Self::exclusive(path, OpenOptions::new().read(true).write(true))
+    }
+
+    /// The same for looking only. When a device that was open for writing is closed, udev takes it for
+    /// changed and reads it anew.
+    ///
+    /// # Errors
+    /// [`OpenError`], also where it could not be written to.
+    pub fn open_exclusive_readonly(path: &Path) -> Result<Self, OpenError> {
+        Self::exclusive(path, OpenOptions::new().read(true))
+    }
+
+    fn exclusive(path: &Path, options: &mut OpenOptions) -> Result<Self, OpenError> {
+        let device = Self::open(path, options, libc::O_EXCL)?;
         // Most drivers let a write-protected device be opened and refuse each write afterwards.
         match ioctl::block_read_only(device.as_fd()) {
             Ok(false) => Ok(device),

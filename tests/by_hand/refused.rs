@@ -116,7 +116,7 @@ fn what_something_is_mounted_in_or_on() {
     let Some((root, device)) = ext4_volume(&sandbox, "disk") else {
         return;
     };
-    assert_refused(device.path(), &[], "in use");
+    assert_refused(device.path(), &[], "is in use: mounted on /mnt/disk");
     assert!(is_full(&root));
 }
 

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use support::{LoopDevice, Sandbox};
 
 use crate::ground::{
@@ -70,6 +72,9 @@ fn a_device_is_shown_and_left_as_it_is_by_a_dry_run() {
     };
     for (device, _) in each(&sandbox) {
         let before = bytes(&device);
+        let udev = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
+        udev.add_watch(device.path(), AddWatchFlags::IN_CLOSE_WRITE)
+            .unwrap();
         for method in ["quick", "zero", "overwrite", "discard", "auto"] {
             let args = [
                 device.path().as_os_str(),
@@ -81,6 +86,8 @@ fn a_device_is_shown_and_left_as_it_is_by_a_dry_run() {
             assert_clean(&args, 0, &shown);
             assert!(bytes(&device) == before, "{method}");
         }
+        // Which would read it anew, and make its links anew.
+        assert_eq!(udev.read_events().unwrap_err(), Errno::EAGAIN);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::lock::{LockError, VolumeLock};
 use crate::plan::reasons;
-use crate::scan::{Candidate, Machine};
+use crate::scan::{Candidate, Machine, candidate_of_device};
 use crate::types::{MountPath, VolumeMode};
 
 use super::Refusal;
@@ -75,10 +75,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens, locks and judges what is at a path.
-    pub fn open(path: &MountPath, needs: &Needs) -> Result<Self, Refusal> {
+    /// Opens, locks and judges what is at a path. For a dry run a device is opened for reading only.
+    pub fn open(path: &MountPath, dry_run: bool, needs: &Needs) -> Result<Self, Refusal> {
         let machine = machine(path)?;
-        let volume = open(path, &machine)?;
+        let volume = open(path, dry_run, &machine)?;
         let fd = match &volume {
             Volume::Filesystem(root) => root.as_fd(),
             Volume::Device(device) => device.file().as_fd(),
@@ -206,11 +206,11 @@ pub(super) fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {
 }
 
 /// Opens a directory or a block device, and nothing else.
-fn open(path: &MountPath, machine: &Machine) -> Result<Volume, Refusal> {
-    let path = path.as_path();
+fn open(mount_path: &MountPath, dry_run: bool, machine: &Machine) -> Result<Volume, Refusal> {
+    let path = mount_path.as_path();
     let leads_to = path.metadata().map_err(looking_at(path))?;
     if !leads_to.is_dir() {
-        return open_device(path).map(Volume::Device);
+        return open_device(mount_path, dry_run, machine).map(Volume::Device);
     }
     if path.is_symlink() {
         let target = path.canonicalize().map_err(looking_at(path))?;
@@ -227,13 +227,33 @@ fn open_filesystem(path: &Path, machine: &Machine) -> Result<FsRoot, Refusal> {
     })
 }
 
-fn open_device(path: &Path) -> Result<Device, Refusal> {
+fn open_device(
+    mount_path: &MountPath,
+    dry_run: bool,
+    machine: &Machine,
+) -> Result<Device, Refusal> {
+    let path = mount_path.as_path();
+    let open = if dry_run {
+        Device::open_exclusive_readonly
+    } else {
+        Device::open_exclusive
+    };
     let busy = |error: &OpenError| matches!(error, OpenError::InUse { .. });
-    patiently(|| Device::open_exclusive(path), busy).map_err(|error| match error {
+    patiently(|| open(path), busy).map_err(|error| match error {
         OpenError::NotABlockDevice { path, .. } => Refusal::NoVolume { path },
         OpenError::NotAllowed { path, source } => Refusal::NotAllowed { path, source },
+        OpenError::InUse { path } => match user(mount_path, machine) {
+            Some(by) => Refusal::InUse { path, by },
+            None => Refusal::Device(OpenError::InUse { path }),
+        },
         error => Refusal::Device(error),
     })
+}
+
+/// Who keeps a device from being opened, where our tables show it.
+fn user(path: &MountPath, machine: &Machine) -> Option<String> {
+    let device = Device::open_readonly(path.as_path()).ok()?;
+    candidate_of_device(&device, path, machine).ok()?.in_use
 }
 
 /// Tries again for a while what may pass.
