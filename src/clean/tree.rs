@@ -144,9 +144,13 @@ pub fn sync(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     })
 }
 
-/// Makes the filesystem note that its root directory was changed now.
+/// Makes the filesystem note that its root directory was changed now, if it keeps such a thing (some
+/// FUSE servers do not).
 fn touch(root: &DirFd) -> nix::Result<()> {
-    futimens(root, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW)
+    match futimens(root, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW) {
+        Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
+        touched => touched,
+    }
 }
 
 fn open_root(root: BorrowedFd<'_>) -> Result<DirFd, TreeError> {

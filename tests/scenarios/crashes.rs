@@ -269,9 +269,10 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     let kills = kills();
     eprintln!("{kills} kills: {hits:#?}; tenants served: {served:?}");
     for (class, hits) in &hits {
-        // A quick reset is over in a moment, which few kills do not hit.
-        let hit = hits.terminating > 0 || !support::slow();
-        assert!(hits.released > 0 && hit, "cleanups of {class}: {hits:?}");
+        // Each in either state: that takes many kills, for some are over in a moment.
+        let each = hits.released > 0 && hits.terminating > 0;
+        let any = hits.released + hits.terminating > 0 && !support::slow();
+        assert!(each || any, "cleanups of {class}: {hits:?}");
     }
     assert!(hits.values().any(|hits| hits.terminating > 0), "{hits:?}");
     assert!(

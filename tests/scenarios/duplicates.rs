@@ -49,6 +49,10 @@ fn a_directory_within_another_volume_gets_no_pv() {
     );
 
     stage.delete_claim("claim");
+    let waits = stage.event("VolumeInUse", "as well; unmount it there");
+    assert!(waits.contains(inner.to_str().unwrap()), "{waits}");
+    assert!(has_secret(&outer));
+    stage.sandbox.umount(&inner).unwrap();
     offered_anew(&stage, &outer, &bound);
     assert!(!outer.join("secret").exists());
     assert!(
