@@ -105,7 +105,7 @@ impl Shape {
             ("ext4", Self::Wide(_)) => Some((3, if alone { 0.97 } else { 0.55 })),
             ("ext4", Self::Deep) => Some((7, 1.0)),
             ("xfs", _) => Some((4, 1.03)),
-            ("btrfs", Self::Flat(_) | Self::Wide(_)) if !alone => Some((5, 0.85)),
+            ("btrfs", Self::Flat(_) | Self::Wide(_)) => Some((5, 0.85)),
             _ => None,
         }
     }

@@ -2,14 +2,14 @@
 
 use std::thread;
 
-use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
+use nix::sys::statfs::{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
 
 use crate::clean::dirfd::DirFd;
 
 /// How a filesystem wants to be emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
-    /// A second thread makes it faster. On XFS it makes it slower.
+    /// A second thread makes it faster. On XFS and btrfs it makes it slower.
     pub(super) two_threads: bool,
     /// Subdirectories are gone through by their inode numbers, like files: neighbours on the disk
     /// one after the other. XFS spreads directories over its allocation groups by turns. There it is
@@ -21,7 +21,7 @@ impl Manner {
     pub(super) fn of(dir: &DirFd) -> Self {
         let filesystem = fstatfs(dir).map(|facts| facts.filesystem_type());
         Self {
-            two_threads: matches!(filesystem, Ok(EXT4_SUPER_MAGIC | BTRFS_SUPER_MAGIC))
+            two_threads: filesystem == Ok(EXT4_SUPER_MAGIC)
                 && thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
             sort_directories: filesystem != Ok(XFS_SUPER_MAGIC),
         }
