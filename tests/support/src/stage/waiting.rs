@@ -29,7 +29,7 @@ impl Stage {
     pub fn at_most(&self, limit: Duration) -> Duration {
         match self.cluster {
             Cluster::Embedded(_) => limit,
-            Cluster::Real(_) => 2 * limit,
+            Cluster::Real(_) => 4 * limit,
         }
     }
 
