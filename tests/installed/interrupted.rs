@@ -25,7 +25,7 @@ fn install<'a>(cluster: &'a Cluster, disks: &mut Disks, values: Value) -> (Relea
     let device = disks.device("slow", "disk", 512 * MIB);
     let dir = disks.class("slow");
     let settings = json!({
-        "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "6"],
+        "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "24"],
     });
     let release = Release::install(cluster, json!([class("slow", &dir, settings)]), values);
     let pv = cluster.available("slow", 1).remove(0);
