@@ -6,8 +6,9 @@ use crate::cluster::{ApiError, REMEDY};
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::{CleanOrder, reasons};
 
-use super::gate::{Gated, Volume};
+use super::gate::Gated;
 use super::permit::{Permit, Recall};
+use super::volume::Volume;
 use super::{Failure, Ground, Stop};
 use crate::host::lock::VolumeLock;
 

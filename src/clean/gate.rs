@@ -23,20 +23,12 @@ use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::method::Method;
 use super::permit::Permit;
+use super::volume::Volume;
 use super::wipe::no_cleaner_of_devices;
 use super::{Failure, Ground, Stop, Tell};
 
 /// How long looking at one disk may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
-
-/// An open volume.
-#[derive(Debug)]
-pub(super) enum Volume {
-    /// The root of what is mounted at the path.
-    Filesystem(FsRoot),
-    /// The device, opened exclusively.
-    Device(Device),
-}
 
 /// A volume that may be cleaned: open, locked, and judged.
 #[derive(Debug)]
@@ -250,15 +242,13 @@ fn no_pod_uses(
 /// Returns whether the node's pods can be seen.
 async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
     let (kubelet, name) = (Arc::clone(&ground.kubelet), pv.name.clone());
+    let mode = pv.mode;
     let look = in_time("the kubelet's directory", move || {
-        let seen = (kubelet.visible(), kubelet.sees_devices());
-        (seen, kubelet.mounts_of(&name))
+        let would_be_seen = kubelet.sees(mode);
+        let sees_pods = would_be_seen || kubelet.visible();
+        (sees_pods, would_be_seen, kubelet.mounts_of(&name))
     });
-    let ((sees_pods, sees_devices), uses) = look.await?;
-    let would_be_seen = match pv.mode {
-        VolumeMode::Filesystem => sees_pods,
-        VolumeMode::Block => sees_devices,
-    };
+    let (sees_pods, would_be_seen, uses) = look.await?;
     match uses {
         Ok(uses) => {
             if let Some(path) = uses.first() {
@@ -303,7 +293,7 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
     let io = |error: &io::Error| failed(format!("{}: {error}", order.mount_path));
     let machine =
         Machine::read().map_err(|error| failed(format!("reading the mount table: {error}")))?;
-    match order.kind {
+    let (volume, lock, candidate) = match order.kind {
         VolumeMode::Filesystem => {
             let root =
                 FsRoot::open(path, &machine.mounts).map_err(|error| failed(error.to_string()))?;
@@ -326,15 +316,7 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
             }
             let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
             let candidate = candidate_of_filesystem(&root, &machine).map_err(|error| io(&error))?;
-            let storage = Storage::of_filesystem(&root).map_err(|error| io(&error))?;
-            let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
-            nobody(&loops.map_err(|error| io(&error))?)?;
-            Ok(Look {
-                volume: Volume::Filesystem(root),
-                lock,
-                candidate,
-                storage,
-            })
+            (Volume::Filesystem(root), lock, candidate)
         }
         VolumeMode::Block => {
             if order.method == Method::DeleteContents {
@@ -350,16 +332,18 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
                     tell: Tell::Soon,
                 });
             }
-            let storage =
-                Storage::of_device(&device, &machine.sysfs).map_err(|error| io(&error))?;
-            Ok(Look {
-                volume: Volume::Device(device),
-                lock,
-                candidate,
-                storage,
-            })
+            (Volume::Device(device), lock, candidate)
         }
-    }
+    };
+    let storage = volume.storage(&machine.sysfs).map_err(|error| io(&error))?;
+    let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
+    nobody(&loops.map_err(|error| io(&error))?)?;
+    Ok(Look {
+        volume,
+        lock,
+        candidate,
+        storage,
+    })
 }
 
 /// No process has anything of the volume open or mounted inside it, as far as it can be seen. Blocking.

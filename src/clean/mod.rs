@@ -28,6 +28,7 @@ pub mod supervisor;
 pub mod table;
 pub mod tree;
 pub mod trim;
+pub(crate) mod volume;
 pub mod wipe;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The wipe, and the check that it worked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,13 @@ use crate::types::MountPath;
 
 use super::commit::Committed;
 use super::device::{DeviceReport, Means};
-use super::gate::{Volume, open_exclusive};
+use super::gate::open_exclusive;
 use super::method::Method;
 use super::permit::Permit;
 use super::priority::IdleIo;
 use super::progress::Progress;
 use super::trim::Trim;
+use super::volume::Volume;
 use super::{Failure, Stop, command, device, tree, trim};
 
 /// How long others may look at a device whose cleaner has closed it.
@@ -51,13 +52,13 @@ impl Committed {
             permit,
         } = self;
         let progress = progress.clone();
-        let mut means = None;
+        let (mut means, idle) = (None, volume.is_alone());
         // The lock goes where the work is: a cleaner that outlives this task, hanging in a system call,
         // still holds it.
         let lock = match volume {
             Volume::Filesystem(root) => {
                 let (path, trim) = (order.mount_path.clone(), order.class.trim);
-                blocking(is_alone(&root), move || {
+                blocking(idle, move || {
                     filesystem(&root, &path, trim, &progress).map(|()| lock)
                 })
                 .await?
@@ -69,7 +70,7 @@ impl Committed {
                 } else {
                     let order = order.clone();
                     let native = move || Ok((native(&order, &device, &progress)?, lock));
-                    let (by, lock) = blocking(true, native).await?;
+                    let (by, lock) = blocking(idle, native).await?;
                     means = Some(by);
                     lock
                 }
@@ -100,12 +101,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
             let message = format!("the cleaner ended in a panic ({error}); this is a bug");
             Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
         })
-}
-
-/// Whether nobody else is held up when the filesystem waits for our reads and writes: who waits for
-/// the disk in the idle class may hold the filesystem's locks meanwhile.
-pub(crate) fn is_alone(root: &FsRoot) -> bool {
-    root.mount().root == Path::new("/")
 }
 
 /// [`empty`], and a word in the log.

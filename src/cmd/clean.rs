@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use crate::args::Clean;
 use crate::clean::pace::Pace;
 use crate::clean::progress::Progress;
-use crate::clean::wipe::{blocking, is_alone};
+use crate::clean::wipe::blocking;
 use crate::config::duration;
 use crate::types::MountPath;
 
 pub use needs::Needs;
 pub use refusal::Refusal;
-use target::{Target, Volume};
+use target::Target;
 use watch::{Display, End, Signals};
 
 /// Why a volume is not clean.
@@ -125,11 +125,7 @@ pub async fn run(
     }
     target.look_again(needs)?;
     let progress = Progress::default();
-    let idle = match &target.volume {
-        Volume::Filesystem(root) => is_alone(root),
-        Volume::Device(_) => true,
-    };
-    let in_memory = target.is_in_memory();
+    let (idle, in_memory) = (target.volume.is_alone(), target.is_in_memory());
     let work = {
         let (progress, trim, verify) = (progress.clone(), request.trim, request.verify);
         move || target.wipe(&method, trim, verify, &progress)

@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::types::VolumeMode;
+
 /// The kubelet's name for the plugin, as a directory.
 const PLUGIN: &str = "kubernetes.io~local-volume";
 
@@ -41,12 +43,16 @@ impl KubeletDir {
         }
     }
 
-    /// Whether the raw devices that the node's pods have mapped can be seen, too. The kubelet makes
-    /// `plugins` when it starts; without it only `pods` was mounted here, which tells all about
-    /// filesystems and not enough about devices.
+    /// Whether what the node's pods have of such volumes can be seen. The kubelet makes `plugins` when
+    /// it starts; without it only `pods` was mounted here, which tells all about filesystems and not
+    /// enough about raw devices.
     #[must_use]
-    pub fn sees_devices(&self) -> bool {
-        self.visible() && fs::read_dir(self.path.join("plugins")).is_ok()
+    pub fn sees(&self, mode: VolumeMode) -> bool {
+        let tells_enough = match mode {
+            VolumeMode::Filesystem => true,
+            VolumeMode::Block => fs::read_dir(self.path.join("plugins")).is_ok(),
+        };
+        tells_enough && self.visible()
     }
 
     /// All that the kubelet still has mounted or mapped of a PV; empty when it has let go.
@@ -149,7 +155,10 @@ mod tests {
         fs::create_dir(&pods).unwrap();
         assert!(!kubelet.visible(), "a node on which we run has a pod");
         fs::create_dir(dir.path().join("plugins")).unwrap();
-        assert!(!kubelet.sees_devices(), "nor can its devices be trusted");
+        assert!(
+            !kubelet.sees(VolumeMode::Block),
+            "nor can its devices be trusted"
+        );
         fs::remove_dir(dir.path().join("plugins")).unwrap();
 
         let volume = pods.join("uid-1/volumes").join(PLUGIN).join("pv");
@@ -157,7 +166,7 @@ mod tests {
         fs::create_dir_all(pods.join("uid-1/volumes/kubernetes.io~empty-dir/pv2")).unwrap();
         fs::write(pods.join("a-file"), "").unwrap();
         assert!(kubelet.visible());
-        assert!(!kubelet.sees_devices(), "only `pods` is mounted");
+        assert!(!kubelet.sees(VolumeMode::Block), "only `pods` is mounted");
         assert_eq!(
             held("pv"),
             [Path::new("pods/uid-1/volumes").join(PLUGIN).join("pv")]
@@ -175,7 +184,7 @@ mod tests {
             .join(PLUGIN)
             .join("volumeDevices/pv");
         fs::create_dir_all(&global).unwrap();
-        assert!(kubelet.sees_devices());
+        assert!(kubelet.sees(VolumeMode::Block));
         assert_eq!(
             held("pv"),
             [Path::new("pods/uid-2/volumeDevices")

@@ -4,15 +4,16 @@ use std::io;
 
 use crate::clean::dirfd::DirFd;
 use crate::clean::protect::is_read_only_subvolume;
+use crate::clean::volume::Volume;
 use crate::host::filesystem::FsRoot;
-use crate::host::users::{self, Storage};
+use crate::host::users;
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::MountPath;
 
 use super::Refusal;
 use super::needs::{Needs, shown};
 use super::ourselves;
-use super::target::{Volume, looking_at, patiently};
+use super::target::{looking_at, patiently};
 
 /// Filesystems that have their data on devices of this machine, or in its memory, and for themselves.
 const LOCAL: [&str; 19] = [
@@ -24,10 +25,7 @@ const LOCAL: [&str; 19] = [
 /// and then.
 fn no_others(volume: &Volume, machine: &Machine, path: &MountPath) -> Result<(), Refusal> {
     let find = || {
-        let storage = match volume {
-            Volume::Filesystem(root) => Storage::of_filesystem(root),
-            Volume::Device(device) => Storage::of_device(device, &machine.sysfs),
-        }?;
+        let storage = volume.storage(&machine.sysfs)?;
         let mut found = users::loops_in(&storage, &machine.mounts, &machine.sysfs)?;
         found.extend(users::processes_using(&storage)?);
         Ok(found)

@@ -83,11 +83,7 @@ impl Needs {
 
     /// Where Pods' volumes of this kind ought to show, if they do not.
     pub(super) fn unseen_pods(&self, kind: VolumeMode) -> Option<&Path> {
-        let seen = match kind {
-            VolumeMode::Filesystem => self.kubelet.visible(),
-            VolumeMode::Block => self.kubelet.sees_devices(),
-        };
-        (!seen).then_some(&*self.pods)
+        (!self.kubelet.sees(kind)).then_some(&*self.pods)
     }
 
     /// Whether Pods have to be seen: what uses a volume here is one of them.

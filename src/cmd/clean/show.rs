@@ -15,6 +15,7 @@ use crate::clean::method::Method;
 use crate::clean::pace::amount;
 use crate::clean::signature;
 use crate::clean::trim::Trim;
+use crate::clean::volume::Volume;
 use crate::config::duration;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
@@ -23,7 +24,7 @@ use crate::host::sysfs::DeviceFacts;
 use crate::host::users;
 
 use super::needs::{Needs, also_mounted, shown};
-use super::target::{Done, Target, Volume};
+use super::target::{Done, Target};
 
 /// What disks write in a second, roughly, for an estimate: those that spin, and others.
 const SPINNING: u64 = 150 << 20;

@@ -14,13 +14,14 @@ use crate::clean::device::{DeviceReport, verify_zeroed};
 use crate::clean::method::Method;
 use crate::clean::progress::Progress;
 use crate::clean::trim::Trim;
+use crate::clean::volume::Volume;
 use crate::clean::wipe;
 use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::lock::{LockError, VolumeLock};
 use crate::plan::reasons;
 use crate::scan::{Candidate, Machine, candidate_of_device};
-use crate::types::{MountPath, VolumeMode};
+use crate::types::MountPath;
 
 use super::Refusal;
 use super::judge::judge;
@@ -30,25 +31,6 @@ use super::needs::{self, Needs};
 /// change.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// An open volume.
-#[derive(Debug)]
-pub enum Volume {
-    /// The root of what is mounted at the path.
-    Filesystem(FsRoot),
-    /// The device, opened exclusively.
-    Device(Device),
-}
-
-impl Volume {
-    /// What it is.
-    pub fn kind(&self) -> VolumeMode {
-        match self {
-            Self::Filesystem(_) => VolumeMode::Filesystem,
-            Self::Device(_) => VolumeMode::Block,
-        }
-    }
-}
 
 /// What became of it.
 #[derive(Debug)]
@@ -79,13 +61,9 @@ impl Target {
     pub fn open(path: &MountPath, dry_run: bool, needs: &Needs) -> Result<Self, Refusal> {
         let machine = machine(path)?;
         let volume = open(path, dry_run, &machine)?;
-        let fd = match &volume {
-            Volume::Filesystem(root) => root.as_fd(),
-            Volume::Device(device) => device.file().as_fd(),
-        };
         let held = |error: &LockError| matches!(error, LockError::Held { .. });
-        let lock =
-            patiently(|| VolumeLock::acquire(fd, path.as_path()), held).map_err(Refusal::Lock)?;
+        let lock = patiently(|| VolumeLock::acquire(volume.as_fd(), path.as_path()), held)
+            .map_err(Refusal::Lock)?;
         let candidate = judge(&volume, path, &machine, needs)?;
         Ok(Self {
             path: path.clone(),
