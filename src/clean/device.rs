@@ -293,37 +293,38 @@ impl<'a> Dropping<'a> {
 /// A request that not every device knows.
 struct Request {
     what: &'static str,
-    /// The answers of devices that do not know it, or not there: a stack of devices may be able to
-    /// here and not there. What is to be done can then be done in another way.
-    unable: &'static [Errno],
+    /// Whether a device that fails at it is taken for one that does not know it.
+    is_a_favour: bool,
 }
 
-/// `EREMOTEIO` is a disk's own refusal of a command that the kernel believed it to know.
 const PUNCH: Request = Request {
     what: "punch",
-    unable: &[
-        Errno::EOPNOTSUPP,
-        Errno::ENOSYS,
-        Errno::ENODEV,
-        Errno::EINVAL,
-        Errno::EREMOTEIO,
-    ],
+    is_a_favour: false,
 };
 
-/// `EIO` as well: discarding is a favour, and whether the disk works the writes tell.
+/// Whether the disk works the writes tell that follow.
 const DISCARD: Request = Request {
     what: "discard",
-    unable: &[
-        Errno::EOPNOTSUPP,
-        Errno::ENOSYS,
-        Errno::ENODEV,
-        Errno::EINVAL,
-        Errno::EREMOTEIO,
-        Errno::EIO,
-    ],
+    is_a_favour: true,
 };
 
+/// The answers of devices that do not know a request, or not there: a stack of devices may be able to
+/// here and not there. `EREMOTEIO` is a disk's own refusal of a command that the kernel believed it
+/// to know.
+const UNABLE: [Errno; 5] = [
+    Errno::EOPNOTSUPP,
+    Errno::ENOSYS,
+    Errno::ENODEV,
+    Errno::EINVAL,
+    Errno::EREMOTEIO,
+];
+
 impl Request {
+    /// Whether the answer says that what is to be done has to be done in another way.
+    fn is_beyond(&self, answer: Errno) -> bool {
+        UNABLE.contains(&answer) || self.is_a_favour && answer == Errno::EIO
+    }
+
     /// Makes the request for a range, step by step, until the device says that it is not able to;
     /// returns how far it came.
     fn in_steps(
@@ -342,7 +343,7 @@ impl Request {
                     done = end;
                 }
                 Err(Errno::EINTR) => {}
-                Err(errno) if self.unable.contains(&errno) => break,
+                Err(errno) if self.is_beyond(errno) => break,
                 Err(errno) => return Err(DeviceError::io(self.what, done)(errno.into())),
             }
         }

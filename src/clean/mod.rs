@@ -15,7 +15,7 @@ pub mod dirfd;
 pub mod escape;
 pub mod gate;
 pub mod method;
-mod oversee;
+pub(crate) mod oversee;
 pub mod pace;
 pub mod permit;
 mod priority;
@@ -157,6 +157,8 @@ pub struct Failure {
     pub reason: &'static str,
     /// The cause, for an operator.
     pub message: String,
+    /// Whether the cleaner was told to stop, and did: there is nothing to mend.
+    pub stopped: bool,
 }
 
 impl Failure {
@@ -165,6 +167,7 @@ impl Failure {
         Self {
             reason,
             message: message.into(),
+            stopped: false,
         }
     }
 
@@ -188,13 +191,19 @@ impl From<TableError> for Failure {
 
 impl From<tree::TreeError> for Failure {
     fn from(error: tree::TreeError) -> Self {
-        Self::cleaning(&error)
+        Self {
+            stopped: matches!(error, tree::TreeError::Cancelled(_)),
+            ..Self::cleaning(&error)
+        }
     }
 }
 
 impl From<device::DeviceError> for Failure {
     fn from(error: device::DeviceError) -> Self {
-        Self::cleaning(&error)
+        Self {
+            stopped: matches!(error, device::DeviceError::Cancelled(_)),
+            ..Self::cleaning(&error)
+        }
     }
 }
 

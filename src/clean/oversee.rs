@@ -15,14 +15,14 @@ use super::progress::Progress;
 use super::{Failure, Ground};
 
 /// How often a cleanup that takes long is spoken of.
-const TELL_EVERY: Duration = Duration::from_secs(30);
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(30);
 /// How long one that does nothing keeps its permit. One call of the kernel may take as long: to sync a
 /// filesystem, say, when others want the disk.
 const STANDS_STILL: Duration = Duration::from_mins(2);
 /// How often wiped bytes are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How long a cleaner may take to stop, before its disk is taken to hang.
-const STOPS_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Awaits a wipe, for as long as the class has time for it, and tells how far it is meanwhile.
 ///

@@ -39,9 +39,7 @@ impl Markers {
         ioctl::drop_cache(device);
         let direct = Direct::new(device);
         for place in &self.0 {
-            progress.check()?;
-            progress.add_step();
-            match direct.check_zero(place.clone(), &Progress::default()) {
+            match direct.check_sample(place.clone(), progress) {
                 Ok(()) => {}
                 Err(DeviceError::NotZero { offset }) => return Ok(Some(offset)),
                 Err(error) => return Err(error),

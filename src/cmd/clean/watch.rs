@@ -11,17 +11,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 
 use crate::clean::Failure;
+use crate::clean::oversee::{STOPS_WITHIN, TELL_EVERY};
 use crate::clean::pace::Pace;
-use crate::clean::progress::{Cancelled, Progress};
+use crate::clean::progress::Progress;
 
 use super::ourselves;
 
 /// How often the bar is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// How often a line is written where there is no terminal for a bar.
-const TELL_EVERY: Duration = Duration::from_secs(30);
-/// How long a cleaner may take to stop, before its disk is taken to hang.
-const STOPS_WITHIN: Duration = Duration::from_secs(3);
 
 /// How it ended.
 pub enum End<T> {
@@ -95,9 +92,7 @@ pub async fn watch<T>(
     let end = timeout(STOPS_WITHIN, wipe).await;
     display.clear();
     match end {
-        Ok(Err(failure)) if failure.message.ends_with(&Cancelled.to_string()) => {
-            End::Stopped { hangs: false }
-        }
+        Ok(Err(failure)) if failure.stopped => End::Stopped { hangs: false },
         // It came to its end before it heard of it.
         Ok(result) => End::Done(result),
         Err(_) => End::Stopped { hangs: true },
@@ -167,6 +162,8 @@ mod tests {
     use std::future::{pending, ready};
 
     use super::*;
+    use crate::clean::progress::Cancelled;
+    use crate::clean::tree::TreeError;
     use crate::plan::reasons;
 
     fn failure() -> Failure {
@@ -174,7 +171,7 @@ mod tests {
     }
 
     fn stopped() -> Failure {
-        Failure::new(reasons::VOLUME_FAILED_DELETE, Cancelled.to_string())
+        TreeError::from(Cancelled).into()
     }
 
     #[tokio::test]
