@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::cost::Cost;
+use super::digits::short;
 use super::method::Method;
-use super::table::{Spread, columns, short};
+use super::table::{Spread, columns};
 
 /// What is cleaned: a tree, or a device.
 pub trait Subject {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use local_volume_provisioner::clean::device;
 use local_volume_provisioner::clean::progress::Progress;
 use nix::libc;
-use nix::mount::{MsFlags, mount};
 use support::LoopDevice;
 
 use super::case::{Case, Subject};
@@ -284,9 +283,7 @@ fn on_ramfs(
     holds: Holds,
     methods: Vec<Method>,
 ) -> Result<Case> {
-    let dir = bench.sandbox.dir("ramfs")?;
-    let nothing = None::<&str>;
-    mount(nothing, &dir, Some("ramfs"), MsFlags::empty(), nothing).context("mounting a ramfs")?;
+    let dir = bench.sandbox.ramfs("ramfs")?;
     let device = Device::new(&dir, size, holds);
     let case = Case::measure(title, Bench::ROUNDS, device, methods)?;
     bench.sandbox.umount(&dir)?;

@@ -9,6 +9,8 @@
 mod case;
 mod cost;
 mod devices;
+#[path = "../common/digits.rs"]
+mod digits;
 mod method;
 mod ours;
 mod table;

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use super::digits::short;
+
 /// The median of some values, the least and the most.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
@@ -33,18 +35,6 @@ impl fmt::Display for Spread {
         let [median, least, most] = [self.median, self.least, self.most].map(short);
         write!(f, "{median} ({least} to {most})")
     }
-}
-
-/// Three digits that count, as many decimals as that takes.
-pub fn short(value: f64) -> String {
-    let decimals = match value.abs() {
-        0.0 | 100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        0.1.. => 3,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
 }
 
 /// Lines of cells, as wide as they have to be.

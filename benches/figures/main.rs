@@ -6,6 +6,8 @@
 //! this may be busy or slow.
 
 mod binary;
+#[path = "../common/digits.rs"]
+mod digits;
 mod foreign;
 mod idle;
 mod process;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::digits::short;
+
 /// Something measured at least once.
 #[derive(Clone, Debug)]
 pub struct Figure {
@@ -67,18 +69,6 @@ impl Figure {
         };
         [self.what.to_owned(), measured, target, met.to_owned()]
     }
-}
-
-/// Three digits that count, as many decimals as that takes.
-fn short(value: f64) -> String {
-    let decimals = match value.abs() {
-        0.0 | 100.0.. => 0,
-        10.0.. => 1,
-        1.0.. => 2,
-        0.1.. => 3,
-        _ => 4,
-    };
-    format!("{value:.decimals$}")
 }
 
 /// The table, and a last line that says how many targets were missed.

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::mount::{MsFlags, mount};
 use support::{LoopDevice, Sandbox, bare_command, skip};
 
 pub const SECRET: &[u8] = b"the tenant's secret";
@@ -86,16 +85,7 @@ pub fn device_with_secret(dir: &Path) -> LoopDevice {
 
 /// The same, and the file below it can neither punch nor discard.
 pub fn device_without_offload(sandbox: &Sandbox) -> LoopDevice {
-    let dir = sandbox.dir("ramfs").unwrap();
-    mount(
-        Some("r"),
-        &dir,
-        Some("ramfs"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .unwrap();
-    device_with_secret(&dir)
+    device_with_secret(&sandbox.ramfs("ramfs").unwrap())
 }
 
 fn put_secret(device: &LoopDevice) {

@@ -17,7 +17,6 @@ use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature::{self, Signature};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
-use nix::mount::{MsFlags, mount};
 use support::{LoopDevice, Sandbox, skip};
 
 use crate::volume::{formatted, has, run};
@@ -52,16 +51,7 @@ pub fn size_of(device: &LoopDevice) -> u64 {
 
 /// A device that can neither punch nor discard: the file below it cannot.
 pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
-    let dir = sandbox.dir("ramfs").unwrap();
-    mount(
-        Some("r"),
-        &dir,
-        Some("ramfs"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .unwrap();
-    LoopDevice::new(&dir, size).unwrap()
+    LoopDevice::new(&sandbox.ramfs("ramfs").unwrap(), size).unwrap()
 }
 
 fn reset(device: &LoopDevice) -> Means {

@@ -17,8 +17,8 @@ use nix::sys::stat::{Mode, SFlag, mknod};
 use support::{Sandbox, skip};
 
 use crate::volume::{
-    assert_cleans, clean, clean_unaware, formatted, has, in_prepared_process, make_canary,
-    on_each_filesystem, on_filesystems, run, snapshot,
+    assert_cleans, clean, clean_unaware, formatted, has, make_canary, on_each_filesystem,
+    on_filesystems, run, snapshot, without_capabilities,
 };
 
 #[test]
@@ -303,12 +303,8 @@ fn immutable_and_append_only_flags_are_taken_off() {
 
 #[test]
 fn without_the_capability_a_flag_is_reported_and_the_rest_is_deleted() {
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        return skip("it takes root and setpriv");
-    }
-    let prepare = ["setpriv", "--bounding-set", "-linux_immutable"];
     let test = "hazards::without_the_capability_a_flag_is_reported_and_the_rest_is_deleted";
-    if !in_prepared_process(test, &prepare) {
+    if !without_capabilities(test, "-linux_immutable") {
         return;
     }
     // The flags were set by somebody who may.

@@ -7,10 +7,12 @@ use std::path::Path;
 use local_volume_provisioner::clean::tree::TreeError;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
-use support::skip;
 use walkdir::WalkDir;
 
-use crate::volume::{clean, has, in_prepared_process, on_filesystems};
+use crate::volume::{clean, in_prepared_process, on_filesystems, without_capabilities};
+
+/// What lets root read and change directories of any mode and owner.
+const UNPRIVILEGED: &str = "-dac_override,-dac_read_search";
 
 #[test]
 fn more_entries_than_are_read_at_a_time() {
@@ -116,18 +118,8 @@ fn a_deep_tree_with_branches_at_each_level() {
 /// removed then must not be tried for ever.
 #[test]
 fn many_deep_trees_that_resist_end_in_one_error() {
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        return skip("it takes root and setpriv");
-    }
-    let prepare = [
-        "setpriv",
-        "--bounding-set",
-        "-dac_override,-dac_read_search",
-    ];
-    if !in_prepared_process(
-        "large::many_deep_trees_that_resist_end_in_one_error",
-        &prepare,
-    ) {
+    let test = "large::many_deep_trees_that_resist_end_in_one_error";
+    if !without_capabilities(test, UNPRIVILEGED) {
         return;
     }
     on_filesystems(&["tmpfs", "ext4"], |_, root| {
@@ -151,16 +143,8 @@ fn many_deep_trees_that_resist_end_in_one_error() {
 #[test]
 fn what_resists_keeps_nothing_else_from_being_deleted() {
     const MANY: usize = 13_000;
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        return skip("it takes root and setpriv");
-    }
-    let prepare = [
-        "setpriv",
-        "--bounding-set",
-        "-dac_override,-dac_read_search",
-    ];
     let test = "large::what_resists_keeps_nothing_else_from_being_deleted";
-    if !in_prepared_process(test, &prepare) {
+    if !without_capabilities(test, UNPRIVILEGED) {
         return;
     }
     on_filesystems(&["tmpfs"], |_, root| {

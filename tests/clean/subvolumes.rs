@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::skip;
-
 use crate::volume::{
-    assert_cleans, clean, has, in_prepared_process, make_canary, on_filesystems, run, snapshot,
+    assert_cleans, clean, make_canary, on_filesystems, run, snapshot, without_capabilities,
 };
 
 /// Runs `btrfs` with words and paths.
@@ -59,13 +57,9 @@ fn subvolumes_and_snapshots_go_read_only_ones_too() {
 
 #[test]
 fn without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted() {
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        return skip("it takes root and setpriv");
-    }
-    let prepare = ["setpriv", "--bounding-set", "-fowner"];
     let test =
         "subvolumes::without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted";
-    if !in_prepared_process(test, &prepare) {
+    if !without_capabilities(test, "-fowner") {
         return;
     }
     on_filesystems(&["btrfs"], |_, root| {

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use support::{LoopDevice, Sandbox, skip};
 
-use crate::volume::{assert_cleans, has, in_prepared_process, on_filesystems};
+use crate::volume::{assert_cleans, has, on_filesystems, without_capabilities};
 
 const SECRET: &[u8] = b"the tenant's secret: ";
 const FILES: usize = 200;
@@ -106,13 +106,9 @@ fn where_nothing_can_be_trimmed_nothing_happens() {
 
 #[test]
 fn without_the_capability_nothing_is_trimmed() {
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        return skip("it takes root and setpriv");
-    }
     // The root of this machine's own filesystem will do: nothing can happen to it.
     let test = "trim::without_the_capability_nothing_is_trimmed";
-    let prepare = ["setpriv", "--bounding-set", "-sys_admin"];
-    if in_prepared_process(test, &prepare) {
+    if without_capabilities(test, "-sys_admin") {
         let refused = trimmed(&std::env::current_dir().unwrap());
         assert!(
             matches!(

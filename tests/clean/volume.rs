@@ -89,6 +89,16 @@ pub fn in_prepared_process(test: &str, prepare: &[&str]) -> bool {
     false
 }
 
+/// Runs one test again, without these capabilities; where that cannot be done it is skipped. Whether
+/// this is the process without them.
+pub fn without_capabilities(test: &str, dropped: &str) -> bool {
+    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
+        skip("it takes root and setpriv");
+        return false;
+    }
+    in_prepared_process(test, &["setpriv", "--bounding-set", dropped])
+}
+
 /// Mount points inside a volume, as the mount table has them.
 pub fn mounts_inside(root: &Path) -> Vec<PathBuf> {
     let table = MountTable::read().unwrap();

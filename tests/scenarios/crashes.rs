@@ -107,13 +107,8 @@ fn volume(stage: &Stage, kind: &Kind, dir: &Path, name: &str) -> (PathBuf, Optio
         return (sandbox.tmpfs(&mounted, "size=4m").unwrap(), None);
     }
     let files = if kind.below == Below::Ramfs {
-        sandbox
-            .mount(
-                Path::new("none"),
-                "ramfs",
-                &format!("ramfs-{}-{name}", kind.class),
-            )
-            .unwrap()
+        let place = format!("ramfs-{}-{name}", kind.class);
+        sandbox.ramfs(&place).unwrap()
     } else {
         sandbox.path().to_owned()
     };

@@ -21,8 +21,7 @@ const CLEANED: &str = "persistentvolume_delete_total{mode=\"Block\",type=\"proce
 fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
     let below = stage.sandbox.path().join("ramfs");
     if !below.exists() {
-        let nothing = Path::new("none");
-        stage.sandbox.mount(nothing, "ramfs", "ramfs").unwrap();
+        stage.sandbox.ramfs("ramfs").unwrap();
     }
     // Of a smaller one, the signatures' places are all there is.
     let device = LoopDevice::new(&below, 64 * MIB).unwrap();

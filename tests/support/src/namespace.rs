@@ -160,6 +160,15 @@ impl Sandbox {
         Ok(path)
     }
 
+    /// Mounts a ramfs on a (new) directory below the scratch directory. Its files can have no holes, so
+    /// that a loop device over one can neither punch nor discard.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn ramfs(&self, name: &str) -> Result<PathBuf> {
+        self.mount(Path::new("none"), "ramfs", name)
+    }
+
     /// Takes the topmost mount off a directory. A program that looks at it at this very moment is
     /// given the time to let go.
     ///
