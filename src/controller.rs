@@ -1,5 +1,8 @@
 //! The main loop: look, plan, act, say; then wait until something happens or ten seconds have gone.
 
+mod saying;
+mod strays;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,25 +14,17 @@ use crate::act::Actor;
 use crate::cache::{ClassCache, NodeCache, PvCache};
 use crate::clean::World;
 use crate::clean::table::ProcTable;
-use crate::cluster::{Cluster, REMEDY};
+use crate::cluster::Cluster;
 use crate::host::patient_watch::PatientWatch;
 use crate::metrics::Metrics;
-use crate::plan::{
-    About, ClassReport, CleanupState, Notice, Plan, Settings, Snapshot, StorageClasses,
-    VolumeState, plan, reasons,
-};
+use crate::plan::{CleanupState, Settings, Snapshot, StorageClasses, plan};
 use crate::report::{Notices, Reporter};
-use crate::scan::{Finding, Machine, Observation, Rounds};
+use crate::scan::{Machine, Observation, Rounds};
 use crate::status::Pass;
-use crate::view::PvView;
+use crate::types::HostPath;
 
 /// How long a wake-up is held back, so that what happens together is looked at together.
 const COALESCE: Duration = Duration::from_millis(20);
-/// For how many periods PVs may be in the making before that makes the node unready.
-const SETTLING: u32 = 3;
-/// How often PVs without a label in our directories are looked at, if there are any. They cannot be
-/// watched for without watching everybody's.
-const STRAY_PERIOD: Duration = Duration::from_mins(1);
 
 /// Everything that the loop is made of.
 #[derive(Debug)]
@@ -67,8 +62,8 @@ struct Memory {
     rounds: Rounds,
     host: Option<PatientWatch>,
     pvs: Option<PvCache>,
-    /// For which classes the PVs without a label were listed.
-    strays_of: BTreeSet<String>,
+    /// For which hostDirs the PVs without a label were listed.
+    strays_in: BTreeSet<HostPath>,
     strays_at: Instant,
     notices: Notices,
     /// When last no PV was being made.
@@ -91,7 +86,7 @@ impl Controller {
             rounds: Rounds::new(Arc::clone(&self.wake)),
             host,
             pvs: None,
-            strays_of: BTreeSet::new(),
+            strays_in: BTreeSet::new(),
             strays_at: Instant::now(),
             notices: Notices::default(),
             settled_at: Instant::now(),
@@ -184,7 +179,7 @@ impl Controller {
             if watching != Some(node.hostname.as_str()) {
                 let wake = Arc::clone(&self.wake);
                 memory.pvs = Some(PvCache::start(&self.cluster, &node.hostname, wake));
-                memory.strays_of.clear();
+                memory.strays_in.clear();
             }
         }
         self.find_strays(memory).await;
@@ -202,205 +197,11 @@ impl Controller {
             observed,
             pvs: memory.pvs.as_ref().and_then(PvCache::views).filter(|_| {
                 // Without the strays, a path may have a PV that we do not know of.
-                config
-                    .classes
-                    .keys()
-                    .all(|class| memory.strays_of.contains(class))
+                memory.knows_strays(&config.classes)
             }),
             cleanups,
             writing: self.actor.writing().names(),
             now: self.epoch.elapsed(),
-        }
-    }
-
-    /// Finds the PVs in our directories that have no hostname label: once for each class, by the one
-    /// list of all such PVs; afterwards those that were found are looked at now and then.
-    async fn find_strays(&self, memory: &mut Memory) {
-        let config = &self.settings.config;
-        let (Some(pvs), Some(node)) = (&memory.pvs, self.node.view()) else {
-            return;
-        };
-        let learnt = pvs.learnt();
-        if config
-            .classes
-            .keys()
-            .any(|class| !memory.strays_of.contains(class))
-        {
-            let dirs: Vec<_> = config
-                .classes
-                .values()
-                .map(|class| &class.host_dir)
-                .collect();
-            let ours = |pv: &PvView| {
-                let inside = |path| {
-                    dirs.iter()
-                        .any(|dir| crate::types::HostPath::is_within(path, dir))
-                };
-                pv.is_on(&node) && pv.path().is_some_and(inside)
-            };
-            match self.cluster.unlabelled_pvs(ours).await {
-                Ok(strays) => {
-                    if !strays.is_empty() {
-                        let names: Vec<_> = strays.iter().map(|pv| pv.name.as_str()).collect();
-                        tracing::info!(
-                            pvs = names.join(", "),
-                            "found PVs without a hostname label in our directories"
-                        );
-                    }
-                    learnt.strays(strays);
-                    memory.strays_of = config.classes.keys().cloned().collect();
-                    memory.strays_at = Instant::now();
-                }
-                Err(error) => {
-                    if memory.said.insert(format!("strays {error}")) {
-                        tracing::warn!(%error, "the PVs without a hostname label could not be listed; nothing is made or cleaned until they are");
-                    }
-                }
-            }
-        } else if memory.strays_at.elapsed() >= STRAY_PERIOD {
-            memory.strays_at = Instant::now();
-            let cluster = self.cluster.clone();
-            // Beside the loop, which must not wait for a slow API server.
-            tokio::spawn(async move {
-                for (uid, name) in learnt.stray_names() {
-                    learnt.look_again(&cluster, &uid, &name).await;
-                }
-            });
-        }
-    }
-
-    /// Tells people and monitoring how it is.
-    fn say(&self, memory: &mut Memory, snapshot: &Snapshot, plan: Plan) {
-        let before = Arc::clone(&self.pass.borrow());
-        // A recycled volume is without a PV for a moment; that does not make a ready node unready.
-        let was_ready = before.ended.is_some() && before.not_ready.is_empty();
-        let settling = plan.only_waits_for_pvs();
-        if !settling {
-            memory.settled_at = Instant::now();
-        }
-        let lenient = was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING;
-        let Plan {
-            mut notices,
-            classes,
-            mut not_ready,
-            paused,
-            ..
-        } = plan;
-        if lenient {
-            not_ready.clear();
-        }
-        notices.extend(self.cluster.permissions().missing().into_iter().map(|(resource, verb, why)| Notice {
-            about: About::Pod,
-            reason: reasons::PERMISSION_MISSING,
-            message: format!(
-                "the right to {verb} {resource} is missing ({why}); {REMEDY}; what depends on it is left out until then"
-            ),
-        }));
-        notices.extend(self.settings.faults.iter().map(|fault| Notice {
-            about: About::Pod,
-            reason: reasons::CLASS_INVALID,
-            message: fault.clone(),
-        }));
-        Self::say_skips(memory, &classes);
-        let partial = snapshot
-            .observed
-            .values()
-            .any(|observation| !observation.complete);
-        for notice in memory.notices.tell(notices, partial, &self.reporter) {
-            if notice.reason == reasons::VOLUME_FAILED_DELETE {
-                self.metrics
-                    .delete_failed_total
-                    .with_label_values(&["unknown", "process"])
-                    .inc();
-            }
-        }
-        self.set_gauges(snapshot, &classes, memory);
-        if before.not_ready != not_ready || before.ended.is_none() {
-            if not_ready.is_empty() {
-                tracing::info!("ready: every eligible volume has a PersistentVolume");
-            } else {
-                tracing::info!("not ready: {}", not_ready.join("; "));
-            }
-        }
-        let node = snapshot
-            .node
-            .as_ref()
-            .map_or(before.node.clone(), |node| node.name.clone());
-        self.metrics.loop_last_success.set(unix_time());
-        let ended = Some(Instant::now());
-        let degraded = self.settings.faults.clone();
-        self.pass.send_replace(Arc::new(Pass {
-            node,
-            not_ready,
-            degraded,
-            paused,
-            classes,
-            ended,
-        }));
-    }
-
-    /// Each skipped entry and faulty class is in the log once, when it becomes so.
-    fn say_skips(memory: &mut Memory, classes: &[ClassReport]) {
-        let mut now = BTreeSet::new();
-        for class in classes {
-            now.extend(
-                class
-                    .faults
-                    .iter()
-                    .map(|fault| format!("class {:?}: {fault}", class.name)),
-            );
-            now.extend(class.volumes.iter().filter_map(|volume| {
-                let (detail, reason) = (volume.detail.as_ref()?, volume.reason?);
-                let quiet = reason == crate::types::SkipReason::NamePatternMismatch;
-                (!quiet && volume.pv.is_none()).then(|| detail.clone())
-            }));
-        }
-        for line in now.difference(&memory.skips) {
-            tracing::warn!("{line}");
-        }
-        memory.skips = now;
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
-    fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport], memory: &Memory) {
-        let metrics = &self.metrics;
-        let mut capacity: BTreeMap<&str, f64> = BTreeMap::new();
-        for (name, class) in &self.settings.config.classes {
-            let volumes = snapshot
-                .observed
-                .get(name)
-                .into_iter()
-                .flat_map(|seen| &seen.entries);
-            *capacity.entry(class.volume_mode.as_str()).or_default() += volumes
-                .map(|entry| match &entry.finding {
-                    Finding::Volume(candidate) => candidate.capacity as f64,
-                    Finding::Skipped(_) => 0.0,
-                })
-                .sum::<f64>();
-        }
-        metrics.capacity_bytes.reset();
-        for (mode, bytes) in capacity {
-            metrics.capacity_bytes.with_label_values(&[mode]).set(bytes);
-        }
-        metrics.volumes.reset();
-        metrics.skipped_entries.reset();
-        for class in classes {
-            for volume in &class.volumes {
-                match volume.reason {
-                    Some(reason) if volume.state == VolumeState::Skipped => {
-                        let labels = [class.name.as_str(), &reason.to_string()];
-                        metrics.skipped_entries.with_label_values(&labels).inc();
-                    }
-                    _ => {
-                        let labels = [class.name.as_str(), &format!("{:?}", volume.state)];
-                        metrics.volumes.with_label_values(&labels).inc();
-                    }
-                }
-            }
-        }
-        metrics.unhealthy.reset();
-        for (pv, reason) in memory.notices.about_pvs() {
-            metrics.unhealthy.with_label_values(&[pv, reason]).set(1);
         }
     }
 }

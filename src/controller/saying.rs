@@ -1,0 +1,152 @@
+//! What people and monitoring are told after each pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cluster::REMEDY;
+use crate::plan::{About, ClassReport, Notice, Plan, Snapshot, VolumeState, reasons};
+use crate::scan::Finding;
+use crate::status::Pass;
+
+use super::{Controller, Memory, unix_time};
+
+/// For how many periods PVs may be in the making before that makes the node unready.
+const SETTLING: u32 = 3;
+
+impl Controller {
+    /// Tells people and monitoring how it is.
+    pub(super) fn say(&self, memory: &mut Memory, snapshot: &Snapshot, plan: Plan) {
+        let before = Arc::clone(&self.pass.borrow());
+        // A recycled volume is without a PV for a moment; that does not make a ready node unready.
+        let was_ready = before.ended.is_some() && before.not_ready.is_empty();
+        let settling = plan.only_waits_for_pvs();
+        if !settling {
+            memory.settled_at = Instant::now();
+        }
+        let lenient = was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING;
+        let Plan {
+            mut notices,
+            classes,
+            mut not_ready,
+            paused,
+            ..
+        } = plan;
+        if lenient {
+            not_ready.clear();
+        }
+        notices.extend(self.cluster.permissions().missing().into_iter().map(|(resource, verb, why)| Notice {
+            about: About::Pod,
+            reason: reasons::PERMISSION_MISSING,
+            message: format!(
+                "the right to {verb} {resource} is missing ({why}); {REMEDY}; what depends on it is left out until then"
+            ),
+        }));
+        notices.extend(self.settings.faults.iter().map(|fault| Notice {
+            about: About::Pod,
+            reason: reasons::CLASS_INVALID,
+            message: fault.clone(),
+        }));
+        Self::say_skips(memory, &classes);
+        let partial = snapshot
+            .observed
+            .values()
+            .any(|observation| !observation.complete);
+        for notice in memory.notices.tell(notices, partial, &self.reporter) {
+            if notice.reason == reasons::VOLUME_FAILED_DELETE {
+                self.metrics
+                    .delete_failed_total
+                    .with_label_values(&["unknown", "process"])
+                    .inc();
+            }
+        }
+        self.set_gauges(snapshot, &classes, memory);
+        if before.not_ready != not_ready || before.ended.is_none() {
+            if not_ready.is_empty() {
+                tracing::info!("ready: every eligible volume has a PersistentVolume");
+            } else {
+                tracing::info!("not ready: {}", not_ready.join("; "));
+            }
+        }
+        let node = snapshot
+            .node
+            .as_ref()
+            .map_or(before.node.clone(), |node| node.name.clone());
+        self.metrics.loop_last_success.set(unix_time());
+        let ended = Some(Instant::now());
+        let degraded = self.settings.faults.clone();
+        self.pass.send_replace(Arc::new(Pass {
+            node,
+            not_ready,
+            degraded,
+            paused,
+            classes,
+            ended,
+        }));
+    }
+
+    /// Each skipped entry and faulty class is in the log once, when it becomes so.
+    fn say_skips(memory: &mut Memory, classes: &[ClassReport]) {
+        let mut now = BTreeSet::new();
+        for class in classes {
+            now.extend(
+                class
+                    .faults
+                    .iter()
+                    .map(|fault| format!("class {:?}: {fault}", class.name)),
+            );
+            now.extend(class.volumes.iter().filter_map(|volume| {
+                let (detail, reason) = (volume.detail.as_ref()?, volume.reason?);
+                let quiet = reason == crate::types::SkipReason::NamePatternMismatch;
+                (!quiet && volume.pv.is_none()).then(|| detail.clone())
+            }));
+        }
+        for line in now.difference(&memory.skips) {
+            tracing::warn!("{line}");
+        }
+        memory.skips = now;
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
+    fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport], memory: &Memory) {
+        let metrics = &self.metrics;
+        let mut capacity: BTreeMap<&str, f64> = BTreeMap::new();
+        for (name, class) in &self.settings.config.classes {
+            let volumes = snapshot
+                .observed
+                .get(name)
+                .into_iter()
+                .flat_map(|seen| &seen.entries);
+            *capacity.entry(class.volume_mode.as_str()).or_default() += volumes
+                .map(|entry| match &entry.finding {
+                    Finding::Volume(candidate) => candidate.capacity as f64,
+                    Finding::Skipped(_) => 0.0,
+                })
+                .sum::<f64>();
+        }
+        metrics.capacity_bytes.reset();
+        for (mode, bytes) in capacity {
+            metrics.capacity_bytes.with_label_values(&[mode]).set(bytes);
+        }
+        metrics.volumes.reset();
+        metrics.skipped_entries.reset();
+        for class in classes {
+            for volume in &class.volumes {
+                match volume.reason {
+                    Some(reason) if volume.state == VolumeState::Skipped => {
+                        let labels = [class.name.as_str(), &reason.to_string()];
+                        metrics.skipped_entries.with_label_values(&labels).inc();
+                    }
+                    _ => {
+                        let labels = [class.name.as_str(), &format!("{:?}", volume.state)];
+                        metrics.volumes.with_label_values(&labels).inc();
+                    }
+                }
+            }
+        }
+        metrics.unhealthy.reset();
+        for (pv, reason) in memory.notices.about_pvs() {
+            metrics.unhealthy.with_label_values(&[pv, reason]).set(1);
+        }
+    }
+}
