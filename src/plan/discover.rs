@@ -222,6 +222,12 @@ impl<'a> Planner<'a> {
             let detail = format!("{path} shares its storage with {}: {overlap}", other.path);
             return skip(reason, detail);
         }
+        if let Some(upper) = self.layers.upon(&candidate.footprint) {
+            let detail = format!(
+                "{path} is the device below {upper}, which goes first: a disk is offered as a whole or in parts; take one of the two away"
+            );
+            return skip(SkipReason::DuplicateDevice, detail);
+        }
         // Its PV's own path shows something else now, or nothing: the volume was moved.
         let identity = &candidate.identity;
         if !identity.weak

@@ -23,6 +23,7 @@ use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
 pub use action::{Action, CleanOrder, Patch, PvDraft, Withdrawal};
+use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use place::Place;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
@@ -96,6 +97,7 @@ struct Planner<'a> {
     /// Paths on which a cleanup is at work.
     cleaning: BTreeSet<&'a HostPath>,
     occupied: Occupied,
+    layers: Layers,
     /// How each PV that concerns us is, by name.
     states: BTreeMap<&'a str, (VolumeState, Option<String>)>,
     plan: Plan,
@@ -132,6 +134,7 @@ impl<'a> Planner<'a> {
             by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
             cleaning: active.map(|cleanup| &cleanup.path).collect(),
             occupied,
+            layers: Layers::default(),
             states: BTreeMap::new(),
             plan: Plan::default(),
         };
@@ -139,8 +142,8 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Enters every volume that has a PV, whoever made it, or is being cleaned, before any candidate
-    /// is judged.
+    /// Enters every volume that has a PV, whoever made it, or is being cleaned, and what lies on what,
+    /// before any candidate is judged.
     fn occupy_by_pvs(&mut self) {
         for (name, class) in &self.settings.config.classes {
             let Some(observation) = self.snapshot.observed.get(name) else {
@@ -148,6 +151,7 @@ impl<'a> Planner<'a> {
             };
             for (entry, candidate) in observation.volumes() {
                 let path = class.host_dir.join(entry);
+                self.layers.insert(&path, &candidate.footprint);
                 let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
                 let taken = pv.is_some() || self.cleaning.contains(&path);
                 if taken && self.occupied.at(&path).is_none() {

@@ -181,6 +181,41 @@ impl Occupied {
     }
 }
 
+/// What lies on which device among all that discovery found, whether it is offered or not.
+///
+/// A disk and its partition cannot both be offered. The partition is what somebody made on purpose,
+/// and its data is part of the disk: so the disk gives way, by whatever names they are found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layers {
+    upon: BTreeMap<DeviceNumber, HostPath>,
+}
+
+impl Layers {
+    /// Adds what was found at a path.
+    pub fn insert(&mut self, path: &HostPath, footprint: &Footprint) {
+        let own = match footprint {
+            Footprint::Device { number, .. } => Some(number),
+            Footprint::Filesystem { .. } => None,
+        };
+        for device in footprint.devices() {
+            if Some(device) != own {
+                let first = self.upon.entry(*device).or_insert_with(|| path.clone());
+                if path < first {
+                    first.clone_from(path);
+                }
+            }
+        }
+    }
+
+    /// The path of something that lies on the device of `footprint`: a partition, a filesystem on one.
+    pub fn upon(&self, footprint: &Footprint) -> Option<&HostPath> {
+        match footprint {
+            Footprint::Device { number, .. } => self.upon.get(number),
+            Footprint::Filesystem { .. } => None,
+        }
+    }
+}
+
 /// What a map by paths has for a path that lies within `path`, or the other way round.
 pub(super) fn around<'m, K, V>(paths: &'m BTreeMap<K, V>, path: &HostPath) -> Option<&'m V>
 where

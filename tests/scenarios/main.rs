@@ -23,6 +23,7 @@ mod lifecycles;
 mod limits;
 mod migration;
 mod node_isolation;
+mod partitions;
 mod pause;
 mod protection;
 mod recycling;

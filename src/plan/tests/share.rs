@@ -6,23 +6,19 @@ use crate::scan::Candidate;
 use crate::view::PvView;
 
 /// Candidates that share storage, and what the second is skipped as.
-fn pairs() -> [(&'static str, Candidate, Candidate, &'static str); 10] {
+fn pairs() -> Vec<(&'static str, Candidate, Candidate, &'static str)> {
+    [peers(), layers()].concat()
+}
+
+/// Those of which neither lies on the other.
+fn peers() -> Vec<(&'static str, Candidate, Candidate, &'static str)> {
     let same = "DuplicateDevice";
-    [
+    vec![
         ("fault 6: two links to one disk", disk(1), disk(1), same),
         (
             "one disk by two controllers",
             disk(1),
             other_path_to(&disk(1), 7),
-            same,
-        ),
-        ("a disk and its partition", disk(1), partition(1), same),
-        ("a partition and its disk", partition(1), disk(1), same),
-        ("a filesystem and its partition", fs(1), partition(1), same),
-        (
-            "a disk and a filesystem on its partition",
-            disk(1),
-            fs(1),
             same,
         ),
         ("one filesystem mounted twice", fs(1), fs(1), same),
@@ -47,9 +43,85 @@ fn pairs() -> [(&'static str, Candidate, Candidate, &'static str); 10] {
     ]
 }
 
+/// Those of which the first lies on the second.
+fn layers() -> Vec<(&'static str, Candidate, Candidate, &'static str)> {
+    let same = "DuplicateDevice";
+    vec![
+        ("a partition and its disk", partition(1), disk(1), same),
+        ("a filesystem and its partition", fs(1), partition(1), same),
+        (
+            "a filesystem on a partition, and the disk",
+            fs(1),
+            disk(1),
+            same,
+        ),
+        (
+            "a directory of such a filesystem, and the disk",
+            directory(1, "/x"),
+            disk(1),
+            same,
+        ),
+    ]
+}
+
+#[test]
+fn of_two_new_volumes_the_one_that_lies_on_the_other_is_offered_by_whatever_names() {
+    for (situation, upper, lower, reason) in layers() {
+        for [first, second] in [["a", "b"], ["b", "a"]] {
+            let created = format!("create /mnt/fast/{first}");
+            let (making, skipped) = (
+                format!("{first} is Creating"),
+                format!("{second} is Skipped as {reason}"),
+            );
+            let world = world().fast(first, &upper).fast(second, &lower);
+            world.expect(situation, &[&created, &making, &skipped]);
+            let told = format!("{:?}", world.plan().classes);
+            let paths = ["/mnt/fast/a", "/mnt/fast/b"].map(|path| told.contains(path));
+            assert_eq!(paths, [true, true], "{told}");
+        }
+        // Across classes too: `big` comes before `fast`.
+        world()
+            .class(class("big"))
+            .entry("big", "disk", lower)
+            .fast("part", &upper)
+            .expect(
+                situation,
+                &[
+                    "create /mnt/fast/part",
+                    "part is Creating",
+                    "disk is Skipped as DuplicateDevice",
+                ],
+            );
+    }
+}
+
+#[test]
+fn a_disk_gives_way_also_to_a_partition_that_is_not_offered() {
+    let busy = with(partition(1), |part| part.in_use = Some("mounted".into()));
+    world().fast("a", &disk(1)).fast("b", &busy).expect(
+        "the partition is in use",
+        &[
+            "a is Skipped as DuplicateDevice",
+            "b is Skipped as DeviceInUse",
+        ],
+    );
+}
+
+#[test]
+fn the_disk_goes_first_once_it_has_a_pv() {
+    world()
+        .fast("a", &disk(1))
+        .fast("b", &partition(1))
+        .pv(pv("pv-a", "/mnt/fast/a", &disk(1)))
+        .expect(
+            "the whole disk is offered already",
+            &["a is Available", "b is Skipped as DuplicateDevice"],
+        );
+}
+
 #[test]
 fn of_two_new_volumes_on_the_same_storage_the_first_is_offered() {
-    for (situation, a, b, reason) in pairs() {
+    for (situation, a, b, reason) in peers() {
         let skipped = format!("b is Skipped as {reason}");
         let expected = ["create /mnt/fast/a", "a is Creating", &skipped];
         world()
