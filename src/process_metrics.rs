@@ -4,18 +4,87 @@
     reason = "every value of a metric is a floating-point number"
 )]
 
+use procfs::process::{LimitValue, Process};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, Opts};
+use prometheus::{Counter, Gauge};
+
+use crate::metrics::family::{Family, Kind, Origin};
+
+/// All families here.
+pub const FAMILIES: [&Family; 9] = [
+    &CPU_SECONDS,
+    &RECEIVED_BYTES,
+    &SENT_BYTES,
+    &RESIDENT_BYTES,
+    &VIRTUAL_BYTES,
+    &MOST_VIRTUAL_BYTES,
+    &OPEN_FDS,
+    &MOST_FDS,
+    &START_TIME,
+];
+
+const CPU_SECONDS: Family = family(
+    Kind::Counter,
+    "process_cpu_seconds_total",
+    "User and system CPU time spent, in seconds.",
+);
+const RECEIVED_BYTES: Family = family(
+    Kind::Counter,
+    "process_network_receive_bytes_total",
+    "Bytes received over the network, by all processes of the pod.",
+);
+const SENT_BYTES: Family = family(
+    Kind::Counter,
+    "process_network_transmit_bytes_total",
+    "Bytes sent over the network, by all processes of the pod.",
+);
+const RESIDENT_BYTES: Family = family(
+    Kind::Gauge,
+    "process_resident_memory_bytes",
+    "Resident memory, in bytes.",
+);
+const VIRTUAL_BYTES: Family = family(
+    Kind::Gauge,
+    "process_virtual_memory_bytes",
+    "Virtual memory, in bytes.",
+);
+const MOST_VIRTUAL_BYTES: Family = family(
+    Kind::Gauge,
+    "process_virtual_memory_max_bytes",
+    "Limit of the virtual memory, in bytes.",
+);
+const OPEN_FDS: Family = family(Kind::Gauge, "process_open_fds", "Open file descriptors.");
+const MOST_FDS: Family = family(
+    Kind::Gauge,
+    "process_max_fds",
+    "Limit of the open file descriptors.",
+);
+const START_TIME: Family = family(
+    Kind::Gauge,
+    "process_start_time_seconds",
+    "When the process started, in seconds since 1970.",
+);
+
+const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
+    Family {
+        name,
+        kind,
+        labels: &[],
+        origin: Origin::Compat,
+        help,
+        advice: "",
+    }
+}
 
 /// Reads `/proc/self` when it is scraped.
 #[derive(Debug)]
 pub struct ProcessMetrics {
-    cpu_seconds: prometheus::Counter,
-    gauges: [(Gauge, Reading); 5],
+    counters: [(Counter, Reading); 3],
+    gauges: [(Gauge, Reading); 6],
 }
 
-type Reading = fn(&procfs::process::Process) -> Option<f64>;
+type Reading = fn(&Process) -> Option<f64>;
 
 impl ProcessMetrics {
     /// Makes the metrics.
@@ -23,67 +92,82 @@ impl ProcessMetrics {
     /// # Errors
     /// When a name is malformed.
     pub fn new() -> prometheus::Result<Self> {
-        let gauge = |name: &str, help: &str, reading: Reading| {
-            Gauge::with_opts(Opts::new(name, help)).map(|gauge| (gauge, reading))
+        let counter = |family: &Family, reading: Reading| {
+            Counter::new(family.name, family.help).map(|counter| (counter, reading))
+        };
+        let gauge = |family: &Family, reading: Reading| {
+            Gauge::new(family.name, family.help).map(|gauge| (gauge, reading))
         };
         Ok(Self {
-            cpu_seconds: prometheus::Counter::new(
-                "process_cpu_seconds_total",
-                "Total user and system CPU time spent in seconds.",
-            )?,
+            counters: [
+                counter(&CPU_SECONDS, |process| {
+                    let stat = process.stat().ok()?;
+                    Some((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
+                })?,
+                counter(&RECEIVED_BYTES, |_| octets("InOctets"))?,
+                counter(&SENT_BYTES, |_| octets("OutOctets"))?,
+            ],
             gauges: [
-                gauge(
-                    "process_resident_memory_bytes",
-                    "Resident memory size in bytes.",
-                    |process| {
-                        let pages = process.stat().ok()?.rss;
-                        Some(pages as f64 * procfs::page_size() as f64)
-                    },
-                )?,
-                gauge(
-                    "process_virtual_memory_bytes",
-                    "Virtual memory size in bytes.",
-                    |process| Some(process.stat().ok()?.vsize as f64),
-                )?,
-                gauge(
-                    "process_open_fds",
-                    "Number of open file descriptors.",
-                    |process| Some(process.fd_count().ok()? as f64),
-                )?,
-                gauge(
-                    "process_max_fds",
-                    "Maximum number of open file descriptors.",
-                    |process| match process.limits().ok()?.max_open_files.soft_limit {
-                        procfs::process::LimitValue::Value(limit) => Some(limit as f64),
-                        procfs::process::LimitValue::Unlimited => Some(f64::MAX),
-                    },
-                )?,
-                gauge(
-                    "process_start_time_seconds",
-                    "Start time of the process since unix epoch in seconds.",
-                    |process| {
-                        let since_boot = process.stat().ok()?.starttime as f64
-                            / procfs::ticks_per_second() as f64;
-                        Some(procfs::boot_time_secs().ok()? as f64 + since_boot)
-                    },
-                )?,
+                gauge(&RESIDENT_BYTES, |process| {
+                    Some(process.stat().ok()?.rss as f64 * procfs::page_size() as f64)
+                })?,
+                gauge(&VIRTUAL_BYTES, |process| {
+                    Some(process.stat().ok()?.vsize as f64)
+                })?,
+                gauge(&MOST_VIRTUAL_BYTES, |process| {
+                    Some(limit(&process.limits().ok()?.max_address_space.soft_limit))
+                })?,
+                gauge(&OPEN_FDS, |process| Some(process.fd_count().ok()? as f64))?,
+                gauge(&MOST_FDS, |process| {
+                    Some(limit(&process.limits().ok()?.max_open_files.soft_limit))
+                })?,
+                gauge(&START_TIME, |process| {
+                    let ticks = process.stat().ok()?.starttime as f64;
+                    let since_boot = ticks / procfs::ticks_per_second() as f64;
+                    Some(procfs::boot_time_secs().ok()? as f64 + since_boot)
+                })?,
             ],
         })
     }
 }
 
+/// No limit is the largest number there is, as in the Go program.
+fn limit(limit: &LimitValue) -> f64 {
+    match limit {
+        LimitValue::Value(limit) => *limit as f64,
+        LimitValue::Unlimited => u64::MAX as f64,
+    }
+}
+
+/// A counter of our network namespace.
+fn octets(name: &str) -> Option<f64> {
+    parse_octets(
+        &std::fs::read_to_string("/proc/self/net/netstat").ok()?,
+        name,
+    )
+}
+
+/// The file has two lines for each protocol: one of names, and one of values.
+fn parse_octets(netstat: &str, name: &str) -> Option<f64> {
+    let mut lines = netstat.lines().filter(|line| line.starts_with("IpExt:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let at = names.split_whitespace().position(|found| found == name)?;
+    values.split_whitespace().nth(at)?.parse().ok()
+}
+
 impl Collector for ProcessMetrics {
     fn desc(&self) -> Vec<&Desc> {
+        let counters = self.counters.iter().flat_map(|(counter, _)| counter.desc());
         let gauges = self.gauges.iter().flat_map(|(gauge, _)| gauge.desc());
-        self.cpu_seconds.desc().into_iter().chain(gauges).collect()
+        counters.chain(gauges).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        if let Ok(process) = procfs::process::Process::myself() {
-            if let Ok(stat) = process.stat() {
-                let now = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
-                self.cpu_seconds
-                    .inc_by((now - self.cpu_seconds.get()).max(0.0));
+        if let Ok(process) = Process::myself() {
+            for (counter, reading) in &self.counters {
+                if let Some(now) = reading(&process) {
+                    counter.inc_by((now - counter.get()).max(0.0));
+                }
             }
             for (gauge, reading) in &self.gauges {
                 if let Some(value) = reading(&process) {
@@ -91,11 +175,36 @@ impl Collector for ProcessMetrics {
                 }
             }
         }
-        let gauges = self.gauges.iter().flat_map(|(gauge, _)| gauge.collect());
-        self.cpu_seconds
-            .collect()
-            .into_iter()
-            .chain(gauges)
-            .collect()
+        let counters = self.counters.iter().flat_map(|(it, _)| it.collect());
+        let gauges = self.gauges.iter().flat_map(|(it, _)| it.collect());
+        counters.chain(gauges).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octets_are_found_by_the_name_of_their_column() {
+        let text = "TcpExt: A InOctets\nTcpExt: 1 2\nIpExt: X InOctets OutOctets\nIpExt: 3 4 5\n";
+        assert_eq!(parse_octets(text, "InOctets"), Some(4.0));
+        assert_eq!(parse_octets(text, "OutOctets"), Some(5.0));
+        assert_eq!(parse_octets(text, "Absent"), None);
+        assert_eq!(parse_octets("", "InOctets"), None);
+    }
+
+    #[test]
+    fn all_families_have_a_value_here() {
+        let collected = ProcessMetrics::new().unwrap().collect();
+        let names: Vec<_> = collected.iter().map(MetricFamily::name).collect();
+        assert_eq!(names, FAMILIES.map(|family| family.name));
+        for family in &collected {
+            let metric = &family.get_metric()[0];
+            let value = metric.get_gauge().get_value() + metric.get_counter().get_value();
+            // CPU time comes in hundredths, and a namespace may have no network.
+            let may_be_zero = family.name().ends_with("_total");
+            assert!(may_be_zero || value > 0.0, "{}", family.name());
+        }
     }
 }

@@ -13,7 +13,7 @@ use axum::routing::get;
 use prometheus::{Encoder, TextEncoder};
 use tokio::net::TcpListener;
 
-use crate::clean::table::ProcState;
+use crate::clean::table::{FOR_A_PERMIT, ProcEntry, ProcState};
 use crate::metrics::Metrics;
 use crate::status::Status;
 
@@ -99,22 +99,162 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
     metrics.proctable_succeeded.set(counts.succeeded as i64);
     metrics.proctable_failed.set(counts.failed as i64);
     metrics.cleanup_waiting.set(counts.waiting as i64);
-    metrics.cleanup_progress.reset();
-    for entry in status.table.entries() {
-        let pace = entry.progress.pace(entry.since.elapsed());
-        if entry.state == ProcState::Running
-            && let Some(ratio) = pace.ratio()
-        {
-            metrics
-                .cleanup_progress
-                .with_label_values(&[&entry.pv])
-                .set(ratio);
-        }
-    }
+    metrics.ready.set(status.ready().is_ok().into());
+    read_cleanups(status, metrics);
     for ((resource, verb), missing) in status.permissions.seen() {
         metrics
             .missing_permission
             .with_label_values(&[resource, verb])
             .set(missing.into());
+    }
+}
+
+/// What is told of each cleanup by name.
+fn read_cleanups(status: &Status, metrics: &Metrics) {
+    metrics.cleanup_progress.reset();
+    metrics.cleanup_waiting_seconds.reset();
+    metrics.cleanup_stalled_seconds.reset();
+    metrics.cleanup_failed_attempts.reset();
+    for entry in status.table.entries() {
+        let (pv, path) = (entry.pv.as_str(), entry.path.as_str());
+        let lasted = entry.since.elapsed();
+        match &entry.state {
+            ProcState::Waiting(what_for) => {
+                let for_permit = what_for == FOR_A_PERMIT;
+                let reason = if for_permit { "Permit" } else { "InUse" };
+                metrics
+                    .cleanup_waiting_seconds
+                    .with_label_values(&[pv, path, reason])
+                    .set(lasted.as_secs_f64());
+            }
+            ProcState::Running => {
+                if let Some(ratio) = entry.progress.pace(lasted).ratio() {
+                    let ratios = &metrics.cleanup_progress;
+                    ratios.with_label_values(&[pv]).set(ratio);
+                }
+                metrics
+                    .cleanup_stalled_seconds
+                    .with_label_values(&[pv, path])
+                    .set(entry.progress.stalled().as_secs_f64());
+            }
+            ProcState::Succeeded | ProcState::Failed { .. } => {}
+        }
+        let failures = failures(&entry);
+        if failures > 0 {
+            metrics
+                .cleanup_failed_attempts
+                .with_label_values(&[pv, path])
+                .set(failures.into());
+        }
+    }
+}
+
+/// How often in a row a cleanup has failed.
+fn failures(entry: &ProcEntry) -> u32 {
+    match entry.state {
+        ProcState::Failed { .. } => entry.attempts,
+        ProcState::Waiting(_) | ProcState::Running => entry.attempts.saturating_sub(1),
+        ProcState::Succeeded => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use tokio::sync::watch;
+
+    use crate::clean::table::{Patience, ProcTable};
+    use crate::cluster::Permissions;
+    use crate::status::Pass;
+    use crate::types::HostPath;
+    use crate::view::Tenancy;
+
+    use super::*;
+
+    /// The series of the metrics whose names begin so, without the prefix of all.
+    fn scrape(status: &Status, metrics: &Metrics, name: &str) -> Vec<String> {
+        read_live_state(status, metrics);
+        let text = TextEncoder::new()
+            .encode_to_string(&metrics.registry.gather())
+            .unwrap();
+        let prefix = "local_volume_provisioner_";
+        let series = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        let named = series.filter(|line| line.starts_with(name));
+        named.map(str::to_owned).collect()
+    }
+
+    fn status(pass: Pass) -> (Status, watch::Sender<Arc<Pass>>) {
+        let (sender, pass) = watch::channel(Arc::new(pass));
+        let status = Status {
+            pass,
+            table: Arc::new(ProcTable::new(Instant::now())),
+            permissions: Arc::new(Permissions::default()),
+            sight: Ok(()),
+            patience: Duration::from_mins(1),
+        };
+        (status, sender)
+    }
+
+    #[test]
+    fn a_cleanup_is_told_of_by_name_for_as_long_as_it_is_of_interest() {
+        let metrics = Metrics::new().unwrap();
+        let (status, _pass) = status(Pass::default());
+        let table = &status.table;
+        let tenancy = Tenancy {
+            pv_uid: "uid".into(),
+            claim_uid: None,
+        };
+        let path = HostPath::from_api("/mnt/a").unwrap();
+        let cleanups = |name: &str| scrape(&status, &metrics, &format!("cleanup_{name}"));
+
+        table.begin(&tenancy, "pv-1", &path, 1).unwrap();
+        let waiting = cleanups("waiting_seconds");
+        let labels = "{path=\"/mnt/a\",pv=\"pv-1\",reason=\"Permit\"}";
+        assert!(waiting[0].contains(labels), "{waiting:?}");
+        table
+            .mark_waiting(&tenancy, "until it is unmounted")
+            .unwrap();
+        let waiting = cleanups("waiting_seconds");
+        assert!(
+            waiting.len() == 1 && waiting[0].contains("InUse"),
+            "{waiting:?}"
+        );
+
+        table.mark_running(&tenancy).unwrap();
+        let progress = table.get(&tenancy).unwrap().progress;
+        progress.set_stalled(Duration::from_mins(2));
+        assert_eq!(cleanups("waiting_seconds"), [""; 0]);
+        let stalled = "cleanup_stalled_seconds{path=\"/mnt/a\",pv=\"pv-1\"} 120";
+        assert_eq!(cleanups("stalled_seconds"), [stalled]);
+        assert_eq!(cleanups("failed_attempts"), [""; 0]);
+
+        table
+            .mark_failed(&tenancy, "no", Patience::Growing)
+            .unwrap();
+        let once = ["cleanup_failed_attempts{path=\"/mnt/a\",pv=\"pv-1\"} 1"];
+        assert_eq!(cleanups("stalled_seconds"), [""; 0]);
+        assert_eq!(cleanups("failed_attempts"), once);
+        // The next try does not make it forgotten, but success does.
+        table.begin(&tenancy, "pv-1", &path, 1).unwrap();
+        assert_eq!(cleanups("failed_attempts"), once);
+        table.mark_running(&tenancy).unwrap();
+        assert_eq!(cleanups("failed_attempts"), once);
+        table.mark_succeeded(&tenancy).unwrap();
+        assert_eq!(cleanups("failed_attempts"), [""; 0]);
+    }
+
+    #[test]
+    fn ready_is_a_number_too() {
+        let metrics = Metrics::new().unwrap();
+        let ended = Some(Instant::now());
+        for (not_ready, expected) in [(vec![], "ready 1"), (vec!["why".to_owned()], "ready 0")] {
+            let (status, _pass) = status(Pass {
+                not_ready,
+                ended,
+                ..Pass::default()
+            });
+            assert_eq!(scrape(&status, &metrics, "ready"), [expected]);
+        }
     }
 }

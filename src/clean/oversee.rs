@@ -129,6 +129,7 @@ async fn tell(
             };
             tracing::warn!(pv, %path, "cleaning has made no progress for {still:?}; if this goes on, look at the disk and the kernel log{others}");
         }
+        progress.set_stalled(still);
         before = now;
     }
 }

@@ -21,6 +21,7 @@ struct Shared {
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
     steps: AtomicU64,
+    stalled_seconds: AtomicU64,
     is_gone: AtomicBool,
     stop: OnceLock<Cause>,
     wake: Notify,
@@ -89,6 +90,18 @@ impl Progress {
         [steps, self.entries(), self.bytes_done()]
             .into_iter()
             .fold(0, u64::wrapping_add)
+    }
+
+    /// Says for how long there was no sign of life. Who looks at the signs from time to time knows.
+    pub fn set_stalled(&self, still: Duration) {
+        let seconds = still.as_secs();
+        self.0.stalled_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    /// For how long there was no sign of life, as was said last.
+    #[must_use]
+    pub fn stalled(&self) -> Duration {
+        Duration::from_secs(self.0.stalled_seconds.load(Ordering::Relaxed))
     }
 
     /// The data is proven to be gone; what is still done may be left out.

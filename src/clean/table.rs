@@ -16,6 +16,8 @@ use super::progress::Progress;
 const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// The longest wait.
 const LAST_RETRY: Duration = Duration::from_mins(5);
+/// What a cleanup waits for first.
+pub const FOR_A_PERMIT: &str = "for a permit";
 
 /// How far one cleanup is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +122,7 @@ impl ProcTable {
         let entry = |attempts| ProcEntry {
             pv: pv.to_owned(),
             path: path.clone(),
-            state: ProcState::Waiting("for a permit".into()),
+            state: ProcState::Waiting(FOR_A_PERMIT.into()),
             since: Instant::now(),
             attempts,
             basis,

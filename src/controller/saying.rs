@@ -130,8 +130,15 @@ impl Controller {
         }
         metrics.volumes.reset();
         metrics.skipped_entries.reset();
+        let mut paths = BTreeMap::new();
         for class in classes {
+            // There before it counts, so that the first one is an increase.
+            let data_left = &metrics.cleanup_data_left_total;
+            data_left.with_label_values(&[class.name.as_str()]);
             for volume in &class.volumes {
+                if let Some(pv) = &volume.pv {
+                    paths.insert(pv.as_str(), volume.path.as_str());
+                }
                 match volume.reason {
                     Some(reason) if volume.state == VolumeState::Skipped => {
                         let labels = [class.name.as_str(), &reason.to_string()];
@@ -146,7 +153,9 @@ impl Controller {
         }
         metrics.unhealthy.reset();
         for (pv, reason) in memory.notices.about_pvs() {
-            metrics.unhealthy.with_label_values(&[pv, reason]).set(1);
+            let path = paths.get(pv).copied().unwrap_or_default();
+            let labels = [pv, path, reason];
+            metrics.unhealthy.with_label_values(&labels).set(1);
         }
     }
 }

@@ -233,7 +233,10 @@ fn a_read_only_mount_is_offered_with_a_warning() {
     let mut provisioner = stage.provisioner().unwrap();
     let pv = name(&stage.available(&volume, None));
     stage.event("VolumeReadOnly", "read-only");
-    let series = format!("unhealthy_persistentvolume{{pv=\"{pv}\",reason=\"VolumeReadOnly\"}}");
+    let path = "/mnt/disks/fast/vol";
+    let series = format!(
+        "unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"VolumeReadOnly\"}}"
+    );
     stage.eventually("the metric says so", || {
         (metric(&mut provisioner, &series) == Some(1)).then_some(())
     });

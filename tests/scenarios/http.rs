@@ -1,6 +1,5 @@
 //! What monitoring and people are told: over HTTP, and by `discover` on the command line.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Output;
 
@@ -13,134 +12,8 @@ use support::{LoopDevice, Program, Stage};
 use super::kit::raw_volume;
 use super::stage;
 
-/// The series of the Go provisioner, which dashboards and alerts are made of: name, type, labels.
-const OF_THE_GO_PROGRAM: [(&str, &str, &[&str]); 18] = [
-    (
-        "local_volume_provisioner_persistentvolume_capacity_bytes",
-        "gauge",
-        &["mode"],
-    ),
-    (
-        "local_volume_provisioner_persistentvolume_discovery_total",
-        "counter",
-        &["mode"],
-    ),
-    (
-        "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
-        "histogram",
-        &["mode"],
-    ),
-    (
-        "local_volume_provisioner_persistentvolume_delete_total",
-        "counter",
-        &["mode", "type"],
-    ),
-    (
-        "local_volume_provisioner_persistentvolume_delete_failed_total",
-        "counter",
-        &["mode", "type"],
-    ),
-    (
-        "local_volume_provisioner_persistentvolume_delete_duration_seconds",
-        "histogram",
-        &["capacity", "cleanup_command", "mode", "type"],
-    ),
-    (
-        "local_volume_provisioner_apiserver_requests_total",
-        "counter",
-        &["method"],
-    ),
-    (
-        "local_volume_provisioner_apiserver_requests_failed_total",
-        "counter",
-        &["method"],
-    ),
-    (
-        "local_volume_provisioner_apiserver_requests_duration_seconds",
-        "histogram",
-        &["method"],
-    ),
-    ("local_volume_provisioner_proctable_running", "gauge", &[]),
-    ("local_volume_provisioner_proctable_succeeded", "gauge", &[]),
-    ("local_volume_provisioner_proctable_failed", "gauge", &[]),
-    ("process_cpu_seconds_total", "counter", &[]),
-    ("process_open_fds", "gauge", &[]),
-    ("process_max_fds", "gauge", &[]),
-    ("process_resident_memory_bytes", "gauge", &[]),
-    ("process_start_time_seconds", "gauge", &[]),
-    ("process_virtual_memory_bytes", "gauge", &[]),
-];
-
-const OURS: [(&str, &str, &[&str]); 9] = [
-    (
-        "local_volume_provisioner_volumes",
-        "gauge",
-        &["class", "state"],
-    ),
-    (
-        "local_volume_provisioner_skipped_entries",
-        "gauge",
-        &["class", "reason"],
-    ),
-    (
-        "local_volume_provisioner_cleanup_bytes_total",
-        "counter",
-        &[],
-    ),
-    ("local_volume_provisioner_cleanup_waiting", "gauge", &[]),
-    (
-        "local_volume_provisioner_loop_duration_seconds",
-        "histogram",
-        &[],
-    ),
-    (
-        "local_volume_provisioner_loop_last_success_timestamp_seconds",
-        "gauge",
-        &[],
-    ),
-    (
-        "local_volume_provisioner_config_last_reload_successful",
-        "gauge",
-        &[],
-    ),
-    (
-        "local_volume_provisioner_config_last_reload_timestamp_seconds",
-        "gauge",
-        &[],
-    ),
-    (
-        "local_volume_provisioner_build_info",
-        "gauge",
-        &["revision", "version"],
-    ),
-];
-
-/// The type and the label names of each family, as Prometheus would read the text.
-fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
-    let mut families = BTreeMap::new();
-    let mut current = String::new();
-    for line in text.lines() {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = declared.split_once(' ').unwrap();
-            name.clone_into(&mut current);
-            families.insert(current.clone(), (kind.to_owned(), BTreeSet::new()));
-        } else if !line.starts_with('#') {
-            assert!(line.starts_with(&current), "{line:?} is not of {current}");
-            let labels = line
-                .split_once('{')
-                .map_or("", |(_, rest)| rest.rsplit_once('}').unwrap().0);
-            let names = labels
-                .split("\",")
-                .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()));
-            let known = &mut families.get_mut(&current).unwrap().1;
-            known.extend(names.filter(|name| name != "le"));
-        }
-    }
-    families
-}
-
 /// A node on which everything has happened once: a cleanup, a failed one, a failed request.
-fn eventful() -> Option<(Stage, LoopDevice, Program)> {
+pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     let mut stage = stage()?;
     stage.add_arg("--discovery-period=500ms");
     stage.class("fast", &json!({})).unwrap();
@@ -164,46 +37,6 @@ fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     assert_eq!(failed.hits(), 1);
     assert!(stage.pv(&broken).is_some());
     Some((stage, device, provisioner))
-}
-
-#[test]
-fn metrics_have_the_names_types_and_labels_of_the_go_program() {
-    let Some((stage, _device, mut provisioner)) = eventful() else {
-        return;
-    };
-    let text = stage.eventually("the failure shows", || {
-        let (code, text) = provisioner.http_get("/metrics").unwrap();
-        (code == 200 && text.contains("CleaningFailed")).then_some(text)
-    });
-    let families = families(&text);
-    for (name, kind, labels) in OF_THE_GO_PROGRAM.into_iter().chain(OURS) {
-        let found = families
-            .get(name)
-            .unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        let labels = labels.iter().map(ToString::to_string).collect();
-        assert_eq!((found.0.as_str(), &found.1), (kind, &labels), "{name}");
-    }
-    for line in [
-        "local_volume_provisioner_persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"} 1",
-        "local_volume_provisioner_persistentvolume_discovery_total{mode=\"Filesystem\"} 2",
-        "local_volume_provisioner_persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"} 1",
-        "local_volume_provisioner_apiserver_requests_failed_total{method=\"create\"} 1",
-        "local_volume_provisioner_persistentvolume_capacity_bytes{mode=\"Filesystem\"} 1048576",
-        "local_volume_provisioner_persistentvolume_capacity_bytes{mode=\"Block\"} 33554432",
-        "local_volume_provisioner_persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"/scripts/quick_reset.sh\",mode=\"Filesystem\",type=\"process\"} 1",
-        "local_volume_provisioner_proctable_failed 1",
-        "local_volume_provisioner_skipped_entries{class=\"FAST\",reason=\"NotADirectoryOrBlockDevice\"} 1",
-        "local_volume_provisioner_volumes{class=\"FAST\",state=\"Available\"} 1",
-        "local_volume_provisioner_volumes{class=\"RAW\",state=\"CleaningFailed\"} 1",
-    ] {
-        let line = line
-            .replace("FAST", &stage.named("fast"))
-            .replace("RAW", &stage.named("raw"));
-        assert!(
-            text.lines().any(|found| found == line),
-            "no {line} in\n{text}"
-        );
-    }
 }
 
 #[test]

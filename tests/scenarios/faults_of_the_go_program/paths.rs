@@ -49,12 +49,12 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         stage.create_pv(forged).unwrap();
         bind_and_release(&stage, &format!("claim-of-{pv}"), &pv, "fast");
     }
-    for (pv, _) in &forged {
+    for (pv, path) in &forged {
         let pv = stage.named(pv);
         stage.eventually(&format!("{pv} is reported"), || {
             let reasons = ["VolumeFailedDelete", "VolumeDuplicate"];
             reasons.into_iter().find_map(|reason| {
-                let labels = format!("{{pv=\"{pv}\",reason=\"{reason}\"}}");
+                let labels = format!("{{path={path},pv=\"{pv}\",reason=\"{reason}\"}}");
                 metric(
                     &mut provisioner,
                     &format!("unhealthy_persistentvolume{labels}"),

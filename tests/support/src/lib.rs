@@ -9,9 +9,11 @@ mod cluster;
 mod loop_device;
 mod namespace;
 mod program;
+mod promtool;
 pub mod stage;
 
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
 pub use program::{Program, bare_command, http_get, killed_by};
+pub use promtool::Promtool;
 pub use stage::Stage;

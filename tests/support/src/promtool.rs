@@ -1,0 +1,65 @@
+//! Prometheus' own tool, which knows what Prometheus takes.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::skip;
+
+/// The program `promtool`.
+#[derive(Clone, Debug)]
+pub struct Promtool(PathBuf);
+
+impl Promtool {
+    /// The one that `PROMTOOL` names, else the one that `scripts/test` has unpacked, else that of the
+    /// machine. Without any, the test is skipped.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let named = std::env::var_os("PROMTOOL").map(PathBuf::from);
+        // target/debug/deps/… is this program.
+        let unpacked = std::env::current_exe()
+            .ok()
+            .and_then(|exe| Some(exe.ancestors().nth(3)?.join("tools/promtool")));
+        let candidates = named.into_iter().chain(unpacked).chain(["promtool".into()]);
+        let found = candidates
+            .map(Self)
+            .find(|promtool| promtool.run(["--version"], "").is_ok());
+        if found.is_none() {
+            skip("there is no promtool: it is in Debian's package prometheus");
+        }
+        found
+    }
+
+    /// Runs it with this on its standard input.
+    ///
+    /// # Errors
+    /// All that it said, if it fails.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: &str,
+    ) -> Result<String, String> {
+        let mut child = Command::new(&self.0)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that does not read it says itself why.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child
+            .wait_with_output()
+            .map_err(|error| error.to_string())?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if output.status.success() {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    }
+}
