@@ -44,7 +44,8 @@ RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs 
 
 # The program. Its files may be older than the empty ones were, and cargo goes by the time.
 COPY src src
-RUN touch src/lib.rs src/main.rs && cargo build --release --locked \
+ARG REVISION=
+RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --release --locked \
     && mkdir -p /image/scripts /image/etc/ssl/certs \
     && cp target/*-unknown-linux-gnu/release/local-volume-provisioner /image/ \
 # The commands that existing classes name as their blockCleanerCommand.

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::clean::table::{ProcEntry, ProcState, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
 use crate::host::users::Blind;
+use crate::log;
 use crate::plan::ClassReport;
 
 /// The outcome of the latest pass.
@@ -97,6 +98,7 @@ impl Status {
             "notReady": pass.not_ready,
             "degraded": degraded,
             "paused": pass.paused,
+            "logLevel": log::level().map(|level| level.to_string()),
             "hostProcesses": match self.sight {
                 Ok(()) => "seen".to_owned(),
                 Err(blind) => format!("not seen: {blind}"),

@@ -12,7 +12,10 @@ use clap::{ArgAction, ValueEnum};
     use is at PATH. What is mounted, held, locked or needed by the machine is refused.\n\n\
     Exit code: 0 when the volume is clean (or the dry run found nothing against it), 1 when cleaning \
     failed, 2 when it was refused and nothing was touched, 130 when it was interrupted, which leaves \
-    the volume half cleaned. It may be run again at any time, and begins from the start."
+    the volume half cleaned. It may be run again at any time, and begins from the start.\n\n\
+    Examples:\n  \
+    $ local-volume-provisioner clean --dry-run /mnt/disks/ssd1\n  \
+    $ local-volume-provisioner clean --method zero --verify /dev/disk/by-id/wwn-0x5000c500a1b2c3d4"
 )]
 pub struct Clean {
     /// The mount point of a filesystem, or a block device, or a link to one.

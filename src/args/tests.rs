@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use clap::CommandFactory;
+
 use super::*;
 
 fn words(line: &str) -> Vec<OsString> {
@@ -35,69 +37,6 @@ fn without_arguments_everything_has_its_default() {
     assert_eq!(args.release_quiet_period, Duration::from_secs(10));
     assert_eq!(args.log_format, LogFormat::Text);
     assert_eq!(args.log_level(), LogLevel::Info);
-}
-
-#[test]
-fn go_spellings_become_clap_spellings() {
-    for (line, expected) in [
-        ("", ""),
-        ("--listen-address=:9", "--listen-address=:9"),
-        ("-listen-address=:9", "--listen-address=:9"),
-        ("-listen-address :9", "--listen-address :9"),
-        (
-            "-discovery-period 1m -metrics-path=/m",
-            "--discovery-period 1m --metrics-path=/m",
-        ),
-        ("-v=4", "--v=4"),
-        ("--v 4", "--v 4"),
-        ("-v 4", "--v 4"),
-        ("-v4", "-v4"),
-        ("-v=-1", "--v=-1"),
-        ("-h", "-h"),
-        ("-help", "--help"),
-        ("-o json", "-o json"),
-        ("-ojson", "-ojson"),
-        ("-unknown", "-unknown"),
-        ("--unknown=a=b", "--unknown=a=b"),
-        ("-config=/a=b", "--config=/a=b"),
-        ("-", "-"),
-        // A switch takes no word after it, other flags do.
-        ("--logtostderr check-config", "check-config"),
-        ("-alsologtostderr=true -skip_headers", ""),
-        ("--stderrthreshold=2 -stderrthreshold INFO -v=2", "--v=2"),
-        (
-            "--vmodule=a=1,b=2 --vmodule a=1 -log_dir /tmp --log-dir=/tmp",
-            "",
-        ),
-        (
-            "--log-file-max-size 5 --log_backtrace_at=x:1 -add_dir_header",
-            "",
-        ),
-        (
-            "--log-level debug -log-format=json",
-            "--log-level debug --log-format=json",
-        ),
-        (
-            "discover -node-name=n -logtostderr",
-            "discover --node-name=n",
-        ),
-        // From here on it is somebody else's.
-        (
-            "-v=1 supervise mkfs -v=2 -logtostderr",
-            "--v=1 supervise mkfs -v=2 -logtostderr",
-        ),
-        ("-v=1 -- -v=2 -logtostderr", "--v=1 -- -v=2 -logtostderr"),
-        ("-vmodule", ""),
-    ] {
-        let normal = normalise(words(&format!("provisioner {line}")));
-        assert_eq!(normal, words(&format!("provisioner {expected}")), "{line}");
-    }
-    assert_eq!(normalise([]), Vec::<OsString>::new());
-    assert_eq!(
-        normalise(words("-v=4")),
-        words("-v=4"),
-        "the program's name is no flag"
-    );
 }
 
 #[test]
@@ -308,12 +247,6 @@ fn a_node_name_that_is_no_text_is_refused() {
 }
 
 proptest! {
-    #[test]
-    fn normalising_twice_changes_nothing_more(line in "(-{0,2}[a-z=-]{0,12} ){0,5}") {
-        let once = normalise(words(&format!("provisioner {line}")));
-        prop_assert_eq!(normalise(once.clone()), once);
-    }
-
     #[test]
     fn no_command_line_panics(line in proptest::collection::vec(any::<String>(), 0..5)) {
         let _ = Args::from_command_line(line.into_iter().map(OsString::from));

@@ -15,12 +15,14 @@ mod target;
 mod watch;
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::args::Clean;
+use crate::args::{Args, Clean, Environment};
 use crate::clean::pace::Pace;
 use crate::clean::progress::Progress;
 use crate::clean::wipe::blocking;
+use crate::cluster::chain;
 use crate::config::duration;
 use crate::types::MountPath;
 
@@ -86,6 +88,30 @@ impl CleanError {
             Self::Interrupted { .. } => 130,
         }
     }
+}
+
+/// Does what the command line says, and tells how it ended.
+///
+/// # Errors
+/// When it could not even begin.
+pub async fn command(
+    request: &Clean,
+    args: &Args,
+    environment: &Environment,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<ExitCode> {
+    let needs = Needs::of_this_machine(args, environment);
+    let result = match needs {
+        Ok(needs) => run(request, &needs, out).await,
+        Err(error) => Err(error.into()),
+    };
+    Ok(match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {}", chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    })
 }
 
 /// Looks, shows, asks, looks again, and cleans.

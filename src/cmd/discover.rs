@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::args::OutputFormat;
+use super::run::{Misuse, load};
+use crate::args::{Args, Discover, Environment, OutputFormat};
 use crate::config::Loaded;
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
@@ -21,6 +23,25 @@ use crate::view::{NodeView, ReclaimPolicy, StorageClassView};
 /// Time for slow disks: nothing else waits here.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Does what the command line says.
+///
+/// # Errors
+/// [`Misuse`] where the node's name or the configuration is missing; else as [`run`].
+pub async fn command(
+    request: &Discover,
+    args: &Args,
+    environment: &Environment,
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<ExitCode> {
+    let node = request
+        .node_name
+        .as_ref()
+        .or(environment.node_name.as_ref())
+        .ok_or_else(|| Misuse("say which node with --node-name or MY_NODE_NAME".into()))?;
+    run(&load(args)?, node, request.output, out).await?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Looks, plans as if there were no PVs yet, and writes the result.
 ///

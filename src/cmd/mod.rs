@@ -3,6 +3,8 @@
 pub mod check_config;
 pub mod clean;
 pub mod discover;
+pub mod log_level;
 pub mod release;
 pub mod run;
+mod running;
 mod table;

@@ -4,6 +4,7 @@
 //! lost a node for good, takes it off with this. Nothing is wiped here, and a PV whose volume still
 //! holds a tenant's data is let go only when told to.
 
+mod command;
 mod judge;
 mod others;
 mod patience;
@@ -22,6 +23,7 @@ use crate::plan::verdict::without_ours;
 use crate::view::PvView;
 
 use super::run::Misuse;
+pub use command::command;
 use judge::{Judgement, judge};
 use others::{Others, Place};
 use patience::{PAUSE, a_while, patiently};

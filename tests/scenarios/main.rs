@@ -21,6 +21,7 @@ mod in_use;
 mod kit;
 mod lifecycles;
 mod limits;
+mod log_level;
 mod metrics;
 mod migration;
 mod node_isolation;

@@ -1,0 +1,157 @@
+use std::fmt::Write;
+use std::fs;
+
+use clap::Arg;
+
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/command-line.md");
+
+/// The program and its commands, with their whole help text, as on a line of 100 characters.
+fn helps() -> Vec<(Command, String)> {
+    let hidden: Vec<_> = Args::command()
+        .get_subcommands()
+        .filter(|command| command.is_hide_set())
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    let mut program = program().term_width(WIDTH);
+    program.build();
+    let of_commands = program
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+        .filter(|command| !hidden.iter().any(|name| name == command.get_name()))
+        .cloned();
+    let all: Vec<_> = std::iter::once(program.clone())
+        .chain(of_commands)
+        .collect();
+    all.into_iter()
+        .map(|mut command| {
+            let is_top = command.get_subcommands().next().is_some();
+            let help = if is_top {
+                command.render_help()
+            } else {
+                command.render_long_help()
+            };
+            let help = help.to_string();
+            (command, help)
+        })
+        .collect()
+}
+
+#[test]
+fn every_help_text_is_for_people() {
+    let helps = helps();
+    assert!(helps.len() > 5);
+    for (command, help) in &helps {
+        let name = command.get_name();
+        for line in help.lines() {
+            assert!(
+                line.chars().count() <= WIDTH,
+                "{name}: {line:?} is too long"
+            );
+        }
+        let has_help = |arg: &&Arg| {
+            arg.get_help()
+                .is_some_and(|help| !help.to_string().is_empty())
+        };
+        for arg in command.get_arguments() {
+            assert!(has_help(&arg), "{name}: {} has no help", arg.get_id());
+        }
+        assert!(
+            command.get_about().is_some(),
+            "{name} says nothing of itself"
+        );
+        let is_top = command.get_subcommands().next().is_some();
+        assert!(
+            is_top || help.contains("Example"),
+            "{name} has no example (after_help)"
+        );
+        assert!(
+            is_top || help.contains("$ "),
+            "{name} has no example (after_help)"
+        );
+    }
+}
+
+#[test]
+fn the_help_names_every_command_once_and_the_environment_and_the_signals() {
+    let (program, help) = helps().remove(0);
+    for command in program
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+    {
+        let lines = help.lines();
+        let own = |line: &&str| line.starts_with(&format!("  {} ", command.get_name()));
+        let count = lines.filter(own).count();
+        let hidden = command.get_name() == "supervise" || command.get_about().is_none();
+        let internal = Args::command()
+            .find_subcommand(command.get_name())
+            .is_some_and(Command::is_hide_set);
+        assert_eq!(
+            count,
+            usize::from(!(hidden || internal)),
+            "{} in\n{help}",
+            command.get_name()
+        );
+    }
+    for word in [
+        "MY_NODE_NAME",
+        "KUBECONFIG",
+        "SIGTERM",
+        "SIGUSR1",
+        "Exit code",
+        "Provisioner:",
+        "Directories:",
+        "Logging:",
+        "To look",
+        "To act",
+    ] {
+        assert!(help.contains(word), "no {word} in\n{help}");
+    }
+    for (_, names) in PURPOSES {
+        for name in names {
+            assert!(
+                program.find_subcommand(name).is_some(),
+                "there is no {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_version_names_the_program_and_the_revision() {
+    let version = program().render_version();
+    assert!(
+        version.starts_with(concat!(
+            "local-volume-provisioner ",
+            env!("CARGO_PKG_VERSION"),
+            " (revision "
+        )),
+        "{version}"
+    );
+}
+
+/// With `WRITE=1` in the environment this writes the page.
+#[test]
+fn the_page_of_the_command_line_has_all_help_texts() {
+    let mut page = String::from(
+        "# The command line\n\nWhat `--help` says, of the program and of each command. This page is made by\n`WRITE=1 cargo test --lib the_page_of_the_command_line`.\n",
+    );
+    for (command, help) in helps() {
+        let name = command.get_name();
+        let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+        let _ = write!(
+            page,
+            "\n## `{name}`\n\n```text\n{}\n```\n",
+            lines.join("\n").trim_end()
+        );
+    }
+    if std::env::var_os("WRITE").is_some() {
+        fs::write(PAGE, &page).unwrap();
+    }
+    let written = fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/command-line.md is not what --help says: WRITE=1 cargo test --lib the_page_of_the_command_line"
+    );
+}

@@ -1,0 +1,89 @@
+//! An address to listen on.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// Where to listen, as Go writes it: `host:port`, `[::1]:port` or `:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    host: String,
+    port: u16,
+}
+
+impl ListenAddress {
+    /// The addresses to try to bind, in this order, until one succeeds. Without a host these are IPv6's
+    /// wildcard, which serves IPv4 as well, and IPv4's, for a kernel that has no IPv6.
+    ///
+    /// # Errors
+    /// When the host's name cannot be resolved.
+    pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
+        if self.host.is_empty() {
+            let any = [
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ];
+            return Ok(any
+                .map(|address| SocketAddr::new(address, self.port))
+                .to_vec());
+        }
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+
+    /// Where somebody on the same machine reaches it: `host:port`, for a URL.
+    #[must_use]
+    pub fn reachable(&self) -> String {
+        let host = match self.host.as_str() {
+            "" | "0.0.0.0" | "::" => "127.0.0.1",
+            host => host,
+        };
+        Self {
+            host: host.into(),
+            port: self.port,
+        }
+        .to_string()
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = text
+            .rsplit_once(':')
+            .ok_or("the port is missing; write host:port, or :port for all addresses")?;
+        let port = port
+            .parse()
+            .map_err(|_| format!("\"{port}\" is no port from 0 to 65535"))?;
+        let host = match host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+        {
+            Some(host) => host,
+            None if host.contains(':') => return Err("write an IPv6 address in brackets".into()),
+            None => host,
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
+    }
+}
