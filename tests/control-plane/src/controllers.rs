@@ -7,17 +7,21 @@
 //! `observe` turns a change into keys, `sync` looks at the current state of one key and writes the
 //! next step. What the key was queued for does not matter, so any step may be repeated.
 //!
-//! Pods run nothing. A pod on a node of this control plane becomes Running once its claims are
-//! bound; annotations tell it to end, or to stay where it is ([`RUN`], [`HOLD_TERMINATION`]).
+//! A pod on a node of this control plane becomes Running once its claims are bound. As a rule it
+//! runs nothing: annotations tell it to end, or to stay where it is ([`RUN`],
+//! [`HOLD_TERMINATION`]). The pods of Jobs can be processes of this machine ([`ProcessOptions`]).
 
 pub(crate) mod cache;
+pub(crate) mod conditions;
 pub(crate) mod object;
+mod options;
 pub(crate) mod queue;
+mod queues;
 pub(crate) mod selector;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::{
@@ -26,44 +30,24 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use self::{cache::Cache, object::Key, queue::WorkQueue};
+pub use self::options::ControllerOptions;
+use self::{cache::Cache, object::Key, queue::WorkQueue, queues::Queues};
 use crate::{
     garbage::{self, Garbage},
-    node,
-    pods::{self, AsTold, PodRunner},
+    jobs::{self, Jobs},
+    meta, node,
+    pods::{self, Kubelet},
     protection, pv_controller,
     recorder::{Recorder, Severity},
     resource::{self, Resource},
     scheduler::{self, Scheduler},
     status::Status,
-    store::{Event, EventKind, Part, Store},
+    store::{DeleteOptions, Event, EventKind, Part, Store},
 };
 pub use crate::{
     node::NodeOptions,
-    pods::{HOLD_TERMINATION, RUN},
+    pods::{HOLD_TERMINATION, ProcessOptions, RUN},
 };
-
-/// How the controllers behave.
-#[derive(Debug, Clone)]
-pub struct ControllerOptions {
-    /// How often every claim, volume and pod is looked at again; 15 s, as in the real controller.
-    pub resync: Duration,
-    /// Whether a volume that becomes available is offered to a waiting claim at once. The real
-    /// controller leaves that to the next resync, and so does this one by default.
-    pub eager_rebind: bool,
-    /// The node to register at start, if any.
-    pub node: Option<NodeOptions>,
-}
-
-impl Default for ControllerOptions {
-    fn default() -> Self {
-        Self {
-            resync: Duration::from_secs(15),
-            eager_rebind: false,
-            node: None,
-        }
-    }
-}
 
 /// The running controllers; they stop when this is dropped.
 #[derive(Debug)]
@@ -154,23 +138,9 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) garbage: Garbage,
     pub(crate) scheduler: Scheduler,
-    pub(crate) runner: Box<dyn PodRunner>,
+    pub(crate) kubelet: Kubelet,
+    pub(crate) jobs: Jobs,
     pub(crate) options: ControllerOptions,
-}
-
-/// One queue per rule that looks at a key.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    pub(crate) claims: WorkQueue<Key>,
-    pub(crate) volumes: WorkQueue<Key>,
-    pub(crate) claim_protection: WorkQueue<Key>,
-    pub(crate) volume_protection: WorkQueue<Key>,
-    /// Pods without a node.
-    pub(crate) unscheduled: WorkQueue<Key>,
-    /// Pods on a node.
-    pub(crate) scheduled: WorkQueue<Key>,
-    pub(crate) garbage: WorkQueue<garbage::Target>,
-    pub(crate) namespaces: WorkQueue<Key>,
 }
 
 impl Context {
@@ -212,6 +182,52 @@ impl Context {
         }
     }
 
+    /// Takes a finalizer off an object; one that is not there any more needs nothing.
+    pub(crate) fn release(
+        &mut self,
+        r: &'static Resource,
+        key: &Key,
+        finalizer: &str,
+    ) -> Result<(), SyncError> {
+        let released = self
+            .store
+            .modify(r, &key.namespace, &key.name, Part::Main, false, |old| {
+                let mut new = old.clone();
+                object::remove_finalizer(&mut new, finalizer);
+                Ok(new)
+            });
+        match released {
+            Ok(stored) => self.cache.store(r, &stored),
+            Err(status) if status.is_not_found() => {}
+            Err(source) => {
+                let (kind, key) = (r.kind, key.clone());
+                return Err(SyncError::Write { kind, key, source });
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes exactly this object; one that is gone already is as well.
+    pub(crate) fn delete(
+        &self,
+        r: &'static Resource,
+        object: &Value,
+        options: DeleteOptions,
+    ) -> Result<(), SyncError> {
+        let key = Key::of(object);
+        let options = DeleteOptions {
+            uid: Some(meta::uid(object).to_owned()),
+            ..options
+        };
+        match self.store.delete(r, &key.namespace, &key.name, &options) {
+            Err(source) if !source.is_not_found() => {
+                let kind = r.kind;
+                Err(SyncError::Write { kind, key, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Records an event of the volume controller.
     pub(crate) fn tell(
         &mut self,
@@ -234,6 +250,8 @@ impl Context {
 /// The one task.
 pub(crate) struct Manager {
     events: UnboundedReceiver<Event>,
+    /// Pods of which a process has ended.
+    ended: UnboundedReceiver<Key>,
     pub(crate) cx: Context,
 }
 
@@ -241,17 +259,19 @@ impl Manager {
     /// Subscribes first and reads everything then, so that nothing is missed in between.
     pub(crate) fn new(store: Store, options: ControllerOptions) -> Self {
         let events = store.subscribe();
+        let (kubelet, ended) = Kubelet::new(&options);
         let cx = Context {
             cache: Cache::default(),
             queues: Queues::default(),
             recorder: Recorder::default(),
             garbage: Garbage::default(),
             scheduler: Scheduler::default(),
-            runner: Box::new(AsTold),
+            kubelet,
+            jobs: Jobs::default(),
             options,
             store,
         };
-        let mut manager = Self { events, cx };
+        let mut manager = Self { events, ended, cx };
         for &resource in resource::all() {
             for object in manager.cx.store.list(resource, None).items {
                 let kind = EventKind::Added;
@@ -281,6 +301,7 @@ impl Manager {
                     Some(event) => self.observe(&event.into()),
                     None => return,
                 },
+                Some(pod) = self.ended.recv() => self.cx.queues.scheduled.add(pod),
                 _ = resync.tick() => self.resync(),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
@@ -295,6 +316,8 @@ impl Manager {
         worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
         worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
         worked |= self.work_on(|q| &mut q.scheduled, pods::sync);
+        worked |= self.work_on(|q| &mut q.jobs, jobs::sync);
+        worked |= self.work_on(|q| &mut q.orphans, jobs::release_orphan);
         worked |= self.work_on(|q| &mut q.garbage, garbage::sync);
         worked |= self.work_on(|q| &mut q.namespaces, garbage::namespace::sync);
         worked
@@ -339,6 +362,7 @@ impl Manager {
         protection::observe(&mut self.cx, change);
         scheduler::observe(&mut self.cx, change);
         pods::observe(&mut self.cx, change);
+        jobs::observe(&mut self.cx, change);
         garbage::observe(&mut self.cx, change);
     }
 
@@ -347,24 +371,6 @@ impl Manager {
         pv_controller::resync(&mut self.cx);
         scheduler::resync(&mut self.cx);
         pods::resync(&mut self.cx);
-    }
-}
-
-impl Queues {
-    fn next_due(&self) -> Option<Instant> {
-        let keys = [
-            &self.claims,
-            &self.volumes,
-            &self.claim_protection,
-            &self.volume_protection,
-            &self.unscheduled,
-            &self.scheduled,
-            &self.namespaces,
-        ];
-        let due = keys
-            .into_iter()
-            .map(WorkQueue::next_due)
-            .chain([self.garbage.next_due()]);
-        due.flatten().min().map(Instant::from_std)
+        jobs::resync(&mut self.cx);
     }
 }

@@ -248,21 +248,9 @@ fn finish(
 
 /// Deletes exactly this object, and what it owns after it.
 fn delete(cx: &Context, target: &Target, object: &Value) -> Result<(), SyncError> {
-    let Target { resource, key } = target;
     let options = DeleteOptions {
-        uid: Some(meta::uid(object).to_owned()),
         propagation_policy: Some("Background".to_owned()),
         ..DeleteOptions::default()
     };
-    match cx
-        .store
-        .delete(resource, &key.namespace, &key.name, &options)
-    {
-        Err(source) if !source.is_not_found() => Err(SyncError::Write {
-            kind: resource.kind,
-            key: key.clone(),
-            source,
-        }),
-        _ => Ok(()),
-    }
+    cx.delete(target.resource, object, options)
 }

@@ -1,8 +1,8 @@
 //! Enough of a Kubernetes control plane, in one process, to test a storage controller against.
 //!
 //! An API server over real HTTP on loopback that kube-rs, client-go and `kubectl` work with, and
-//! the controllers around volumes: the binder, a scheduler, a pod runner, garbage collection and
-//! the protection of what is in use. It starts in milliseconds, needs nothing but this crate, and
+//! the controllers around volumes: the binder, a scheduler, a pod runner, Jobs, garbage collection
+//! and the protection of what is in use. It starts in milliseconds, needs nothing but this crate, and
 //! can be made to fail in every way that a real one does ([`faults`]), while every request is on
 //! record ([`requests`]).
 //!
@@ -44,6 +44,7 @@ pub mod front;
 mod garbage;
 mod history;
 mod http;
+mod jobs;
 mod kubeconfig;
 pub mod meta;
 mod names;
@@ -79,7 +80,7 @@ use tokio::sync::oneshot;
 
 use crate::faults::Newest;
 pub use crate::{
-    controllers::{ControllerOptions, NodeOptions},
+    controllers::{ControllerOptions, NodeOptions, ProcessOptions},
     faults::Faults,
     front::Front,
     requests::Requests,
@@ -100,6 +101,11 @@ pub struct Options {
     /// Offer a volume that becomes available to waiting claims at once instead of at the next
     /// resync. The real controller does not.
     pub eager_rebind: bool,
+    /// The first wait after a failed container or pod of a Job, before the next try; 10 s, as in
+    /// the real ones, and it doubles each time.
+    pub back_off: Duration,
+    /// Run the pods of Jobs as processes of this machine. Without it they do as they are told.
+    pub processes: Option<ProcessOptions>,
     /// Run the controllers; without them this is an API server alone.
     pub controllers: bool,
     /// Events kept per resource type; a watch from before them gets 410.
@@ -117,7 +123,8 @@ impl Default for Options {
             resync,
             eager_rebind,
             node,
-            ..
+            back_off,
+            processes,
         } = ControllerOptions::default();
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -125,6 +132,8 @@ impl Default for Options {
             node,
             resync,
             eager_rebind,
+            back_off,
+            processes,
             controllers: true,
             history: Store::DEFAULT_HISTORY,
             bookmarks: Duration::from_mins(1),
@@ -168,6 +177,7 @@ impl ControlPlane {
             requests: requests.clone(),
             bookmarks: options.bookmarks,
             bystander: options.bystander,
+            pod_logs: options.processes.as_ref().map(|p| p.logs.clone()),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -178,6 +188,8 @@ impl ControlPlane {
             resync: options.resync,
             eager_rebind: options.eager_rebind,
             node: options.node.clone(),
+            back_off: options.back_off,
+            processes: options.processes.clone(),
         });
         let (stop, stopped) = oneshot::channel();
         let (started, starting) = mpsc::channel();

@@ -1,65 +1,78 @@
 //! The kubelet's part: a pod on a node runs once its claims are bound, and goes when it is deleted.
-//! How it runs is up to a [`PodRunner`].
+//! How its containers run is up to a [`PodRunner`]; when one is started again is decided here.
 
+mod containers;
+mod environment;
+mod process;
+mod processes;
+mod runner;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+pub(crate) use self::processes::log_file;
+use self::{
+    containers::{Containers, report_end},
+    processes::Processes,
+    runner::{AsTold, PodRunner},
+};
+pub use self::{
+    processes::ProcessOptions,
+    runner::{HOLD_TERMINATION, RUN},
+};
 use crate::{
     controllers::{
-        Change, Context, SyncError,
-        object::{Key, Pod, items, set_condition},
+        Change, Context, ControllerOptions, SyncError,
+        object::{Key, Pod},
     },
     meta,
     resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PODS},
     store::{DeleteOptions, Part},
 };
 
-/// Annotation that tells how a pod runs: `succeed`, `fail` or `hold` (it stays Pending until the
-/// annotation changes); without it the pod starts and runs on.
-pub const RUN: &str = "control-plane/run";
-/// Annotation that, with the value `true`, keeps a deleted pod terminating until it is removed.
-pub const HOLD_TERMINATION: &str = "control-plane/hold-termination";
-
-/// Where the containers of a pod have got to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// They have not started.
-    Waiting,
-    /// They run.
-    Running,
-    /// They have all exited with 0.
-    Succeeded,
-    /// One has exited with something else.
-    Failed,
-}
-
-/// Runs pods. It is asked whenever something about the pod has changed.
-pub(crate) trait PodRunner: Send {
-    /// Starts the pod if it does not run yet, and says where it has got to.
-    fn run(&mut self, pod: &Pod) -> Progress;
-
-    /// Stops the pod. `true` once nothing of it runs any more.
-    fn stop(&mut self, pod: &Pod) -> bool;
-}
-
-/// Runs nothing: a pod does what its annotations say ([`RUN`], [`HOLD_TERMINATION`]).
+/// What the kubelet remembers of the pods that it runs.
 #[derive(Debug)]
-pub(crate) struct AsTold;
+pub(crate) struct Kubelet {
+    pods: HashMap<Key, Containers>,
+    told: AsTold,
+    processes: Option<Processes>,
+    back_off: Duration,
+}
 
-impl PodRunner for AsTold {
-    fn run(&mut self, pod: &Pod) -> Progress {
-        match pod.annotation(RUN) {
-            Some("hold") => Progress::Waiting,
-            Some("succeed") => Progress::Succeeded,
-            Some("fail") => Progress::Failed,
-            _ => Progress::Running,
+impl Kubelet {
+    /// With a channel that tells of pods of which a process has ended.
+    pub(crate) fn new(options: &ControllerOptions) -> (Self, UnboundedReceiver<Key>) {
+        let (ended, pods_that_ended) = unbounded_channel();
+        let kubelet = Self {
+            pods: HashMap::new(),
+            told: AsTold,
+            processes: options
+                .processes
+                .clone()
+                .map(|options| Processes::new(options, ended)),
+            back_off: options.back_off,
+        };
+        (kubelet, pods_that_ended)
+    }
+
+    fn runner(&mut self, pod: &Pod) -> &mut dyn PodRunner {
+        match &mut self.processes {
+            Some(processes) if processes.takes(pod) => processes,
+            _ => &mut self.told,
         }
     }
 
-    fn stop(&mut self, pod: &Pod) -> bool {
-        pod.annotation(HOLD_TERMINATION) != Some("true")
+    fn forget(&mut self, pod: &Key) {
+        self.pods.remove(pod);
+        if let Some(processes) = &mut self.processes {
+            processes.forget(pod);
+        }
     }
 }
 
@@ -89,30 +102,53 @@ pub(crate) fn resync(cx: &mut Context) {
 /// Brings one pod on its node to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let Some(pod) = cx.cache.pods.get(key).cloned() else {
+        cx.kubelet.forget(key);
         return Ok(());
     };
     if pod.node().is_empty() {
         return Ok(());
     }
     if pod.is_terminating() {
-        return if cx.runner.stop(&pod) {
-            remove(cx, &pod)
-        } else {
-            Ok(())
-        };
+        return stop(cx, &pod);
     }
     // Without its node there is no kubelet, and without its volumes a kubelet does not start it.
     if pod.is_finished() || !cx.cache.nodes.contains_key(pod.node()) || !claims_are_bound(cx, &pod)
     {
         return Ok(());
     }
-    let progress = cx.runner.run(&pod);
-    let mut new = (*pod.0).clone();
-    report(&mut new, progress);
+    let mut containers = match cx.kubelet.pods.remove(key) {
+        Some(known) if known.are_of(&pod) => known,
+        _ => Containers::of(&pod),
+    };
+    let back_off = cx.kubelet.back_off;
+    let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
+    if let Some(due) = containers.next_start() {
+        cx.queues.scheduled.add_at(key.clone(), due);
+    }
+    cx.kubelet.pods.insert(key.clone(), containers);
     if new != *pod.0 {
         cx.update(&PODS, new, Part::Status)?;
     }
     Ok(())
+}
+
+/// Stops a terminating pod, and lets go of it once nothing of it runs any more.
+fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
+    let held = pod.annotation(HOLD_TERMINATION) == Some("true");
+    let runner = cx.kubelet.runner(pod);
+    if !runner.stop(pod) || held {
+        // By then it has had its time, and is killed.
+        let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
+        let due = Instant::now() + Duration::from_secs(grace.unwrap_or_default());
+        cx.queues.scheduled.add_at(pod.key(), due);
+        return Ok(());
+    }
+    let mut new = (*pod.0).clone();
+    report_end(&mut new, |container| runner.end(pod, container));
+    if new != *pod.0 {
+        cx.update(&PODS, new, Part::Status)?;
+    }
+    remove(cx, pod)
 }
 
 fn claims_are_bound(cx: &Context, pod: &Pod) -> bool {
@@ -125,73 +161,10 @@ fn claims_are_bound(cx: &Context, pod: &Pod) -> bool {
 }
 
 /// What a kubelet does when the containers of a terminating pod have stopped.
-fn remove(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
+fn remove(cx: &Context, pod: &Pod) -> Result<(), SyncError> {
     let options = DeleteOptions {
-        uid: Some(pod.uid().to_owned()),
         grace_period_seconds: Some(0),
         ..DeleteOptions::default()
     };
-    match cx
-        .store
-        .delete(&PODS, pod.namespace(), pod.name(), &options)
-    {
-        Err(source) if !source.is_not_found() => Err(SyncError::Write {
-            kind: PODS.kind,
-            key: pod.key(),
-            source,
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Writes into the status what a kubelet would.
-fn report(pod: &mut Value, progress: Progress) {
-    let (phase, ready, reason) = match progress {
-        Progress::Waiting => return,
-        Progress::Running => ("Running", true, ""),
-        Progress::Succeeded => ("Succeeded", false, "PodCompleted"),
-        Progress::Failed => ("Failed", false, ""),
-    };
-    if pod["status"]["phase"] == phase {
-        return;
-    }
-    let (now, since) = (meta::now(), pod["status"]["startTime"].clone());
-    let since = if since.is_string() {
-        since
-    } else {
-        now.clone().into()
-    };
-    let state = match progress {
-        Progress::Running => json!({"running": {"startedAt": since}}),
-        Progress::Succeeded => json!({"terminated": {
-            "exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": now,
-        }}),
-        _ => json!({"terminated": {
-            "exitCode": 1, "reason": "Error", "startedAt": since, "finishedAt": now,
-        }}),
-    };
-    let containers: Vec<_> = items(&pod["spec"]["containers"])
-        .map(|container| {
-            json!({
-                "name": container["name"],
-                "image": container["image"],
-                "imageID": "",
-                "ready": ready,
-                "started": ready,
-                "restartCount": 0,
-                "state": state,
-                "lastState": {},
-            })
-        })
-        .collect();
-    let status = meta::child_mut(pod, "status");
-    status.insert("phase".into(), phase.into());
-    status.insert("startTime".into(), since);
-    status.insert("hostIP".into(), "127.0.0.1".into());
-    status.insert("podIP".into(), "127.0.0.1".into());
-    status.insert("containerStatuses".into(), containers.into());
-    set_condition(pod, "PodScheduled", true, "", "");
-    set_condition(pod, "Initialized", true, reason, "");
-    set_condition(pod, "ContainersReady", ready, reason, "");
-    set_condition(pod, "Ready", ready, reason, "");
+    cx.delete(&PODS, pod, options)
 }

@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::{
     controllers::{
         Change, Context, SyncError,
-        object::{Claim, Key, Node, Pod, Volume, items, set_condition, text},
+        conditions::set_condition,
+        object::{Claim, Key, Node, Pod, Volume, items, text},
         selector,
     },
     pv_controller::{

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::object::{Claim, Class, Key, Node, Pod, Volume};
+use super::object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text};
 use crate::{
     meta,
     pv_controller::matching::{Pools, Volumes},
@@ -34,6 +34,9 @@ pub(crate) struct Cache {
     pub(crate) pods: HashMap<Key, Pod>,
     /// Pods by the claims that they mount.
     users: HashMap<Key, BTreeSet<Key>>,
+    /// Pods by the UID of the object that controls them.
+    controlled: HashMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) jobs: HashMap<Key, Job>,
 }
 
 impl Cache {
@@ -80,11 +83,17 @@ impl Cache {
             for claim in pod.claims() {
                 self.users.entry(claim).or_default().insert(key.clone());
             }
+            if let Some(owner) = controller(&pod) {
+                let uid = text(&owner["uid"]).into();
+                self.controlled.entry(uid).or_default().insert(key.clone());
+            }
             self.pods.insert(key, pod);
         } else if r == &resource::STORAGE_CLASSES {
             self.classes.insert(name, Class(object));
         } else if r == &resource::NODES {
             self.nodes.insert(name, Node(object));
+        } else if r == &resource::JOBS {
+            self.jobs.insert(Key::of(&object), Job(object));
         }
     }
 
@@ -110,6 +119,8 @@ impl Cache {
             self.classes.get(name)?
         } else if r == &resource::NODES {
             self.nodes.get(name)?
+        } else if r == &resource::JOBS {
+            self.jobs.get(&Key::of(object))?
         } else {
             return None;
         };
@@ -141,10 +152,15 @@ impl Cache {
             for claim in pod.claims() {
                 drop_from(&mut self.users, &claim, &key);
             }
+            if let Some(owner) = controller(&pod) {
+                drop_from(&mut self.controlled, &text(&owner["uid"]).into(), &key);
+            }
         } else if r == &resource::STORAGE_CLASSES {
             self.classes.remove(name);
         } else if r == &resource::NODES {
             self.nodes.remove(name);
+        } else if r == &resource::JOBS {
+            self.jobs.remove(&Key::of(object));
         }
     }
 
@@ -161,6 +177,15 @@ impl Cache {
     pub(crate) fn users(&self, claim: &Key) -> impl Iterator<Item = &Pod> + use<'_> {
         self.users
             .get(claim)
+            .into_iter()
+            .flatten()
+            .filter_map(|key| self.pods.get(key))
+    }
+
+    /// The pods that are controlled by the object with this UID.
+    pub(crate) fn controlled(&self, uid: &str) -> impl Iterator<Item = &Pod> + use<'_> {
+        self.controlled
+            .get(uid)
             .into_iter()
             .flatten()
             .filter_map(|key| self.pods.get(key))
@@ -197,7 +222,7 @@ impl Cache {
             .values()
             .rev()
             .filter(|class| class.is_default());
-        defaults.max_by_key(|class| super::object::text(&class["metadata"]["creationTimestamp"]))
+        defaults.max_by_key(|class| text(&class["metadata"]["creationTimestamp"]))
     }
 }
 

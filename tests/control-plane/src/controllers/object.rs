@@ -5,7 +5,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{meta, quantity::Quantity};
 
@@ -54,6 +54,11 @@ pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+/// The reference to the one owner that controls an object.
+pub(crate) fn controller(object: &Value) -> Option<&Value> {
+    items(&object["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true)
+}
+
 /// Whole bytes of a quantity; 0 for what is none, which the API server does not let in.
 fn bytes(quantity: &Value) -> i128 {
     text(quantity)
@@ -81,43 +86,7 @@ pub(crate) fn remove_annotation(object: &mut Value, key: &str) {
     meta::child_mut(&mut object["metadata"], "annotations").remove(key);
 }
 
-/// Sets the condition of this type, unless it says the same already. `true` if it changed.
-pub(crate) fn set_condition(
-    object: &mut Value,
-    kind: &str,
-    truth: bool,
-    reason: &str,
-    message: &str,
-) -> bool {
-    let truth = if truth { "True" } else { "False" };
-    let conditions = list_mut(meta::child_mut(object, "status"), "conditions");
-    let present = conditions
-        .iter_mut()
-        .find(|present| present["type"] == kind);
-    let since = match &present {
-        Some(same)
-            if [&same["status"], &same["reason"], &same["message"]].map(text)
-                == [truth, reason, message] =>
-        {
-            return false;
-        }
-        Some(other) if other["status"] == truth => other["lastTransitionTime"].clone(),
-        _ => meta::now().into(),
-    };
-    let mut condition = json!({"type": kind, "status": truth, "lastTransitionTime": since});
-    for (key, value) in [("reason", reason), ("message", message)] {
-        if !value.is_empty() {
-            condition[key] = value.into();
-        }
-    }
-    match present {
-        Some(present) => *present = condition,
-        None => conditions.push(condition),
-    }
-    true
-}
-
-fn list_mut<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Vec<Value> {
+pub(super) fn list_mut<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Vec<Value> {
     let value = parent.entry(key).or_insert(Value::Null);
     if !value.is_array() {
         *value = Value::Array(Vec::new());
@@ -187,6 +156,8 @@ view! {
     Node;
     /// A Pod.
     Pod;
+    /// A Job.
+    Job;
 }
 
 /// Annotation of the deprecated way to name a class; it still wins over the field.

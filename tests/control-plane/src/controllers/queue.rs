@@ -23,7 +23,7 @@ pub(crate) struct WorkQueue<K: Ord> {
     dirty: HashSet<K>,
     /// Keys whose work runs now.
     active: HashSet<K>,
-    /// Failed keys, the one that is due first on top.
+    /// Keys that failed, or that were asked for later; the one that is due first is on top.
     delayed: BinaryHeap<Reverse<(Instant, K)>>,
     /// Failures in a row.
     failures: HashMap<K, u32>,
@@ -48,6 +48,11 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
         if self.dirty.insert(key.clone()) && !self.active.contains(&key) {
             self.ready.push_back(key);
         }
+    }
+
+    /// Asks for work on `key` at a later time, whatever else happens to it until then.
+    pub(crate) fn add_at(&mut self, key: K, due: Instant) {
+        self.delayed.push(Reverse((due, key)));
     }
 
     /// Hands out the next key; the caller gives it back with [`WorkQueue::done`].
@@ -79,7 +84,7 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
         }
     }
 
-    /// When the next failed key is due, if any waits.
+    /// When the next of the keys that wait for a time is due, if any does.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((due, _))| *due)
     }
@@ -142,6 +147,18 @@ mod tests {
         queue.done("a", false, now);
         assert_eq!(queue.next_due(), Some(now + FIRST_BACK_OFF));
         assert_eq!(back_off(u32::MAX), LONGEST_BACK_OFF);
+    }
+
+    #[test]
+    fn a_key_can_be_asked_for_later() {
+        let (mut queue, now) = (WorkQueue::default(), Instant::now());
+        let later = now + Duration::from_secs(1);
+        queue.add_at("a", later);
+        assert_eq!(queue.take(now), None);
+        queue.add("a");
+        assert_eq!(queue.take(now), Some("a"), "a change comes first");
+        queue.done("a", true, now);
+        assert_eq!(queue.take(later), Some("a"), "and the appointment stands");
     }
 
     #[test]

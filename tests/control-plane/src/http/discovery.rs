@@ -150,6 +150,9 @@ fn entries(r: &'static Resource) -> Vec<Value> {
     if r == &resource::NAMESPACES {
         subresource("finalize", &["update"]);
     }
+    if r == &resource::PODS {
+        subresource("log", &["get"]);
+    }
     if r.status {
         subresource("status", &["get", "patch", "update"]);
     }

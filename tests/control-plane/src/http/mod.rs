@@ -78,6 +78,8 @@ pub(crate) struct Server {
     /// How often a quiet watch gets a bookmark.
     pub(crate) bookmarks: std::time::Duration,
     pub(crate) bystander: Option<String>,
+    /// Where the logs of pods that run as processes are.
+    pub(crate) pod_logs: Option<std::path::PathBuf>,
 }
 
 /// A request with its body read.
@@ -304,6 +306,7 @@ fn respond(
             Verb::Watch => watching::watch(server, reset, target, call),
             Verb::List => read::list(server, target, call),
             Verb::Get if target.name.is_empty() => Err(Status::method_not_allowed()),
+            Verb::Get if target.subresource == "log" => read::log(server, target, call),
             Verb::Get => read::get(server, target, call),
             _ => write::handle(server, target, call),
         },

@@ -69,6 +69,7 @@ fn resource_target(group: &str, version: &str, rest: &[&str]) -> Option<Target> 
     let known = match subresource {
         "" => true,
         "status" => resource.status,
+        "log" => resource == &resource::PODS,
         "finalize" => resource == &resource::NAMESPACES,
         _ => false,
     };
@@ -94,6 +95,7 @@ mod tests {
             ),
             ("/api/v1/namespaces/x/pods/p", Some("pods|x|p|")),
             ("/api/v1/pods", Some("pods|||")),
+            ("/api/v1/namespaces/x/pods/p/log", Some("pods|x|p|log")),
             ("/api/v1/namespaces/x", Some("namespaces||x|")),
             ("/api/v1/namespaces/x/status", Some("namespaces||x|status")),
             (
@@ -109,6 +111,7 @@ mod tests {
             ("/api/v1/pods/p", None),
             ("/api/v1/persistentvolumes/a/scale", None),
             ("/api/v1/configmaps/status", None),
+            ("/apis/batch/v1/namespaces/x/jobs/j/log", None),
             ("/apis/batch/v2/jobs", None),
             ("/api/v1", None),
             ("/healthz", None),

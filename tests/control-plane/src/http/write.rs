@@ -33,6 +33,7 @@ pub(super) fn handle(
     let collection = target.name.is_empty();
     match call.method {
         Method::POST if collection => create(server, target, call),
+        _ if target.subresource == "log" => Err(Status::method_not_allowed()),
         Method::PUT if !collection => update(server, target, call),
         Method::PATCH if !collection => patch(server, target, call),
         Method::DELETE if collection => delete_collection(server, target, call),

@@ -86,7 +86,12 @@ static PODS: [Column; 9] = [
     column("Status", pod_status),
     column("Restarts", |o| {
         let restarts: u64 = statuses(o).filter_map(|c| c["restartCount"].as_u64()).sum();
-        json!(restarts.to_string())
+        let ends = statuses(o).map(|c| &c["lastState"]["terminated"]["finishedAt"]);
+        // Timestamps of this form sort as text.
+        match ends.max_by_key(|end| end.as_str()) {
+            Some(end) if end.is_string() => json!(format!("{restarts} ({} ago)", age(end))),
+            _ => json!(restarts.to_string()),
+        }
     }),
     AGE,
     wide("IP", |o| or(&o["status"]["podIP"], "<none>")),
@@ -336,6 +341,10 @@ fn job_status(job: &Value) -> Value {
         "Terminating"
     } else if is("Suspended") {
         "Suspended"
+    } else if is("FailureTarget") {
+        "FailureTarget"
+    } else if is("SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
     } else {
         "Running"
     })

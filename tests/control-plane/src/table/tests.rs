@@ -83,6 +83,20 @@ fn pods_jobs_and_nodes() {
         ["p", "1/2", "Running", "2", "0s", "<none>", "n"]
     );
 
+    let pod = json!({
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{}]},
+        "status": {"phase": "Running", "containerStatuses": [{
+            "ready": false, "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {"exitCode": 1, "finishedAt": meta::now()}},
+        }]},
+    });
+    assert_eq!(
+        cells(&resource::PODS, &pod)[..4],
+        ["p", "0/1", "CrashLoopBackOff", "3 (0s ago)"]
+    );
+
     let job = json!({
         "metadata": {"name": "j", "creationTimestamp": meta::now()},
         "spec": {"completions": 1},
@@ -97,6 +111,21 @@ fn pods_jobs_and_nodes() {
         cells(&resource::JOBS, &job)[..4],
         ["j", "Complete", "1/1", "7s"]
     );
+
+    for (condition, shown) in [
+        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+        ("FailureTarget", "FailureTarget"),
+        ("Suspended", "Suspended"),
+        ("Failed", "Failed"),
+        ("Other", "Running"),
+    ] {
+        let job = json!({
+            "metadata": {"name": "j"},
+            "spec": {"completions": 1},
+            "status": {"conditions": [{"type": condition, "status": "True"}]},
+        });
+        assert_eq!(cells(&resource::JOBS, &job)[1], shown);
+    }
 
     let node = json!({
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/worker": ""}},

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use control_plane::{ControlPlane, Faults, NodeOptions, Options, Requests};
+use control_plane::{ControlPlane, Faults, NodeOptions, Options, ProcessOptions, Requests};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -28,6 +28,11 @@ use crate::namespace::{Sandbox, skip};
 use crate::program::{Program, bare_command};
 
 pub use objects::{annotation, is_terminating, name, phase, uid};
+
+/// Where the program is in its container image.
+const IN_THE_IMAGE: &str = "/local-volume-provisioner";
+/// How soon the embedded control plane tries a Job's container again. A real one takes 10 s.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Whether stages are set in a real cluster.
 #[must_use]
@@ -56,7 +61,9 @@ impl Stage {
     /// Sets a stage for the program at `binary`, or says why it cannot and returns `None`.
     ///
     /// There is one node, a visible kubelet directory without any volume in use, and a
-    /// configuration directory with `protectReleasedData` on, as the chart has it.
+    /// configuration directory with `protectReleasedData` on, as the chart has it. The embedded
+    /// control plane runs the Pods of Jobs as processes that see the disks of this stage; what they
+    /// write is in `job-logs` of the scratch directory.
     ///
     /// # Panics
     /// When the machine allows it and it still cannot be set up.
@@ -83,6 +90,7 @@ impl Stage {
         };
         let mut options = Options {
             node: Some(NodeOptions::new(named("node", &id))),
+            back_off: RETRY,
             ..Options::default()
         };
         change(&mut options);
@@ -91,6 +99,10 @@ impl Stage {
             return None;
         }
         let sandbox = Sandbox::enter()?;
+        options.processes.get_or_insert_with(|| ProcessOptions {
+            programs: [(IN_THE_IMAGE.into(), binary.into())].into(),
+            logs: sandbox.path().join("job-logs"),
+        });
         Some(Self::build(binary, sandbox, id, options).expect("setting the stage"))
     }
 

@@ -1,0 +1,46 @@
+//! The work of the controllers.
+
+use tokio::time::Instant;
+
+use super::{object::Key, queue::WorkQueue};
+use crate::garbage;
+
+/// One queue per rule that looks at a key.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) claims: WorkQueue<Key>,
+    pub(crate) volumes: WorkQueue<Key>,
+    pub(crate) claim_protection: WorkQueue<Key>,
+    pub(crate) volume_protection: WorkQueue<Key>,
+    /// Pods without a node.
+    pub(crate) unscheduled: WorkQueue<Key>,
+    /// Pods on a node.
+    pub(crate) scheduled: WorkQueue<Key>,
+    pub(crate) jobs: WorkQueue<Key>,
+    /// Pods whose Job may be gone.
+    pub(crate) orphans: WorkQueue<Key>,
+    pub(crate) garbage: WorkQueue<garbage::Target>,
+    pub(crate) namespaces: WorkQueue<Key>,
+}
+
+impl Queues {
+    /// When the next of the keys that wait for a time is due, if any does.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let keys = [
+            &self.claims,
+            &self.volumes,
+            &self.claim_protection,
+            &self.volume_protection,
+            &self.unscheduled,
+            &self.scheduled,
+            &self.jobs,
+            &self.orphans,
+            &self.namespaces,
+        ];
+        let due = keys
+            .into_iter()
+            .map(WorkQueue::next_due)
+            .chain([self.garbage.next_due()]);
+        due.flatten().min().map(Instant::from_std)
+    }
+}

@@ -1,0 +1,202 @@
+//! A container's process: the leader of a process group that ends with it, as what is in a
+//! container ends with its first process.
+
+use std::{
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, ExitStatus},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill, killpg},
+        wait::{Id, WaitPidFlag, waitid},
+    },
+    unistd::Pid,
+};
+
+use super::runner::Exit;
+
+/// How long the rest of a group that was killed may take to be gone. It can be longer where nobody
+/// reaps orphans.
+const LAST_BREATH: Duration = Duration::from_secs(1);
+
+/// A process that was started. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The group, as long as its number cannot be anybody else's.
+    group: Option<Pid>,
+    exit: Option<Exit>,
+}
+
+impl Process {
+    /// Starts a command; `ended` is called once nothing of it runs any more.
+    ///
+    /// It gets a thread of its own, and dies with it: the thread ends before its process only if
+    /// this whole program is killed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start(
+        mut command: Command,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        command.process_group(0);
+        die_with_thread(&mut command);
+        let (started, starting) = mpsc::sync_channel(1);
+        thread::Builder::new()
+            .name("container".into())
+            .spawn(move || {
+                let child = match command.spawn() {
+                    Ok(child) => child,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                // A process id is a positive `pid_t`.
+                let group = Pid::from_raw(child.id().cast_signed());
+                let shared = Arc::new(Mutex::new(Shared {
+                    group: Some(group),
+                    exit: None,
+                }));
+                let _ = started.send(Ok(Arc::clone(&shared)));
+                drop(started);
+                let exit = wait(child, group, &shared);
+                lock(&shared).exit = Some(exit);
+                ended();
+            })?;
+        let shared = starting.recv().map_err(io::Error::other)??;
+        Ok(Self { shared })
+    }
+
+    /// How it ended, once nothing of it runs any more.
+    pub(super) fn exit(&self) -> Option<Exit> {
+        lock(&self.shared).exit.clone()
+    }
+
+    /// Asks the first process to end, as container runtimes do. The others end with it.
+    pub(super) fn terminate(&self) {
+        if let Some(group) = lock(&self.shared).group {
+            let _ = kill(group, Signal::SIGTERM);
+        }
+    }
+
+    /// Kills all of it.
+    pub(super) fn kill(&self) {
+        if let Some(group) = lock(&self.shared).group {
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for the first process, and kills what it leaves behind.
+fn wait(mut child: Child, group: Pid, shared: &Mutex<Shared>) -> Exit {
+    // It stays a zombie at first: its number is that of the group to be killed.
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while waitid(Id::Pid(group), ended) == Err(Errno::EINTR) {}
+    {
+        let mut shared = lock(shared);
+        let _ = killpg(group, Signal::SIGKILL);
+        shared.group = None;
+    }
+    let status = child.wait();
+    let deadline = Instant::now() + LAST_BREATH;
+    // As long as the group has a member its number is not given away.
+    while killpg(group, None).is_ok() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    match status {
+        Ok(status) => Exit::with(code(status)),
+        Err(error) => Exit::never_started(format!("lost sight of the process: {error}")),
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    let signal = || status.signal().unwrap_or_default();
+    status.code().unwrap_or_else(|| 128 + signal())
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no other way to set a child's death signal"
+)]
+fn die_with_thread(command: &mut Command) {
+    // SAFETY: prctl is async-signal-safe and touches nothing of the parent's.
+    unsafe {
+        command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> (Process, mpsc::Receiver<()>) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        let (ended, ends) = mpsc::channel();
+        let process = Process::start(command, move || {
+            let _ = ended.send(());
+        })
+        .unwrap();
+        (process, ends)
+    }
+
+    fn is_alive(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    }
+
+    #[test]
+    fn exit_codes() {
+        for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137)] {
+            let (process, ends) = shell(script);
+            ends.recv().unwrap();
+            assert_eq!(process.exit().unwrap().code, code, "{script}");
+        }
+        let missing = Command::new("/no/such/program");
+        assert!(Process::start(missing, || panic!("it never started")).is_err());
+    }
+
+    #[test]
+    fn nothing_of_it_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for how in ["leader exits", "terminated", "killed", "dropped"] {
+            let file = dir.path().join(how);
+            let rest = if how == "leader exits" { "" } else { "; wait" };
+            let script = format!("sleep 600 & echo $! > '{}'{rest}", file.display());
+            let (process, ends) = shell(&script);
+            let child = loop {
+                match std::fs::read_to_string(&file) {
+                    Ok(pid) if pid.ends_with('\n') => break pid.trim().to_owned(),
+                    _ => thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            match how {
+                "terminated" => process.terminate(),
+                "killed" => process.kill(),
+                "dropped" => drop(process),
+                _ => {}
+            }
+            ends.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(!is_alive(&child), "{how}: {child} runs on");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Pods whose containers are processes of this machine, in the mount namespace of whoever started
+//! the control plane.
+//!
+//! There is no image and no isolation: a process sees this machine's files. So a `hostPath` volume
+//! is only where its container looks for it if it is mounted under its own path.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{
+    environment::{command_line, environment},
+    process::Process,
+    runner::{Exit, PodRunner, Progress, RUN},
+};
+use crate::controllers::object::{Key, Pod, controller, text};
+
+/// How the pods of Jobs run as processes. A pod with the annotation [`RUN`] does as that says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// Where the programs of container images are on this machine, by their paths in the image. A
+    /// program that is not named here is run as it is.
+    pub programs: BTreeMap<PathBuf, PathBuf>,
+    /// A directory for what the containers write, which is also what `kubectl logs` shows:
+    /// `NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`.
+    pub logs: PathBuf,
+}
+
+/// The log of one run of a container.
+pub(crate) fn log_file(logs: &Path, pod: &Value, container: &str, run: u64) -> PathBuf {
+    let metadata = &pod["metadata"];
+    let [namespace, name, uid] = ["namespace", "name", "uid"].map(|key| text(&metadata[key]));
+    logs.join(format!("{namespace}_{name}_{uid}/{container}/{run}.log"))
+}
+
+/// Runs processes.
+#[derive(Debug)]
+pub(super) struct Processes {
+    options: ProcessOptions,
+    pods: HashMap<Key, Running>,
+    ended: UnboundedSender<Key>,
+}
+
+#[derive(Debug)]
+struct Running {
+    uid: String,
+    /// The latest run of each container.
+    containers: HashMap<String, (u32, Result<Process, Exit>)>,
+    /// When it has had its time to stop.
+    killed_at: Option<Instant>,
+}
+
+impl Running {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            uid: pod.uid().to_owned(),
+            containers: HashMap::new(),
+            killed_at: None,
+        }
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        let runs = self.containers.values();
+        runs.filter_map(|(_, process)| process.as_ref().ok())
+    }
+}
+
+impl Processes {
+    /// `ended` is told of pods of which a process has ended.
+    pub(super) fn new(options: ProcessOptions, ended: UnboundedSender<Key>) -> Self {
+        Self {
+            options,
+            pods: HashMap::new(),
+            ended,
+        }
+    }
+
+    /// Whether this pod runs as processes. What began as one stays one.
+    pub(super) fn takes(&self, pod: &Pod) -> bool {
+        let known = self.pods.get(&pod.key());
+        known.is_some_and(|running| running.uid == pod.uid())
+            || pod.annotation(RUN).is_none()
+                && controller(pod).is_some_and(|owner| owner["kind"] == "Job")
+    }
+
+    /// Kills what is left of a pod that is gone.
+    pub(super) fn forget(&mut self, pod: &Key) {
+        self.pods.remove(pod);
+    }
+
+    fn start(&self, pod: &Pod, container: &Value, run: u32) -> Result<Process, Exit> {
+        let env = environment(pod, container).map_err(Exit::never_started)?;
+        let words = command_line(container, &env);
+        let Some((program, args)) = words.split_first() else {
+            let why = "the container names no command, and there is no image to know it";
+            return Err(Exit::never_started(why.to_owned()));
+        };
+        let program = Path::new(program);
+        let local = self.options.programs.get(program).map_or(program, |p| p);
+        let mut command = Command::new(local);
+        command.args(args).env_clear();
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        let directory = container["workingDir"].as_str().unwrap_or("/");
+        command.envs(env).current_dir(directory);
+        let log = log_file(
+            &self.options.logs,
+            pod,
+            text(&container["name"]),
+            run.into(),
+        );
+        let (ended, key) = (self.ended.clone(), pod.key());
+        write_to(&mut command, &log)
+            .and_then(|()| {
+                Process::start(command, move || {
+                    // Nobody listens any more if this is the end of the control plane.
+                    let _ = ended.send(key);
+                })
+            })
+            .map_err(|error| {
+                let program = local.display();
+                Exit::never_started(format!("cannot run {program} in {directory}: {error}"))
+            })
+    }
+}
+
+fn write_to(command: &mut Command, log: &Path) -> io::Result<()> {
+    if let Some(directory) = log.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let log = File::create(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    Ok(())
+}
+
+fn progress(process: &Result<Process, Exit>) -> Progress {
+    match process {
+        Ok(process) => process.exit().map_or(Progress::Running, Progress::Exited),
+        Err(exit) => Progress::Exited(exit.clone()),
+    }
+}
+
+impl PodRunner for Processes {
+    fn run(&mut self, pod: &Pod, container: &Value, run: u32) -> Progress {
+        let name = text(&container["name"]);
+        let known = self.pods.get(&pod.key());
+        let known = known.filter(|running| running.uid == pod.uid());
+        if let Some((latest, process)) = known.and_then(|running| running.containers.get(name))
+            && *latest == run
+        {
+            return progress(process);
+        }
+        if known.is_none() {
+            self.pods.insert(pod.key(), Running::of(pod));
+        }
+        let process = self.start(pod, container, run);
+        let progress = progress(&process);
+        if let Some(running) = self.pods.get_mut(&pod.key()) {
+            running.containers.insert(name.to_owned(), (run, process));
+        }
+        progress
+    }
+
+    fn stop(&mut self, pod: &Pod) -> bool {
+        let known = self.pods.get_mut(&pod.key());
+        let Some(running) = known.filter(|running| running.uid == pod.uid()) else {
+            return true;
+        };
+        let now = Instant::now();
+        let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
+        let over = now + Duration::from_secs(grace.unwrap_or_default());
+        if running.killed_at.is_none() {
+            running.processes().for_each(Process::terminate);
+        }
+        // A second deletion may have made it shorter.
+        let killed_at = running.killed_at.map_or(over, |earlier| earlier.min(over));
+        running.killed_at = Some(killed_at);
+        if killed_at <= now {
+            running.processes().for_each(Process::kill);
+        }
+        running.processes().all(|process| process.exit().is_some())
+    }
+
+    fn end(&self, pod: &Pod, container: &Value) -> Option<Exit> {
+        let running = self.pods.get(&pod.key()).filter(|r| r.uid == pod.uid())?;
+        let (_, process) = running.containers.get(text(&container["name"]))?;
+        match progress(process) {
+            Progress::Exited(exit) => Some(exit),
+            Progress::Waiting | Progress::Running => None,
+        }
+    }
+}
+
+impl Drop for Processes {
+    /// Nothing outlives the control plane.
+    fn drop(&mut self) {
+        let all = || self.pods.values().flat_map(Running::processes);
+        all().for_each(Process::kill);
+        // Who cannot be killed hangs in the kernel, and is not waited for.
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while all().any(|process| process.exit().is_none()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Jobs as a client sees them, over HTTP: their pods are processes, except where they are told.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+mod common;
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use control_plane::{NodeOptions, Options, ProcessOptions};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use self::common::{A_MOMENT, Api, Lines, PODS, SOON};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+/// A control plane with a node, and a directory for what its processes do.
+struct Ground {
+    api: Api,
+    dir: TempDir,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let programs = [("/shell".into(), "/bin/sh".into())];
+        let api = Api::with(Options {
+            node: Some(NodeOptions::new("n1")),
+            back_off: Duration::from_millis(50),
+            processes: Some(ProcessOptions {
+                programs: programs.into(),
+                logs: dir.path().join("logs"),
+            }),
+            ..Options::default()
+        })
+        .await;
+        Self { api, dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    /// A Job that runs a script, which gets the directory as `DIR`. Kubernetes makes one dollar sign
+    /// of two.
+    async fn run(&self, script: &str, change: impl FnOnce(&mut Value)) -> Lines {
+        let mut job = json!({
+            "metadata": {"name": "j"},
+            "spec": {"template": {"spec": {
+                "restartPolicy": "OnFailure",
+                "containers": [{
+                    "name": "c",
+                    "image": "none",
+                    "command": ["/shell", "-c"],
+                    "args": [script],
+                    "env": [
+                        {"name": "DIR", "value": self.dir.path()},
+                        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    ],
+                }],
+            }}},
+        });
+        change(&mut job);
+        let watch = self.api.watch(&format!("{JOBS}?watch=1")).await;
+        self.api.post(JOBS, &job).await.ok();
+        watch
+    }
+
+    async fn pods(&self) -> Vec<Value> {
+        let list = self.api.get(PODS).await.ok();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits for the only pod to be as it should be.
+    async fn pod(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let pods = self.pods().await;
+            if let [pod] = &pods[..]
+                && is(pod)
+            {
+                return pod.clone();
+            }
+            assert!(Instant::now() < deadline, "no pod {what}: {pods:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The first process id that a script has written.
+    async fn pid(&self) -> String {
+        let file = self.path("pid");
+        let deadline = Instant::now() + SOON;
+        loop {
+            match fs::read_to_string(&file) {
+                Ok(pid) if pid.ends_with('\n') => return pid.trim().to_owned(),
+                _ => assert!(Instant::now() < deadline, "it does not start"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// What nobody has reaped yet is dead all the same.
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn has(job: &Value, condition: &str) -> bool {
+    let conditions = job["status"]["conditions"].as_array();
+    conditions.is_some_and(|c| {
+        c.iter()
+            .any(|c| c["type"] == condition && c["status"] == "True")
+    })
+}
+
+/// The Job at its end, and the conditions that it had on the way.
+async fn end(jobs: &mut Lines) -> Value {
+    loop {
+        let event = jobs.next().await;
+        let job = &event["object"];
+        if has(job, "Complete") || has(job, "Failed") {
+            return job.clone();
+        }
+    }
+}
+
+fn reason(job: &Value) -> &str {
+    let conditions = job["status"]["conditions"].as_array().unwrap();
+    let failed = conditions.iter().find(|c| c["type"] == "Failed").unwrap();
+    failed["reason"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_job_that_succeeds() {
+    let ground = Ground::new().await;
+    let script = "echo hello from $NODE in $(DIR)";
+    let mut jobs = ground.run(script, |_| {}).await;
+    let job = end(&mut jobs).await;
+    assert!(has(&job, "SuccessCriteriaMet"));
+    assert_eq!(job["status"]["succeeded"], 1);
+    assert!(job["status"]["completionTime"].is_string());
+    let [pod] = &ground.pods().await[..] else {
+        panic!()
+    };
+    assert_eq!(pod["status"]["phase"], "Succeeded");
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let log = ground.api.get(&format!("{PODS}/{name}/log")).await;
+    let dir = ground.dir.path().display();
+    assert_eq!(log.ok(), format!("hello from n1 in {dir}\n"));
+    let unknown = format!("{PODS}/{name}/log?container=x");
+    let unknown = ground.api.get(&unknown).await;
+    unknown.refused(400, "BadRequest");
+}
+
+#[tokio::test]
+async fn a_job_that_fails_twice_and_then_succeeds() {
+    let ground = Ground::new().await;
+    let script = "echo x >> $DIR/tries; test $(wc -l < $DIR/tries) = 3";
+    let mut jobs = ground.run(script, |_| {}).await;
+    let job = end(&mut jobs).await;
+    assert!(has(&job, "Complete"));
+    assert_eq!(job["status"]["succeeded"], 1);
+    assert!(job["status"]["failed"].is_null(), "in one pod");
+    let pod = ground.pod("is there", |_| true).await;
+    let container = &pod["status"]["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 2);
+    assert_eq!(container["state"]["terminated"]["exitCode"], 0);
+    assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
+
+    let mut jobs = {
+        ground.api.delete(JOBS, &Value::Null).await.ok();
+        fs::remove_file(ground.path("tries")).unwrap();
+        let other = |j: &mut Value| {
+            j["metadata"]["name"] = json!("k");
+            j["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+        };
+        ground.run(script, other).await
+    };
+    let job = loop {
+        let job = end(&mut jobs).await;
+        if job["metadata"]["name"] == "k" {
+            break job;
+        }
+    };
+    let counters = [&job["status"]["succeeded"], &job["status"]["failed"]];
+    assert_eq!(counters, [1, 2], "in three pods");
+}
+
+#[tokio::test]
+async fn a_job_that_runs_out_of_tries() {
+    let ground = Ground::new().await;
+    let limit = |j: &mut Value| j["spec"]["backoffLimit"] = json!(2);
+    let mut jobs = ground.run("echo x >> $DIR/tries; exit 3", limit).await;
+    let job = end(&mut jobs).await;
+    assert_eq!(reason(&job), "BackoffLimitExceeded");
+    assert!(has(&job, "FailureTarget"));
+    assert_eq!(job["status"]["failed"], 1);
+    let tries = fs::read_to_string(ground.path("tries")).unwrap();
+    assert!((2..=3).contains(&tries.lines().count()), "{tries}");
+    assert!(ground.pods().await.is_empty(), "the pod is stopped");
+}
+
+#[tokio::test]
+async fn a_job_that_takes_too_long() {
+    let ground = Ground::new().await;
+    let limit = |j: &mut Value| j["spec"]["activeDeadlineSeconds"] = json!(1);
+    let mut jobs = ground
+        .run("echo $$$$ > $DIR/pid; exec sleep 600", limit)
+        .await;
+    let job = end(&mut jobs).await;
+    assert_eq!(reason(&job), "DeadlineExceeded");
+    assert!(
+        !is_alive(&ground.pid().await),
+        "it is stopped before that is said"
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_is_deleted_while_it_runs_stays_until_its_process_is_gone() {
+    let ground = Ground::new().await;
+    // It takes its time to end.
+    let script = "trap 'while ! test -e $DIR/go; do sleep 0.01; done; exit 0' TERM
+        echo $$$$ > $DIR/pid; while true; do sleep 0.01; done";
+    let mut jobs = ground.run(script, |_| {}).await;
+    let pid = ground.pid().await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    let path = format!("{JOBS}/j");
+    ground.api.delete(&path, &foreground).await.ok();
+    let pod = ground
+        .pod("terminating", |p| {
+            p["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+    tokio::time::sleep(A_MOMENT).await;
+    let job = ground.api.get(&path).await.ok();
+    let finalizers = &job["metadata"]["finalizers"];
+    assert_eq!(finalizers, &json!(["foregroundDeletion"]));
+    let name = pod["metadata"]["name"].as_str().unwrap();
+    let pod = ground.api.get(&format!("{PODS}/{name}")).await.ok();
+    assert!(
+        pod["metadata"]["finalizers"].is_null(),
+        "it is not held by its Job"
+    );
+    assert!(is_alive(&pid));
+
+    fs::write(ground.path("go"), "").unwrap();
+    while jobs.next().await["type"] != "DELETED" {}
+    assert!(!is_alive(&pid));
+    assert!(ground.pods().await.is_empty());
+}
+
+#[tokio::test]
+async fn who_does_not_stop_is_killed_when_the_time_is_over() {
+    for (grace, force) in [(1, false), (3600, true)] {
+        let ground = Ground::new().await;
+        let patient = |j: &mut Value| {
+            j["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(grace);
+        };
+        let script = "trap '' TERM; sleep 600 & echo $! > $DIR/pid; wait; wait";
+        let mut jobs = ground.run(script, patient).await;
+        let pid = ground.pid().await;
+        let background = json!({"propagationPolicy": "Background"});
+        ground
+            .api
+            .delete(&format!("{JOBS}/j"), &background)
+            .await
+            .ok();
+        while jobs.next().await["type"] != "DELETED" {}
+        if force {
+            let pod = ground.pod("is there", |_| true).await;
+            assert!(is_alive(&pid));
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            let at_once = json!({"gracePeriodSeconds": 0});
+            ground
+                .api
+                .delete(&format!("{PODS}/{name}"), &at_once)
+                .await
+                .ok();
+        }
+        let deadline = Instant::now() + SOON;
+        while is_alive(&pid) || !ground.pods().await.is_empty() {
+            assert!(Instant::now() < deadline, "{pid} is not killed");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_outlives_the_control_plane() {
+    let ground = Ground::new().await;
+    let script = "trap '' TERM; sleep 600 & echo $! > $DIR/pid; wait";
+    ground.run(script, |_| {}).await;
+    let pid = ground.pid().await;
+    assert!(is_alive(&pid));
+    drop(ground.api);
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_start() {
+    let ground = Ground::new().await;
+    let broken = |j: &mut Value| {
+        j["spec"]["backoffLimit"] = json!(0);
+        j["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
+        j["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["/no/such/program"]);
+    };
+    let mut jobs = ground.run("", broken).await;
+    assert_eq!(reason(&end(&mut jobs).await), "BackoffLimitExceeded");
+    let pod = ground.pod("is there", |_| true).await;
+    let state = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(
+        [&state["exitCode"], &state["reason"]],
+        [&json!(128), &json!("StartError")]
+    );
+    let message = state["message"].as_str().unwrap();
+    assert!(message.contains("/no/such/program"), "{message}");
+}
+
+#[tokio::test]
+async fn a_job_for_a_node_that_is_not_there_waits() {
+    let ground = Ground::new().await;
+    let selector = |j: &mut Value| {
+        j["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n2"});
+    };
+    let mut jobs = ground.run("exit 0", selector).await;
+    let unschedulable = |p: &Value| {
+        let conditions = p["status"]["conditions"].as_array();
+        conditions.is_some_and(|c| c.iter().any(|c| c["reason"] == "Unschedulable"))
+    };
+    let pod = ground.pod("without a node", unschedulable).await;
+    assert_eq!(pod["status"]["phase"], "Pending");
+    let node = json!({"metadata": {"name": "n2", "labels": {"kubernetes.io/hostname": "n2"}}});
+    ground.api.post("/api/v1/nodes", &node).await.ok();
+    assert!(has(&end(&mut jobs).await, "Complete"));
+    let pod = ground.pod("is there", |_| true).await;
+    assert_eq!(pod["spec"]["nodeName"], "n2");
+}
+
+#[tokio::test]
+async fn a_job_that_is_told_runs_nothing() {
+    let ground = Ground::new().await;
+    let told = |j: &mut Value| {
+        j["spec"]["template"]["metadata"] =
+            json!({"annotations": {"control-plane/run": "succeed"}});
+    };
+    let mut jobs = ground.run("touch $DIR/ran; exit 1", told).await;
+    assert!(has(&end(&mut jobs).await, "Complete"));
+    assert!(!Path::new(&ground.path("ran")).exists());
+}
