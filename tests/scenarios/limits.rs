@@ -257,7 +257,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
     };
     assert_eq!(
         (told("raw"), told("safe"), told("formatted")),
-        (Some(1), None, None)
+        (Some(1), Some(0), Some(0))
     );
 }
 
