@@ -8,6 +8,7 @@ mod log;
 mod log_level;
 mod release;
 mod spelling;
+mod status;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub use listen::ListenAddress;
 pub use log::{LogFormat, LogLevel};
 pub use log_level::{Change, ChangeLogLevel};
 pub use release::Release;
+pub use status::{Status, Url};
 
 /// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
 ///
@@ -100,6 +102,8 @@ pub struct Args {
 /// The commands for people, and one for ourselves.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// Shows how a node's provisioner and its volumes are, those first that need somebody.
+    Status(Status),
     /// Shows what would be offered on this node, and why the rest would not. Changes nothing.
     Discover(Discover),
     /// Checks the configuration. Exits with 2 when something in it cannot be used.

@@ -4,6 +4,7 @@
 //! so that the missing right is reported until it is granted.
 
 mod permissions;
+mod provisioner_status;
 mod uninstall;
 
 use std::fmt;

@@ -10,7 +10,9 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::clean::{method, supervisor};
 use local_volume_provisioner::cluster::chain;
 use local_volume_provisioner::cmd::run::Misuse;
-use local_volume_provisioner::cmd::{check_config, clean, discover, log_level, release, run};
+use local_volume_provisioner::cmd::{
+    check_config, clean, discover, log_level, release, run, status,
+};
 use local_volume_provisioner::log;
 
 fn main() -> ExitCode {
@@ -47,6 +49,9 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             // The threads that scan stay for the next pass, which costs less than new ones.
             let keep_threads = args.discovery_period.saturating_mul(2);
             serve(keep_threads, run::run(args, environment))
+        }
+        Some(Command::Status(request)) => {
+            once(status::command(&request, &args, &environment, &mut out))
         }
         Some(Command::Discover(request)) => {
             once(discover::command(&request, &args, &environment, &mut out))

@@ -25,7 +25,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 const PURPOSES: [(&str, &[&str]); 2] = [
     (
         "To look (these change nothing)",
-        &["discover", "check-config"],
+        &["status", "discover", "check-config"],
     ),
     ("To act", &["log-level", "clean", "release"]),
 ];

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It sends a signal to the provisioner that runs in the same container: SIGUSR1 for \
-    more, SIGUSR2 for default. `/status` shows the level in force.\n\n\
+    more, SIGUSR2 for default. `status` shows the level in force.\n\n\
     Example:\n  $ kubectl exec POD -- /local-volume-provisioner log-level more"
 )]
 pub struct ChangeLogLevel {

@@ -126,7 +126,17 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("discover -o xml", "table, json, yaml"),
         ("supervise", "PROGRAM"),
         ("run", "unrecognized subcommand"),
-        ("-nonsense", "unexpected argument"),
+        ("-nonsense", "unexpected argument '--nonsense'"),
+        ("-discovry-period=1s", "'--discovery-period'"),
+        ("--discovry-period=1s", "'--discovry-period'"),
+        ("discover -node-nam a", "'--node-name'"),
+        ("statsu", "'status'"),
+        ("--node-isolation=maybe", "'maybe' for '--node-isolation'"),
+        ("log-level", "<CHANGE>"),
+        ("log-level loud", "more, default"),
+        ("log-level more --pid 0", "0 is not in 1"),
+        ("status --url=ftp://a", "http://"),
+        ("status --url=http://", "the host is missing"),
     ] {
         let text = refusal(line);
         assert!(text.contains(reason), "{line}: {text}");

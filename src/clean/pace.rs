@@ -82,6 +82,12 @@ pub fn amount(count: u64) -> String {
     bytes(count as f64)
 }
 
+/// A number of bytes a second: `300.0 MiB/s`.
+#[must_use]
+pub fn rate(a_second: f64) -> String {
+    format!("{}/s", bytes(a_second))
+}
+
 fn bytes(amount: f64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if amount < 1024.0 {

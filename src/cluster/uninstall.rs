@@ -1,5 +1,6 @@
 //! The requests of `release`: the DaemonSet, its Pods, and the PVs that our finalizer holds.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -9,6 +10,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::Selector;
 
 use super::{ApiError, Cluster, PAGE};
+use crate::args::Args;
 use crate::config;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::PvView;
@@ -16,6 +18,9 @@ use crate::view::PvView;
 const DAEMON_SETS: &str = "daemonsets.apps";
 /// The variable that every provisioner's container has.
 const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
+
+/// The port of the default `--listen-address`, the Go program's too.
+const DEFAULT_PORT: u16 = 8080;
 
 /// A DaemonSet, as far as its deletion needs it.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ pub struct ProvisionerPod {
     pub node: String,
     /// The UID of the controller that made it.
     pub owner_uid: Option<String>,
+    /// Where it serves `/status`.
+    pub port: u16,
     /// Whether one of its containers has its node's name and its configuration from where provisioners,
     /// the Go program too, have theirs.
     pub is_provisioner: bool,
@@ -197,8 +204,23 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
             .filter(|owner| owner.controller == Some(true))
             .map(|owner| owner.uid)
             .next(),
+        port: port(&spec.containers),
         is_provisioner: spec.containers.iter().any(is_provisioner),
     }
+}
+
+/// As its flags say, if we understand them.
+fn port(containers: &[Container]) -> u16 {
+    let container = containers
+        .iter()
+        .find(|container| is_provisioner(container));
+    let words = container.into_iter().flat_map(|container| {
+        let command = container.command.iter().flatten().skip(1);
+        command.chain(container.args.iter().flatten())
+    });
+    let line = std::iter::once("provisioner").chain(words.map(String::as_str));
+    let args = Args::from_command_line(line.map(OsString::from));
+    args.map_or(DEFAULT_PORT, |args| args.listen_address.port())
 }
 
 /// The variable alone is not enough: network plugins have one of that name, too.
@@ -225,6 +247,31 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn its_port_is_the_one_of_its_flags() {
+        for (command, args, wanted) in [
+            (json!(null), json!(null), 8080),
+            (json!(null), json!(["--v=4", "-listen-address=:9090"]), 9090),
+            (
+                json!(["/program", "--listen-address", "0.0.0.0:81"]),
+                json!(["-v=2"]),
+                81,
+            ),
+            (json!(null), json!(["--of-another-program"]), 8080),
+        ] {
+            let container: Value = json!({
+                "name": "c", "env": [{ "name": "MY_NODE_NAME" }], "command": command, "args": args,
+                "volumeMounts": [{ "name": "v", "mountPath": "/etc/provisioner/config" }],
+            });
+            let containers = [
+                json!({ "name": "sidecar", "args": ["--listen-address=:1"] }),
+                container,
+            ];
+            let parsed = containers.map(|one| serde_json::from_value(one).unwrap());
+            assert_eq!(port(&parsed), wanted, "{command} {args}");
+        }
+    }
 
     #[test]
     fn a_provisioner_has_its_nodes_name_and_a_configuration() {

@@ -24,7 +24,7 @@ pub fn run(request: &ChangeLogLevel, out: &mut dyn Write) -> Result<()> {
         .with_context(|| format!("sending {signal} to process {pid}"))?;
     match writeln!(
         out,
-        "Told process {pid} to {words}; its log says the level, and so does /status."
+        "Told process {pid} to {words}; its log says the level, and so does `status`."
     ) {
         // It is done, whether that can be told or not.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

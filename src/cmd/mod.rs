@@ -7,4 +7,5 @@ pub mod log_level;
 pub mod release;
 pub mod run;
 mod running;
+pub mod status;
 mod table;

@@ -1,10 +1,14 @@
 //! The provisioner that runs in the same container.
 
+use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 
 use nix::sys::signal::Signal;
+
+use crate::args::Args;
 
 /// A process of this very program that serves: as a provisioner, or whatever else obeys the signals
 /// for the log level.
@@ -12,6 +16,8 @@ use nix::sys::signal::Signal;
 pub struct Running {
     /// The process id.
     pub pid: i32,
+    /// Its command line, if it can be read.
+    pub args: Option<Args>,
 }
 
 /// Those that see the same mounts as this process, which is to say: are in its container.
@@ -42,7 +48,16 @@ pub fn look(pid: i32) -> Option<Running> {
     if !is_same_file || !obeys(&status) {
         return None;
     }
-    Some(Running { pid })
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = line
+        .strip_suffix(b"\0")
+        .unwrap_or(&line)
+        .split(|byte| *byte == 0)
+        .map(|word| OsString::from_vec(word.to_vec()));
+    Some(Running {
+        pid,
+        args: Args::from_command_line(words).ok(),
+    })
 }
 
 fn program(process: &(impl ToString + ?Sized)) -> io::Result<Metadata> {

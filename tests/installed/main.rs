@@ -24,6 +24,7 @@ mod propagation;
 mod recycling;
 mod release;
 mod roles;
+mod status;
 mod uninstall;
 
 use cluster::Cluster;

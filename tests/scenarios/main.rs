@@ -33,6 +33,7 @@ mod registered_again;
 mod release;
 mod retain;
 mod rotating_disks;
+mod status_command;
 mod traffic;
 mod unprivileged;
 

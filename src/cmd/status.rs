@@ -1,0 +1,209 @@
+//! `status`: what `/status` knows, for people. It changes nothing.
+
+mod ask;
+mod document;
+mod fleet;
+mod node;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::run::{Misuse, client};
+use super::running;
+use super::table::{Look, printable};
+use crate::args::{Args, Environment, OutputFormat, Status};
+use crate::cluster::{ApiError, Cluster};
+use crate::metrics::Metrics;
+use crate::terminal;
+use document::{Concern, Document, Volume};
+
+/// What one provisioner said, or why it said nothing.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its node.
+    pub node: String,
+    /// Its pod, with the namespace; empty where it was not asked by its pod.
+    pub pod: String,
+    /// The document as it came, and as it is read.
+    pub result: Result<(Value, Document), String>,
+}
+
+impl Answer {
+    fn document(&self) -> Option<&Document> {
+        self.result.as_ref().ok().map(|(_, document)| document)
+    }
+
+    fn is_well(&self) -> bool {
+        self.document().is_some_and(Document::is_well)
+    }
+
+    fn has_problems(&self) -> bool {
+        let has = |document: &Document| !document.is_well() || document.troubles() > 0;
+        self.document().is_none_or(has)
+    }
+}
+
+/// Asks, writes what was said, and says by the exit code whether all is ready.
+///
+/// # Errors
+/// When nobody could be asked, or the output not be written.
+pub async fn command(
+    request: &Status,
+    args: &Args,
+    environment: &Environment,
+    out: &mut (dyn Write + Send),
+) -> Result<ExitCode> {
+    let from_outside = request.all || request.node.is_some();
+    if request.namespace.is_some() && !from_outside {
+        return Err(Misuse("--namespace goes with --node or --all".into()).into());
+    }
+    let answers = if from_outside {
+        through_api_server(request, environment).await?
+    } else {
+        let base = match &request.url {
+            Some(url) => url.to_string(),
+            None => format!("http://{}", here(request, args)),
+        };
+        let (value, document) =
+            ask::read(&ask::server(&base).await?).with_context(|| format!("{base}/status"))?;
+        vec![Answer {
+            node: document.node.clone(),
+            pod: String::new(),
+            result: Ok((value, document)),
+        }]
+    };
+    let look = Look {
+        width: terminal::width(),
+        colours: terminal::colours(&io::stdout()),
+    };
+    match write(request, &answers, look, out) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written.context("writing the result")?,
+    }
+    Ok(if answers.iter().all(Answer::is_well) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Where the provisioner of this container listens: as it was told, not as we were.
+fn here(request: &Status, args: &Args) -> String {
+    let mut running = running::all().unwrap_or_default();
+    let only = running.pop().filter(|_| running.is_empty());
+    let theirs = only.and_then(|only| only.args);
+    let address = request
+        .listen_address
+        .as_ref()
+        .or(theirs.as_ref().map(|theirs| &theirs.listen_address))
+        .unwrap_or(&args.listen_address);
+    address.reachable()
+}
+
+async fn through_api_server(request: &Status, environment: &Environment) -> Result<Vec<Answer>> {
+    let known = (!environment.namespace_defaulted).then_some(environment.namespace.as_str());
+    let wanted = request.namespace.as_deref();
+    let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
+    let (found, namespace) = match (cluster.provisioners(wanted).await, known) {
+        (Err(ApiError::Forbidden { .. }), Some(known)) if wanted.is_none() => {
+            (cluster.provisioners(Some(known)).await, Some(known))
+        }
+        (found, _) => (found, wanted),
+    };
+    let place = match namespace {
+        Some(namespace) => format!("in namespace {namespace}"),
+        None => "in all namespaces".into(),
+    };
+    let mut pods = found.map_err(|error| match error {
+        ApiError::Forbidden { .. } => anyhow::anyhow!(
+            "looking for provisioners {place}: {error}; name the namespace with --namespace, or get the rights in docs/status.md"
+        ),
+        error => anyhow::Error::from(error).context(format!("looking for provisioners {place}")),
+    })?;
+    if let Some(node) = &request.node {
+        pods.retain(|pod| pod.node == *node);
+        anyhow::ensure!(
+            !pods.is_empty(),
+            "no provisioner's pod runs on node {node:?} ({place}); see docs/why-no-pv.md, and check the node's name with kubectl get nodes"
+        );
+    }
+    anyhow::ensure!(
+        !pods.is_empty(),
+        "no provisioner's pod runs {place}; is this the right cluster (KUBECONFIG)?"
+    );
+    let mut answers = ask::pods(&cluster, pods).await;
+    answers.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
+    Ok(answers)
+}
+
+fn write(
+    request: &Status,
+    answers: &[Answer],
+    look: Look,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    // Of all nodes a list, however many there are.
+    let only = match answers {
+        [only] if !request.all => Some(only),
+        _ => None,
+    };
+    if request.output == OutputFormat::Table {
+        let text = match only.map(|only| &only.result) {
+            Some(Ok((_, document))) => node::show(document, request.problems, look),
+            _ => fleet::show(answers, request.problems, look),
+        };
+        return out.write_all(text.as_bytes());
+    }
+    let value = match only.map(|only| &only.result) {
+        Some(Ok((value, _))) => shown(value, request.problems),
+        _ => list(answers, request.problems),
+    };
+    match request.output {
+        OutputFormat::Yaml => {
+            let text = serde_saphyr::to_string(&value).map_err(io::Error::other)?;
+            out.write_all(text.as_bytes())
+        }
+        _ => writeln!(out, "{value:#}"),
+    }
+}
+
+fn list(answers: &[Answer], problems: bool) -> Value {
+    let nodes: Vec<_> = answers
+        .iter()
+        .filter(|answer| !problems || answer.has_problems())
+        .map(|answer| match &answer.result {
+            Ok((value, _)) => json!({
+                "node": answer.node, "pod": answer.pod, "status": shown(value, problems),
+            }),
+            Err(why) => json!({
+                "node": answer.node, "pod": answer.pod, "error": printable(why),
+            }),
+        })
+        .collect();
+    json!({ "nodes": nodes })
+}
+
+/// The document as it came, or without the volumes that need nobody.
+fn shown(document: &Value, problems: bool) -> Value {
+    let mut document = document.clone();
+    if let (true, Some(classes)) = (problems, document["classes"].as_array_mut()) {
+        let needs_somebody = |volume: &Value| {
+            Volume::deserialize(volume).is_ok_and(|volume| volume.concern() == Concern::Trouble)
+        };
+        for class in classes {
+            if let Some(volumes) = class["volumes"].as_array_mut() {
+                volumes.retain(needs_somebody);
+            }
+        }
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests;

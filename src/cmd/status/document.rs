@@ -1,0 +1,240 @@
+//! The document that `/status` answers with, as far as people are shown it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::clean::pace::{amount, rate};
+
+/// The version of the document that this program knows.
+const VERSION: u64 = 1;
+/// Who waits for longer than this needs somebody: seconds.
+const LONG_WAIT: u64 = 600;
+
+/// Why an answer is no status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoStatus {
+    /// Not from a provisioner, or not from ours.
+    #[error(
+        "the answer is not the status of a provisioner ({0}); does something else listen there?"
+    )]
+    Strange(String),
+    /// Of another program's version.
+    #[error(
+        "the answer has version {found} of the document, and this program knows {VERSION}: use the program of the same version as the provisioner (kubectl exec POD -- /local-volume-provisioner status)"
+    )]
+    Version {
+        /// The version.
+        found: u64,
+    },
+}
+
+/// The document of one node. What a later program adds is passed over, and what it leaves out is empty.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Document {
+    pub node: String,
+    pub ready: bool,
+    pub not_ready: Vec<String>,
+    pub degraded: Vec<String>,
+    pub paused: bool,
+    pub log_level: Option<String>,
+    pub host_processes: String,
+    pub classes: Vec<Class>,
+}
+
+/// One class.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Class {
+    pub name: String,
+    pub ready: bool,
+    pub faults: Vec<String>,
+    pub volumes: Vec<Volume>,
+}
+
+/// One volume, or an entry that is none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub entry: String,
+    pub pv: Option<String>,
+    pub phase: Option<String>,
+    pub capacity: Option<u64>,
+    pub state: String,
+    pub reason: Option<String>,
+    pub detail: Option<String>,
+    pub cleanup: Option<Cleanup>,
+}
+
+/// How far a cleanup is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cleanup {
+    pub state: String,
+    pub attempts: u32,
+    pub seconds: u64,
+    pub progress: Option<f64>,
+    pub entries_removed: u64,
+    pub bytes_wiped: u64,
+    pub rate: Option<f64>,
+    pub eta: Option<f64>,
+    pub waiting_for: Option<String>,
+    pub last_error: Option<String>,
+    pub retry_in_seconds: Option<u64>,
+}
+
+/// Whether somebody is needed; the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// Somebody is.
+    Trouble,
+    /// Something goes on by itself.
+    Busy,
+    /// All is well.
+    Calm,
+}
+
+impl Document {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// [`NoStatus`].
+    pub fn read(answer: &Value) -> Result<Self, NoStatus> {
+        match answer["schemaVersion"].as_u64() {
+            Some(VERSION) => {
+                Self::deserialize(answer).map_err(|error| NoStatus::Strange(error.to_string()))
+            }
+            Some(found) => Err(NoStatus::Version { found }),
+            None => Err(NoStatus::Strange("it has no schemaVersion".into())),
+        }
+    }
+
+    /// Whether the node is ready and all of it works: what the exit code says.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.ready && self.degraded.is_empty()
+    }
+
+    /// All volumes.
+    pub fn volumes(&self) -> impl Iterator<Item = &Volume> {
+        self.classes.iter().flat_map(|class| &class.volumes)
+    }
+
+    /// How many volumes need somebody.
+    #[must_use]
+    pub fn troubles(&self) -> usize {
+        self.volumes()
+            .filter(|volume| volume.concern() == Concern::Trouble)
+            .count()
+    }
+}
+
+impl Volume {
+    /// Whether somebody is needed. A state that this program does not know is shown rather than
+    /// hidden.
+    #[must_use]
+    pub fn concern(&self) -> Concern {
+        let waits = self.cleanup.as_ref().map_or(0, |cleanup| cleanup.seconds);
+        match (self.state.as_str(), self.reason.as_deref()) {
+            ("Available" | "Bound" | "Retained", _) | ("Skipped", Some("NamePatternMismatch")) => {
+                Concern::Calm
+            }
+            ("Waiting", _) if waits >= LONG_WAIT => Concern::Trouble,
+            (
+                "Creating" | "Due" | "Waiting" | "Cleaning" | "Cleaned" | "Paused" | "Terminating",
+                _,
+            )
+            | ("Skipped", Some("CleanupRunning")) => Concern::Busy,
+            _ => Concern::Trouble,
+        }
+    }
+
+    /// How long the state of its cleanup has lasted.
+    #[must_use]
+    pub fn since(&self) -> Option<String> {
+        self.cleanup.as_ref().map(|cleanup| age(cleanup.seconds))
+    }
+
+    /// What there is to say, in a sentence.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let mut said: Vec<String> = Vec::new();
+        said.extend(self.cleanup.as_ref().map(Cleanup::words));
+        let detail = self.detail.as_deref().unwrap_or_default();
+        if !said.iter().any(|words| words.contains(detail)) {
+            said.push(detail.into());
+        }
+        let text = said.join("; ");
+        match &self.reason {
+            Some(reason) if text.is_empty() => reason.clone(),
+            Some(reason) => format!("{reason}: {text}"),
+            None => text,
+        }
+    }
+}
+
+impl Cleanup {
+    fn words(&self) -> String {
+        match self.state.as_str() {
+            "Waiting" => match &self.waiting_for {
+                Some(whom) => format!("waiting: {whom}"),
+                None => "waiting".into(),
+            },
+            "Running" => self.pace(),
+            "Succeeded" => "clean".into(),
+            _ => {
+                let mut text = format!("attempt {} failed", self.attempts);
+                if let Some(error) = &self.last_error {
+                    text.push_str(": ");
+                    text.push_str(error);
+                }
+                match self.retry_in_seconds {
+                    Some(0) => text.push_str("; the next try is due"),
+                    Some(seconds) => {
+                        text.push_str("; next try in ");
+                        text.push_str(&age(seconds));
+                    }
+                    None => {}
+                }
+                text
+            }
+        }
+    }
+
+    fn pace(&self) -> String {
+        let mut said = Vec::new();
+        if let Some(ratio) = self.progress {
+            // Rounded down: 100 % is said of what is done.
+            let percent = (100.0 * ratio).floor();
+            said.push(format!("{percent} % ({})", amount(self.bytes_wiped)));
+        } else if self.bytes_wiped > 0 {
+            said.push(format!("{} wiped", amount(self.bytes_wiped)));
+        }
+        if self.entries_removed > 0 {
+            said.push(format!("{} entries removed", self.entries_removed));
+        }
+        said.extend(self.rate.map(rate));
+        let left = self
+            .eta
+            .and_then(|eta| Duration::try_from_secs_f64(eta).ok());
+        said.extend(left.map(|left| format!("{} left", age(left.as_secs()))));
+        if said.is_empty() {
+            "begun".into()
+        } else {
+            said.join(", ")
+        }
+    }
+}
+
+/// A time in its two largest units at most: `42s`, `12m`, `5h12m`, `3d4h`.
+fn age(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match () {
+        () if days > 1 => format!("{days}d{}h", hours % 24),
+        () if hours > 0 => format!("{hours}h{}m", minutes % 60),
+        () if minutes > 0 => format!("{minutes}m"),
+        () => format!("{seconds}s"),
+    }
+}

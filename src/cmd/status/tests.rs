@@ -1,0 +1,243 @@
+use super::*;
+use crate::cmd::table::Tint;
+use crate::plan::VolumeState;
+
+/// A node on which everything happens at once.
+fn eventful() -> Value {
+    json!({
+        "schemaVersion": 1,
+        "node": "worker-3",
+        "ready": false,
+        "notReady": ["class \"fast\": entry \"sdd\" cannot be read"],
+        "degraded": ["no right to patch persistentvolumes: forbidden"],
+        "paused": true,
+        "logLevel": "debug",
+        "hostProcesses": "not seen: no hostPID",
+        "somethingNew": [],
+        "classes": [
+            { "name": "fast", "ready": false, "faults": [], "volumes": [
+                { "entry": "sda", "pv": "local-pv-1", "phase": "Bound", "capacity": 1_u64 << 40, "state": "Bound" },
+                { "entry": "sdb", "pv": "local-pv-2", "phase": "Released", "capacity": 1_u64 << 40, "state": "Cleaning",
+                  "cleanup": { "state": "Running", "attempts": 1, "seconds": 4000, "progress": 0.376, "entriesRemoved": 0,
+                               "bytesWiped": 400_u64 << 30, "rate": 314_572_800.0, "eta": 7300.5,
+                               "waitingFor": null, "lastError": null, "retryInSeconds": null } },
+                { "entry": "sdc", "pv": "local-pv-3", "phase": "Released", "capacity": 1_u64 << 40, "state": "CleaningFailed",
+                  "detail": "writing at 4096: input/output error",
+                  "cleanup": { "state": "Failed", "attempts": 4, "seconds": 200, "progress": null, "entriesRemoved": 0,
+                               "bytesWiped": 0, "rate": null, "eta": null, "waitingFor": null,
+                               "lastError": "writing at 4096: input/output error", "retryInSeconds": 40 } },
+                { "entry": "sdd\u{1b}[2J\n", "pv": null, "phase": null, "capacity": null, "state": "Skipped",
+                  "reason": "Unreadable", "detail": "opening it: input/output error" },
+                { "entry": "sde", "pv": null, "state": "Skipped", "reason": "NamePatternMismatch" },
+                { "entry": "sdf", "pv": "local-pv-6", "phase": "Released", "capacity": 777, "state": "Waiting",
+                  "cleanup": { "state": "Waiting", "attempts": 0, "seconds": 59, "waitingFor": "pod a/b uses it" } },
+            ] },
+            { "name": "empty", "ready": true, "faults": [], "volumes": [] },
+            { "name": "broken", "ready": false, "faults": ["volumeMode: \"Blok\" is none"], "volumes": [] },
+        ],
+    })
+}
+
+fn well(node: &str) -> Value {
+    json!({
+        "schemaVersion": 1, "node": node, "ready": true, "notReady": [], "degraded": [],
+        "paused": false, "logLevel": "info", "hostProcesses": "seen",
+        "classes": [{ "name": "fast", "ready": true, "faults": [], "volumes": [
+            { "entry": "sda", "pv": "local-pv-1", "phase": "Available", "capacity": 1_u64 << 30, "state": "Available" },
+        ] }],
+    })
+}
+
+fn read(value: &Value) -> Document {
+    Document::read(value).unwrap()
+}
+
+fn answer(value: Value) -> Answer {
+    let document = read(&value);
+    Answer {
+        node: document.node.clone(),
+        pod: format!("kube-system/on-{}", document.node),
+        result: Ok((value, document)),
+    }
+}
+
+const PLAIN: Look = Look {
+    width: None,
+    colours: false,
+};
+
+#[test]
+fn a_node_is_shown_with_its_troubles_first() {
+    let text = node::show(&read(&eventful()), false, PLAIN);
+    assert_eq!(
+        text,
+        r#"worker-3: NOT READY, DEGRADED, PAUSED
+  not ready:  class "fast": entry "sdd" cannot be read
+  degraded:   no right to patch persistentvolumes: forbidden
+  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
+  log level:  debug
+  not seen:   processes of the host; no hostPID
+
+class fast: not ready; 1 CleaningFailed, 2 Skipped, 1 Cleaning, 1 Waiting, 1 Bound
+ENTRY           PV          STATE                    CAPACITY  SINCE  WHAT
+sdc             local-pv-3  Released/CleaningFailed  1Ti       3m     attempt 4 failed: writing at 4096: input/output error; next try in 40s
+sdd\u{1b}[2J\n  -           Skipped                  -         -      Unreadable: opening it: input/output error
+sdb             local-pv-2  Released/Cleaning        1Ti       1h6m   37 % (400.0 GiB), 300.0 MiB/s, 2h1m left
+sdf             local-pv-6  Released/Waiting         777       59s    waiting: pod a/b uses it
+sda             local-pv-1  Bound                    1Ti       -
+sde             -           Skipped                  -         -      NamePatternMismatch
+
+class empty: ready; no volumes
+
+class broken: not ready; no volumes
+fault: volumeMode: "Blok" is none
+"#
+    );
+}
+
+#[test]
+fn only_problems_are_shown_if_nothing_else_is_wanted() {
+    let text = node::show(&read(&eventful()), true, PLAIN);
+    for (word, is_there) in [
+        ("sdc", true),
+        ("Unreadable", true),
+        ("Blok", true),
+        ("sdb", false),
+        ("sde", false),
+        ("class empty", false),
+    ] {
+        assert_eq!(text.contains(word), is_there, "{word} in\n{text}");
+    }
+    let text = node::show(&read(&well("a")), true, PLAIN);
+    assert_eq!(text, "a: ready\nNothing needs anybody.\n");
+}
+
+#[test]
+fn lines_fit_the_terminal_and_colours_are_only_where_they_are_wanted() {
+    let narrow = Look {
+        width: Some(100),
+        colours: false,
+    };
+    let text = node::show(&read(&eventful()), false, narrow);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert!(
+        text.contains("next try in 40s") || text.contains("40s"),
+        "{text}"
+    );
+    assert!(!text.contains('\x1b'), "{text}");
+    let coloured = Look {
+        width: None,
+        colours: true,
+    };
+    let text = node::show(&read(&eventful()), false, coloured);
+    assert!(
+        text.contains("\x1b[1;31mReleased/CleaningFailed"),
+        "{text:?}"
+    );
+    assert!(!text.contains("\x1b[2J"), "{text:?}");
+}
+
+#[test]
+fn many_nodes_are_a_line_each_and_those_with_problems_come_first() {
+    let lost = Answer {
+        node: "b".into(),
+        pod: "kube-system/x".into(),
+        result: Err("it is gone".into()),
+    };
+    let answers = [answer(well("a")), lost, answer(eventful())];
+    assert_eq!(
+        fleet::show(&answers, false, PLAIN),
+        r#"3 nodes: 1 ready, 1 not ready or degraded, 1 gave no answer
+
+NODE      STATE                        VOLUMES  CLEANING  TROUBLES  WHAT
+b         no answer                    -        -         -         pod kube-system/x: it is gone
+worker-3  NOT READY, DEGRADED, PAUSED  4        3         2         class "fast": entry "sdd" cannot be read (and 3 more)
+a         ready                        1        0         0
+"#
+    );
+    let text = fleet::show(&answers, true, PLAIN);
+    assert!(!text.contains("\na "), "{text}");
+    assert!(
+        text.contains("class fast") && text.contains("sdc"),
+        "{text}"
+    );
+    let text = fleet::show(&[answer(well("a"))], true, PLAIN);
+    assert_eq!(text, "1 node: 1 ready\nNothing needs anybody.\n");
+}
+
+#[test]
+fn json_is_the_document_itself_or_a_list_of_them() {
+    let problems = shown(&eventful(), true);
+    let left: Vec<_> = problems["classes"][0]["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|volume| volume["state"].clone())
+        .collect();
+    assert_eq!(left, ["CleaningFailed", "Skipped"]);
+    assert_eq!(shown(&eventful(), false), eventful());
+    let answers = [answer(well("a")), answer(eventful())];
+    assert_eq!(list(&answers, false)["nodes"][0]["status"], well("a"));
+    assert_eq!(list(&answers, true)["nodes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn every_state_is_known_to_be_well_or_not() {
+    use VolumeState as S;
+    for (state, concern) in [
+        (S::Available, Concern::Calm),
+        (S::Bound, Concern::Calm),
+        (S::Retained, Concern::Calm),
+        (S::Creating, Concern::Busy),
+        (S::Due, Concern::Busy),
+        (S::Waiting, Concern::Busy),
+        (S::Cleaning, Concern::Busy),
+        (S::Cleaned, Concern::Busy),
+        (S::Paused, Concern::Busy),
+        (S::Terminating, Concern::Busy),
+        (S::Skipped, Concern::Trouble),
+        (S::CleaningFailed, Concern::Trouble),
+        (S::Refused, Concern::Trouble),
+        (S::IdentityMismatch, Concern::Trouble),
+        (S::Missing, Concern::Trouble),
+        (S::NotMounted, Concern::Trouble),
+        (S::Unhealthy, Concern::Trouble),
+        (S::Foreign, Concern::Trouble),
+        (S::ClassGone, Concern::Trouble),
+        (S::Failed, Concern::Trouble),
+    ] {
+        let volume = Volume {
+            state: json!(state).as_str().unwrap().into(),
+            ..Volume::default()
+        };
+        assert_eq!(volume.concern(), concern, "{state:?}");
+    }
+    let strange = Volume {
+        state: "OfALaterVersion".into(),
+        ..Volume::default()
+    };
+    assert_eq!(strange.concern(), Concern::Trouble);
+    let long: Volume = serde_json::from_value(json!({
+        "state": "Waiting", "cleanup": { "state": "Waiting", "seconds": 600 },
+    }))
+    .unwrap();
+    assert_eq!(long.concern(), Concern::Trouble, "it waits for too long");
+}
+
+#[test]
+fn an_answer_that_is_none_is_explained() {
+    for (text, words) in [
+        ("<html>", "not the status of a provisioner"),
+        ("{}", "no schemaVersion"),
+        (r#"{"schemaVersion":2}"#, "has version 2"),
+        (r#"{"schemaVersion":1,"ready":"yes"}"#, "invalid type"),
+    ] {
+        let error = ask::read(text).unwrap_err().to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let (_, tint) = node::verdict(&read(&well("a")));
+    assert_eq!(tint, Tint::Good);
+}

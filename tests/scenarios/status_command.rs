@@ -1,0 +1,164 @@
+//! `status`, as somebody in the provisioner's container sees it.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+use support::{Program, Stage};
+
+use super::kit::{cleaned_by, status};
+use super::stage;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn ask(stage: &Stage, args: &[&str]) -> Said {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = stage.command().arg("status").args(args).output().unwrap();
+    Said {
+        code: status.code(),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+fn is_ready(stage: &Stage, provisioner: &mut Program) {
+    stage.eventually("the node is ready", || {
+        (status(provisioner)["ready"] == true).then_some(())
+    });
+}
+
+#[test]
+fn it_says_that_all_is_well() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&volume, None);
+    is_ready(&stage, &mut provisioner);
+
+    // The port was chosen by the kernel: the flags of the process do not say which it is.
+    let address = provisioner.http_address().unwrap();
+    let said = ask(&stage, &["--listen-address", &address]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    let name = pv.metadata.name.unwrap();
+    let heading = format!("{}: ready\n", stage.node());
+    assert!(said.out.starts_with(&heading), "{}", said.out);
+    let row = said.out.lines().find(|line| line.starts_with("vol "));
+    let words: Vec<_> = row.unwrap().split_whitespace().collect();
+    assert_eq!(
+        words,
+        ["vol", &name, "Available", "1Mi", "-"],
+        "{}",
+        said.out
+    );
+    assert!(
+        !said.out.contains('\x1b'),
+        "no colours in a pipe: {:?}",
+        said.out
+    );
+
+    let url = format!("http://{address}/");
+    let said = ask(&stage, &["--url", &url, "-o", "json"]);
+    let document: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(document, status(&mut provisioner));
+    let said = ask(&stage, &["-url", &url, "-output=yaml"]);
+    let yaml: Value = serde_saphyr::from_str(&said.out).unwrap();
+    assert_eq!(yaml["node"], document["node"]);
+    let said = ask(&stage, &["--url", &url, "--problems"]);
+    assert!(said.out.contains("Nothing needs anybody"), "{}", said.out);
+}
+
+#[test]
+fn without_an_address_it_asks_where_the_provisioner_was_told_to_listen() {
+    let Some(mut stage) = stage() else { return };
+    // Free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    stage.add_arg(&format!("--listen-address=:{port}"));
+    stage.class("fast", &json!({})).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    is_ready(&stage, &mut provisioner);
+    let said = ask(&stage, &[]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(said.out.starts_with(&stage.node()), "{}", said.out);
+}
+
+#[test]
+fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=300ms");
+    let (_device, disk) = cleaned_by(&stage, "echo no power >&2\nexit 3\n");
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.bind("claim", &disk);
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", "exit");
+    let address = provisioner.http_address().unwrap();
+    let said = stage.eventually("the failure is told", || {
+        let said = ask(&stage, &["--listen-address", &address, "--problems"]);
+        said.out.contains("CleaningFailed").then_some(said)
+    });
+    assert!(
+        said.out.contains("attempt 1 failed") && said.out.contains("next try"),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_told_with_the_reason_and_the_exit_code() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=300ms");
+    stage.class("fast", &json!({})).unwrap();
+    stage
+        .class("broken", &json!({ "volumeMode": "Blok" }))
+        .unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let address = provisioner.http_address().unwrap();
+    let said = stage.eventually("the fault is told", || {
+        let said = ask(&stage, &["--listen-address", &address]);
+        said.out.contains("Blok").then_some(said)
+    });
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert!(said.out.contains("NOT READY"), "{}", said.out);
+    let broken = format!("class {}: not ready", stage.named("broken"));
+    assert!(said.out.contains(&broken), "{}", said.out);
+}
+
+#[test]
+fn who_does_not_answer_is_told_of_with_what_to_look_at() {
+    let Some(stage) = stage() else { return };
+    let said = ask(&stage, &["--url=http://127.0.0.1:1"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(
+        said.err
+            .contains("nothing listens at http://127.0.0.1:1/status")
+            && said.err.contains("--all"),
+        "{}",
+        said.err
+    );
+    for (args, words) in [
+        (&["--url=127.0.0.1:1"][..], "http://"),
+        (&["--namespace=a"], "--node or --all"),
+        (&["--all", "--node=a"], "cannot be used with"),
+        (&["--problem"], "--problems"),
+    ] {
+        let said = ask(&stage, args);
+        assert_eq!(said.code, Some(2), "{args:?}: {}", said.err);
+        assert!(said.err.contains(words), "{args:?}: {}", said.err);
+    }
+    // The API server is no provisioner, and there is none in this cluster.
+    let said = ask(&stage, &["--all", "--namespace", &stage.namespace()]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(
+        said.err.contains("no provisioner's pod runs in namespace"),
+        "{}",
+        said.err
+    );
+}
