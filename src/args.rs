@@ -6,6 +6,7 @@ mod help;
 mod listen;
 mod log;
 mod log_level;
+mod node_cleanup;
 mod release;
 mod spelling;
 mod status;
@@ -24,6 +25,7 @@ pub use help::program;
 pub use listen::ListenAddress;
 pub use log::{LogFormat, LogLevel};
 pub use log_level::{Change, ChangeLogLevel};
+pub use node_cleanup::NodeCleanup;
 pub use release::Release;
 pub use status::{Status, Url};
 
@@ -117,6 +119,8 @@ pub enum Command {
     Clean(Clean),
     /// Takes our finalizer off PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
     Release(Release),
+    /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
+    NodeCleanup(NodeCleanup),
     /// Runs an external cleaner so that it ends when the provisioner does.
     #[command(hide = true)]
     Supervise {

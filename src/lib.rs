@@ -24,6 +24,7 @@ pub mod host;
 pub mod log;
 pub mod metrics;
 pub mod names;
+pub mod node_cleanup;
 pub mod plan;
 mod process_metrics;
 pub mod quantity;

@@ -11,7 +11,7 @@ use local_volume_provisioner::clean::{method, supervisor};
 use local_volume_provisioner::cluster::chain;
 use local_volume_provisioner::cmd::run::Misuse;
 use local_volume_provisioner::cmd::{
-    check_config, clean, discover, log_level, release, run, status,
+    check_config, clean, discover, log_level, node_cleanup, release, run, status,
 };
 use local_volume_provisioner::log;
 
@@ -64,6 +64,9 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             once(clean::command(&request, &args, &environment, &mut out))
         }
         Some(Command::Release(request)) => once(release::command(request, environment, &mut out)),
+        Some(Command::NodeCleanup(request)) => {
+            serve(Duration::ZERO, node_cleanup::run(request, environment))
+        }
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }

@@ -16,6 +16,8 @@ pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
 pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 /// `"true"` on a PV or on the Node: nothing new is cleaned.
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
+/// Written by `node-cleanup` on a PV: since when its node is gone, and which node that is.
+pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";

@@ -82,13 +82,6 @@ impl Reporter {
     }
 
     fn event(&self, type_: EventType, about: &About, reason: &str, action: &str, note: &str) {
-        let event = Event {
-            type_,
-            reason: reason.into(),
-            note: Some(cut(note, NOTE_LIMIT).into()),
-            action: action.into(),
-            secondary: None,
-        };
         let regarding = match about {
             About::Pod => self.pod.clone(),
             About::Pv(name, uid) => ObjectReference {
@@ -98,6 +91,25 @@ impl Reporter {
                 uid: Some(uid.clone()),
                 ..ObjectReference::default()
             },
+        };
+        self.regarding(type_, regarding, reason, action, note);
+    }
+
+    /// The same about any object.
+    pub fn regarding(
+        &self,
+        type_: EventType,
+        regarding: ObjectReference,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        let event = Event {
+            type_,
+            reason: reason.into(),
+            note: Some(cut(note, NOTE_LIMIT).into()),
+            action: action.into(),
+            secondary: None,
         };
         // Full: then thousands are on their way, and the log has this one too.
         let _ = self

@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 
 /// The pauses after a watch broke. They grow until it works again.
 #[derive(Default)]
-struct Pauses(DefaultBackoff);
+pub(crate) struct Pauses(DefaultBackoff);
 
 impl Iterator for Pauses {
     type Item = Duration;
@@ -49,13 +49,13 @@ impl Backoff for Pauses {
 
 /// What the API server has answered. [`Event::Init`] says only that it is about to be asked for a
 /// list, also for one that it denies: that must not shorten the pauses, or look like a right.
-fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
+pub(crate) fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
     ready(!matches!(event, Event::Init))
 }
 
 /// Runs a watch for ever: hands its events on, reports its failures. The stream has no
 /// [`Event::Init`].
-async fn follow<T>(
+pub(crate) async fn follow<T>(
     cluster: Cluster,
     resource: &'static str,
     stream: impl Stream<Item = watcher::Result<T>>,

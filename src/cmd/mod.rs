@@ -4,6 +4,7 @@ pub mod check_config;
 pub mod clean;
 pub mod discover;
 pub mod log_level;
+pub mod node_cleanup;
 pub mod release;
 pub mod run;
 mod running;

@@ -264,20 +264,20 @@ async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
 }
 
 /// The signals that end the process.
-struct Told {
+pub(super) struct Told {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
 }
 
 impl Told {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn stop_wanted(&mut self) -> &'static str {
+    pub(super) async fn stop_wanted(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

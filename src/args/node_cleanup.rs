@@ -1,0 +1,124 @@
+//! Arguments of `node-cleanup`.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use clap::ArgAction;
+
+use super::{ListenAddress, absolute, positive};
+use crate::config::duration;
+
+/// Arguments of `node-cleanup`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "One process acts, the one that holds the lease; others wait for it to end. Environment: \
+    MY_NAMESPACE (of the lease), POD_NAME and POD_UID (who holds it, and events on the pod), KUBECONFIG."
+)]
+pub struct NodeCleanup {
+    /// The StorageClasses whose PersistentVolumes go when their nodes do, separated by commas.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        required = true,
+        action = ArgAction::Append
+    )]
+    pub storageclass_names: Vec<String>,
+
+    /// How long a node must be gone until claims bound to its volumes are deleted, and volumes that
+    /// were used.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    pub pvc_deletion_delay: Duration,
+
+    /// Time between two looks for volumes to delete when nothing happens.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    pub stale_pv_discovery_interval: Duration,
+
+    /// The most requests that are made of the API server in a second, watches and the lease aside.
+    #[arg(long, value_name = "NUMBER", default_value = "20")]
+    pub requests_per_second: NonZeroU16,
+
+    /// The most volumes that are worked on at the same time.
+    #[arg(long, value_name = "NUMBER", default_value = "10")]
+    pub worker_threads: NonZeroU16,
+
+    /// Address of the HTTP server for metrics and probes; without a host, all addresses.
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080")]
+    pub listen_address: ListenAddress,
+
+    /// Path of the metrics on that server.
+    #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
+    pub metrics_path: String,
+
+    /// Act only while holding a lease. Without, there must be no second process.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value = "true",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    pub leader_elect: bool,
+
+    /// The lease's name.
+    #[arg(long, value_name = "NAME", default_value = "local-volume-node-cleanup")]
+    pub leader_elect_lease_name: String,
+
+    /// The lease's namespace [default: MY_NAMESPACE].
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_lease_namespace: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn parsed(line: &str) -> NodeCleanup {
+        let words = format!("provisioner node-cleanup {line}");
+        let words = words.split_whitespace().map(OsString::from);
+        match Args::from_command_line(words).map(|args| args.command) {
+            Ok(Some(Command::NodeCleanup(args))) => args,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn classes_are_named_in_one_word_or_in_several() {
+        for line in [
+            "--storageclass-names=a,b",
+            "-storageclass-names a,b",
+            "--storageclass-names=a --storageclass-names=b",
+        ] {
+            assert_eq!(parsed(line).storageclass_names, ["a", "b"], "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_default() {
+        let args = parsed("--storageclass-names=a");
+        assert_eq!(args.pvc_deletion_delay, Duration::from_mins(1));
+        assert_eq!(args.stale_pv_discovery_interval, Duration::from_secs(10));
+        assert_eq!(args.requests_per_second.get(), 20);
+        assert_eq!(args.listen_address.to_string(), ":8080");
+        assert_eq!(args.metrics_path, "/metrics");
+        assert_eq!(args.leader_elect_lease_name, "local-volume-node-cleanup");
+    }
+
+    #[test]
+    fn a_switch_is_written_as_in_go() {
+        for (word, on) in [
+            ("", true),
+            ("-leader-elect", true),
+            ("--leader-elect=true", true),
+            ("-leader-elect=false", false),
+        ] {
+            let args = parsed(&format!("{word} --storageclass-names=a"));
+            assert_eq!(args.leader_elect, on, "{word:?}");
+        }
+    }
+}

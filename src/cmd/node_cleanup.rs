@@ -1,0 +1,175 @@
+//! `node-cleanup`: runs once or twice per cluster, and removes what is left of nodes that are gone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::run::{Misuse, Told, client};
+use crate::args::{Environment, NodeCleanup};
+use crate::cluster::Cluster;
+use crate::metrics::Metrics as SharedMetrics;
+use crate::node_cleanup::act::Worker;
+use crate::node_cleanup::controller::Controller;
+use crate::node_cleanup::election::{Election, Leadership, Terms, identity};
+use crate::node_cleanup::limiter::Limiter;
+use crate::node_cleanup::metrics::Metrics;
+use crate::node_cleanup::server::{self as http, Pulse, Shared};
+use crate::report::Reporter;
+use crate::server;
+
+/// How long the last events have to be written at the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`Misuse`] for what only an administrator can mend; anything else may pass.
+pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
+    let classes = class_names(&args.storageclass_names)?;
+    let namespace = args.leader_elect_lease_namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| environment.namespace.clone());
+    if args.leader_elect
+        && args.leader_elect_lease_namespace.is_none()
+        && environment.namespace_defaulted
+    {
+        tracing::warn!("MY_NAMESPACE is not set; the lease is in {namespace:?}");
+    }
+    let shared = Arc::new(SharedMetrics::new().context("making the metrics")?);
+    let cluster = Cluster::new(client().await?, Arc::clone(&shared));
+    let permissions = Arc::clone(cluster.permissions());
+    let metrics = Metrics::new(Arc::clone(&shared), Arc::clone(&permissions));
+    let metrics = Arc::new(metrics.context("making the metrics")?);
+
+    let addresses = args.listen_address.candidates().map_err(|error| {
+        Misuse(format!(
+            "--listen-address {} cannot be used: {error}",
+            args.listen_address
+        ))
+    })?;
+    let listener = server::bind(&addresses).await.map_err(|error| {
+        Misuse(format!(
+            "cannot listen: {error}; choose another --listen-address"
+        ))
+    })?;
+    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.metrics_path);
+
+    let pod = environment.pod_name.as_deref().unwrap_or("node-cleanup");
+    let identity = identity(pod);
+    let about_us = ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: Some(environment.namespace.clone()),
+        name: Some(pod.to_owned()),
+        uid: environment.pod_uid.clone(),
+        ..ObjectReference::default()
+    };
+    let reporter = Reporter::start(
+        cluster.client().clone(),
+        &format!("node-cleanup-{identity}"),
+        about_us,
+        shared,
+        permissions,
+    );
+    let beats = args.leader_elect.then(|| Arc::new(Pulse::default()));
+    let (mut election, leadership) = match &beats {
+        None => (None, Leadership::always()),
+        Some(beats) => {
+            let terms = Terms {
+                namespace,
+                name: args.leader_elect_lease_name.clone(),
+                identity,
+            };
+            let (election, leadership) = Election::new(cluster.clone(), terms, Arc::clone(beats));
+            (Some(election), leadership)
+        }
+    };
+    let work = Arc::new(Pulse::default());
+    let served = http::serve(
+        listener,
+        &args.metrics_path,
+        Shared {
+            election: beats,
+            work: Arc::clone(&work),
+            leadership: leadership.clone(),
+            metrics: Arc::clone(&metrics),
+        },
+    );
+    tracing::info!(
+        delay = ?args.pvc_deletion_delay,
+        requests_per_second = args.requests_per_second,
+        "cleaning up after nodes that are gone, for the classes {}",
+        Vec::from_iter(&classes).iter().map(|class| class.as_str()).collect::<Vec<_>>().join(", ")
+    );
+    let worker = Arc::new(Worker {
+        cluster,
+        reporter: reporter.clone(),
+        metrics,
+        limiter: Limiter::new(args.requests_per_second),
+        leadership: leadership.clone(),
+        classes,
+        delay: args.pvc_deletion_delay,
+        confirmed: tokio::sync::Mutex::default(),
+    });
+
+    let mut told = Told::new()?;
+    tokio::select! {
+        () = lead(worker, leadership, &args, work) => {}
+        () = take_part(election.as_mut()) => {}
+        served = served => return served.context("the HTTP server ended"),
+        name = told.stop_wanted() => tracing::info!("{name}: stopping"),
+    }
+    // Nothing is under way any more, so that the next leader may begin at once.
+    if let Some(election) = &mut election {
+        election.resign().await;
+    }
+    reporter.flush(FAREWELL).await;
+    Ok(())
+}
+
+/// Works whenever we are the leader.
+async fn lead(
+    worker: Arc<Worker>,
+    mut leadership: Leadership,
+    args: &NodeCleanup,
+    pulse: Arc<Pulse>,
+) {
+    loop {
+        leadership.won().await;
+        pulse.beat();
+        // A follower watches nothing: it costs a request every two seconds, and no memory.
+        let controller = Controller::new(
+            Arc::clone(&worker),
+            args.stale_pv_discovery_interval,
+            args.worker_threads.get().into(),
+            Arc::clone(&pulse),
+        );
+        tokio::select! {
+            () = controller.run() => {}
+            () = leadership.lost() => {}
+        }
+    }
+}
+
+async fn take_part(election: Option<&mut Election>) {
+    match election {
+        Some(election) => election.run().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn class_names(given: &[String]) -> Result<BTreeSet<String>, Misuse> {
+    let names = given.iter().map(|name| name.trim());
+    let names: BTreeSet<_> = names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if names.is_empty() {
+        return Err(Misuse(
+            "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes go when their nodes do, such as --storageclass-names=fast-disks,slow-disks".into(),
+        ));
+    }
+    Ok(names)
+}

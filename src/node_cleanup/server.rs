@@ -1,0 +1,118 @@
+//! The HTTP server: metrics and probes.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus::{Encoder, TextEncoder};
+use tokio::net::TcpListener;
+
+use super::election::Leadership;
+use super::metrics::Metrics;
+
+/// How long anything that has to go on may be silent.
+const SILENCE: Duration = Duration::from_mins(3);
+
+/// The last sign of life of something.
+#[derive(Debug)]
+pub struct Pulse(Mutex<Instant>);
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+}
+
+impl Pulse {
+    /// It lives.
+    pub fn beat(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_felt(&self) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.elapsed() < SILENCE
+    }
+}
+
+/// What the handlers answer from.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Of the election; `None` without one.
+    pub election: Option<Arc<Pulse>>,
+    /// Of the work, while we are the leader.
+    pub work: Arc<Pulse>,
+    /// Whether we are.
+    pub leadership: Leadership,
+    /// All metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    fn healthy(&self) -> Result<&'static str, &'static str> {
+        match &self.election {
+            Some(election) if !election.is_felt() => Err("the election makes no progress"),
+            _ if !self.leadership.is_held() => Ok("follower"),
+            _ if self.work.is_felt() => Ok("leader"),
+            _ => Err("the work makes no progress"),
+        }
+    }
+
+    fn ready(&self) -> Result<&'static str, &'static str> {
+        if !self.leadership.is_held() {
+            Ok("follower")
+        } else if self.metrics.is_synced() {
+            Ok("leader")
+        } else {
+            Err("Nodes and PersistentVolumes have not been listed yet")
+        }
+    }
+}
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(listener: TcpListener, metrics_path: &str, shared: Shared) -> io::Result<()> {
+    let app = Router::new()
+        .route(
+            "/healthz",
+            get(async |State(shared): State<Shared>| probe(shared.healthy())),
+        )
+        .route(
+            "/ready",
+            get(async |State(shared): State<Shared>| probe(shared.ready())),
+        )
+        .route(metrics_path, get(show_metrics))
+        .with_state(shared);
+    axum::serve(listener, app).await
+}
+
+fn probe(verdict: Result<&'static str, &'static str>) -> Response {
+    match verdict {
+        Ok(word) => (StatusCode::OK, format!("{word}\n")).into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn show_metrics(State(shared): State<Shared>) -> Response {
+    shared
+        .metrics
+        .leader
+        .set(shared.leadership.is_held().into());
+    let encoder = TextEncoder::new();
+    let mut text = Vec::new();
+    match encoder.encode(&shared.metrics.gather(), &mut text) {
+        Ok(()) => (
+            [(header::CONTENT_TYPE, encoder.format_type().to_owned())],
+            text,
+        )
+            .into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,383 @@
+//! `node-cleanup`: what becomes of claims and PVs when their nodes are gone, and of those that are not.
+
+mod bad_input;
+mod doubts;
+mod leaders;
+mod scale;
+
+use std::time::{Duration, Instant};
+
+use control_plane::requests::Verb;
+use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+use support::stage::{annotation, is_terminating};
+use support::{Program, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+const GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
+const PVS: &str = "persistentvolumes";
+const CLAIMS: &str = "persistentvolumeclaims";
+
+/// Starts the controller for the class `fast`.
+fn cleanup(stage: &Stage, log: &str, args: &[&str]) -> Program {
+    let mut command = stage.command();
+    command
+        .args(["node-cleanup", "--listen-address=127.0.0.1:0", "--v=4"])
+        .args([
+            "--stale-pv-discovery-interval=200ms",
+            "--requests-per-second=200",
+        ])
+        .arg(format!("--storageclass-names={}", stage.named("fast")))
+        .args(args);
+    let log = stage.sandbox.path().join(format!("{log}.log"));
+    Program::start(command, log).unwrap()
+}
+
+/// The same, when it acts.
+fn leader(stage: &Stage, log: &str, args: &[&str]) -> Program {
+    let mut program = cleanup(stage, log, args);
+    is_leader(stage, &mut program);
+    program
+}
+
+fn is_leader(stage: &Stage, program: &mut Program) {
+    stage.eventually("it is the leader, and has listed all", || {
+        (program.http_get("/ready").ok()? == (200, "leader\n".into())).then_some(())
+    });
+}
+
+/// A PV on a node by label, made by a provisioner of the node.
+fn pv(stage: &Stage, base: &str, node: &str, change: impl FnOnce(&mut Value)) -> String {
+    let pv = stage.named(base);
+    let path = format!("/mnt/elsewhere/{base}");
+    let mut object = pv_by_hand(stage, &pv, "fast", path.as_ref(), "20Mi");
+    let uid = "01234567-89ab-cdef-0123-456789abcdef";
+    object["metadata"]["annotations"] = json!({
+        "pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{node}-{uid}"),
+    });
+    *object.pointer_mut(HOSTS).unwrap() = json!([node]);
+    change(&mut object);
+    stage.create_pv(object).unwrap();
+    stage.in_phase(&pv, "Available");
+    pv
+}
+
+const HOSTS: &str = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
+
+fn bound(stage: &Stage, base: &str, node: &str) -> String {
+    let pv = pv(stage, base, node, |_| {});
+    stage.claim(base, "fast", Some(&pv)).unwrap();
+    stage.claim_in_phase(base, "Bound");
+    stage.in_phase(&pv, "Bound");
+    pv
+}
+
+fn released(stage: &Stage, base: &str, node: &str, change: impl FnOnce(&mut Value)) -> String {
+    let pv = pv(stage, base, node, change);
+    bind_and_release(stage, base, &pv, "fast");
+    pv
+}
+
+/// A node that can be lost.
+fn node(stage: &Stage) -> String {
+    let node = stage.named("elsewhere");
+    stage.register_node(&node, Some(&node)).unwrap();
+    node
+}
+
+fn lose(stage: &Stage, node: &str) {
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    stage
+        .block_on(nodes.delete(node, &DeleteParams::default()))
+        .unwrap();
+}
+
+fn claim(stage: &Stage, name: &str) -> Option<PersistentVolumeClaim> {
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    stage.block_on(api.get_opt(name)).unwrap()
+}
+
+fn claim_goes(stage: &Stage, name: &str) {
+    stage.eventually(&format!("claim {name} goes"), || {
+        claim(stage, name).is_none().then_some(())
+    });
+}
+
+fn pv_goes(stage: &Stage, pv: &str) {
+    stage.eventually(&format!("PV {pv} goes"), || {
+        stage.pv(pv).is_none().then_some(())
+    });
+}
+
+/// The timer's annotation.
+fn gone_since(stage: &Stage, pv: &str) -> Option<String> {
+    annotation(&stage.pv(pv)?, GONE_SINCE).map(str::to_owned)
+}
+
+fn timer_starts(stage: &Stage, pv: &str) -> String {
+    stage.eventually(&format!("the timer of {pv} starts"), || {
+        gone_since(stage, pv)
+    })
+}
+
+/// Events on claims, with a reason.
+fn events(stage: &Stage, reason: &str) -> Vec<Event> {
+    let api: Api<Event> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let params = ListParams::default().fields(&format!("reason={reason}"));
+    stage.block_on(api.list(&params)).unwrap().items
+}
+
+/// The writes that somebody asked for and that were carried out.
+fn writes(stage: &Stage, verb: Verb, resource: &str) -> usize {
+    let of = |verb, resource| {
+        move |r: &control_plane::requests::Request| {
+            r.verb == verb && r.resource == resource && r.status() < 300
+        }
+    };
+    stage.requests().count(of(verb, resource))
+}
+
+fn metric(program: &mut Program, series: &str) -> Option<u64> {
+    let (_, text) = program.http_get("/metrics").unwrap();
+    let series = format!("local_volume_node_cleanup_{series} ");
+    text.lines()
+        .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+}
+
+#[test]
+fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let safe = bound(&stage, "safe", &stage.node());
+    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=3s"]);
+    assert_eq!(metric(&mut cleanup, "leader"), Some(1));
+    let mark = stage.requests().mark();
+    stage.stays(
+        Duration::from_secs(1),
+        "nothing is asked but the lease",
+        || {
+            let asked = stage.requests().since(mark);
+            asked.iter().all(|request| request.resource == "leases")
+        },
+    );
+
+    let lost = Timestamp::now();
+    lose(&stage, &node);
+    let since = timer_starts(&stage, &pv);
+    let uid = claim(&stage, "data").unwrap().metadata.uid.unwrap();
+    assert!(since.ends_with(&format!(" {node} {uid}")), "{since}");
+    let event = stage.eventually("the claim's owner is warned", || {
+        events(&stage, "ReferencedNodeDeleted").pop()
+    });
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    assert_eq!(event.involved_object.name.as_deref(), Some("data"));
+    let text = event.message.unwrap();
+    for words in [&node, &pv, "is deleted at 2", "(in 3s)", "paused=true"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    assert!(claim(&stage, "data").is_some());
+    assert_eq!(
+        metric(&mut cleanup, "pending_persistentvolumeclaims"),
+        Some(1)
+    );
+
+    claim_goes(&stage, "data");
+    let took = Timestamp::now().duration_since(lost);
+    assert!(took.as_secs() >= 3, "too early: {took:?}");
+    pv_goes(&stage, &pv);
+    assert_eq!(
+        metric(&mut cleanup, "persistentvolumeclaim_delete_total"),
+        Some(1)
+    );
+    let released = "persistentvolume_delete_total{phase=\"Released\"}";
+    assert_eq!(metric(&mut cleanup, released), Some(1));
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
+    assert_eq!(writes(&stage, Verb::Delete, PVS), 1);
+    assert_eq!(events(&stage, "ReferencedNodeDeleted").len(), 1);
+    stage.eventually("the log says that all is done", || {
+        cleanup
+            .log()
+            .contains("nothing is left of nodes that are gone")
+            .then_some(())
+    });
+    assert_eq!(stage.claim_phase("safe"), "Bound", "its node is there");
+    assert_eq!(gone_since(&stage, &safe), None);
+    let status = cleanup.stop(Duration::from_secs(5)).unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_node_that_comes_back_in_time_keeps_everything() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let bound = bound(&stage, "data", &node);
+    let free = released(&stage, "old", &node, |_| {});
+    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=4s"]);
+    lose(&stage, &node);
+    timer_starts(&stage, &bound);
+    timer_starts(&stage, &free);
+    // Registered again: another object, the same name.
+    stage.register_node(&node, Some(&node)).unwrap();
+    for pv in [&bound, &free] {
+        stage.eventually("the timer is taken off", || {
+            gone_since(&stage, pv).is_none().then_some(())
+        });
+    }
+    stage.eventually("the claim's owner is told", || {
+        events(&stage, "ReferencedNodeReturned").pop()
+    });
+    stage.stays(Duration::from_secs(5), "all is there", || {
+        stage.claim_phase("data") == "Bound" && stage.pv(&free).is_some()
+    });
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
+    assert_eq!(writes(&stage, Verb::Delete, PVS), 0);
+}
+
+#[test]
+fn a_node_is_there_by_its_name_or_by_its_label() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let (name, label) = (stage.named("machine"), stage.named("host"));
+    stage.register_node(&name, Some(&label)).unwrap();
+    let by_name = pv(&stage, "by-name", &name, |_| {});
+    let by_label = pv(&stage, "by-label", &label, |_| {});
+    // Only the provisioner's name tells whose it is: somebody has changed the label since.
+    let by_maker = pv(&stage, "by-maker", &name, |pv| {
+        *pv.pointer_mut(HOSTS).unwrap() = json!([stage.named("former")]);
+    });
+    let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
+    let _cleanup = leader(&stage, "cleanup", &[]);
+    pv_goes(&stage, &lost);
+    stage.stays(Duration::from_secs(1), "the others stay", || {
+        [&by_name, &by_label, &by_maker]
+            .iter()
+            .all(|pv| stage.pv(pv).is_some_and(|pv| !is_terminating(&pv)))
+    });
+    lose(&stage, &name);
+    for pv in [by_name, by_label, by_maker] {
+        pv_goes(&stage, &pv);
+    }
+}
+
+#[test]
+fn what_goes_depends_on_phase_and_policy() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    stage.storage_class("other", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let protected = |pv: &mut Value| {
+        pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
+    };
+    let retained = |pv: &mut Value| {
+        pv["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    };
+    let available = pv(&stage, "available", &node, |_| {});
+    let used = pv(&stage, "used", &node, |pv| {
+        pv["metadata"]["annotations"]["local-volume-provisioner/used"] = json!("true");
+    });
+    let free = released(&stage, "free", &node, |_| {});
+    let held = released(&stage, "held", &node, protected);
+    let terminating = released(&stage, "terminating", &node, protected);
+    stage.delete_pv(&terminating).unwrap();
+    let goes = [&used, &free, &held, &terminating];
+
+    let kept = released(&stage, "kept", &node, retained);
+    let other = pv(&stage, "other", &node, |pv| {
+        pv["spec"]["storageClassName"] = json!(stage.named("other"));
+    });
+    let paused = pv(&stage, "paused", &node, |pv| {
+        pv["metadata"]["annotations"]["local-volume-provisioner/paused"] = json!("true");
+    });
+    let shared = pv(&stage, "shared", &node, |pv| {
+        *pv.pointer_mut(HOSTS).unwrap() = json!([node, stage.node()]);
+    });
+    let anywhere = pv(&stage, "anywhere", &node, |pv| {
+        let terms = &mut pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+        let any = json!({ "matchExpressions": [{ "key": "rack", "operator": "Exists" }] });
+        terms.as_array_mut().unwrap().push(any);
+    });
+    let stays = [&kept, &other, &paused, &shared, &anywhere];
+    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=3s"]);
+    let begun = Instant::now();
+    lose(&stage, &node);
+    pv_goes(&stage, &available);
+    assert!(
+        begun.elapsed() < stage.at_most(Duration::from_secs(2)),
+        "nobody ever wrote to it: at once"
+    );
+    for pv in goes {
+        timer_starts(&stage, pv);
+    }
+    for pv in goes {
+        pv_goes(&stage, pv);
+    }
+    assert!(
+        begun.elapsed() > Duration::from_secs(3),
+        "no data is given up earlier"
+    );
+    stage.stays(Duration::from_secs(1), "these stay", || {
+        stays
+            .iter()
+            .all(|pv| stage.pv(pv).is_some_and(|pv| !is_terminating(&pv)))
+    });
+    let log = cleanup.log();
+    let said: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("left alone"))
+        .collect();
+    let [said] = said[..] else {
+        panic!("not said once: {said:?}")
+    };
+    assert!(
+        said.contains("names no node") && said.contains(&anywhere),
+        "{said}"
+    );
+    assert_eq!(metric(&mut cleanup, "unclear_persistentvolumes"), Some(1));
+    assert_eq!(
+        metric(&mut cleanup, "persistentvolume_finalizer_removed_total"),
+        Some(2)
+    );
+    let of = |phase: &str| format!("persistentvolume_delete_total{{phase=\"{phase}\"}}");
+    assert_eq!(metric(&mut cleanup, &of("Available")), Some(2));
+    assert_eq!(metric(&mut cleanup, &of("Released")), Some(2));
+}
+
+#[test]
+fn a_restart_does_not_begin_to_count_anew() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let args = ["--pvc-deletion-delay=5s", "--leader-elect=false"];
+    let mut first = leader(&stage, "first", &args);
+    lose(&stage, &node);
+    let since = timer_starts(&stage, &pv);
+    stage.eventually("the claim's owner is warned", || {
+        events(&stage, "ReferencedNodeDeleted").pop()
+    });
+    first.kill();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(claim(&stage, "data").is_some());
+    let begun = Instant::now();
+    let _second = cleanup(&stage, "second", &args);
+    assert_eq!(gone_since(&stage, &pv), Some(since));
+    claim_goes(&stage, "data");
+    assert!(
+        begun.elapsed() < stage.at_most(Duration::from_millis(4500)),
+        "it has counted on: {:?}",
+        begun.elapsed()
+    );
+    assert_eq!(
+        events(&stage, "ReferencedNodeDeleted").len(),
+        1,
+        "said once"
+    );
+}

@@ -1,0 +1,80 @@
+//! Command lines that cannot be, and names that nobody has.
+
+use std::process::Output;
+
+use super::*;
+
+fn refused(stage: &Stage, args: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = stage.command().args(args).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
+    let Some(stage) = stage() else { return };
+    for (args, words) in [
+        (&["node-cleanup"][..], "--storageclass-names"),
+        (
+            &["node-cleanup", "-storageclass-names", ""],
+            "--storageclass-names is empty",
+        ),
+        (
+            &["node-cleanup", "--storageclass-names= , "],
+            "--storageclass-names is empty",
+        ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--pvc-deletion-delay=soon",
+            ],
+            "--pvc-deletion-delay",
+        ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--requests-per-second=0",
+            ],
+            "--requests-per-second",
+        ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--stale-pv-discovery-interval=0s",
+            ],
+            "more than zero",
+        ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--listen-address=nowhere",
+            ],
+            "--listen-address",
+        ),
+    ] {
+        let (code, said) = refused(&stage, args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_class_that_nobody_has_is_named() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let _pv = pv(&stage, "free", &stage.node(), |_| {});
+    let cleanup = leader(&stage, "cleanup", &["-storageclass-names=fsat"]);
+    let log = cleanup.log();
+    assert!(
+        log.contains("no local PersistentVolume has this class yet"),
+        "{log}"
+    );
+    assert!(log.contains("class=\"fsat\""), "{log}");
+    assert!(
+        !log.contains(&format!("class={:?}", stage.named("fast"))),
+        "{log}"
+    );
+}

@@ -1,0 +1,182 @@
+//! Whatever is not certain does nothing.
+
+use control_plane::faults::Answer;
+
+use super::*;
+use support::skip;
+
+/// It must never look as if all nodes were gone because nobody lists them.
+#[test]
+fn without_any_node_nothing_is_deleted() {
+    let Some(stage) = stage() else { return };
+    if stage.embedded().is_none() {
+        return skip("a cluster that others use always has a Node");
+    }
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let bound = bound(&stage, "data", &node);
+    let free = pv(&stage, "free", &node, |_| {});
+    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    // Ours first, so that the last one that goes is theirs.
+    delete_node(&stage);
+    lose(&stage, &node);
+    stage.eventually("it says why", || {
+        cleanup.log().contains("lists no Node at all").then_some(())
+    });
+    stage.stays(Duration::from_secs(1), "nothing is touched", || {
+        stage.claim_phase("data") == "Bound"
+            && stage.pv(&free).is_some()
+            && gone_since(&stage, &bound).is_none()
+    });
+    register_node(&stage);
+    claim_goes(&stage, "data");
+    pv_goes(&stage, &free);
+}
+
+#[test]
+fn a_node_without_the_label_may_be_anybodys() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let nameless = stage.named("nameless");
+    stage.register_node(&nameless, None).unwrap();
+    let by_hand = pv(&stage, "by-hand", &stage.named("nowhere"), |pv| {
+        pv["metadata"]["annotations"] = json!({});
+    });
+    let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
+    let cleanup = leader(&stage, "cleanup", &[]);
+    pv_goes(&stage, &lost);
+    stage.eventually("it says why the other stays", || {
+        let log = cleanup.log();
+        (log.contains("has no label kubernetes.io/hostname") && log.contains(&by_hand))
+            .then_some(())
+    });
+    assert!(stage.pv(&by_hand).is_some());
+    if stage.embedded().is_some() {
+        // Others have such nodes, too.
+        lose(&stage, &nameless);
+        pv_goes(&stage, &by_hand);
+    }
+}
+
+/// The watch is behind: it has seen the node go and not come back.
+#[test]
+fn a_node_that_the_watch_has_lost_is_asked_for() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=2s"]);
+    lose(&stage, &node);
+    timer_starts(&stage, &pv);
+    let held = stage.faults().hold_watches("nodes");
+    stage.register_node(&node, Some(&node)).unwrap();
+    stage.eventually("it asks, and does nothing", || {
+        cleanup
+            .log()
+            .contains(&format!("there is the Node {node}"))
+            .then_some(())
+    });
+    assert_eq!(stage.claim_phase("data"), "Bound");
+    drop(held);
+    stage.eventually("the timer is taken off", || {
+        gone_since(&stage, &pv).is_none().then_some(())
+    });
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
+}
+
+#[test]
+fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let free = self::pv(&stage, "free", &node, |_| {});
+    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let fault = stage
+        .faults()
+        .on(Verb::Get)
+        .resource("nodes")
+        .answer(Answer::code(500));
+    lose(&stage, &node);
+    stage.eventually("it has asked for both", || {
+        (fault.hits() >= 2).then_some(())
+    });
+    assert_eq!(stage.claim_phase("data"), "Bound");
+    assert!(stage.pv(&free).is_some());
+    assert!(gone_since(&stage, &pv).is_some());
+    let failed = metric(&mut cleanup, "persistentvolumeclaim_delete_failed_total");
+    assert_eq!(failed, Some(0), "it was not even tried");
+    assert!(
+        cleanup.log().contains("tried again in 10s"),
+        "{}",
+        cleanup.log()
+    );
+}
+
+/// Between the look at the PV and the deletion the claim becomes another one's.
+#[test]
+fn a_claim_that_was_not_warned_is_not_deleted() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "first", &node);
+    let delay = Duration::from_secs(4);
+    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=4s"]);
+    lose(&stage, &node);
+    let since = timer_starts(&stage, &pv);
+    // The leader does not hear of what follows.
+    let held = stage.faults().hold_watches(PVS);
+    stage.delete_claim("first");
+    stage.in_phase(&pv, "Released");
+    clear_claim_ref(&stage, &pv);
+    stage.in_phase(&pv, "Available");
+    stage.claim("second", "fast", Some(&pv)).unwrap();
+    stage.claim_in_phase("second", "Bound");
+    std::thread::sleep(delay);
+    assert_eq!(stage.claim_phase("second"), "Bound");
+    assert_eq!(gone_since(&stage, &pv).as_ref(), Some(&since));
+    let begun = Instant::now();
+    drop(held);
+    stage.eventually("it gets a time of its own", || {
+        gone_since(&stage, &pv).filter(|now| *now != since)
+    });
+    claim_goes(&stage, "second");
+    assert!(begun.elapsed() >= delay, "all of it: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let _pv = bound(&stage, "data", &node);
+    let free = pv(&stage, "free", &node, |_| {});
+    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let fault = stage.faults().on(Verb::Delete).resource(CLAIMS).forbid();
+    lose(&stage, &node);
+    pv_goes(&stage, &free);
+    stage.eventually("the right is named", || {
+        let log = cleanup.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains("is missing, so that part waits"))?;
+        (line.contains("delete persistentvolumeclaims")
+            && line.contains("deploy/node-cleanup.yaml"))
+        .then_some(())
+    });
+    let missing = "missing_permission{resource=\"persistentvolumeclaims\",verb=\"delete\"}";
+    assert_eq!(metric(&mut cleanup, missing), Some(1));
+    let failed = "persistentvolumeclaim_delete_failed_total";
+    assert!(metric(&mut cleanup, failed) >= Some(1));
+    stage.eventually("there is an event on the Pod", || {
+        events(&stage, "PermissionMissing").pop()
+    });
+    assert_eq!(stage.claim_phase("data"), "Bound");
+    fault.clear();
+    stage.within(
+        Duration::from_secs(15),
+        "it goes on once it is granted",
+        || claim(&stage, "data").is_none().then_some(()),
+    );
+    assert_eq!(metric(&mut cleanup, missing), Some(0));
+}

@@ -1,0 +1,139 @@
+//! Two processes, of which one acts.
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use nix::sys::signal::Signal;
+
+use super::*;
+use support::{skip, slow};
+
+fn lease(stage: &Stage) -> LeaseSpec {
+    let api: Api<Lease> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let lease = stage
+        .block_on(api.get("local-volume-node-cleanup"))
+        .unwrap();
+    lease.spec.unwrap()
+}
+
+fn is_follower(stage: &Stage, program: &mut Program) {
+    stage.eventually("it follows", || {
+        program
+            .log()
+            .contains("is the leader; this process waits")
+            .then_some(())
+    });
+    let (code, word) = program.http_get("/healthz").unwrap();
+    assert_eq!((code, word.as_str()), (200, "follower\n"));
+    assert_eq!(program.http_get("/ready").unwrap().0, 200);
+}
+
+#[test]
+fn a_leader_that_ends_hands_over_at_once() {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let args = ["--pvc-deletion-delay=4s"];
+    let mut first = leader(&stage, "first", &args);
+    let mut second = cleanup(&stage, "second", &args);
+    is_follower(&stage, &mut second);
+    let holder = lease(&stage).holder_identity.unwrap();
+    assert!(holder.starts_with("provisioner-pod_"), "{holder}");
+    lose(&stage, &node);
+    timer_starts(&stage, &pv);
+    first.stop(Duration::from_secs(5)).unwrap();
+    is_leader(&stage, &mut second);
+    let now = lease(&stage);
+    assert_ne!(now.holder_identity.as_ref(), Some(&holder));
+    assert_eq!(now.lease_transitions, Some(2), "given back, and taken");
+    claim_goes(&stage, "data");
+    pv_goes(&stage, &pv);
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
+    assert_eq!(writes(&stage, Verb::Delete, PVS), 1);
+}
+
+/// It takes the fifteen seconds of the lease.
+#[test]
+fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
+    if !slow() {
+        return skip("it takes half a minute; scripts/test --slow runs it");
+    }
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pvs: Vec<_> = (0..10)
+        .map(|number| bound(&stage, &format!("data-{number}"), &node))
+        .collect();
+    let args = ["--pvc-deletion-delay=5s", "--requests-per-second=10"];
+    let mut first = leader(&stage, "first", &args);
+    let mut second = cleanup(&stage, "second", &args);
+    is_follower(&stage, &mut second);
+    lose(&stage, &node);
+    let begun = Instant::now();
+    stage.within(Duration::from_secs(20), "the first claim goes", || {
+        (writes(&stage, Verb::Delete, CLAIMS) > 0).then_some(())
+    });
+    assert!(begun.elapsed() > Duration::from_secs(5));
+    first.kill();
+    let killed = Instant::now();
+    let mark = stage.requests().mark();
+    stage.within(Duration::from_secs(25), "the second one leads", || {
+        (second.http_get("/ready").ok()?.1 == "leader\n").then_some(())
+    });
+    assert!(
+        killed.elapsed() > Duration::from_secs(10),
+        "the lease kept it out: {:?}",
+        killed.elapsed()
+    );
+    for number in 0..10 {
+        stage.within(Duration::from_secs(30), "all claims go", || {
+            claim(&stage, &format!("data-{number}"))
+                .is_none()
+                .then_some(())
+        });
+    }
+    for pv in &pvs {
+        stage.within(Duration::from_secs(30), "all PVs go", || {
+            stage.pv(pv).is_none().then_some(())
+        });
+    }
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 10, "each once");
+    assert_eq!(writes(&stage, Verb::Delete, PVS), 10, "each once");
+    let early = stage.requests().since(mark);
+    let early = early
+        .iter()
+        .filter(|r| r.resource != "leases" && r.at < killed + Duration::from_secs(5));
+    assert_eq!(early.count(), 0, "only the lease is asked for without it");
+}
+
+/// A leader that hears nothing from the API server must not act, even if it does not know what
+/// became of the lease.
+#[test]
+fn a_leader_that_was_stopped_for_long_does_not_act_on_what_it_knew() {
+    if !slow() {
+        return skip("it takes half a minute; scripts/test --slow runs it");
+    }
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let mut first = leader(&stage, "first", &["--pvc-deletion-delay=3s"]);
+    // The other one would wait for an hour.
+    let mut second = cleanup(&stage, "second", &["--pvc-deletion-delay=1h"]);
+    is_follower(&stage, &mut second);
+    lose(&stage, &node);
+    timer_starts(&stage, &pv);
+    first.signal(Signal::SIGSTOP).unwrap();
+    stage.within(Duration::from_secs(25), "the second one leads", || {
+        (second.http_get("/ready").ok()?.1 == "leader\n").then_some(())
+    });
+    first.signal(Signal::SIGCONT).unwrap();
+    is_follower(&stage, &mut first);
+    stage.stays(Duration::from_secs(5), "the claim stays", || {
+        stage.claim_phase("data") == "Bound"
+    });
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
+    assert_eq!(
+        first.http_get("/healthz").unwrap(),
+        (200, "follower\n".into())
+    );
+}

@@ -1,0 +1,160 @@
+//! Five hundred nodes at once.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use control_plane::Store;
+use control_plane::resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
+
+use control_plane::store::DeleteOptions;
+
+use super::*;
+use support::{skip, slow};
+
+const LOST: usize = 500;
+/// Half of them bound.
+const VOLUMES: usize = 10_000;
+const RATE: usize = 500;
+
+/// The highest resident memory of a process so far, in MiB.
+fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() / 1024
+}
+
+/// The most requests in any second but those that the rate does not bind.
+fn peak_rate(stage: &Stage) -> usize {
+    let all = stage.requests().all();
+    let bound = all
+        .iter()
+        .filter(|r| r.verb != Verb::Watch && r.resource != "leases");
+    let mut seconds: BTreeMap<u64, usize> = BTreeMap::new();
+    let begun = all[0].at;
+    for request in bound {
+        *seconds
+            .entry(request.at.duration_since(begun).as_secs())
+            .or_default() += 1;
+    }
+    seconds.into_values().max().unwrap()
+}
+
+/// Nodes, PVs of theirs, and claims for every other one.
+fn fill(stage: &Stage, store: &Store) {
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    for number in 0..LOST {
+        let name = format!("lost-{number}");
+        let labels = json!({ "kubernetes.io/hostname": name });
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        store.create(&NODES, "", node).unwrap();
+    }
+    let (class, namespace) = (stage.named("fast"), stage.namespace());
+    for number in 0..VOLUMES {
+        let (pv, node) = (format!("pv-{number}"), format!("lost-{}", number % LOST));
+        let mut object = json!({
+            "metadata": { "name": pv, "labels": { "kubernetes.io/hostname": node } },
+            "spec": {
+                "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "capacity": { "storage": "20Mi" },
+                "persistentVolumeReclaimPolicy": "Delete",
+                "volumeMode": "Filesystem",
+                "local": { "path": format!("/mnt/disks/{pv}") },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": "kubernetes.io/hostname", "operator": "In", "values": [node] },
+                ] }] } },
+            },
+        });
+        object["metadata"]["annotations"] = json!({
+            "pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{node}"),
+        });
+        if number % 2 == 0 {
+            object["spec"]["claimRef"] = json!({ "namespace": namespace, "name": pv });
+            let claim = json!({
+                "metadata": { "name": pv },
+                "spec": {
+                    "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                    "volumeMode": "Filesystem", "volumeName": pv,
+                    "resources": { "requests": { "storage": "1Mi" } },
+                },
+            });
+            store
+                .create(&PERSISTENT_VOLUME_CLAIMS, &namespace, claim)
+                .unwrap();
+        }
+        store.create(&PERSISTENT_VOLUMES, "", object).unwrap();
+    }
+}
+
+#[test]
+fn five_hundred_nodes_with_ten_thousand_volumes_are_lost_at_once() {
+    if !slow() {
+        return skip("it takes some minutes; scripts/test --slow runs it");
+    }
+    let Some(stage) = stage() else { return };
+    let Some(control_plane) = stage.embedded() else {
+        return skip("it fills a cluster that others use");
+    };
+    let store = control_plane.store();
+    fill(&stage, store);
+    let in_phase = |phase: &str| {
+        let pvs = store.list(&PERSISTENT_VOLUMES, None).items;
+        pvs.iter()
+            .filter(|pv| pv["status"]["phase"] == phase)
+            .count()
+    };
+    stage.within(Duration::from_mins(3), "half of them are bound", || {
+        std::thread::sleep(Duration::from_millis(500));
+        (in_phase("Bound") == VOLUMES / 2 && in_phase("Available") == VOLUMES / 2).then_some(())
+    });
+
+    let rate = format!("--requests-per-second={RATE}");
+    let mut cleanup = leader(
+        &stage,
+        "cleanup",
+        &["--pvc-deletion-delay=5s", &rate, "--v=0"],
+    );
+    let idle = peak_memory(cleanup.pid());
+    let begun = Instant::now();
+    for number in 0..LOST {
+        store
+            .delete(
+                &NODES,
+                "",
+                &format!("lost-{number}"),
+                &DeleteOptions::default(),
+            )
+            .unwrap();
+    }
+    stage.within(Duration::from_mins(8), "all is gone", || {
+        std::thread::sleep(Duration::from_millis(500));
+        let pvs = store.list(&PERSISTENT_VOLUMES, None).items.len();
+        let claims = store.list(&PERSISTENT_VOLUME_CLAIMS, None).items.len();
+        (pvs + claims == 0).then_some(())
+    });
+    let took = begun.elapsed();
+    let (peak, memory) = (peak_rate(&stage), peak_memory(cleanup.pid()));
+    let total = stage
+        .requests()
+        .count(|r| r.verb != Verb::Watch && r.resource != "leases");
+    eprintln!(
+        "{VOLUMES} PVs of {LOST} nodes, half of them bound: {took:.0?}, {total} requests, {peak} in the busiest second; {idle} MiB before, {memory} MiB in the end"
+    );
+    assert!(peak <= RATE + RATE / 10, "{peak} requests in a second");
+    assert!(memory < 100, "{memory} MiB");
+    assert_eq!(
+        writes(&stage, Verb::Delete, CLAIMS),
+        VOLUMES / 2,
+        "each once"
+    );
+    assert_eq!(writes(&stage, Verb::Delete, PVS), VOLUMES, "each once");
+    assert_eq!(
+        metric(&mut cleanup, "persistentvolumeclaim_delete_total"),
+        Some(VOLUMES as u64 / 2)
+    );
+    let told = cleanup
+        .log()
+        .matches("are left of nodes that are gone")
+        .count();
+    assert!(told >= 3, "progress is told: {told}");
+}
