@@ -8,10 +8,11 @@ use std::process::{Command, Output};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
@@ -217,8 +218,10 @@ fn assert_known(object: &Value) {
         "ClusterRoleBinding" => reread::<ClusterRoleBinding>(object),
         "ConfigMap" => reread::<ConfigMap>(object),
         "DaemonSet" => reread::<DaemonSet>(object),
+        "Deployment" => reread::<Deployment>(object),
         "Job" => reread::<Job>(object),
         "NetworkPolicy" => reread::<NetworkPolicy>(object),
+        "PodDisruptionBudget" => reread::<PodDisruptionBudget>(object),
         "Role" => reread::<Role>(object),
         "RoleBinding" => reread::<RoleBinding>(object),
         "Service" => reread::<Service>(object),

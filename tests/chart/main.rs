@@ -10,6 +10,7 @@ mod config;
 mod deploy;
 mod helm;
 mod isolation;
+mod node_cleanup;
 mod odd_values;
 mod rights;
 mod schema;

@@ -244,7 +244,7 @@ fn a_misspelt_key_is_refused_by_name() {
         "uninstall.abandon",
         "prometheusRule.rules",
         "dashboard.enable",
-        "nodeCleanup.replicas",
+        "nodeCleanup.replica",
         "resources.limit",
     ] {
         let key = inner.rsplit('.').next().unwrap();
@@ -303,6 +303,19 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         // The Job ends after five minutes, and it has two such waits.
         ("uninstall.timeout=5m", "/uninstall/timeout"),
         ("uninstall.timeout=121s", "/uninstall/timeout"),
+        ("nodeCleanup.replicas=-1", "/nodeCleanup/replicas"),
+        (
+            "nodeCleanup.pvcDeletionDelay=soon",
+            "/nodeCleanup/pvcDeletionDelay",
+        ),
+        (
+            "nodeCleanup.stalePvDiscoveryInterval=0s",
+            "/nodeCleanup/stalePvDiscoveryInterval",
+        ),
+        (
+            "nodeCleanup.requestsPerSecond=0",
+            "/nodeCleanup/requestsPerSecond",
+        ),
         ("imagePullPolicy=Sometimes", "/imagePullPolicy"),
     ] {
         let said = helm.refusal(&[set]);

@@ -20,6 +20,7 @@ mod isolation;
 mod manifests;
 mod migration;
 mod modes;
+mod node_cleanup;
 mod propagation;
 mod recycling;
 mod release;

@@ -4,7 +4,7 @@
 {{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the other provisioner, with a release of its own, for the Windows nodes" -}}
 {{- end -}}
 
-{{- range $key := list "prometheusRule" "dashboard" "nodeCleanup" -}}
+{{- range $key := list "prometheusRule" "dashboard" -}}
 {{- if include "local-volume-provisioner.isTrue" (get $.Values $key | default dict).enabled -}}
 {{- fail (printf "%s: this is not built yet; set %s.enabled to false" $key $key) -}}
 {{- end -}}
@@ -32,6 +32,10 @@
 {{- if and .cleanMethod .blockCleanerCommand -}}
 {{- fail (printf "classes: class %q has a cleanMethod and a blockCleanerCommand, which are two answers to one question; keep one of the two" .name) -}}
 {{- end -}}
+{{- end -}}
+
+{{- if and (include "local-volume-provisioner.isTrue" (.Values.nodeCleanup | default dict).enabled) (not (include "local-volume-provisioner.nodeCleanupClasses" .)) -}}
+{{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; name some in nodeCleanup.storageClassNames or in classes, or set nodeCleanup.enabled to false" -}}
 {{- end -}}
 
 {{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}

@@ -1,0 +1,202 @@
+//! The controller for nodes that are gone.
+
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, NAMESPACE, Objects, named};
+
+const NAME: &str = "lvp-local-volume-provisioner-node-cleanup";
+const ON: &str = "nodeCleanup.enabled=true";
+
+fn pod(objects: &Objects) -> &Value {
+    &objects.only("Deployment")["spec"]["template"]["spec"]
+}
+
+fn args(objects: &Objects) -> Vec<&str> {
+    let args = pod(objects)["containers"][0]["args"].as_array().unwrap();
+    args.iter().map(|arg| arg.as_str().unwrap()).collect()
+}
+
+#[test]
+fn nothing_of_it_is_there_unless_it_is_asked_for() {
+    let Some(helm) = Helm::find() else { return };
+    let off = helm.render(&[]);
+    assert!(off.names("Deployment").is_empty());
+    let on = helm.render(&[ON]);
+    let of_it = |object: &&Value| object["metadata"]["name"] == NAME;
+    assert_eq!(on.0.iter().filter(of_it).count(), on.0.len() - off.0.len());
+    for object in &off.0 {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let kind = object["kind"].as_str().unwrap();
+        assert_eq!(on.get(kind, name), object, "it changes nothing of the rest");
+    }
+}
+
+#[test]
+fn it_runs_twice_without_privileges_and_acts_on_the_classes() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&[
+        ON,
+        "classes[0].name=a,classes[0].hostDir=/mnt/a",
+        "classes[1].name=b,classes[1].hostDir=/mnt/b",
+    ]);
+    let spec = &objects.only("Deployment")["spec"];
+    assert_eq!(spec["replicas"], 2);
+    let expected = [
+        "node-cleanup",
+        "--storageclass-names=a,b",
+        "--pvc-deletion-delay=60s",
+        "--stale-pv-discovery-interval=10s",
+        "--requests-per-second=20",
+        "--leader-elect-lease-name=lvp-local-volume-provisioner-node-cleanup",
+        "--log-format=text",
+        "--log-level=info",
+    ];
+    assert_eq!(args(&objects), expected);
+    let pod = pod(&objects);
+    assert_eq!(pod["serviceAccountName"], NAME);
+    assert!(pod["hostPID"].is_null() && pod["volumes"].is_null());
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], objects.container()["image"]);
+    assert_eq!(
+        container["securityContext"],
+        json!({
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"] },
+            "seccompProfile": { "type": "RuntimeDefault" },
+        })
+    );
+    for (name, field) in [
+        ("MY_NAMESPACE", "metadata.namespace"),
+        ("POD_NAME", "metadata.name"),
+        ("POD_UID", "metadata.uid"),
+    ] {
+        let source = &named(&container["env"], name)["valueFrom"]["fieldRef"]["fieldPath"];
+        assert_eq!(source, field);
+    }
+    let budget = &objects.only("PodDisruptionBudget")["spec"];
+    assert_eq!(budget["maxUnavailable"], 1);
+    assert_eq!(budget["selector"], spec["selector"]);
+    let alone = helm.render(&[ON, "nodeCleanup.replicas=1"]);
+    assert!(
+        alone.names("PodDisruptionBudget").is_empty(),
+        "it would stop every drain"
+    );
+}
+
+/// Neither the DaemonSet nor what waits for its pods at helm uninstall may take them for its own.
+#[test]
+fn its_pods_are_none_of_the_daemon_sets() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&[ON]);
+    let selector = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
+    let deployment = &objects.only("Deployment")["spec"];
+    let labels = &deployment["template"]["metadata"]["labels"];
+    assert_eq!(*labels, deployment["selector"]["matchLabels"]);
+    assert_ne!(
+        selector["app.kubernetes.io/name"],
+        labels["app.kubernetes.io/name"]
+    );
+}
+
+#[test]
+fn its_values_have_their_effect() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render_values(&json!({ "nodeCleanup": {
+        "enabled": "yes",
+        "replicas": 3,
+        "storageClassNames": ["x", "y"],
+        "pvcDeletionDelay": "5m",
+        "stalePvDiscoveryInterval": "30s",
+        "requestsPerSecond": 50,
+        "resources": { "limits": { "memory": "64Mi" } },
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": { "role": "infra" },
+        "affinity": { "nodeAffinity": {} },
+        "tolerations": [{ "operator": "Exists" }],
+    } }));
+    assert_eq!(objects.only("Deployment")["spec"]["replicas"], 3);
+    let args = args(&objects);
+    for arg in [
+        "--storageclass-names=x,y",
+        "--pvc-deletion-delay=5m",
+        "--stale-pv-discovery-interval=30s",
+        "--requests-per-second=50",
+    ] {
+        assert!(args.contains(&arg), "no {arg} in {args:?}");
+    }
+    let pod = pod(&objects);
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(
+        pod["nodeSelector"],
+        json!({ "role": "infra", "kubernetes.io/os": "linux" })
+    );
+    assert_eq!(pod["affinity"], json!({ "nodeAffinity": {} }));
+    assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
+    let resources = &pod["containers"][0]["resources"];
+    assert_eq!(*resources, json!({ "limits": { "memory": "64Mi" } }));
+}
+
+#[test]
+fn it_may_do_what_it_does_and_no_more() {
+    let Some(helm) = Helm::find() else { return };
+    let objects = helm.render(&[ON]);
+    assert_eq!(
+        objects.get("ClusterRole", NAME)["rules"],
+        json!([
+            { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
+            { "apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list", "watch", "patch", "delete"] },
+            { "apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "delete"] },
+            { "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"] },
+        ])
+    );
+    assert_eq!(
+        objects.get("Role", NAME)["rules"],
+        json!([
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] },
+            {
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                "resourceNames": [NAME], "verbs": ["get", "update"],
+            },
+        ])
+    );
+    for binding in ["ClusterRoleBinding", "RoleBinding"] {
+        let subject = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE });
+        assert_eq!(objects.get(binding, NAME)["subjects"], json!([subject]));
+    }
+    let own = helm.render(&[
+        ON,
+        "rbac.create=false",
+        "nodeCleanup.serviceAccountName=mine",
+    ]);
+    assert_eq!(pod(&own)["serviceAccountName"], "mine");
+    for kind in ["ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"] {
+        assert!(own.names(kind).is_empty(), "{kind}");
+    }
+    assert!(!own.names("ServiceAccount").contains(&NAME));
+}
+
+#[test]
+fn its_metrics_are_found_where_the_provisioners_are() {
+    let Some(helm) = Helm::find() else { return };
+    assert!(helm.render(&[ON]).names("Service").is_empty());
+    let objects = helm.render(&[
+        ON,
+        "serviceMonitor.enabled=true",
+        "serviceMonitor.interval=1m",
+    ]);
+    let labels = &objects.only("Deployment")["spec"]["selector"]["matchLabels"];
+    assert_eq!(objects.get("Service", NAME)["spec"]["selector"], *labels);
+    let monitor = &objects.get("ServiceMonitor", NAME)["spec"];
+    assert_eq!(monitor["selector"]["matchLabels"], *labels);
+    assert_eq!(monitor["endpoints"][0]["interval"], "1m");
+}
+
+#[test]
+fn without_any_class_it_is_refused_with_a_sentence() {
+    let Some(helm) = Helm::find() else { return };
+    let said = helm.refusal(&[ON, "classes=null"]);
+    assert!(said.contains("nodeCleanup: there is no class"), "{said}");
+}

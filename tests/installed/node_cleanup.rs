@@ -1,0 +1,141 @@
+//! Nodes that are lost, with the controller of the chart.
+
+use serde_json::json;
+
+use crate::cluster::{SYSTEM, USERS};
+use crate::release::{NAME, class};
+use crate::{Cluster, Disks, Release};
+
+/// A node that is nothing but an object; gone with this.
+struct Fake<'a> {
+    cluster: &'a Cluster,
+    name: &'static str,
+}
+
+impl<'a> Fake<'a> {
+    /// Registers it, with one volume and a claim that is bound to it.
+    fn with_a_claim(cluster: &'a Cluster, name: &'static str) -> Self {
+        let labels = json!({ "kubernetes.io/hostname": name });
+        cluster.apply(&json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels },
+        }));
+        let fake = Self { cluster, name };
+        cluster.apply(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {
+                "name": name, "labels": labels,
+                "finalizers": ["local-volume-provisioner/cleanup"],
+                "annotations": {
+                    "pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{name}"),
+                },
+            },
+            "spec": {
+                "storageClassName": "lost", "accessModes": ["ReadWriteOnce"],
+                "capacity": { "storage": "1Gi" }, "persistentVolumeReclaimPolicy": "Delete",
+                "local": { "path": "/mnt/lost/disk" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": "kubernetes.io/hostname", "operator": "In", "values": [name] },
+                ] }] } },
+            },
+        }));
+        cluster.apply(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": name, "namespace": USERS },
+            "spec": {
+                "storageClassName": "lost", "accessModes": ["ReadWriteOnce"], "volumeName": name,
+                "resources": { "requests": { "storage": "1Mi" } },
+            },
+        }));
+        cluster.bound(name);
+        fake
+    }
+
+    fn delete(&self) {
+        let args = ["delete", "node", self.name, "--ignore-not-found"];
+        self.cluster.kubectl(&args).unwrap();
+    }
+
+    fn is_cleaned_up(&self) {
+        let (cluster, name) = (self.cluster, self.name);
+        cluster.eventually("the claim's owner is warned", || {
+            let events = cluster.list("events", Some(USERS));
+            let is_it = |event: &&serde_json::Value| {
+                event["reason"] == "ReferencedNodeDeleted"
+                    && event["involvedObject"]["name"] == name
+            };
+            events.iter().any(|event| is_it(&event)).then_some(())
+        });
+        cluster.eventually("the claim goes", || {
+            let claim = cluster.get("persistentvolumeclaim", name, Some(USERS));
+            claim.is_none().then_some(())
+        });
+        cluster.eventually("the PV goes, with its finalizer", || {
+            cluster
+                .get("persistentvolume", name, None)
+                .is_none()
+                .then_some(())
+        });
+    }
+}
+
+impl Drop for Fake<'_> {
+    fn drop(&mut self) {
+        let args = ["delete", "node", self.name, "--ignore-not-found"];
+        let _ = self.cluster.kubectl(&args);
+    }
+}
+
+fn leader(cluster: &Cluster) -> Option<String> {
+    let lease = cluster.get("lease", &format!("{NAME}-node-cleanup"), Some(SYSTEM))?;
+    let holder = lease["spec"]["holderIdentity"].as_str()?;
+    let (pod, _) = holder.rsplit_once('_')?;
+    Some(pod.to_owned())
+}
+
+#[test]
+fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
+    let Some(cluster) = Cluster::enter() else {
+        return;
+    };
+    let mut disks = Disks::new("lost");
+    let dir = disks.class("lost");
+    let _release = Release::install(
+        &cluster,
+        json!([class("lost", &dir, json!({}))]),
+        json!({ "nodeCleanup": { "enabled": true, "pvcDeletionDelay": "5s" } }),
+    );
+    let pods = cluster.list("pods", Some(SYSTEM));
+    let is_ours = |pod: &&serde_json::Value| {
+        pod["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .contains("node-cleanup")
+    };
+    assert_eq!(pods.iter().filter(is_ours).count(), 2);
+    let first = cluster.eventually("one of them leads", || leader(&cluster));
+
+    let node = Fake::with_a_claim(&cluster, "lost-1");
+    node.delete();
+    node.is_cleaned_up();
+
+    let node = Fake::with_a_claim(&cluster, "lost-2");
+    let system = format!("--namespace={SYSTEM}");
+    // It is killed, and cannot give the lease back.
+    cluster
+        .kubectl(&[
+            "delete",
+            "pod",
+            &first,
+            &system,
+            "--grace-period=0",
+            "--force",
+        ])
+        .unwrap();
+    node.delete();
+    node.is_cleaned_up();
+    let second = leader(&cluster).unwrap();
+    assert_ne!(second, first);
+    // They went one after the other, and neither met a right that it lacks.
+    let said = cluster.kubectl(&["logs", &second, &system]).unwrap();
+    assert!(!said.contains("is missing, so that part waits"), "{said}");
+}
