@@ -128,7 +128,8 @@ const HEAD: &str = "\
 # Metrics
 
 At `/metrics` of each pod (`--metrics-path`). All names begin with `local_volume_provisioner_`, which is left out in the
-text, unless they begin with `process_`.
+text, unless they begin with `process_`. [Monitoring](monitoring.md) says how to collect them, and [alerts](alerts.md) what
+to be woken for.
 ";
 
 fn describe(family: &Family, page: &mut String) {

@@ -288,7 +288,11 @@ fn metrics_are_scraped_when_asked_for() {
         json!([{
             "port": "metrics",
             "interval": "30s",
-            "relabelings": [{ "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node" }],
+            // Ours, which the alerts need, and the one of the file, which wins.
+            "relabelings": [
+                { "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node" },
+                { "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node" },
+            ],
         }])
     );
 
@@ -296,7 +300,9 @@ fn metrics_are_scraped_when_asked_for() {
     assert!(quiet.names("Service").is_empty() && quiet.names("ServiceMonitor").is_empty());
     let plain = helm.render(&["serviceMonitor.enabled=true"]);
     let monitor = plain.only("ServiceMonitor");
-    assert_eq!(monitor["spec"]["endpoints"][0]["interval"], "10s");
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!(endpoint["interval"], "10s");
+    assert_eq!(endpoint["relabelings"][0]["targetLabel"], "node");
     assert_eq!(monitor["metadata"]["namespace"], NAMESPACE);
 }
 
@@ -304,7 +310,8 @@ fn metrics_are_scraped_when_asked_for() {
 fn every_object_is_called_by_the_full_name() {
     let Some(helm) = Helm::find() else { return };
     let features = "serviceMonitor.enabled=true,networkPolicy.enabled=true,\
-        nodeIsolation.enabled=true,removeNodeNotReadyTaint=true";
+        nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,\
+        prometheusRule.enabled=true,dashboard.enabled=true";
     for (set, expected) in [
         ("", "lvp-local-volume-provisioner"),
         ("nameOverride=disks", "lvp-disks"),
@@ -351,6 +358,8 @@ fn pods_roll_when_their_configuration_or_mounts_change() {
     for no_change in [
         "rbac.create=false",
         "serviceMonitor.enabled=true",
+        "prometheusRule.enabled=true",
+        "dashboard.enabled=true",
         "networkPolicy.enabled=true",
     ] {
         assert_eq!(template(&[no_change]), before, "{no_change}");

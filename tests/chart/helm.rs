@@ -230,7 +230,7 @@ fn assert_known(object: &Value) {
         "ValidatingAdmissionPolicy" => reread::<ValidatingAdmissionPolicy>(object),
         "ValidatingAdmissionPolicyBinding" => reread::<ValidatingAdmissionPolicyBinding>(object),
         // Of the Prometheus operator.
-        "ServiceMonitor" => return,
+        "PrometheusRule" | "ServiceMonitor" => return,
         other => panic!("what is a {other}?"),
     };
     assert_within(kind, object, &known);

@@ -5,13 +5,16 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod alerts;
 mod compat;
 mod config;
+mod dashboard;
 mod deploy;
 mod helm;
 mod isolation;
 mod node_cleanup;
 mod odd_values;
+mod promql;
 mod rights;
 mod schema;
 mod uninstall;

@@ -227,17 +227,6 @@ fn a_key_without_a_value_is_as_good_as_none() {
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_with_a_sentence() {
-    let Some(helm) = Helm::find() else { return };
-    for key in ["prometheusRule", "dashboard"] {
-        helm.render(&[&format!("{key}.enabled=false")]);
-        let said = helm.refusal(&[&format!("{key}.enabled=true")]);
-        let sentence = format!("{key}: this is not built yet; set {key}.enabled to false");
-        assert!(said.contains(&sentence), "{said}");
-    }
-}
-
-#[test]
 fn windows_is_refused_with_a_sentence() {
     let Some(helm) = Helm::find() else { return };
     for on in ["true", "yes"] {

@@ -4,12 +4,6 @@
 {{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the other provisioner, with a release of its own, for the Windows nodes" -}}
 {{- end -}}
 
-{{- range $key := list "prometheusRule" "dashboard" -}}
-{{- if include "local-volume-provisioner.isTrue" (get $.Values $key | default dict).enabled -}}
-{{- fail (printf "%s: this is not built yet; set %s.enabled to false" $key $key) -}}
-{{- end -}}
-{{- end -}}
-
 {{- if .Release.IsUpgrade -}}
 {{- range (lookup "apps/v1" "DaemonSet" .Release.Namespace "").items -}}
 {{- include "local-volume-provisioner.sameDaemonSet" (list $ .) -}}

@@ -1,0 +1,234 @@
+//! The alerts: that they fire when they ought to, for what there is, and are explained.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::Promtool;
+
+use crate::helm::{Helm, NAMESPACE, Objects, RELEASE, chart_dir};
+use crate::promql::{Known, mentioned};
+
+const ON: &str = "prometheusRule.enabled=true";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// All rules of the alerts' file.
+fn alerts() -> Vec<Value> {
+    let text = fs::read_to_string(chart_dir().join("files/alerts.yaml")).unwrap();
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    rules(&file)
+}
+
+fn rules(spec: &Value) -> Vec<Value> {
+    let groups = spec["groups"].as_array().unwrap().iter();
+    groups
+        .flat_map(|group| group["rules"].as_array().unwrap().clone())
+        .collect()
+}
+
+fn names(rules: &[Value]) -> Vec<&str> {
+    rules
+        .iter()
+        .map(|rule| rule["alert"].as_str().unwrap())
+        .collect()
+}
+
+/// A directory with the rules as the chart renders them, as Prometheus reads them.
+fn written(objects: &Objects) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = &objects.only("PrometheusRule")["spec"];
+    fs::write(dir.path().join("rules.yaml"), rules.to_string()).unwrap();
+    dir
+}
+
+#[test]
+fn alerts_are_quiet_until_there_is_something_to_say() {
+    let (Some(helm), Some(promtool)) = (Helm::find(), Promtool::find()) else {
+        return;
+    };
+    let dir = written(&helm.render(&[ON]));
+    let tests = dir.path().join("alerts.yaml");
+    fs::write(&tests, read("tests/chart/alerts.yaml")).unwrap();
+    let said = promtool.run(["test".as_ref(), "rules".as_ref(), tests.as_os_str()], "");
+    assert!(
+        said.as_ref().is_ok_and(|said| said.contains("SUCCESS")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
+    let tests: Value = serde_saphyr::from_str(&read("tests/chart/alerts.yaml")).unwrap();
+    let (mut fires, mut is_quiet) = (BTreeSet::new(), BTreeSet::new());
+    for test in tests["tests"].as_array().unwrap() {
+        for case in test["alert_rule_test"].as_array().unwrap() {
+            let name = case["alertname"].as_str().unwrap();
+            match case["exp_alerts"].as_array() {
+                Some(expected) if !expected.is_empty() => fires.insert(name),
+                _ => is_quiet.insert(name),
+            };
+        }
+    }
+    let alerts = alerts();
+    let all: BTreeSet<_> = names(&alerts).into_iter().collect();
+    assert_eq!(fires, all);
+    assert_eq!(is_quiet, all);
+}
+
+#[test]
+fn promtool_accepts_the_rules_as_rendered() {
+    let (Some(helm), Some(promtool)) = (Helm::find(), Promtool::find()) else {
+        return;
+    };
+    let check = |objects: &Objects| {
+        let dir = written(objects);
+        let file = dir.path().join("rules.yaml");
+        promtool.run(["check".as_ref(), "rules".as_ref(), file.as_os_str()], "")
+    };
+    let rule = |expr: &str| {
+        let rule = json!({ "alert": "Mine", "expr": expr });
+        let values = json!({ "prometheusRule": {
+            "enabled": true, "interval": "1m", "additionalRules": [rule],
+        } });
+        check(&helm.render_values(&values))
+    };
+    let count = alerts().len();
+    let said = check(&helm.render(&[ON])).unwrap();
+    assert!(said.contains(&format!("{count} rules found")), "{said}");
+    let said = rule("up == 0").unwrap();
+    assert!(
+        said.contains(&format!("{} rules found", count + 1)),
+        "{said}"
+    );
+    let said = rule("up ==").unwrap_err();
+    assert!(said.contains("Mine"), "{said}");
+}
+
+#[test]
+fn alerts_are_about_metrics_and_words_that_exist() {
+    let known = Known::new();
+    let events = read("docs/events.md");
+    let states = read("docs/status.md");
+    for alert in alerts() {
+        let expr = alert["expr"].as_str().unwrap();
+        let labels = known.assert_mentions(expr);
+        let description = alert["annotations"]["description"].as_str().unwrap();
+        for (_, rest) in description
+            .match_indices("$labels.")
+            .map(|(at, it)| description.split_at(at + it.len()))
+        {
+            let label = rest
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .next()
+                .unwrap();
+            assert!(labels.contains(label), "{expr} has no label {label}");
+        }
+        for (metric, asked) in mentioned(expr).selectors {
+            for (label, values) in asked {
+                let page = match (metric.as_str(), label.as_str()) {
+                    ("local_volume_provisioner_unhealthy_persistentvolume", "reason") => &events,
+                    (_, "state") => &states,
+                    _ => continue,
+                };
+                for value in values.split('|') {
+                    assert!(page.contains(&format!("`{value}`")), "no {label} {value}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_alert_says_what_where_and_what_to_do() {
+    let page = read("docs/alerts.md");
+    let alerts = alerts();
+    for alert in &alerts {
+        let name = alert["alert"].as_str().unwrap();
+        let severity = alert["labels"]["severity"].as_str().unwrap();
+        assert!(
+            ["critical", "warning", "info"].contains(&severity),
+            "{name}"
+        );
+        let annotations = &alert["annotations"];
+        let summary = annotations["summary"].as_str().unwrap();
+        assert!(summary.ends_with('.'), "{name}: {summary}");
+        let description = annotations["description"].as_str().unwrap();
+        assert!(
+            description.contains("{{ or $labels.node $labels.instance }}"),
+            "{name}"
+        );
+        let told = format!("\n## {name}\n\n{summary} _{severity}_");
+        assert!(page.contains(&told), "docs/alerts.md lacks {told:?}");
+    }
+    let explained: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    assert_eq!(explained, names(&alerts));
+}
+
+#[test]
+fn the_rule_is_made_when_asked_for_and_as_asked_for() {
+    let Some(helm) = Helm::find() else { return };
+    assert!(helm.render(&[]).names("PrometheusRule").is_empty());
+    let objects = helm.render(&[ON]);
+    let rule = objects.only("PrometheusRule");
+    assert_eq!(
+        rule["metadata"]["name"],
+        format!("{RELEASE}-local-volume-provisioner")
+    );
+    assert_eq!(rule["metadata"]["namespace"], NAMESPACE);
+    let all = rules(&rule["spec"]);
+    let alerts = alerts();
+    assert_eq!(names(&all), names(&alerts));
+    for (rendered, alert) in all.iter().zip(&alerts) {
+        let anchor = alert["alert"].as_str().unwrap().to_lowercase();
+        let link = format!("docs/alerts.md#{anchor}");
+        assert_eq!(rendered["annotations"]["runbook_url"], link);
+        // Nothing in the texts was taken for Helm's.
+        assert_eq!(
+            rendered["annotations"]["description"],
+            alert["annotations"]["description"]
+        );
+        assert_eq!(rendered["expr"], alert["expr"]);
+    }
+
+    let values = json!({ "prometheusRule": {
+        "enabled": "yes",
+        "namespace": "monitoring",
+        "additionalLabels": { "release": "prometheus" },
+        "interval": "2m",
+        "runbookUrl": "https://example.com/alerts",
+        "disabled": ["LocalVolumeDataLeft", "LocalVolumeEventsFailing"],
+        "additionalRules": [{ "record": "node:ready", "expr": "local_volume_provisioner_ready" }],
+    } });
+    let objects = helm.render_values(&values);
+    let rule = objects.only("PrometheusRule");
+    assert_eq!(rule["metadata"]["namespace"], "monitoring");
+    assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+    let some = rules(&rule["spec"]);
+    assert_eq!(some.len(), alerts.len() - 2 + 1);
+    let url = some[0]["annotations"]["runbook_url"].as_str().unwrap();
+    assert_eq!(url, "https://example.com/alerts#localvolumeprovisionerdown");
+    assert_eq!(some.last().unwrap()["record"], "node:ready");
+    for group in rule["spec"]["groups"].as_array().unwrap() {
+        assert_eq!(group["interval"], "2m");
+    }
+}
+
+/// One that nobody knows would stay on, unnoticed.
+#[test]
+fn only_alerts_that_exist_can_be_disabled() {
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string(chart_dir().join("values.schema.json")).unwrap())
+            .unwrap();
+    let known = &schema["properties"]["prometheusRule"]["properties"]["disabled"]["items"]["enum"];
+    assert_eq!(*known, json!(names(&alerts())));
+    let Some(helm) = Helm::find() else { return };
+    let said = helm.refusal(&[ON, "prometheusRule.disabled={LocalVolumeDataLost}"]);
+    assert!(said.contains("/prometheusRule/disabled/0"), "{said}");
+}
