@@ -97,7 +97,7 @@ fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("lost");
+    let disks = Disks::new("lost");
     let dir = disks.class("lost");
     let _release = Release::install(
         &cluster,
