@@ -99,7 +99,7 @@ fn change(signal: &str, change: Change) {
 }
 
 /// At debug the libraries would tell of every step of every request; they do at trace. Of a watch
-/// that breaks they tell each time; we do once.
+/// that breaks they tell each time; we do once. Of a request that fails we always do.
 fn targets(level: LogLevel) -> Targets {
     let level = LevelFilter::from_level(level.into());
     let libraries = |most: LevelFilter| match level {
@@ -109,6 +109,7 @@ fn targets(level: LogLevel) -> Targets {
     Targets::new()
         .with_target("local_volume_provisioner", level)
         .with_target("kube_runtime::watcher", libraries(LevelFilter::ERROR))
+        .with_target("kube_client::client::builder", libraries(LevelFilter::OFF))
         .with_default(libraries(LevelFilter::INFO))
 }
 
@@ -277,5 +278,8 @@ mod tests {
                 "{target} at {level}"
             );
         }
+        let requests = "kube_client::client::builder";
+        assert!(!targets(LogLevel::Debug).would_enable(requests, &tracing::Level::ERROR));
+        assert!(targets(LogLevel::Trace).would_enable(requests, &tracing::Level::ERROR));
     }
 }
