@@ -12,7 +12,8 @@ use crate::config::duration;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "One process acts, the one that holds the lease; others wait for it to end. Environment: \
-    MY_NAMESPACE (of the lease), POD_NAME and POD_UID (who holds it, and events on the pod), KUBECONFIG."
+    MY_NAMESPACE (of the lease), POD_NAME and POD_UID (who holds it, and events on the pod), KUBECONFIG.\n\n\
+    Example:\n  $ local-volume-provisioner node-cleanup --storageclass-names=fast,archive"
 )]
 pub struct NodeCleanup {
     /// The StorageClasses whose PersistentVolumes go when their nodes do, separated by commas.
