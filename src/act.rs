@@ -15,7 +15,7 @@ use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
 use crate::cluster::ApiError;
 use crate::plan::verdict::without_ours;
-use crate::plan::{About, Action, CleanOrder, Patch, PvDraft, Withdrawal, reasons};
+use crate::plan::{About, Action, CleanOrder, Patch, PvDraft, Withdrawal};
 use crate::render;
 use crate::types::HostPath;
 use crate::view::{PvRef, PvView};
@@ -345,7 +345,7 @@ impl Actor {
                 let about = About::from(&withdrawal.pv);
                 self.ground
                     .reporter
-                    .normal(&about, reasons::VOLUME_DELETE, "Withdraw", because);
+                    .normal(&about, withdrawal.reason, "Withdraw", because);
             }
             Err(ApiError::Conflict | ApiError::NotFound) => {
                 self.look_again(&withdrawal.pv, learnt).await;

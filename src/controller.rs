@@ -25,6 +25,8 @@ use crate::types::HostPath;
 
 /// How long a wake-up is held back, so that what happens together is looked at together.
 const COALESCE: Duration = Duration::from_millis(20);
+/// For how many periods a volume must be missing before the PV goes, where the class wants that.
+const MISSING: u32 = 3;
 
 /// Everything that the loop is made of.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ struct Memory {
     strays_in: BTreeSet<HostPath>,
     strays_at: Instant,
     notices: Notices,
+    /// Since when which PVs have been without their volumes, as the last plan said.
+    missing_since: BTreeMap<String, Duration>,
     /// When last no PV was being made.
     settled_at: Instant,
     /// What was logged of skipped entries and faulty classes the last time.
@@ -89,6 +93,7 @@ impl Controller {
             strays_in: BTreeSet::new(),
             strays_at: Instant::now(),
             notices: Notices::default(),
+            missing_since: BTreeMap::new(),
             settled_at: Instant::now(),
             skips: BTreeSet::new(),
             said: BTreeSet::new(),
@@ -144,6 +149,7 @@ impl Controller {
             self.actor
                 .apply(std::mem::take(&mut plan.actions), &pvs.learnt(), begun);
         }
+        memory.missing_since = std::mem::take(&mut plan.missing_since);
         self.say(memory, &snapshot, plan);
     }
 
@@ -202,6 +208,8 @@ impl Controller {
             cleanups,
             writing: self.actor.writing().names(),
             now: self.epoch.elapsed(),
+            missing_since: std::mem::take(&mut memory.missing_since),
+            missing_limit: self.period * MISSING,
         }
     }
 }

@@ -93,6 +93,8 @@ fn offline(node_name: &str, observed: BTreeMap<String, crate::scan::Observation>
         cleanups: BTreeMap::new(),
         writing: BTreeSet::new(),
         now: Duration::ZERO,
+        missing_since: BTreeMap::new(),
+        missing_limit: Duration::MAX,
     }
 }
 

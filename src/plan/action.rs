@@ -117,6 +117,8 @@ pub struct Withdrawal {
     pub finalizers: Option<Vec<String>>,
     /// Whether it is still to be deleted.
     pub delete: bool,
+    /// The event's reason, see [`super::reasons`].
+    pub reason: &'static str,
     /// Why, for the event.
     pub because: String,
 }

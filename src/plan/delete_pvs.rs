@@ -155,24 +155,36 @@ impl<'a> Planner<'a> {
     fn let_go(&mut self, pv: &'a PvView, why: &str, state: VolumeState) {
         self.states.insert(&pv.name, (state, Some(why.to_owned())));
         let because = format!("the PV was deleted and goes without being cleaned, because {why}");
-        self.push_withdrawal(pv, because, false);
+        self.push_withdrawal(pv, reasons::VOLUME_DELETE, because, false);
     }
 
     /// Deletes a PV without touching its data.
     pub(super) fn withdraw(&mut self, pv: &'a PvView, because: &str) {
+        self.withdraw_as(reasons::VOLUME_DELETE, pv, because);
+    }
+
+    /// The same, told by an event with this reason.
+    pub(super) fn withdraw_as(&mut self, reason: &'static str, pv: &'a PvView, because: &str) {
         self.states.insert(
             &pv.name,
             (VolumeState::Terminating, Some(because.to_owned())),
         );
-        self.push_withdrawal(pv, because.to_owned(), !pv.deleting);
+        self.push_withdrawal(pv, reason, because.to_owned(), !pv.deleting);
     }
 
-    fn push_withdrawal(&mut self, pv: &PvView, because: String, delete: bool) {
+    fn push_withdrawal(
+        &mut self,
+        pv: &PvView,
+        reason: &'static str,
+        because: String,
+        delete: bool,
+    ) {
         if !self.is_busy(pv) {
             self.plan.actions.push(Action::Withdraw(Withdrawal {
                 pv: pv.reference(),
                 finalizers: pv.has_finalizer().then(|| without_ours(pv)),
                 delete,
+                reason,
                 because,
             }));
         }

@@ -7,6 +7,7 @@
 mod action;
 mod delete_pvs;
 mod discover;
+mod missing;
 mod occupied;
 mod place;
 mod report;
@@ -18,6 +19,7 @@ pub mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
@@ -44,6 +46,8 @@ pub struct Plan {
     pub made: bool,
     /// Whether cleaning is paused on the whole node.
     pub paused: bool,
+    /// Since when which PVs, by UID, have been without their volumes, if that will have consequences.
+    pub missing_since: BTreeMap<String, Duration>,
     /// The storage that is spoken for, to judge a volume by right before it is cleaned.
     pub occupied: Arc<Occupied>,
 }

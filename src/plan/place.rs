@@ -69,6 +69,16 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Whether it is certain that the volume is not there.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::Skipped(skip) => skip.gone,
+            _ => false,
+        }
+    }
+
     /// The volume, if there is one.
     #[must_use]
     pub fn candidate(&self) -> Option<&'a Candidate> {

@@ -131,4 +131,9 @@ pub struct Snapshot {
     pub writing: BTreeSet<String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
+    /// Since when ([`Snapshot::now`]) which PVs, by UID, have been without their volumes: what the last
+    /// plan said in [`super::Plan::missing_since`].
+    pub missing_since: BTreeMap<String, Duration>,
+    /// For how long that must last before `missingVolumePolicy: Delete` takes effect.
+    pub missing_limit: Duration,
 }

@@ -6,6 +6,7 @@ mod due;
 mod identity;
 mod kit;
 mod living;
+mod missing;
 mod model;
 mod occupied;
 mod offer;

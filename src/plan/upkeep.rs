@@ -31,7 +31,11 @@ impl<'a> Planner<'a> {
                 }
                 self.health(pv, candidate);
             }
-            place => self.absence(pv, place),
+            place => {
+                if !self.absence(pv, place) {
+                    return;
+                }
+            }
         }
         if !self.is_busy(pv) {
             self.patch(patch);
@@ -171,8 +175,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The volume of a PV is not there. (`missingVolumePolicy: Delete` will act from here.)
-    fn absence(&mut self, pv: &'a PvView, place: &Place<'a>) {
+    /// The volume of a PV is not there. `false` if the PV is withdrawn.
+    fn absence(&mut self, pv: &'a PvView, place: &Place<'a>) -> bool {
         let (reason, state, message) = match place {
             Place::Missing => (
                 reasons::VOLUME_MISSING,
@@ -191,23 +195,32 @@ impl<'a> Planner<'a> {
             ),
             Place::Skipped(skip) => (
                 reasons::VOLUME_MISSING,
-                VolumeState::Unhealthy,
+                if skip.gone { VolumeState::Missing } else { VolumeState::Unhealthy },
                 format!("{} ({})", skip.detail, skip.reason),
             ),
             Place::ClassGone | Place::ClassInvalid => {
                 let detail = format!("its class {:?} is not in the valid configuration; when it is released, nobody will clean it", pv.class);
                 self.states.insert(&pv.name, (VolumeState::ClassGone, Some(detail)));
-                return;
+                return true;
             }
             Place::Outside(why) => (
                 reasons::VOLUME_FAILED_DELETE,
                 VolumeState::Refused,
                 format!("{why}; it will not be cleaned"),
             ),
-            Place::Unknown | Place::Volume(..) => return,
+            Place::Unknown | Place::Volume(..) => return true,
+        };
+        let message = if place.is_gone() {
+            match self.missing(pv, message) {
+                Some(message) => message,
+                None => return false,
+            }
+        } else {
+            message
         };
         self.notice(&pv.reference(), reason, message.clone());
         self.states.insert(&pv.name, (state, Some(message)));
+        true
     }
 
     /// The patch that makes a PV of this node's former self ours, or why not.

@@ -76,6 +76,8 @@ pub struct Skip {
     pub reason: SkipReason,
     /// One sentence for an operator, with the path and what is wrong with it.
     pub detail: String,
+    /// Whether that is because the volume is not there: nothing is mounted, a link leads to nothing.
+    pub gone: bool,
 }
 
 impl Skip {
@@ -84,7 +86,15 @@ impl Skip {
         Self {
             reason,
             detail: detail.into(),
+            gone: false,
         }
+    }
+
+    /// The same, where there is no volume (any more).
+    #[must_use]
+    pub fn gone(mut self) -> Self {
+        self.gone = true;
+        self
     }
 }
 

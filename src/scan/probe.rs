@@ -84,7 +84,8 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
             format!(
                 "{path} is a symbolic link to nothing, as far as this container sees; is the host's /dev mounted there (mountDevVolume and privileged in the chart)?"
             ),
-        )),
+        )
+        .gone()),
         Err(error) => Err(unreadable(&error)),
     }
 }
@@ -104,7 +105,8 @@ fn filesystem(class: &Class, path: &MountPath, machine: &Machine) -> Result<Cand
         FsError::NotMounted { .. } => Skip::new(
             SkipReason::NotMounted,
             format!("path \"{path}\" is not a valid mount point"),
-        ),
+        )
+        .gone(),
         error => Skip::new(SkipReason::Unreadable, error.to_string()),
     })?;
     candidate_of_filesystem(&root, machine)

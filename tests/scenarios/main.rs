@@ -24,6 +24,7 @@ mod limits;
 mod log_level;
 mod metrics;
 mod migration;
+mod missing_volumes;
 mod node_cleanup;
 mod node_isolation;
 mod partitions;

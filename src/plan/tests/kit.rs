@@ -24,6 +24,8 @@ use crate::view::{NodeView, PvView, ReclaimPolicy, StorageClassView};
 pub use objects::*;
 
 pub const GIB: u64 = 1 << 30;
+/// How long a volume must be missing in [`world`] before its PV goes, if it goes.
+pub const MISSING_LIMIT: Duration = Duration::from_secs(30);
 /// What the provisioner of [`world`] writes on its PVs.
 pub const OURS: &str = "local-volume-provisioner-node-1-node-uid";
 /// The Node's name with another UID.
@@ -89,6 +91,8 @@ pub fn world() -> World {
             cleanups: BTreeMap::new(),
             writing: BTreeSet::new(),
             now: Duration::from_secs(100),
+            missing_since: BTreeMap::new(),
+            missing_limit: MISSING_LIMIT,
         },
     }
     .class(class("fast"))
@@ -261,7 +265,11 @@ impl From<Candidate> for Finding {
 
 impl From<SkipReason> for Finding {
     fn from(reason: SkipReason) -> Self {
-        Self::Skipped(Skip::new(reason, "it is no volume"))
+        let skip = Skip::new(reason, "it is no volume");
+        Self::Skipped(match reason {
+            SkipReason::NotMounted => skip.gone(),
+            _ => skip,
+        })
     }
 }
 

@@ -6,13 +6,13 @@ use super::due::expected as expected_due;
 use super::kit::*;
 use super::model::apply;
 use super::random::{any_world, found};
-use crate::config::WeakIdentity;
+use crate::config::{MissingVolumePolicy, WeakIdentity};
 use crate::host::footprint::overlap;
 use crate::host::identity::{Match, compare, only_rebooted};
 use crate::plan::verdict::Due;
-use crate::plan::{Action, CleanOrder, Plan, PvDraft};
+use crate::plan::{Action, CleanOrder, Plan, PvDraft, reasons};
 use crate::quantity;
-use crate::scan::Candidate;
+use crate::scan::{Candidate, Finding};
 use crate::types::HostPath;
 use crate::view::{Phase, PvRef, PvView, ReclaimPolicy};
 
@@ -259,6 +259,34 @@ proptest! {
     }
 
     #[test]
+    fn a_missing_volume_takes_no_pv_with_it_that_matters(world in any_world()) {
+        for action in world.plan().actions {
+            let Action::Withdraw(withdrawal) = action else { continue };
+            if withdrawal.reason != reasons::VOLUME_MISSING {
+                continue;
+            }
+            let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
+            let class = &world.config.classes[&pv.class];
+            let (path, snapshot) = (pv.path().unwrap(), &world.snapshot);
+            let seen = &snapshot.observed[&pv.class];
+            let since = snapshot.missing_since.get(&pv.uid);
+            let absent = match seen.finding(path.child_of(&class.host_dir).unwrap()) {
+                None => true,
+                Some(Finding::Skipped(skip)) => skip.gone,
+                Some(Finding::Volume(_)) => false,
+            };
+            let rules = [
+                class.missing_volume_policy == MissingVolumePolicy::Delete,
+                pv.phase == Phase::Available && pv.claim.is_none(),
+                !pv.used && !pv.bound_by_controller && !pv.deleting,
+                absent && seen.complete && seen.volumes().count() > 0,
+                since.is_some_and(|since| *since + MISSING_LIMIT <= snapshot.now),
+            ];
+            prop_assert_eq!(rules, [true; 5], "{:#?}", pv);
+        }
+    }
+
+    #[test]
     fn a_terminating_pv_keeps_our_finalizer_until_it_may_go(world in any_world()) {
         for action in world.plan().actions {
             let Action::Patch(patch) = action else { continue };
@@ -275,8 +303,13 @@ fn random_worlds_are_eventful() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
-    for _ in 0..500 {
-        for word in words(&any_world().new_tree(&mut runner).unwrap().current().plan()) {
+    for _ in 0..1500 {
+        let plan = any_world().new_tree(&mut runner).unwrap().current().plan();
+        let told = plan.actions.iter().filter_map(|action| match action {
+            Action::Withdraw(withdrawal) => Some(format!("for-{}", withdrawal.reason)),
+            _ => None,
+        });
+        for word in words(&plan).into_iter().chain(told) {
             let subject = |part: &&str| !part.starts_with("pv-") && !part.starts_with('/');
             let kind = word.split(' ').filter(subject).take(1).collect::<String>();
             *counts.entry(kind).or_default() += 1;
@@ -291,6 +324,7 @@ fn random_worlds_are_eventful() {
         "forget",
         "VolumeDuplicate",
         "VolumeIdentityMismatch",
+        "for-VolumeMissing",
     ] {
         assert!(
             counts.get(kind).is_some_and(|count| *count >= 15),

@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use super::due::{PHASES, policies};
 use super::kit::*;
-use crate::config::WeakIdentity;
+use crate::config::{MissingVolumePolicy, WeakIdentity};
 use crate::names::FINALIZER;
 use crate::plan::{CleanupState, CleanupView};
 use crate::scan::{Candidate, Finding};
@@ -129,6 +129,7 @@ prop_compose! {
         claim in any::<bool>(), used in any::<bool>(), bound_by_controller in any::<bool>(),
         deleting in prop::bool::weighted(0.3), held in any::<bool>(),
         paused in rarely(), resized in rarely(), raw in rarely(),
+        unused in prop::bool::weighted(0.25),
     ) -> PvView {
         with(pv("", "/mnt/c0/a", &fs(1)), |pv| {
             (pv.phase, pv.policy, pv.deleting, pv.paused) = (phase, policy, deleting, paused);
@@ -136,6 +137,10 @@ prop_compose! {
             pv.claim = claim.then(super::kit::claim);
             pv.finalizers = if held { vec![FINALIZER.into()] } else { Vec::new() };
             pv.mode = if raw { VolumeMode::Block } else { VolumeMode::Filesystem };
+            if unused {
+                (pv.phase, pv.claim, pv.deleting) = (Phase::Available, None, false);
+                (pv.used, pv.bound_by_controller) = (false, false);
+            }
             if resized {
                 pv.capacity = Some("1Gi".into());
             }
@@ -188,7 +193,7 @@ prop_compose! {
         count in 2..=3_usize, shared in rarely(), nested in prop::bool::weighted(0.3),
         found in prop::collection::vec(finding(), 10),
         incomplete in prop::collection::vec(prop::bool::weighted(0.15), 3),
-        block in rarely(), accept in any::<bool>(),
+        block in rarely(), accept in any::<bool>(), strict in any::<bool>(),
         policies in prop::collection::vec(select([&policies()[..], &policies()[..2]].concat()), 3),
     ) -> World {
         let dirs = [
@@ -215,6 +220,9 @@ prop_compose! {
                 }
                 if block && at == 1 {
                     class.volume_mode = VolumeMode::Block;
+                }
+                if strict {
+                    class.missing_volume_policy = MissingVolumePolicy::Delete;
                 }
             }));
             world = world.storage_class(&name, Some(storage_class(policies[at].clone())));
@@ -245,6 +253,7 @@ prop_compose! {
         cleanups in prop::collection::vec((0..8_usize, select(PATHS.to_vec()), state()), 0..2),
         earlier_claim in any::<bool>(),
         writing in prop::option::weighted(0.2, 0..6_usize),
+        missing_since in prop::collection::vec(prop::option::of(0..100_u64), 6),
         (protect, name_only, owned) in any::<(bool, bool, bool)>(),
         paused in prop::bool::weighted(0.04), node_paused in prop::bool::weighted(0.04),
     ) -> World {
@@ -276,6 +285,11 @@ prop_compose! {
             });
             world.snapshot.cleanups.insert(tenancy, CleanupView { path, state });
         }
+        world.snapshot.missing_since = missing_since
+            .into_iter()
+            .enumerate()
+            .filter_map(|(at, since)| Some((format!("uid-{at}"), Duration::from_secs(since?))))
+            .collect();
         world.snapshot.writing.extend(writing.map(|at| format!("pv-{at}")));
         let world = world.config(|config| {
             (config.protect_released_data, config.use_node_name_only) = (protect, name_only);

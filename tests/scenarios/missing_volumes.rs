@@ -1,0 +1,162 @@
+//! `missingVolumePolicy: Delete`: a PV that nobody used goes when its disk does, and nothing else goes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use control_plane::requests::Verb;
+use serde_json::json;
+use support::Stage;
+use support::stage::{name, phase, uid};
+
+use crate::kit::*;
+use crate::stage;
+
+/// Three of these is what a volume has to be missing for.
+const PERIOD: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(3);
+const PVS: &str = "persistentvolumes";
+
+/// A class with the policy and these volumes.
+fn set<const N: usize>(volumes: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
+    let mut stage = stage()?;
+    stage.add_arg(&format!("--discovery-period={PERIOD:?}"));
+    let settings = json!({ "missingVolumePolicy": "Delete" });
+    stage.class("fast", &settings).unwrap();
+    let volumes = volumes.map(|entry| {
+        let dir = format!("disks/fast/{entry}");
+        stage.sandbox.tmpfs(&dir, "size=1m").unwrap()
+    });
+    Some((stage, volumes))
+}
+
+#[test]
+fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
+    let Some((stage, [lost, unmounted, kept])) = set(["lost", "unmounted", "kept"]) else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
+    let [first, second, third] = [&lost, &unmounted, &kept].map(|at| stage.available(at, None));
+    let begun = Instant::now();
+    stage.sandbox.umount(&lost).unwrap();
+    fs::remove_dir(&lost).unwrap();
+    stage.sandbox.umount(&unmounted).unwrap();
+    stage.event("VolumeMissing", "nobody has used the PV");
+    stage.event("VolumeNotMounted", "nobody has used the PV");
+    let reasons = [(&first, "VolumeMissing"), (&second, "VolumeNotMounted")];
+    for (pv, reason) in reasons {
+        let pv = name(pv);
+        let series = format!("unhealthy_persistentvolume{{pv=\"{pv}\",reason=\"{reason}\"}}");
+        assert_eq!(metric(&mut provisioner, &series), Some(1), "{series}");
+    }
+    for pv in [&first, &second] {
+        stage.eventually("the PV is gone", || {
+            stage.pv(&name(pv)).is_none().then_some(())
+        });
+    }
+    assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
+    stage.event("VolumeMissing", "so the PV is deleted");
+    assert!(is_untouched(&stage, &third, "Available"));
+
+    stage.sandbox.tmpfs("disks/fast/lost", "size=1m").unwrap();
+    assert_ne!(uid(&stage.available(&lost, None)), uid(&first));
+}
+
+#[test]
+fn a_device_that_was_pulled_counts_as_missing() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg(&format!("--discovery-period={PERIOD:?}"));
+    let settings = json!({ "missingVolumePolicy": "Delete" });
+    let dir = raw_class(&stage, &settings);
+    let [disk, other] = [raw(&stage), raw(&stage)];
+    // As udev has them: when the disk goes, its link goes, and ours leads to nothing.
+    let by_id = stage.sandbox.dir("by-id").unwrap();
+    let name_of_disk = link(&disk, &by_id, "a-disk");
+    let entry = dir.join("entry");
+    std::os::unix::fs::symlink(&name_of_disk, &entry).unwrap();
+    link(&other, &dir, "other");
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&entry, None);
+    fs::remove_file(&name_of_disk).unwrap();
+    stage.eventually("the PV is gone", || {
+        stage.pv(&name(&pv)).is_none().then_some(())
+    });
+    link(&disk, &by_id, "a-disk");
+    stage.available(&entry, None);
+}
+
+#[test]
+fn where_the_whole_directory_is_gone_every_pv_stays() {
+    let Some((stage, [first, second])) = set(["first", "second"]) else {
+        return;
+    };
+    let _provisioner = stage.provisioner().unwrap();
+    let pvs = [&first, &second].map(|at| stage.available(at, None));
+    for at in [&first, &second] {
+        stage.sandbox.umount(at).unwrap();
+    }
+    stage.event("VolumeNotMounted", "no volume of the class is there");
+    let all_stay = || pvs.iter().all(|pv| is_untouched(&stage, pv, "Available"));
+    stage.stays(2 * LIMIT, "both PVs", all_stay);
+
+    for at in [&first, &second] {
+        fs::remove_dir(at).unwrap();
+    }
+    fs::remove_dir(first.parent().unwrap()).unwrap();
+    stage.stays(2 * LIMIT, "both PVs", all_stay);
+}
+
+#[test]
+fn a_pv_that_was_ever_used_stays() {
+    let Some((stage, [used, released, _])) = set(["used", "released", "other"]) else {
+        return;
+    };
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("bound", &used));
+    let kept = stage.used(&stage.bind("kept", &released));
+    let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    stage.patch_pv(&name(&kept), &retain).unwrap();
+    stage.delete_claim("kept");
+    stage.in_phase(&name(&kept), "Released");
+    clear_claim_ref(&stage, &name(&kept));
+    stage.in_phase(&name(&kept), "Available");
+    for at in [&used, &released] {
+        stage.sandbox.umount(at).unwrap();
+    }
+    stage.event("VolumeNotMounted", "");
+    stage.stays(2 * LIMIT, "neither goes", || {
+        is_untouched(&stage, &bound, "Bound") && is_untouched(&stage, &kept, "Available")
+    });
+}
+
+/// The watch is late: what the provisioner knows is old when it decides.
+#[test]
+fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
+    let Some((stage, [volume, _])) = set(["volume", "other"]) else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&volume, None);
+    stage.eventually("it knows the PV", || {
+        (status_of(&mut provisioner, &volume)["phase"] == "Available").then_some(())
+    });
+    let deletions = || {
+        let all = stage.requests().all();
+        let of_pvs = all.into_iter().filter(|request| request.resource == PVS);
+        of_pvs
+            .filter(|request| request.verb == Verb::Delete)
+            .count()
+    };
+    let late = stage.faults().hold_watches(PVS);
+    stage.sandbox.umount(&volume).unwrap();
+    stage.claim("claim", "fast", Some(&name(&pv))).unwrap();
+    stage.in_phase(&name(&pv), "Bound");
+    stage.eventually("it tries", || (deletions() > 0).then_some(()));
+    let bound = stage.pv(&name(&pv)).unwrap();
+    assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
+    late.release();
+    let bound = stage.used(&pv);
+    stage.stays(LIMIT, "the claim keeps its PV", || {
+        is_untouched(&stage, &bound, "Bound")
+    });
+}
