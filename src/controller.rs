@@ -15,13 +15,15 @@ use crate::cache::{ClassCache, NodeCache, PvCache};
 use crate::clean::World;
 use crate::clean::table::ProcTable;
 use crate::cluster::Cluster;
+use crate::config::{Class, DiscoveryPolicy};
 use crate::host::patient_watch::PatientWatch;
 use crate::metrics::Metrics;
 use crate::plan::{CleanupState, Settings, Snapshot, StorageClasses, plan};
 use crate::report::{Notices, Reporter};
-use crate::scan::{Machine, Observation, Rounds};
+use crate::scan::{Machine, Observation, Rounds, Survey};
 use crate::status::Pass;
 use crate::types::HostPath;
+use crate::view::PvView;
 
 /// How long a wake-up is held back, so that what happens together is looked at together.
 const COALESCE: Duration = Duration::from_millis(20);
@@ -171,15 +173,6 @@ impl Controller {
                 }
             }
         }
-        let observed = match tokio::task::spawn_blocking(Machine::read).await {
-            Ok(Ok(machine)) => {
-                memory
-                    .rounds
-                    .observe(&config.classes, &Arc::new(machine))
-                    .await
-            }
-            _ => unreadable(&self.settings),
-        };
         if let Some(node) = &node {
             let watching = memory.pvs.as_ref().map(PvCache::hostname);
             if watching != Some(node.hostname.as_str()) {
@@ -189,6 +182,20 @@ impl Controller {
             }
         }
         self.find_strays(memory).await;
+        let spoken_for = self.spoken_for(memory);
+        let observed = match tokio::task::spawn_blocking(Machine::read).await {
+            Ok(Ok(machine)) => {
+                let survey = Survey {
+                    machine,
+                    spoken_for,
+                };
+                memory
+                    .rounds
+                    .observe(&config.classes, &Arc::new(survey))
+                    .await
+            }
+            _ => unreadable(&self.settings),
+        };
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
             // The watch does not tell of the end of a PV without the label.
@@ -201,16 +208,34 @@ impl Controller {
             node,
             storage_classes: StorageClasses::Known(self.storage_classes.views()),
             observed,
-            pvs: memory.pvs.as_ref().and_then(PvCache::views).filter(|_| {
-                // Without the strays, a path may have a PV that we do not know of.
-                memory.knows_strays(&config.classes)
-            }),
+            pvs: self.pvs(memory),
             cleanups,
             writing: self.actor.writing().names(),
             now: self.epoch.elapsed(),
             missing_since: std::mem::take(&mut memory.missing_since),
             missing_limit: self.period * MISSING,
         }
+    }
+
+    /// The PVs that concern us, if all of them are known.
+    fn pvs(&self, memory: &Memory) -> Option<Vec<PvView>> {
+        // Without the strays, a path may have a PV that we do not know of.
+        let complete = memory.knows_strays(&self.settings.config.classes);
+        memory.pvs.as_ref().filter(|_| complete)?.views()
+    }
+
+    /// The paths with PVs and those that are being cleaned, if some class asks for them.
+    fn spoken_for(&self, memory: &Memory) -> Option<BTreeSet<HostPath>> {
+        let choosy = |class: &Arc<Class>| class.discovery_policy == DiscoveryPolicy::EmptyOnly;
+        if !self.settings.config.classes.values().any(choosy) {
+            return None;
+        }
+        let pvs = self.pvs(memory)?;
+        let cleanups = self.table.view().into_values();
+        let cleaning = cleanups.filter(|cleanup| cleanup.state.is_active());
+        let cleaning = cleaning.map(|cleanup| cleanup.path);
+        let of_pvs = pvs.iter().filter_map(PvView::path).cloned();
+        Some(of_pvs.chain(cleaning).collect())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
 use crate::render::persistent_volume;
-use crate::scan::{Machine, Rounds};
+use crate::scan::{Machine, Rounds, Survey};
 use crate::view::{NodeView, ReclaimPolicy, StorageClassView};
 
 /// Time for slow disks: nothing else waits here.
@@ -54,13 +54,16 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
     let settings = Settings::of(loaded, 0);
-    let machine = Arc::new(Machine::read()?);
+    let survey = Arc::new(Survey {
+        machine: Machine::read()?,
+        spoken_for: Some(BTreeSet::new()),
+    });
     let mut rounds = Rounds::new(Arc::new(Notify::new()));
     let patience = tokio::time::Instant::now() + PATIENCE;
-    let mut observed = rounds.observe(&settings.config.classes, &machine).await;
+    let mut observed = rounds.observe(&settings.config.classes, &survey).await;
     while rounds.is_busy() && tokio::time::Instant::now() < patience {
         tokio::time::sleep(PAUSE).await;
-        observed = rounds.observe(&settings.config.classes, &machine).await;
+        observed = rounds.observe(&settings.config.classes, &survey).await;
     }
     let plan = plan(&settings, &offline(node_name, observed));
     match format {

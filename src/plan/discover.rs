@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Class;
-use crate::host::footprint::Overlap;
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME, provisioner_name, pv_name,
     pv_name_on_collision,
@@ -14,10 +13,13 @@ use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
-use super::occupied::around;
+use super::eligible::may_be_offered;
 use super::{
     About, Action, ClassReport, Occupant, Planner, PvDraft, VolumeReport, VolumeState, reasons,
 };
+
+/// Entries that one event names.
+const NAMED: usize = 5;
 
 impl<'a> Planner<'a> {
     /// Goes through what was observed, class by class, and through the PVs that it does not explain.
@@ -79,6 +81,7 @@ impl<'a> Planner<'a> {
             .iter()
             .map(|entry| self.entry(class, storage_class, observation.complete, entry))
             .collect();
+        self.tell_of_contents(class, &volumes);
         let hindered =
             |volume: &VolumeReport| volume.state == VolumeState::Creating || volume.is_unreadable();
         let ready = faults.is_empty() && !volumes.iter().any(hindered);
@@ -88,6 +91,29 @@ impl<'a> Planner<'a> {
             faults,
             volumes,
         }
+    }
+
+    /// One event for all volumes of a class that are not offered for what they hold: there may be many.
+    fn tell_of_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
+        let not_empty = |volume: &&VolumeReport| volume.reason == Some(SkipReason::NotEmpty);
+        let entries: Vec<_> = volumes
+            .iter()
+            .filter(not_empty)
+            .map(|it| it.entry.as_str())
+            .collect();
+        if entries.is_empty() {
+            return;
+        }
+        let named = entries[..entries.len().min(NAMED)].join(", ");
+        let more = match entries.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {named}{more}; /status and `local-volume-provisioner discover` say what; clean those that nobody needs with `local-volume-provisioner clean PATH`",
+            class.name, class.host_dir
+        );
+        self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
     }
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {
@@ -147,7 +173,9 @@ impl<'a> Planner<'a> {
                 .map(|_| candidate),
         };
         match (offered, storage_class) {
-            (Ok(candidate), Some(storage_class)) if complete => {
+            (Ok(candidate), Some(storage_class))
+                if complete && may_be_offered(class, candidate) =>
+            {
                 self.offer(class, storage_class, entry, path, candidate, &mut report);
             }
             (Ok(_), _) => report.state = VolumeState::Creating,
@@ -177,75 +205,6 @@ impl<'a> Planner<'a> {
             report.state = *state;
             report.detail.clone_from(detail);
         }
-    }
-
-    /// Whether a volume without a PV of ours is free to be offered.
-    fn unclaimed(&self, class: &Class, path: &HostPath, candidate: &Candidate) -> Result<(), Skip> {
-        let skip = |reason, detail: String| Err(Skip::new(reason, detail));
-        if let Some(pv) = self.by_path.get(path).and_then(|pvs| pvs.first()) {
-            let detail = format!(
-                "PV {} of class {:?} already stands for {path}",
-                pv.name, pv.class
-            );
-            return skip(SkipReason::PathClaimedByOtherPV, detail);
-        }
-        if self.cleaning.contains(path) {
-            return skip(
-                SkipReason::CleanupRunning,
-                format!("{path} is still being cleaned"),
-            );
-        }
-        if let Some(user) = &candidate.in_use {
-            return skip(SkipReason::DeviceInUse, format!("{path} is in use: {user}"));
-        }
-        if self.occupied.at(path).is_some() {
-            let detail = format!(
-                "{path} is offered by another class already; give class {:?} a namePattern that does not match it",
-                class.name
-            );
-            return skip(SkipReason::DuplicateDevice, detail);
-        }
-        if let Some(pv) = self.pv_around(path) {
-            let other = pv.path().map_or("", HostPath::as_str);
-            let detail = format!("{path} and {other} of PV {} lie in one another", pv.name);
-            return skip(SkipReason::NestedVolume, detail);
-        }
-        if let Some(other) = self.occupied.around(path) {
-            let detail = format!("{path} and {} lie in one another", other.path);
-            return skip(SkipReason::NestedVolume, detail);
-        }
-        if let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) {
-            let reason = match overlap {
-                Overlap::Nested => SkipReason::NestedVolume,
-                _ => SkipReason::DuplicateDevice,
-            };
-            let detail = format!("{path} shares its storage with {}: {overlap}", other.path);
-            return skip(reason, detail);
-        }
-        if let Some(upper) = self.layers.upon(&candidate.footprint) {
-            let detail = format!(
-                "{path} is the device below {upper}, which goes first: a disk is offered as a whole or in parts; take one of the two away"
-            );
-            return skip(SkipReason::DuplicateDevice, detail);
-        }
-        // Its PV's own path shows something else now, or nothing: the volume was moved.
-        let identity = &candidate.identity;
-        if !identity.weak
-            && let Some(name) = self.occupied.recorded_on(&identity.text)
-        {
-            let pv = self.by_name.get(name);
-            let other = pv.and_then(|pv| pv.path()).map_or("", HostPath::as_str);
-            let detail = format!(
-                "{path} is the volume of PV {name}, which names {other}; mount it there again, or delete that PV"
-            );
-            return skip(SkipReason::IdentityOnOtherPV, detail);
-        }
-        Ok(())
-    }
-
-    /// A PV whose path lies within `path`, or the other way round.
-    pub(super) fn pv_around(&self, path: &HostPath) -> Option<&'a PvView> {
-        around(&self.by_path, path).and_then(|pvs| pvs.first().copied())
     }
 
     fn offer(

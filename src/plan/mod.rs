@@ -7,6 +7,7 @@
 mod action;
 mod delete_pvs;
 mod discover;
+mod eligible;
 mod missing;
 mod occupied;
 mod place;

@@ -46,6 +46,7 @@ pub mod reasons {
     pub const VOLUME_NOT_MOUNTED: &str = "VolumeNotMounted";
     pub const VOLUME_READ_ONLY: &str = "VolumeReadOnly";
     pub const VOLUME_DUPLICATE: &str = "VolumeDuplicate";
+    pub const VOLUME_NOT_EMPTY: &str = "VolumeNotEmpty";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";

@@ -3,6 +3,7 @@
 mod adopt;
 mod class;
 mod due;
+mod empty_only;
 mod identity;
 mod kit;
 mod living;

@@ -3,6 +3,7 @@
 //! A scan only looks: it opens directories and block devices for reading and nothing else, and it
 //! returns everything that it found beside everything that is wrong, never just the first error.
 
+mod contents;
 mod probe;
 mod rounds;
 mod scanner;
@@ -12,11 +13,24 @@ use std::collections::BTreeSet;
 use crate::host::footprint::Footprint;
 use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
-use crate::types::{SkipReason, VolumeMode};
+use crate::types::{HostPath, SkipReason, VolumeMode};
 
+pub use contents::Contents;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
 pub use rounds::Rounds;
 pub use scanner::Scanner;
+
+/// What a scan goes by.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The machine's own tables.
+    pub machine: Machine,
+    /// The paths that have PVs or are being cleaned; `None` while the PVs are not known.
+    ///
+    /// All others are looked into where their class offers empty volumes only. Into these nobody looks:
+    /// they may be in use, and it would be for nothing.
+    pub spoken_for: Option<BTreeSet<HostPath>>,
+}
 
 /// One class's discovery directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +127,8 @@ pub struct Candidate {
     pub read_only: bool,
     /// Who uses the device (a mount, LVM, md, ...), as far as looking shows.
     pub in_use: Option<String>,
+    /// What is in it.
+    pub contents: Contents,
     /// The disks below that have to seek: cleaning two volumes of one at a time is slower than one
     /// after the other.
     pub rotational: BTreeSet<DeviceNumber>,

@@ -5,16 +5,16 @@ use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 
-use crate::config::Class;
+use crate::config::{Class, DiscoveryPolicy};
 use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::footprint::Footprint;
 use crate::host::identity;
 use crate::host::mounts::{DeviceNumber, MountTable};
 use crate::host::sysfs::Sysfs;
-use crate::types::{MountPath, SkipReason, VolumeMode};
+use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
-use super::{Candidate, Finding, Skip};
+use super::{Candidate, Contents, Finding, Skip, Survey, contents};
 
 /// The machine's own tables, read once for a whole pass.
 #[derive(Clone, Debug)]
@@ -41,10 +41,13 @@ impl Machine {
 /// Looks at one entry. Never opens anything but a directory or a block device: opening a FIFO
 /// would hang, and opening a tape would rewind it.
 #[must_use]
-pub fn probe(class: &Class, path: &MountPath, machine: &Machine) -> Finding {
+pub fn probe(class: &Class, entry: &str, survey: &Survey) -> Finding {
+    let path = &class.mount_dir.join(entry);
+    let machine = &survey.machine;
+    let inside = looks_into(class, entry, survey);
     let found = match file_type(path) {
-        Ok(kind) if kind.is_dir() => filesystem(class, path, machine),
-        Ok(kind) if kind.is_block_device() => device(path, machine),
+        Ok(kind) if kind.is_dir() => filesystem(class, path, machine, inside),
+        Ok(kind) if kind.is_block_device() => device(path, machine, inside),
         Ok(_) => Err(Skip::new(
             SkipReason::NotADirectoryOrBlockDevice,
             format!("{path} is neither a mount point nor a block device nor a link to one"),
@@ -55,6 +58,16 @@ pub fn probe(class: &Class, path: &MountPath, machine: &Machine) -> Finding {
         Ok(candidate) => Finding::Volume(Box::new(candidate)),
         Err(skip) => Finding::Skipped(skip),
     }
+}
+
+/// Whether it matters what is in the volume.
+fn looks_into(class: &Class, entry: &str, survey: &Survey) -> bool {
+    let spoken_for = |paths: &BTreeSet<HostPath>| paths.contains(&class.host_dir.join(entry));
+    class.discovery_policy == DiscoveryPolicy::EmptyOnly
+        && survey
+            .spoken_for
+            .as_ref()
+            .is_some_and(|paths| !spoken_for(paths))
 }
 
 /// The type of what is at the path, where a symbolic link counts only if it leads to a device.
@@ -90,7 +103,12 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
     }
 }
 
-fn filesystem(class: &Class, path: &MountPath, machine: &Machine) -> Result<Candidate, Skip> {
+fn filesystem(
+    class: &Class,
+    path: &MountPath,
+    machine: &Machine,
+    inside: bool,
+) -> Result<Candidate, Skip> {
     if class.volume_mode == VolumeMode::Block {
         return Err(Skip::new(
             SkipReason::ModeMismatch,
@@ -109,19 +127,31 @@ fn filesystem(class: &Class, path: &MountPath, machine: &Machine) -> Result<Cand
         .gone(),
         error => Skip::new(SkipReason::Unreadable, error.to_string()),
     })?;
-    candidate_of_filesystem(&root, machine)
-        .map_err(|error| Skip::new(SkipReason::Unreadable, format!("{path}: {error}")))
-        .and_then(|candidate| with_capacity(candidate, path))
+    let unreadable = |error| unreadable(path, &error);
+    let candidate = candidate_of_filesystem(&root, machine).map_err(unreadable)?;
+    let mut candidate = with_capacity(candidate, path)?;
+    if inside {
+        candidate.contents = contents::of_filesystem(&root).map_err(unreadable)?;
+    }
+    Ok(candidate)
 }
 
-fn device(path: &MountPath, machine: &Machine) -> Result<Candidate, Skip> {
+fn device(path: &MountPath, machine: &Machine, inside: bool) -> Result<Candidate, Skip> {
     let device = Device::open_readonly(path.as_path()).map_err(|error| match error {
         OpenError::InUse { .. } => Skip::new(SkipReason::DeviceInUse, error.to_string()),
         error => Skip::new(SkipReason::Unreadable, error.to_string()),
     })?;
-    candidate_of_device(&device, path, machine)
-        .map_err(|error| Skip::new(SkipReason::Unreadable, format!("{path}: {error}")))
-        .and_then(|candidate| with_capacity(candidate, path))
+    let unreadable = |error| unreadable(path, &error);
+    let candidate = candidate_of_device(&device, path, machine).map_err(unreadable)?;
+    let mut candidate = with_capacity(candidate, path)?;
+    if inside && candidate.in_use.is_none() {
+        candidate.contents = contents::of_device(&device).map_err(unreadable)?;
+    }
+    Ok(candidate)
+}
+
+fn unreadable(path: &MountPath, error: &io::Error) -> Skip {
+    Skip::new(SkipReason::Unreadable, format!("{path}: {error}"))
 }
 
 fn with_capacity(candidate: Candidate, path: &MountPath) -> Result<Candidate, Skip> {
@@ -149,6 +179,7 @@ pub fn candidate_of_filesystem(root: &FsRoot, machine: &Machine) -> io::Result<C
         footprint,
         read_only: root.read_only()?,
         in_use: None,
+        contents: Contents::NotLookedAt,
     })
 }
 
@@ -186,6 +217,7 @@ pub fn candidate_of_device(
         footprint,
         read_only: facts.read_only,
         in_use,
+        contents: Contents::NotLookedAt,
     })
 }
 

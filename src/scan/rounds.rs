@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::config::Class;
 
-use super::{Machine, Observation, Scanner};
+use super::{Observation, Scanner, Survey};
 
 /// How long a round waits for slow classes before it goes on with what they showed last.
 const GRACE: Duration = Duration::from_millis(500);
@@ -49,13 +49,13 @@ impl Rounds {
     pub async fn observe(
         &mut self,
         classes: &BTreeMap<String, Arc<Class>>,
-        machine: &Arc<Machine>,
+        survey: &Arc<Survey>,
     ) -> BTreeMap<String, Observation> {
         self.classes.retain(|name, _| classes.contains_key(name));
         for (name, class) in classes {
             let track = self.classes.entry(name.clone()).or_default();
             if track.running.is_none() {
-                track.start(class, machine, Arc::clone(&self.late));
+                track.start(class, survey, Arc::clone(&self.late));
             }
         }
         let begun = Instant::now();
@@ -84,13 +84,13 @@ impl Rounds {
 }
 
 impl Track {
-    fn start(&mut self, class: &Arc<Class>, machine: &Arc<Machine>, late: Arc<Notify>) {
+    fn start(&mut self, class: &Arc<Class>, survey: &Arc<Survey>, late: Arc<Notify>) {
         let mut scanner = self.scanner.take().unwrap_or_default();
         let grace = self.grace();
-        let (class, machine) = (Arc::clone(class), Arc::clone(machine));
+        let (class, survey) = (Arc::clone(class), Arc::clone(survey));
         self.running = Some(tokio::spawn(async move {
             let begun = Instant::now();
-            let observation = scanner.scan(&class, &machine).await;
+            let observation = scanner.scan(&class, &survey).await;
             if begun.elapsed() >= grace {
                 late.notify_one();
             }

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use crate::config::Class;
 use crate::types::SkipReason;
 
-use super::probe::{Machine, probe};
-use super::{Entry, Finding, Observation, Skip};
+use super::probe::probe;
+use super::{Entry, Finding, Observation, Skip, Survey};
 
 /// How long the first silent entry may keep a scan waiting. A healthy one takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ const DIRECTORY: &str = "/";
 
 impl Scanner {
     /// Looks at every entry of the class's directory once.
-    pub async fn scan(&mut self, class: &Arc<Class>, machine: &Arc<Machine>) -> Observation {
+    pub async fn scan(&mut self, class: &Arc<Class>, survey: &Arc<Survey>) -> Observation {
         self.stuck
             .retain(|_, stuck| !stuck.0.load(Ordering::Acquire));
         let dir = &class.mount_dir;
@@ -67,7 +67,7 @@ impl Scanner {
         if self.stuck.contains_key(DIRECTORY) {
             return Observation::failed(silent("the directory"));
         }
-        let mut worker = Worker::start(class, machine, None);
+        let mut worker = Worker::start(class, survey, None);
         let Some(Step::Listed(names, fault)) = worker.listen(PATIENCE).await.pop() else {
             self.stuck.insert(DIRECTORY.into(), worker.abandon());
             return Observation::failed(silent("the directory"));
@@ -82,7 +82,7 @@ impl Scanner {
                 .rev()
                 .map(|&at| names[at].text.clone())
                 .collect();
-            worker = Worker::start(class, machine, Some(batch));
+            worker = Worker::start(class, survey, Some(batch));
             for step in worker.listen(patience).await {
                 if let (Step::Found(finding), Some(at)) = (step, todo.pop()) {
                     findings[at] = Some(finding);
@@ -188,12 +188,12 @@ impl Drop for Finish {
 }
 
 impl Worker {
-    fn start(class: &Arc<Class>, machine: &Arc<Machine>, batch: Option<Vec<String>>) -> Self {
+    fn start(class: &Arc<Class>, survey: &Arc<Survey>, batch: Option<Vec<String>>) -> Self {
         let (send, steps) = mpsc::channel();
         let (end, ended) = oneshot::channel();
         let finished = Arc::new(AtomicBool::new(false));
         let abandoned = Arc::new(AtomicBool::new(false));
-        let (class, machine) = (Arc::clone(class), Arc::clone(machine));
+        let (class, survey) = (Arc::clone(class), Arc::clone(survey));
         let (finish, left) = (Finish(Arc::clone(&finished)), Arc::clone(&abandoned));
         tokio::task::spawn_blocking(move || {
             let (_end, _finish) = (end, finish);
@@ -206,7 +206,7 @@ impl Worker {
                 }
                 Some(batch) => {
                     for name in batch {
-                        let finding = probe(&class, &class.mount_dir.join(&name), &machine);
+                        let finding = probe(&class, &name, &survey);
                         if !step(Step::Found(finding)) {
                             break;
                         }

@@ -10,6 +10,7 @@ mod crashes;
 mod denied;
 mod discovery;
 mod duplicates;
+mod empty_only;
 mod external_cleaner;
 mod faults_of_the_go_program;
 mod go_made_pvs;

@@ -302,7 +302,6 @@ fn what_the_scan_skipped_is_told_with_its_reason() {
         SkipReason::NoCapacity,
         SkipReason::NameNotUtf8,
         SkipReason::NamePatternMismatch,
-        SkipReason::NotEmpty,
         SkipReason::Unreadable,
         SkipReason::TimedOut,
     ] {

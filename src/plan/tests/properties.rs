@@ -1,18 +1,20 @@
 //! What holds of every plan, whatever the world.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::due::expected as expected_due;
 use super::kit::*;
 use super::model::apply;
 use super::random::{any_world, found};
-use crate::config::{MissingVolumePolicy, WeakIdentity};
+use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::host::footprint::overlap;
 use crate::host::identity::{Match, compare, only_rebooted};
 use crate::plan::verdict::Due;
 use crate::plan::{Action, CleanOrder, Plan, PvDraft, reasons};
 use crate::quantity;
-use crate::scan::{Candidate, Finding};
+use crate::scan::{Candidate, Contents, Finding};
 use crate::types::HostPath;
 use crate::view::{Phase, PvRef, PvView, ReclaimPolicy};
 
@@ -256,6 +258,29 @@ proptest! {
             let kept = pv.policy == ReclaimPolicy::Retain && pv.deleting;
             prop_assert!(untouched || consented || kept, "{withdrawal:#?} {pv:#?}");
         }
+    }
+
+    #[test]
+    fn what_a_volume_holds_decides_only_whether_it_is_offered(world in any_world()) {
+        let without = |mut world: World| {
+            for class in world.config.classes.values_mut() {
+                Arc::make_mut(class).discovery_policy = DiscoveryPolicy::Any;
+            }
+            world.plan()
+        };
+        let (plan, anyway) = (world.plan(), without(world.clone()));
+        for draft in creates(&plan) {
+            let choosy = world.config.classes[&draft.class].discovery_policy;
+            let contents = &found(&world, &draft.path).unwrap().contents;
+            prop_assert!(choosy == DiscoveryPolicy::Any || *contents == Contents::Empty, "{draft:#?}");
+        }
+        let key = |order: &CleanOrder| order.pv.uid.clone();
+        prop_assert_eq!(cleans(&plan).map(key).collect::<Vec<_>>(), cleans(&anyway).map(key).collect::<Vec<_>>());
+        let others = |plan: &Plan| {
+            let to_pvs = plan.actions.iter().filter_map(written);
+            to_pvs.collect::<Vec<_>>()
+        };
+        prop_assert_eq!(others(&plan), others(&anyway));
     }
 
     #[test]

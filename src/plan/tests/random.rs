@@ -8,10 +8,10 @@ use proptest::sample::select;
 
 use super::due::{PHASES, policies};
 use super::kit::*;
-use crate::config::{MissingVolumePolicy, WeakIdentity};
+use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::names::FINALIZER;
 use crate::plan::{CleanupState, CleanupView};
-use crate::scan::{Candidate, Finding};
+use crate::scan::{Candidate, Contents, Finding};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, Source, Tenancy};
 
@@ -54,9 +54,10 @@ fn rarely() -> impl Strategy<Value = bool> {
 prop_compose! {
     fn volume()(
         candidate in select(storage()), read_only in rarely(), in_use in rarely(),
+        contents in select(vec![Contents::NotLookedAt, Contents::Empty, Contents::Holds("x".into())]),
     ) -> Finding {
         with(candidate, |candidate| {
-            candidate.read_only = read_only;
+            (candidate.read_only, candidate.contents) = (read_only, contents);
             candidate.in_use = in_use.then(|| "somebody".into());
         })
         .into()
@@ -194,6 +195,7 @@ prop_compose! {
         found in prop::collection::vec(finding(), 10),
         incomplete in prop::collection::vec(prop::bool::weighted(0.15), 3),
         block in rarely(), accept in any::<bool>(), strict in any::<bool>(),
+        choosy in prop::bool::weighted(0.3),
         policies in prop::collection::vec(select([&policies()[..], &policies()[..2]].concat()), 3),
     ) -> World {
         let dirs = [
@@ -220,6 +222,9 @@ prop_compose! {
                 }
                 if block && at == 1 {
                     class.volume_mode = VolumeMode::Block;
+                }
+                if choosy {
+                    class.discovery_policy = DiscoveryPolicy::EmptyOnly;
                 }
                 if strict {
                     class.missing_volume_policy = MissingVolumePolicy::Delete;

@@ -10,7 +10,7 @@ use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
 use crate::names::FINALIZER;
 use crate::quantity;
-use crate::scan::Candidate;
+use crate::scan::{Candidate, Contents};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy, Source};
 
@@ -33,6 +33,7 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
         footprint,
         read_only: false,
         in_use: None,
+        contents: Contents::NotLookedAt,
         rotational: BTreeSet::new(),
     }
 }

@@ -1,0 +1,105 @@
+//! Which volumes without a PV are free to be offered.
+
+use crate::config::{Class, DiscoveryPolicy};
+use crate::host::footprint::Overlap;
+use crate::scan::{Candidate, Contents, Skip};
+use crate::types::{HostPath, SkipReason};
+use crate::view::PvView;
+
+use super::Planner;
+use super::occupied::around;
+
+impl<'a> Planner<'a> {
+    /// Whether a volume without a PV of ours is free to be offered.
+    pub(super) fn unclaimed(
+        &self,
+        class: &Class,
+        path: &HostPath,
+        candidate: &Candidate,
+    ) -> Result<(), Skip> {
+        let skip = |reason, detail: String| Err(Skip::new(reason, detail));
+        if let Some(pv) = self.by_path.get(path).and_then(|pvs| pvs.first()) {
+            let detail = format!(
+                "PV {} of class {:?} already stands for {path}",
+                pv.name, pv.class
+            );
+            return skip(SkipReason::PathClaimedByOtherPV, detail);
+        }
+        if self.cleaning.contains(path) {
+            return skip(
+                SkipReason::CleanupRunning,
+                format!("{path} is still being cleaned"),
+            );
+        }
+        if let Some(user) = &candidate.in_use {
+            return skip(SkipReason::DeviceInUse, format!("{path} is in use: {user}"));
+        }
+        if self.occupied.at(path).is_some() {
+            let detail = format!(
+                "{path} is offered by another class already; give class {:?} a namePattern that does not match it",
+                class.name
+            );
+            return skip(SkipReason::DuplicateDevice, detail);
+        }
+        if let Some(pv) = self.pv_around(path) {
+            let other = pv.path().map_or("", HostPath::as_str);
+            let detail = format!("{path} and {other} of PV {} lie in one another", pv.name);
+            return skip(SkipReason::NestedVolume, detail);
+        }
+        if let Some(other) = self.occupied.around(path) {
+            let detail = format!("{path} and {} lie in one another", other.path);
+            return skip(SkipReason::NestedVolume, detail);
+        }
+        if let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) {
+            let reason = match overlap {
+                Overlap::Nested => SkipReason::NestedVolume,
+                _ => SkipReason::DuplicateDevice,
+            };
+            let detail = format!("{path} shares its storage with {}: {overlap}", other.path);
+            return skip(reason, detail);
+        }
+        if let Some(upper) = self.layers.upon(&candidate.footprint) {
+            let detail = format!(
+                "{path} is the device below {upper}, which goes first: a disk is offered as a whole or in parts; take one of the two away"
+            );
+            return skip(SkipReason::DuplicateDevice, detail);
+        }
+        // Its PV's own path shows something else now, or nothing: the volume was moved.
+        let identity = &candidate.identity;
+        if !identity.weak
+            && let Some(name) = self.occupied.recorded_on(&identity.text)
+        {
+            let pv = self.by_name.get(name);
+            let other = pv.and_then(|pv| pv.path()).map_or("", HostPath::as_str);
+            let detail = format!(
+                "{path} is the volume of PV {name}, which names {other}; mount it there again, or delete that PV"
+            );
+            return skip(SkipReason::IdentityOnOtherPV, detail);
+        }
+        if let Contents::Holds(what) = &candidate.contents {
+            let mount_path = class
+                .mount_dir
+                .join(path.child_of(&class.host_dir).unwrap_or_default());
+            let detail = format!(
+                "{path} is not empty: it holds {what}; class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if nobody needs what is in it: local-volume-provisioner clean {mount_path}",
+                class.name
+            );
+            return skip(SkipReason::NotEmpty, detail);
+        }
+        Ok(())
+    }
+
+    /// A PV whose path lies within `path`, or the other way round.
+    pub(super) fn pv_around(&self, path: &HostPath) -> Option<&'a PvView> {
+        around(&self.by_path, path).and_then(|pvs| pvs.first().copied())
+    }
+}
+
+/// Whether all is known of a volume that its class wants to know before it is offered. It is not, for
+/// a moment, of one whose PV went while the scan was under way.
+pub(super) fn may_be_offered(class: &Class, candidate: &Candidate) -> bool {
+    match class.discovery_policy {
+        DiscoveryPolicy::Any => true,
+        DiscoveryPolicy::EmptyOnly => candidate.contents == Contents::Empty,
+    }
+}

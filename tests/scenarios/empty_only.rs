@@ -1,0 +1,171 @@
+//! `discoveryPolicy: EmptyOnly`: what holds data gets no PV, and what we cleaned gets one again.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::Stage;
+use support::stage::name;
+
+use crate::kit::*;
+use crate::stage;
+
+/// Changes inside of a volume wake nobody: they are found by looking.
+fn often() -> Option<Stage> {
+    let mut stage = stage()?;
+    stage.add_arg("--discovery-period=1s");
+    Some(stage)
+}
+
+fn policy() -> Value {
+    json!({ "discoveryPolicy": "EmptyOnly" })
+}
+
+#[test]
+fn a_filesystem_with_anything_in_it_is_not_offered() {
+    let Some(stage) = often() else { return };
+    stage.class("fast", &policy()).unwrap();
+    let [data, lost, fresh] = [ext4(&stage), ext4(&stage), ext4(&stage)];
+    let [data, lost, fresh] =
+        [(&data, "data"), (&lost, "lost"), (&fresh, "fresh")].map(|(disk, entry)| {
+            let at = format!("disks/fast/{entry}");
+            stage.sandbox.mount(disk.path(), "ext4", &at).unwrap()
+        });
+    keep_secret(&data);
+    fs::write(lost.join("lost+found/#12"), SECRET).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&fresh, None);
+    for path in [&data, &lost] {
+        skipped(&stage, &mut provisioner, path, "NotEmpty");
+    }
+    let detail = status_of(&mut provisioner, &data)["detail"].to_string();
+    assert!(detail.contains("secret"), "{detail}");
+    let told = stage.event("VolumeNotEmpty", "data, lost");
+    assert!(told.contains(&stage.named("fast")), "{told}");
+    let class = stage.named("fast");
+    let series = format!("skipped_entries{{class=\"{class}\",reason=\"NotEmpty\"}}");
+    assert_eq!(metric(&mut provisioner, &series), Some(2));
+    stage.eventually("these are nothing to wait for", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+
+    fs::remove_file(data.join("secret")).unwrap();
+    stage.available(&data, None);
+    assert!(stage.pvs_at(&lost).is_empty());
+}
+
+#[test]
+fn a_device_with_a_signature_is_not_offered() {
+    let Some(stage) = often() else { return };
+    let raw_dir = raw_class(&stage, &policy());
+    let formatted_dir = stage.class("formatted", &policy()).unwrap();
+    let [first, second, blank] = [ext4(&stage), ext4(&stage), raw(&stage)];
+    let block = link(&first, &raw_dir, "data");
+    let formatted = link(&second, &formatted_dir, "data");
+    let fresh = link(&blank, &formatted_dir, "fresh");
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&fresh, None);
+    for path in [&block, &formatted] {
+        skipped(&stage, &mut provisioner, path, "NotEmpty");
+        let detail = status_of(&mut provisioner, path)["detail"].to_string();
+        assert!(detail.contains("ext"), "{detail}");
+    }
+    for (disk, path) in [(&first, &block), (&second, &formatted)] {
+        zero(disk.path());
+        stage.available(path, None);
+    }
+}
+
+/// Also the copies of the superblock.
+fn zero(device: &Path) {
+    let file = File::options().write(true).open(device).unwrap();
+    file.write_all_at(&vec![0; 32 << 20], 0).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn what_was_cleaned_is_offered_again() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &policy()).unwrap();
+    let (device, raw_path) = raw_volume(&stage, &policy());
+    let disk = ext4(&stage);
+    let mounted = stage
+        .sandbox
+        .mount(disk.path(), "ext4", "disks/fast/vol")
+        .unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let filesystem = stage.used(&stage.bind("files", &mounted));
+    let block = stage.used(&stage.bind("block", &raw_path));
+    keep_secret(&mounted);
+    fs::write(mounted.join("lost+found/#12"), SECRET).unwrap();
+    // What a kubelet does, or a tenant.
+    device.format("ext4").unwrap();
+    for (claim, path, pv) in [
+        ("files", &mounted, &filesystem),
+        ("block", &raw_path, &block),
+    ] {
+        stage.delete_claim(claim);
+        offered_anew(&stage, path, pv);
+    }
+    assert!(entries(&mounted).is_empty());
+    assert!(mounted.join("lost+found").exists());
+}
+
+#[test]
+fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
+    let Some(stage) = often() else { return };
+    stage.class("fast", &policy()).unwrap();
+    let disk = ext4(&stage);
+    let volume = stage
+        .sandbox
+        .mount(disk.path(), "ext4", "disks/fast/vol")
+        .unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    stage.patch_pv(&name(&pv), &retain).unwrap();
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&pv), "Released");
+    stage.stays(
+        Duration::from_secs(2),
+        "its PV is nobody's business",
+        || is_untouched(&stage, &pv, "Released"),
+    );
+    stage.delete_pv(&name(&pv)).unwrap();
+    skipped(&stage, &mut provisioner, &volume, "NotEmpty");
+    stage.stays(Duration::from_secs(3), "not offered", || {
+        stage.pvs_at(&volume).is_empty() && has_secret(&volume)
+    });
+
+    let cleaned = stage
+        .command()
+        .args(["clean", "--yes", "--kubelet-dir"])
+        .arg(stage.kubelet_dir())
+        .arg(&volume)
+        .output()
+        .unwrap();
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    stage.available(&volume, None);
+}
+
+#[test]
+fn discover_says_what_is_not_empty() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &policy()).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let reason = || {
+        let output = stage
+            .command()
+            .args(["discover", "--config"])
+            .arg(stage.config_dir())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(!reason().contains("NotEmpty"), "{}", reason());
+    keep_secret(&volume);
+    assert!(reason().contains("NotEmpty"), "{}", reason());
+}
