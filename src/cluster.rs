@@ -6,6 +6,7 @@
 mod node_cleanup;
 mod permissions;
 mod provisioner_status;
+mod taint;
 mod uninstall;
 
 use std::fmt;

@@ -22,6 +22,7 @@ use crate::plan::{CleanupState, Settings, Snapshot, StorageClasses, plan};
 use crate::report::{Notices, Reporter};
 use crate::scan::{Machine, Observation, Rounds, Survey};
 use crate::status::Pass;
+use crate::taint::StartupTaint;
 use crate::types::HostPath;
 use crate::view::PvView;
 
@@ -72,6 +73,7 @@ struct Memory {
     notices: Notices,
     /// Since when which PVs have been without their volumes, as the last plan said.
     missing_since: BTreeMap<String, Duration>,
+    taint: StartupTaint,
     /// When last no PV was being made.
     settled_at: Instant,
     /// What was logged of skipped entries and faulty classes the last time.
@@ -96,6 +98,7 @@ impl Controller {
             strays_at: Instant::now(),
             notices: Notices::default(),
             missing_since: BTreeMap::new(),
+            taint: StartupTaint::new(self.cluster.clone(), self.reporter.clone()),
             settled_at: Instant::now(),
             skips: BTreeSet::new(),
             said: BTreeSet::new(),

@@ -33,6 +33,7 @@ pub mod report;
 pub mod scan;
 pub mod server;
 pub mod status;
+pub mod taint;
 pub mod terminal;
 pub mod types;
 pub mod view;

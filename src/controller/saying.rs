@@ -61,6 +61,9 @@ impl Controller {
             }
         }
         self.set_gauges(snapshot, &classes, memory);
+        let config = &self.settings.config;
+        let ready = not_ready.is_empty();
+        memory.taint.follow(config, snapshot.node.as_ref(), ready);
         if before.not_ready != not_ready || before.ended.is_none() {
             if not_ready.is_empty() {
                 tracing::info!("ready: every eligible volume has a PersistentVolume");

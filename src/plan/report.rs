@@ -48,6 +48,8 @@ pub mod reasons {
     pub const VOLUME_DUPLICATE: &str = "VolumeDuplicate";
     pub const VOLUME_NOT_EMPTY: &str = "VolumeNotEmpty";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
+    pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
+    pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";
     pub const CLEANING_PAUSED: &str = "CleaningPaused";

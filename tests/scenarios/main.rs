@@ -36,6 +36,7 @@ mod registered_again;
 mod release;
 mod retain;
 mod rotating_disks;
+mod startup_taint;
 mod status_command;
 mod traffic;
 mod unprivileged;
