@@ -11,9 +11,11 @@ use crate::config::duration;
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "One process acts, the one that holds the lease; others wait for it to end. Environment: \
-    MY_NAMESPACE (of the lease), POD_NAME and POD_UID (who holds it, and events on the pod), KUBECONFIG.\n\n\
-    Example:\n  $ local-volume-provisioner node-cleanup --storageclass-names=fast,archive"
+    after_help = "Of several processes one acts, the one that holds the lease; the others wait for it to end. What is\n\
+    deleted when is in docs/node-cleanup.md. Of the environment it takes MY_NAMESPACE (the lease's),\n\
+    POD_NAME and POD_UID (who holds it, and events on the pod), and KUBECONFIG.\n\n\
+    Example:\n  \
+    $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m"
 )]
 pub struct NodeCleanup {
     /// The StorageClasses whose PersistentVolumes go when their nodes do, separated by commas.

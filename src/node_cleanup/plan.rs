@@ -90,8 +90,16 @@ pub fn next(volume: &Volume, roster: &Roster, now: Timestamp, delay: Duration) -
     let since = volume.gone_since.as_deref();
     match since.and_then(|since| timer::due(since, subject, now, delay)) {
         None => Next::Now(Step::StartTimer),
-        Some(due) if due > now => Next::Wait(step, due),
-        Some(_) => Next::Now(step),
+        Some(due) => {
+            // Whoever was not there yet when the Nodes came back gets all of the time.
+            let refilled = roster.refilled.and_then(|at| at.checked_add(delay).ok());
+            let due = refilled.map_or(due, |refilled| due.max(refilled));
+            if due > now {
+                Next::Wait(step, due)
+            } else {
+                Next::Now(step)
+            }
+        }
     }
 }
 

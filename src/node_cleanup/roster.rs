@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 use crate::names::LABEL_HOSTNAME;
@@ -12,6 +13,8 @@ pub struct Roster {
     nodes: HashMap<String, Option<String>>,
     /// How many Nodes have each label.
     labels: HashMap<String, usize>,
+    /// When there were Nodes again, if there was none at all before. They come one after the other.
+    pub refilled: Option<Timestamp>,
 }
 
 impl Roster {

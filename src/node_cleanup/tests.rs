@@ -301,6 +301,27 @@ fn a_timer_is_taken_off_when_the_node_is_back_and_not_when_nobody_knows() {
     assert!(matches!(nobody, Next::Unclear(_)), "{nobody:?}");
 }
 
+/// All Nodes were deleted, and are registered again one after the other.
+#[test]
+fn time_that_passed_without_any_node_does_not_count() {
+    let mut volume = volume(|pv| {
+        pv["status"]["phase"] = json!("Bound");
+        pv["spec"]["claimRef"] = json!({ "namespace": "n", "name": "c", "uid": "c-uid" });
+    });
+    volume.gone_since = Some(timer_of(&volume, 1000));
+    let mut roster = roster(&[ELSEWHERE]);
+    roster.refilled = Some(now() - SignedDuration::from_secs(20));
+    let due = now() + SignedDuration::from_secs(40);
+    assert_eq!(
+        next(&volume, &roster, now(), DELAY),
+        Next::Wait(Step::DeleteClaim, due)
+    );
+    assert_eq!(
+        next(&volume, &roster, due, DELAY),
+        Next::Now(Step::DeleteClaim)
+    );
+}
+
 proptest! {
     /// Whatever comes and goes, the roster knows the names and labels of the Nodes that are there.
     #[test]

@@ -54,7 +54,25 @@ impl<T: Default> Listed<T> {
 #[derive(Debug, Default)]
 struct State {
     nodes: Listed<Roster>,
+    /// Whether there was no Node at all since, and when there was one again.
+    were_none: bool,
+    refilled: Option<Timestamp>,
     volumes: Listed<Volumes>,
+}
+
+impl State {
+    /// Keeps in mind when the Nodes came back, if all were gone for a while.
+    fn note_refill(&mut self) {
+        let Some(roster) = &mut self.nodes.now else {
+            return;
+        };
+        if roster.is_empty() {
+            self.were_none = true;
+        } else if std::mem::take(&mut self.were_none) {
+            self.refilled = Some(Timestamp::now());
+        }
+        roster.refilled = self.refilled;
+    }
 }
 
 /// Both watches, from now until this is dropped.
@@ -119,7 +137,8 @@ async fn watch_nodes(cluster: Cluster, state: Arc<Mutex<State>>, wake: Arc<Notif
         .try_filter(tells_something)
         .backoff(Pauses::default());
     follow(cluster, "nodes", stream, |event| {
-        let nodes = &mut lock(&state).nodes;
+        let mut state = lock(&state);
+        let nodes = &mut state.nodes;
         let news = match event {
             Event::Init => false,
             Event::InitApply(node) => {
@@ -144,6 +163,7 @@ async fn watch_nodes(cluster: Cluster, state: Arc<Mutex<State>>, wake: Arc<Notif
                 })
             }
         };
+        state.note_refill();
         if news {
             wake.notify_one();
         }

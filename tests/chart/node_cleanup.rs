@@ -195,6 +195,23 @@ fn its_metrics_are_found_where_the_provisioners_are() {
 }
 
 #[test]
+fn under_node_isolation_it_needs_an_account_of_its_own() {
+    let Some(helm) = Helm::find() else { return };
+    let isolated = [
+        ON,
+        "nodeIsolation.enabled=true",
+        "serviceAccount.name=disks",
+    ];
+    helm.render(&isolated);
+    let theirs = [&isolated[..], &["nodeCleanup.serviceAccountName=disks"]].concat();
+    let said = helm.refusal(&theirs);
+    assert!(
+        said.contains("give the node cleanup an account of its own"),
+        "{said}"
+    );
+}
+
+#[test]
 fn without_any_class_it_is_refused_with_a_sentence() {
     let Some(helm) = Helm::find() else { return };
     let said = helm.refusal(&[ON, "classes=null"]);

@@ -38,6 +38,10 @@
 {{- fail (printf "nodeIsolation: class %q has a selector, so its volumes are not tied to one node by name, and the policy cannot tell whose they are; remove the selector, or set nodeIsolation.enabled to false" .name) -}}
 {{- end -}}
 {{- end -}}
+{{- $cleanup := .Values.nodeCleanup | default dict -}}
+{{- if and (include "local-volume-provisioner.isTrue" $cleanup.enabled) (eq ($cleanup.serviceAccountName | default "") (include "local-volume-provisioner.serviceAccountName" .)) -}}
+{{- fail "nodeIsolation: nodeCleanup.serviceAccountName is the provisioner's, whom the policies let touch its own node's volumes only; give the node cleanup an account of its own, or set nodeIsolation.enabled to false" -}}
+{{- end -}}
 {{- if .Values.kubeConfigEnv -}}
 {{- fail "nodeIsolation: kubeConfigEnv makes the provisioner somebody else than its ServiceAccount, whom the policy does not know; remove kubeConfigEnv, or set nodeIsolation.enabled to false" -}}
 {{- end -}}

@@ -33,6 +33,35 @@ fn without_any_node_nothing_is_deleted() {
     pv_goes(&stage, &free);
 }
 
+/// Somebody has deleted all Nodes, and they are registered again one after the other.
+#[test]
+fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
+    let Some(stage) = stage() else { return };
+    if stage.embedded().is_none() {
+        return skip("a cluster that others use always has a Node");
+    }
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=3s"]);
+    lose(&stage, &node);
+    timer_starts(&stage, &pv);
+    delete_node(&stage);
+    stage.eventually("it says why it waits", || {
+        cleanup.log().contains("lists no Node at all").then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(4));
+    register_node(&stage);
+    stage.stays(Duration::from_secs(2), "the claim stays", || {
+        stage.claim_phase("data") == "Bound"
+    });
+    stage.register_node(&node, Some(&node)).unwrap();
+    stage.eventually("the timer is taken off", || {
+        gone_since(&stage, &pv).is_none().then_some(())
+    });
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
+}
+
 #[test]
 fn a_node_without_the_label_may_be_anybodys() {
     let Some(stage) = stage() else { return };
