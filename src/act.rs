@@ -108,6 +108,11 @@ impl Actor {
         }
     }
 
+    /// Lets so many volumes be cleaned at a time (`maxConcurrentCleanups`).
+    pub fn allow_cleanups(&self, limit: usize) {
+        self.ground.permits.resize(limit);
+    }
+
     /// What is under way.
     #[must_use]
     pub fn writing(&self) -> &Writing {
@@ -180,10 +185,19 @@ impl Actor {
             return;
         };
         let places = Arc::clone(&self.places);
+        let ground = Arc::clone(&self.ground);
+        let generation = ground.world.borrow().settings.generation;
         tokio::spawn(async move {
             let _place = places.acquire_owned().await;
-            work.await;
+            // What an earlier configuration wanted, the next pass decides anew.
+            let outdated = ground.world.borrow().settings.generation != generation;
+            if !outdated {
+                work.await;
+            }
             drop(entered);
+            if outdated {
+                ground.ended.notify_one();
+            }
         });
     }
 

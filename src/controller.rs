@@ -1,5 +1,6 @@
 //! The main loop: look, plan, act, say; then wait until something happens or ten seconds have gone.
 
+mod reloading;
 mod saying;
 mod strays;
 
@@ -26,6 +27,8 @@ use crate::taint::StartupTaint;
 use crate::types::HostPath;
 use crate::view::PvView;
 
+pub use reloading::Reloads;
+
 /// How long a wake-up is held back, so that what happens together is looked at together.
 const COALESCE: Duration = Duration::from_millis(20);
 /// For how many periods a volume must be missing before the PV goes, where the class wants that.
@@ -36,6 +39,8 @@ const MISSING: u32 = 3;
 pub struct Controller {
     /// The configuration in force.
     pub settings: Settings,
+    /// What is known of others that may come to be in force.
+    pub reloads: Reloads,
     /// The API server.
     pub cluster: Cluster,
     /// Our Node, watched.
@@ -84,7 +89,7 @@ struct Memory {
 
 impl Controller {
     /// Runs until it is dropped.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
         let host = PatientWatch::new()
             .inspect_err(|error| {
                 tracing::warn!(%error, "changes are found by looking every {:?} only", self.period);
@@ -106,6 +111,7 @@ impl Controller {
         self.storage_classes.settle().await;
         loop {
             let begun = Instant::now();
+            self.reload(&mut memory);
             self.pass(&mut memory, begun).await;
             let took = begun.elapsed();
             self.metrics

@@ -21,6 +21,7 @@ pub mod cmd;
 pub mod config;
 pub mod controller;
 pub mod host;
+mod isolation;
 pub mod log;
 pub mod metrics;
 pub mod names;

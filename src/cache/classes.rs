@@ -1,6 +1,6 @@
 //! The StorageClasses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,55 +20,86 @@ use super::{POLL, Pauses};
 /// not be read so far.
 type Views = BTreeMap<String, Option<StorageClassView>>;
 
+/// The names of the configured classes.
+type Names = BTreeSet<String>;
+
 /// A watch of all StorageClasses, of which a cluster has a handful. Where that is not allowed, those
 /// of our classes are read now and then.
 #[derive(Debug)]
 pub struct ClassCache {
-    ours: Vec<String>,
-    views: watch::Receiver<Views>,
+    ours: watch::Sender<Names>,
+    known: watch::Receiver<Known>,
     task: JoinHandle<()>,
 }
 
 /// How long the start waits for the first answer.
 const FIRST_LIST: Duration = Duration::from_secs(2);
 
+/// All that is known, of others' classes too: after the next change of the configuration they may
+/// be ours.
+#[derive(Debug, Default)]
+struct Known {
+    views: Views,
+    /// Whether what is not among them does not exist.
+    all: bool,
+}
+
+impl Known {
+    fn of(&self, names: &Names) -> Views {
+        let view = |name: &String| match self.views.get(name) {
+            Some(view) => Some((name.clone(), view.clone())),
+            None => self.all.then(|| (name.clone(), None)),
+        };
+        names.iter().filter_map(view).collect()
+    }
+}
+
 impl ClassCache {
     /// Starts watching. `ours` are the names of the configured classes; `wake` is told of every
-    /// change.
+    /// change of these.
     #[must_use]
-    pub fn start(cluster: &Cluster, ours: Vec<String>, wake: Arc<Notify>) -> Self {
-        let (send, views) = watch::channel(Views::new());
-        let (cluster, names) = (cluster.clone(), ours.clone());
+    pub fn start(cluster: &Cluster, ours: Names, wake: Arc<Notify>) -> Self {
+        let (send, known) = watch::channel(Known::default());
+        let (ours, names) = watch::channel(ours);
+        let cluster = cluster.clone();
         let task = tokio::spawn(async move {
-            let learn = |found: Views| {
-                let learn = |views: &mut Views| {
-                    let before = views.clone();
-                    views.extend(found);
-                    *views != before
+            let learn = |change: &dyn Fn(&mut Known)| {
+                // What becomes of others' classes must not wake anybody.
+                let ours = names.borrow().clone();
+                let learn = |known: &mut Known| {
+                    let before = known.of(&ours);
+                    change(known);
+                    known.of(&ours) != before
                 };
                 if send.send_if_modified(learn) {
                     wake.notify_one();
                 }
             };
             tokio::select! {
-                () = watch_all(&cluster, &names, learn) => {}
-                () = read_when_denied(&cluster, &names, learn) => {}
+                () = watch_all(&cluster, learn) => {}
+                () = read_when_denied(&cluster, names.clone(), learn) => {}
             }
         });
-        Self { ours, views, task }
+        Self { ours, known, task }
+    }
+
+    /// From now on these are the names of the configured classes.
+    pub fn serve(&self, ours: Names) {
+        self.ours.send_replace(ours);
     }
 
     /// Waits a moment for the first answers.
     pub async fn settle(&self) {
-        let mut views = self.views.clone();
-        let known = views.wait_for(|views| views.len() == self.ours.len());
-        let _ = tokio::time::timeout(FIRST_LIST, known).await;
+        let ours = self.ours.borrow().clone();
+        let mut known = self.known.clone();
+        let all = known.wait_for(|known| known.of(&ours).len() == ours.len());
+        let _ = tokio::time::timeout(FIRST_LIST, all).await;
     }
 
     /// The StorageClasses, by name, as [`crate::plan::StorageClasses::Known`] has them.
     #[must_use]
-    pub fn views(&self) -> BTreeMap<String, Option<StorageClassView>> {
-        self.views.borrow().clone()
+    pub fn views(&self) -> Views {
+        self.known.borrow().of(&self.ours.borrow())
     }
 }
 
@@ -78,7 +109,7 @@ impl Drop for ClassCache {
     }
 }
 
-async fn watch_all(cluster: &Cluster, ours: &[String], learn: impl Fn(Views)) {
+async fn watch_all(cluster: &Cluster, learn: impl Fn(&dyn Fn(&mut Known))) {
     let (store, writer) = reflector::store();
     let api: Api<StorageClass> = Api::all(cluster.client().clone());
     let stream = watcher(api, watcher::Config::default())
@@ -89,41 +120,51 @@ async fn watch_all(cluster: &Cluster, ours: &[String], learn: impl Fn(Views)) {
     super::follow(cluster.clone(), "storageclasses", stream, |event| {
         // A list that is not complete says nothing of those that have not come yet.
         if !matches!(event, watcher::Event::InitApply(_)) {
-            // What becomes of others' classes must not wake anybody.
-            let mut views: Views = ours.iter().map(|name| (name.clone(), None)).collect();
-            for class in store.state() {
-                if let Some(view) = views.get_mut(&class.name_any()) {
-                    *view = Some(StorageClassView::from(&*class));
-                }
-            }
-            learn(views);
+            learn(&|known| {
+                let classes = store.state();
+                let view = |class: &StorageClass| (class.name_any(), Some(class.into()));
+                known.views = classes.iter().map(|class| view(class)).collect();
+                known.all = true;
+            });
         }
     })
     .await;
 }
 
 /// Roles may allow to get a StorageClass, and not to list and watch them all.
-async fn read_when_denied(cluster: &Cluster, ours: &[String], learn: impl Fn(Views)) {
+async fn read_when_denied(
+    cluster: &Cluster,
+    mut names: watch::Receiver<Names>,
+    learn: impl Fn(&dyn Fn(&mut Known)),
+) {
     // The last fault told of each class.
     let mut told = BTreeMap::new();
     loop {
         let rights = [("storageclasses", "list"), ("storageclasses", "watch")];
         cluster.permissions().until_missing(&rights).await;
+        let ours = names.borrow_and_update().clone();
         for name in ours {
-            match cluster.storage_class(name).await {
-                Ok(class) => learn(Views::from([(name.clone(), Some(class))])),
-                Err(ApiError::NotFound) => learn(Views::from([(name.clone(), None)])),
+            let view = match cluster.storage_class(&name).await {
+                Ok(class) => Some(class),
+                Err(ApiError::NotFound) => None,
                 Err(error) => {
                     let error = error.to_string();
-                    if told.get(name) != Some(&error) {
+                    if told.get(&name) != Some(&error) {
                         tracing::warn!(class = name, %error, "reading the StorageClass failed; going on with what was known before");
                     }
                     told.insert(name, error);
                     continue;
                 }
-            }
-            told.remove(name);
+            };
+            told.remove(&name);
+            learn(&|known| {
+                known.views.insert(name.clone(), view.clone());
+            });
         }
-        tokio::time::sleep(POLL).await;
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            // Without them the cache is gone, and this task with it.
+            _ = names.changed() => {}
+        }
     }
 }

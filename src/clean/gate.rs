@@ -30,6 +30,9 @@ use super::{Failure, Ground, Stop, Tell};
 /// How long looking at one disk may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
+/// Why a volume is judged anew that was about to be cleaned.
+pub(super) const RECONFIGURED: &str = "the configuration changed meanwhile";
+
 /// A volume that may be cleaned: open, locked, and judged.
 #[derive(Debug)]
 pub struct Gated {
@@ -73,6 +76,10 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
     .await??;
     node_is_not_paused(ground).await?;
     let world = ground.world.borrow().clone();
+    // Another configuration may have other classes. From here on, this cleanup keeps to its own.
+    if world.settings.generation != order.generation {
+        return Err(Stop::NotDue(RECONFIGURED.into()));
+    }
     let entry = order
         .path
         .child_of(&order.class.host_dir)

@@ -95,10 +95,9 @@ impl Ground {
             .collect()
     }
 
-    /// Waits until another configuration is in force.
-    async fn reconfigured(&self) {
+    /// Waits until another configuration is in force than the one of that generation.
+    async fn reconfigured(&self, generation: u64) {
         let mut world = self.world.clone();
-        let generation = world.borrow_and_update().settings.generation;
         let changed = world
             .wait_for(|world| world.settings.generation != generation)
             .await

@@ -12,7 +12,7 @@ use crate::plan::{About, CleanOrder, reasons};
 use crate::types::VolumeMode;
 
 use super::device::Means;
-use super::gate::gate;
+use super::gate::{RECONFIGURED, gate};
 use super::oversee::oversee;
 use super::progress::Progress;
 use super::table::Patience;
@@ -102,6 +102,7 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
         let permit = tokio::select! {
             permit = ground.permits.acquire(&order.rotational) => permit,
             () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+            () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
         };
         let stop = match gate(ground, order.clone(), permit).await {
             Ok(gated) => match gated.commit(ground).await {
@@ -142,7 +143,7 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
-            () = ground.reconfigured() => return Err(Stop::NotDue("the configuration changed".into())),
+            () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
         }
     };
     wipe_and_release(ground, committed, &order, progress).await

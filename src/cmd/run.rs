@@ -16,10 +16,11 @@ use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
 use crate::clean::{Ground, World};
 use crate::cluster::{ApiError, Cluster};
-use crate::config::{self, Class, Config, Loaded};
-use crate::controller::{Controller, unix_time};
+use crate::config::{self, Files, LoadError, Loaded, Shown};
+use crate::controller::{Controller, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::host::users;
+use crate::isolation;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
 use crate::plan::{Occupied, Settings};
@@ -60,7 +61,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             environment.namespace
         );
     }
-    let loaded = load(&args)?;
+    let (files, loaded) = read(&args)?;
     let metrics = Arc::new(Metrics::new().context("making the metrics")?);
     metrics.config_last_reload_successful.set(1);
     metrics.config_last_reload_timestamp.set(unix_time());
@@ -110,7 +111,8 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             "serving this node"
         );
         if args.node_isolation {
-            check_isolation(&node, &settings.config)?;
+            isolation::check(Some(&node), &settings.config)
+                .map_err(|refused| Misuse(refused.to_string()))?;
         }
         let pod = ObjectReference {
             api_version: Some("v1".into()),
@@ -153,8 +155,26 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             metrics: Arc::clone(&metrics),
         });
         let class_names = settings.config.classes.keys().cloned().collect();
+        let (send, readings) = watch::channel(None);
+        let woken = Arc::clone(&wake);
+        let tell = move |reading| {
+            send.send_replace(Some(Arc::new(reading)));
+            woken.notify_one();
+        };
+        config::watch(&args.config, files.clone(), args.config_sync_period, tell)
+            .context("starting the thread that watches the configuration")?;
+        let reloads = Reloads {
+            dir: args.config.clone(),
+            readings,
+            in_force: files,
+            warnings: loaded.warnings,
+            shown: Shown::at_start(&settings.config),
+            node_isolation: args.node_isolation,
+            faults: Vec::new(),
+        };
         let controller = Controller {
             settings,
+            reloads,
             node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
             storage_classes: ClassCache::start(&cluster, class_names, Arc::clone(&wake)),
             cluster: cluster.clone(),
@@ -189,39 +209,25 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     }
 }
 
-/// The admission policy of node isolation knows a provisioner by the name of its node, and a PV by
-/// its affinity to that same word.
-fn check_isolation(node: &NodeView, config: &Config) -> Result<(), Misuse> {
-    if node.hostname != node.name {
-        return Err(Misuse(format!(
-            "node isolation is on, but the hostname label of Node {:?} is {:?}: the admission policy would refuse every PV of this node; turn node isolation off (nodeIsolation.enabled=false), or make the label equal to the name",
-            node.name, node.hostname
-        )));
-    }
-    let open = |class: &&Arc<Class>| !class.selector.is_empty();
-    match config.classes.values().find(open) {
-        None => Ok(()),
-        Some(class) => Err(Misuse(format!(
-            "node isolation is on, but class {:?} has a selector, which lets its PVs name other nodes: the admission policy would refuse them; remove the selector, or turn node isolation off (nodeIsolation.enabled=false)",
-            class.name
-        ))),
-    }
-}
-
 /// Reads the configuration and says what is wrong with it.
 ///
 /// # Errors
 /// [`Misuse`] when nothing can be made of it.
 pub fn load(args: &Args) -> Result<Loaded> {
-    let loaded =
-        config::load(&args.config).map_err(|error| Misuse(crate::cluster::chain(&error)))?;
+    Ok(read(args)?.1)
+}
+
+fn read(args: &Args) -> Result<(Files, Loaded), Misuse> {
+    let in_words = |error: LoadError| Misuse(crate::cluster::chain(&error));
+    let files = config::read_dir(&args.config).map_err(in_words)?;
+    let loaded = config::from_files(&files).map_err(in_words)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
     for fault in &loaded.faults {
         tracing::error!("configuration: {fault}");
     }
-    Ok(loaded)
+    Ok((files, loaded))
 }
 
 /// A client of the cluster that the environment names.

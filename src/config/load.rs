@@ -35,12 +35,23 @@ const KEYS: [&str; 14] = [
 /// How often a directory that changes while it is read is read again.
 const READS: usize = 3;
 
-/// Reads the directory. Its entries are the keys, and links are followed; directories, and names
-/// that begin with `..` (where the kubelet keeps the versions of a ConfigMap), are skipped.
+/// The texts of the configuration, by file name.
+pub type Files = BTreeMap<String, String>;
+
+/// Reads the directory and makes a configuration of it.
 ///
 /// # Errors
 /// [`LoadError`] when there is no configuration to be had; faults of single values are not errors.
 pub fn load(dir: &Path) -> Result<Loaded, LoadError> {
+    from_files(&read_dir(dir)?)
+}
+
+/// Reads the directory. Its entries are the keys, and links are followed; directories, and names
+/// that begin with `..` (where the kubelet keeps the versions of a ConfigMap), are skipped.
+///
+/// # Errors
+/// [`LoadError`] when it or a file in it cannot be read.
+pub fn read_dir(dir: &Path) -> Result<Files, LoadError> {
     // The kubelet switches a ConfigMap to its new version by one rename of the link `..data`. Files
     // read before and after that are no configuration that anybody wrote.
     let version = || fs::read_link(dir.join("..data")).ok();
@@ -54,15 +65,15 @@ pub fn load(dir: &Path) -> Result<Loaded, LoadError> {
         before = after;
         files = read_files(dir);
     }
-    from_files(&files?)
+    files
 }
 
-fn read_files(dir: &Path) -> Result<BTreeMap<String, String>, LoadError> {
+fn read_files(dir: &Path) -> Result<Files, LoadError> {
     let no_directory = |source| LoadError::Directory {
         path: dir.to_owned(),
         source,
     };
-    let mut files = BTreeMap::new();
+    let mut files = Files::new();
     for entry in fs::read_dir(dir).map_err(no_directory)? {
         let entry = entry.map_err(no_directory)?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -93,7 +104,7 @@ fn read_files(dir: &Path) -> Result<BTreeMap<String, String>, LoadError> {
 ///
 /// # Errors
 /// [`LoadError`] when a text is no YAML, a key is there twice, or `useAlphaAPI` is true.
-pub fn from_files(files: &BTreeMap<String, String>) -> Result<Loaded, LoadError> {
+pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
     let root = Node::Map(parse(files)?);
     let mut report = Report::default();
     let config = match Section::open(&Place::default(), root, &mut report) {
@@ -109,7 +120,7 @@ pub fn from_files(files: &BTreeMap<String, String>) -> Result<Loaded, LoadError>
     })
 }
 
-fn parse(files: &BTreeMap<String, String>) -> Result<Vec<(String, Node)>, LoadError> {
+fn parse(files: &Files) -> Result<Vec<(String, Node)>, LoadError> {
     let mut known: BTreeMap<String, &String> = BTreeMap::new();
     let mut entries = Vec::new();
     for (key, text) in files {

@@ -4,19 +4,25 @@
 //! [`load`] reads it into a plain value. Reading it never stops at the first mistake: a class with
 //! faults is left out, and [`Loaded`] has all faults and warnings beside the rest. Only a
 //! configuration that cannot be read at all is an error.
+//!
+//! [`watch`] reads it again whenever it changes, and [`diff`] says what has changed.
 
 mod class;
 mod cleaner;
+mod diff;
 pub mod duration;
 mod fault;
 mod label;
 mod load;
 pub mod pattern;
 mod raw;
+mod rows;
 mod scheduling;
 mod section;
+mod shown;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
@@ -27,9 +33,13 @@ use k8s_openapi::api::core::v1::Toleration;
 
 pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
+pub use self::diff::diff;
 pub use self::fault::{Fault, LoadError, Problem, Warning};
-pub use self::load::{from_files, load};
+pub use self::load::{Files, from_files, load, read_dir};
 pub use self::pattern::NamePattern;
+pub use self::rows::Row;
+pub use self::shown::{NotShown, Shown};
+pub use self::watch::{Reading, watch};
 
 /// Where the chart mounts the ConfigMap.
 pub const DEFAULT_DIR: &str = "/etc/provisioner/config/";

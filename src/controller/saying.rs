@@ -77,7 +77,8 @@ impl Controller {
             .map_or(before.node.clone(), |node| node.name.clone());
         self.metrics.loop_last_success.set(unix_time());
         let ended = Some(Instant::now());
-        let degraded = self.settings.faults.clone();
+        let mut degraded = self.reloads.degraded();
+        degraded.extend(self.settings.faults.iter().cloned());
         self.pass.send_replace(Arc::new(Pass {
             node,
             not_ready,

@@ -9,6 +9,7 @@
 //!   tape would wind it, so a file's type is read from an `O_PATH` handle first.
 
 pub mod device;
+pub(crate) mod dir_watch;
 pub mod filesystem;
 pub mod footprint;
 mod fs_uuid;

@@ -4,17 +4,18 @@
 //! idle node costs no CPU time. A wake-up may come once too often, never too seldom: call
 //! [`HostWatch::set_dirs`] *before* reading the directories.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures::FutureExt;
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
+
+use super::dir_watch::{self, DirWatch};
 
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,32 +51,13 @@ pub enum WatchError {
     },
 }
 
-/// Names that come and go. Not attributes and not contents: no volume depends on them.
-fn interesting() -> AddWatchFlags {
-    AddWatchFlags::IN_CREATE
-        | AddWatchFlags::IN_DELETE
-        | AddWatchFlags::IN_MOVE
-        | AddWatchFlags::IN_DELETE_SELF
-        | AddWatchFlags::IN_MOVE_SELF
-        | AddWatchFlags::IN_ONLYDIR
-}
-
-/// Where a directory is watched: in itself or, while it does not exist, in the nearest one above it
-/// that does, for the entry that leads to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Watched {
-    at: WatchDescriptor,
-    awaited: Option<PathBuf>,
-}
-
 /// The watch. Belongs to the runtime that it was made in.
 #[derive(Debug)]
 pub struct HostWatch {
     mounts: AsyncFd<OwnedFd>,
-    inotify: Inotify,
-    /// A second descriptor of `inotify`: tokio wants one of its own.
+    dirs: DirWatch,
+    /// A second descriptor of `dirs`: tokio wants one of its own.
     events: AsyncFd<OwnedFd>,
-    dirs: BTreeMap<PathBuf, Watched>,
     pending: BTreeSet<PathBuf>,
 }
 
@@ -92,18 +74,17 @@ impl HostWatch {
             .and_then(|file| registered(file.into(), Interest::PRIORITY))
             .map_err(|source| WatchError::Mounts { source })?;
         let instances = |source| WatchError::Instances { source };
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
-            .map_err(|error| instances(error.into()))?;
-        let events = inotify
+        // Not attributes and not contents: no volume depends on them.
+        let dirs = DirWatch::new(dir_watch::names()).map_err(instances)?;
+        let events = dirs
             .as_fd()
             .try_clone_to_owned()
             .and_then(|fd| registered(fd, Interest::READABLE))
             .map_err(instances)?;
         Ok(Self {
             mounts,
-            inotify,
+            dirs,
             events,
-            dirs: BTreeMap::new(),
             pending: BTreeSet::new(),
         })
     }
@@ -111,35 +92,19 @@ impl HostWatch {
     /// Watches these directories and no others. To be called in every loop: a path may meanwhile
     /// lead to another directory, because one was made, or something was mounted over it.
     ///
-    /// All that happened until now is forgotten: the caller is about to read everything.
+    /// All that happened until now is forgotten, as far as it can be: the caller is about to read
+    /// everything.
     ///
     /// Returns what cannot be watched; the rest is.
     pub fn set_dirs(&mut self, dirs: &[PathBuf]) -> Vec<WatchError> {
-        self.forget();
-        let mut faults = Vec::new();
-        let mut now = BTreeMap::new();
-        for dir in dirs {
-            match self.watch(dir) {
-                Ok(watched) => {
-                    now.insert(dir.clone(), watched);
-                }
-                Err(source) => faults.push(WatchError::Dir {
-                    path: dir.clone(),
-                    source,
-                }),
-            }
+        self.pending.clear();
+        if let Some(Ok(mut guard)) = self.mounts.ready(Interest::PRIORITY).now_or_never() {
+            guard.clear_ready_matching(Ready::PRIORITY);
         }
-        let before = std::mem::replace(&mut self.dirs, now);
-        let unused: Vec<WatchDescriptor> = before
-            .into_values()
-            .map(|watched| watched.at)
-            .filter(|at| !self.uses(*at))
-            .collect();
-        for at in unused {
-            // It fails when the directory has gone, and the watch with it.
-            let _ = self.inotify.rm_watch(at);
-        }
+        let faults = self.dirs.set_dirs(dirs).into_iter();
         faults
+            .map(|(path, source)| WatchError::Dir { path, source })
+            .collect()
     }
 
     /// Waits for the next change. May be dropped while it waits; nothing is lost.
@@ -158,8 +123,8 @@ impl HostWatch {
                 }
                 guard = self.events.readable() => {
                     let mut guard = guard?;
-                    match self.inotify.read_events() {
-                        Ok(events) => self.pending.extend(touched(&self.dirs, &events)),
+                    match self.dirs.read() {
+                        Ok(touched) => self.pending.extend(touched),
                         Err(Errno::EAGAIN) => guard.clear_ready(),
                         Err(Errno::EINTR) => {}
                         Err(error) => return Err(error.into()),
@@ -167,46 +132,6 @@ impl HostWatch {
                 }
             }
         }
-    }
-
-    /// Drops what has happened so far. At worst something of it is told all the same.
-    fn forget(&mut self) {
-        while self.inotify.read_events().is_ok() {}
-        self.pending.clear();
-        if let Some(Ok(mut guard)) = self.mounts.ready(Interest::PRIORITY).now_or_never() {
-            guard.clear_ready_matching(Ready::PRIORITY);
-        }
-    }
-
-    fn watch(&self, dir: &Path) -> io::Result<Watched> {
-        let mut awaited: Option<PathBuf> = None;
-        let mut place = dir;
-        loop {
-            match self.inotify.add_watch(place, interesting()) {
-                Ok(at) => {
-                    let Some(entry) = awaited else {
-                        return Ok(Watched { at, awaited: None });
-                    };
-                    // Made while we went up? Then nobody would tell us.
-                    if !entry.is_dir() {
-                        return Ok(Watched {
-                            at,
-                            awaited: Some(entry),
-                        });
-                    }
-                    (awaited, place) = (None, dir);
-                }
-                Err(error @ (Errno::ENOENT | Errno::ENOTDIR)) => {
-                    awaited = Some(place.to_owned());
-                    place = place.parent().ok_or(error)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    fn uses(&self, at: WatchDescriptor) -> bool {
-        self.dirs.values().any(|watched| watched.at == at)
     }
 }
 
@@ -217,21 +142,4 @@ impl HostWatch {
 fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is one open descriptor until it is dropped.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
-}
-
-/// The directories that some events are about.
-fn touched(dirs: &BTreeMap<PathBuf, Watched>, events: &[InotifyEvent]) -> BTreeSet<PathBuf> {
-    let all = events
-        .iter()
-        .any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW));
-    let concerns = |watched: &Watched, event: &InotifyEvent| {
-        let awaited = watched.awaited.as_ref().and_then(|entry| entry.file_name());
-        // An event without a name is about the watched directory itself.
-        watched.at == event.wd
-            && (awaited.is_none() || event.name.is_none() || awaited == event.name.as_deref())
-    };
-    dirs.iter()
-        .filter(|(_, watched)| all || events.iter().any(|event| concerns(watched, event)))
-        .map(|(dir, _)| dir.clone())
-        .collect()
 }

@@ -145,4 +145,6 @@ pub struct CleanOrder {
     pub rotational: BTreeSet<DeviceNumber>,
     /// What the decision was made on, see [`super::CleanupState::Failed`].
     pub basis: u64,
+    /// The configuration that it was made under, see [`super::Settings::generation`].
+    pub generation: u64,
 }

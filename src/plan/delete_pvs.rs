@@ -125,6 +125,7 @@ impl<'a> Planner<'a> {
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
                 basis,
+                generation: self.settings.generation,
             })));
         }
     }

@@ -53,6 +53,8 @@ pub mod reasons {
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";
     pub const CLEANING_PAUSED: &str = "CleaningPaused";
+    pub const CONFIG_RELOADED: &str = "ConfigReloaded";
+    pub const CONFIG_RELOAD_FAILED: &str = "ConfigReloadFailed";
 }
 
 /// What is the matter with a volume, in one word.

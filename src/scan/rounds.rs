@@ -28,10 +28,17 @@ pub struct Rounds {
 #[derive(Debug, Default)]
 struct Track {
     scanner: Option<Scanner>,
-    running: Option<JoinHandle<(Scanner, Observation, Duration)>>,
-    last: Option<Observation>,
+    running: Option<JoinHandle<(Scanner, Seen, Duration)>>,
+    last: Option<Seen>,
     /// Whether the last scan was not done in time.
     late: bool,
+}
+
+/// What a scan showed, and by which settings: under others, the same names may be other volumes.
+#[derive(Debug)]
+struct Seen {
+    class: Arc<Class>,
+    observation: Observation,
 }
 
 impl Rounds {
@@ -60,8 +67,10 @@ impl Rounds {
         }
         let begun = Instant::now();
         let mut observed = BTreeMap::new();
-        for (name, track) in &mut self.classes {
-            observed.insert(name.clone(), track.collect(begun + track.grace()).await);
+        for (name, class) in classes {
+            let track = self.classes.entry(name.clone()).or_default();
+            let seen = track.collect(class, begun + track.grace()).await;
+            observed.insert(name.clone(), seen);
         }
         observed
     }
@@ -94,7 +103,8 @@ impl Track {
             if begun.elapsed() >= grace {
                 late.notify_one();
             }
-            (scanner, observation, begun.elapsed())
+            let took = begun.elapsed();
+            (scanner, Seen { class, observation }, took)
         }));
     }
 
@@ -106,14 +116,16 @@ impl Track {
         self.running.is_some() || self.scanner.as_ref().is_some_and(Scanner::is_stuck)
     }
 
-    async fn collect(&mut self, deadline: Instant) -> Observation {
+    async fn collect(&mut self, class: &Arc<Class>, deadline: Instant) -> Observation {
         if let Some(mut running) = self.running.take() {
             match tokio::time::timeout_at(deadline, &mut running).await {
-                Ok(Ok((scanner, observation, took))) => {
+                Ok(Ok((scanner, seen, took))) => {
                     self.late = took >= GRACE;
                     self.scanner = Some(scanner);
-                    self.last = Some(observation.clone());
-                    return observation;
+                    self.last = Some(seen);
+                    if let Some(seen) = self.last_of(class) {
+                        return seen.clone();
+                    }
                 }
                 // The scan panicked: what it knew of stuck entries is lost, the next one begins anew.
                 Ok(Err(_)) => self.last = None,
@@ -123,7 +135,7 @@ impl Track {
                 }
             }
         }
-        match &self.last {
+        match self.last_of(class) {
             // Slow, as it may always be: not a fault. A hung one says so itself.
             Some(last) => Observation {
                 complete: false,
@@ -135,5 +147,11 @@ impl Track {
                 fault: Some("its directory is being looked at for the first time".into()),
             },
         }
+    }
+
+    /// What these settings showed the last time.
+    fn last_of(&self, class: &Arc<Class>) -> Option<&Observation> {
+        let last = self.last.as_ref().filter(|last| last.class == *class);
+        last.map(|last| &last.observation)
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::config::Class;
-use crate::types::SkipReason;
+use crate::types::{MountPath, SkipReason};
 
 use super::probe::probe;
 use super::{Entry, Finding, Observation, Skip, Survey};
@@ -32,6 +32,8 @@ const SPENT_PATIENCE: Duration = Duration::from_millis(100);
 /// Scans one class, time after time, and remembers which entries are stuck.
 #[derive(Debug, Default)]
 pub struct Scanner {
+    /// The directory that the entries are in.
+    dir: Option<MountPath>,
     stuck: BTreeMap<String, Stuck>,
 }
 
@@ -63,6 +65,11 @@ impl Scanner {
         self.stuck
             .retain(|_, stuck| !stuck.0.load(Ordering::Acquire));
         let dir = &class.mount_dir;
+        if self.dir.as_ref() != Some(dir) {
+            // The same names, other disks.
+            self.stuck.clear();
+            self.dir = Some(dir.clone());
+        }
         let silent = |what: &str| format!("{dir}: {what} did not answer for {PATIENCE:?}");
         if self.stuck.contains_key(DIRECTORY) {
             return Observation::failed(silent("the directory"));

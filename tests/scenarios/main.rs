@@ -34,6 +34,7 @@ mod protection;
 mod recycling;
 mod registered_again;
 mod release;
+mod reload;
 mod retain;
 mod rotating_disks;
 mod startup_taint;

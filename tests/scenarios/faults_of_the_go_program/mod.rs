@@ -6,4 +6,5 @@ mod data;
 mod disks;
 mod entries;
 mod paths;
+mod reload;
 mod stale;

@@ -1,0 +1,138 @@
+//! Which directory of the host each `mountDir` shows.
+//!
+//! A container's mounts are made when it starts. A class that gets another `hostDir` for the same
+//! `mountDir` has it in the next container: in this one, the old directory is still to be seen there,
+//! and its disks would be offered and cleaned under the names of others.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::Config;
+use crate::types::{HostPath, MountPath};
+
+/// What the configurations of this process have said so far.
+#[derive(Clone, Debug)]
+pub struct Shown(BTreeSet<(MountPath, HostPath)>);
+
+/// A class whose directory this container does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "class {class:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this container, which \
+     was started with the host's {known_host} at {known_mount}: mounts change with a restart only, so \
+     replace the pod (as the chart does by itself, when its values have changed so)"
+)]
+pub struct NotShown {
+    class: String,
+    mount_dir: String,
+    host_dir: HostPath,
+    known_mount: String,
+    known_host: HostPath,
+}
+
+impl Shown {
+    /// What the first configuration says, which the container was made for.
+    #[must_use]
+    pub fn at_start(config: &Config) -> Self {
+        let mut shown = Self(BTreeSet::new());
+        shown.learn(config);
+        shown
+    }
+
+    /// From now on this holds, too.
+    pub fn learn(&mut self, config: &Config) {
+        let classes = config.classes.values();
+        let pairs = classes.map(|class| (class.mount_dir.clone(), class.host_dir.clone()));
+        self.0.extend(pairs);
+    }
+
+    /// Whether nothing that is known contradicts a configuration.
+    ///
+    /// # Errors
+    /// [`NotShown`] for the first class of which it does.
+    pub fn suits(&self, config: &Config) -> Result<(), NotShown> {
+        for class in config.classes.values() {
+            let (mount_dir, host_dir) = (&class.mount_dir, &class.host_dir);
+            if self.0.contains(&(mount_dir.clone(), host_dir.clone())) {
+                continue;
+            }
+            if let Some((known_mount, known_host)) = self.contradiction(mount_dir, host_dir) {
+                return Err(NotShown {
+                    class: class.name.clone(),
+                    mount_dir: mount_dir.to_string(),
+                    host_dir: host_dir.clone(),
+                    known_mount: known_mount.to_string(),
+                    known_host: known_host.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn contradiction(&self, mount: &MountPath, host: &HostPath) -> Option<&(MountPath, HostPath)> {
+        let (mount, host) = (mount.as_path(), Path::new(host.as_str()));
+        self.0.iter().find(|(known_mount, known_host)| {
+            match mount.strip_prefix(known_mount.as_path()) {
+                Ok(below) => Path::new(known_host.as_str()).join(below) != host,
+                // Around a mount of the container lies the container's own directory.
+                Err(_) => known_mount.as_path().starts_with(mount),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_files;
+
+    fn config(classes: &[(&str, &str)]) -> Config {
+        let class = |(number, (host, mount)): (usize, &(&str, &str))| {
+            format!("c{number}: {{hostDir: {host}, mountDir: {mount}}}\n")
+        };
+        let map: String = classes.iter().enumerate().map(class).collect();
+        let files = [("storageClassMap".to_owned(), map)].into();
+        from_files(&files).unwrap().config
+    }
+
+    #[test]
+    fn only_what_was_mounted_from_the_start_or_is_unknown_suits() {
+        let shown = Shown::at_start(&config(&[("/host/a", "/a"), ("/mnt/b", "/mnt/b")]));
+        for (host, mount, suits) in [
+            ("/host/a", "/a", true),
+            ("/host/b", "/a", false),
+            ("/host/a/x", "/a/x", true),
+            ("/host/b/x", "/a/x", false),
+            ("/mnt/b/x/y", "/mnt/b/x/y", true),
+            ("/mnt", "/mnt", false),
+            ("/", "/", false),
+            ("/host/a", "/elsewhere", true),
+            ("/mnt/bb", "/mnt/bb", true),
+            ("/host/ab", "/ab", true),
+        ] {
+            let found = shown.suits(&config(&[(host, mount)]));
+            assert_eq!(found.is_ok(), suits, "{host} at {mount}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_in_force_is_remembered() {
+        let mut shown = Shown::at_start(&config(&[]));
+        let first = config(&[("/host/a", "/a")]);
+        shown.suits(&first).unwrap();
+        shown.learn(&first);
+        shown.learn(&config(&[]));
+        let error = shown.suits(&config(&[("/host/b", "/a")])).unwrap_err();
+        let text = error.to_string();
+        for words in ["\"c0\"", "/host/a", "/host/b", "replace the pod"] {
+            assert!(text.contains(words), "{text}");
+        }
+        shown.suits(&first).unwrap();
+    }
+
+    /// Which is a warning at the start, whatever the container shows there.
+    #[test]
+    fn two_that_share_a_mount_dir_from_the_start_may_go_on() {
+        let both = config(&[("/host/a", "/a"), ("/host/b", "/a")]);
+        Shown::at_start(&both).suits(&both).unwrap();
+    }
+}

@@ -1,0 +1,166 @@
+//! Another configuration is put in force between two passes, or kept out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::config::{Files, Loaded, Reading, Shown, Warning, diff};
+use crate::isolation;
+use crate::plan::{About, Settings, reasons};
+use crate::types::HostPath;
+
+use super::{Controller, Memory, unix_time};
+
+/// What the loop knows of the configuration directory.
+#[derive(Debug)]
+pub struct Reloads {
+    /// The directory.
+    pub dir: PathBuf,
+    /// The latest reading of it; none before it first changed.
+    pub readings: watch::Receiver<Option<Arc<Reading>>>,
+    /// The texts that the configuration in force was made of.
+    pub in_force: Files,
+    /// The warnings about it, which have been told.
+    pub warnings: Vec<Warning>,
+    /// What the directories of the classes show, in this container.
+    pub shown: Shown,
+    /// Whether each configuration must suit node isolation.
+    pub node_isolation: bool,
+    /// Why the latest reading is not in force; empty if it is.
+    pub faults: Vec<String>,
+}
+
+impl Reloads {
+    /// What is in the directory and cannot be used, for `/status`.
+    pub(super) fn degraded(&self) -> Vec<String> {
+        if self.faults.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![self.refusal()];
+        lines.extend(self.faults.iter().cloned());
+        lines
+    }
+
+    fn refusal(&self) -> String {
+        format!(
+            "the configuration in {dir} was changed and cannot be used; the last good one stays in force until it is mended (check-config --config {dir} shows the faults in it)",
+            dir = self.dir.display()
+        )
+    }
+}
+
+impl Controller {
+    /// Takes over what the configuration directory holds now, if it has changed and all of it is good.
+    pub(super) fn reload(&mut self, memory: &mut Memory) {
+        if !self.reloads.readings.has_changed().unwrap_or(false) {
+            return;
+        }
+        let Some(reading) = self.reloads.readings.borrow_and_update().clone() else {
+            return;
+        };
+        self.metrics.config_last_reload_timestamp.set(unix_time());
+        if reading.files.as_ref() == Some(&self.reloads.in_force) {
+            self.recovered("it is again what was in force all the time");
+            return;
+        }
+        let judged = reading.verdict.as_ref().map_err(Vec::clone);
+        match judged.and_then(|loaded| self.suits(loaded)) {
+            Err(faults) => self.refuse(faults),
+            Ok(loaded) => {
+                let changes = self.put_in_force(loaded, memory);
+                self.reloads.in_force = reading.files.clone().unwrap_or_default();
+                self.recovered(&changes);
+            }
+        }
+    }
+
+    /// Whether this process can work by it, without a fault as it is.
+    fn suits<'a>(&self, loaded: &'a Loaded) -> Result<&'a Loaded, Vec<String>> {
+        let Reloads {
+            shown,
+            node_isolation,
+            ..
+        } = &self.reloads;
+        shown
+            .suits(&loaded.config)
+            .map_err(|not_shown| vec![not_shown.to_string()])?;
+        if *node_isolation {
+            isolation::check(self.node.view().as_ref(), &loaded.config)
+                .map_err(|refused| vec![refused.to_string()])?;
+        }
+        Ok(loaded)
+    }
+
+    /// The configuration in force stays as it is, whatever parts of the new one are good: nobody wrote
+    /// a mixture.
+    fn refuse(&mut self, faults: Vec<String>) {
+        self.reloads.faults = faults;
+        self.metrics.config_last_reload_successful.set(0);
+        let message = format!(
+            "{}: {}",
+            self.reloads.refusal(),
+            self.reloads.faults.join("; ")
+        );
+        let reason = reasons::CONFIG_RELOAD_FAILED;
+        tracing::error!(reason, "{message}");
+        self.reporter
+            .warning(&About::Pod, reason, "Reload", &message);
+    }
+
+    /// Returns what has changed, in words.
+    fn put_in_force(&mut self, loaded: &Loaded, memory: &mut Memory) -> String {
+        let before = &self.settings;
+        let had_faults = !before.faulty.is_empty() || !before.faults.is_empty();
+        let changes = diff(&before.config, &loaded.config).join(", ");
+        if had_faults || *before.config != loaded.config {
+            self.settings = Settings::of(loaded, before.generation + 1);
+            self.hand_out(memory);
+        }
+        for warning in &loaded.warnings {
+            if !self.reloads.warnings.contains(warning) {
+                tracing::warn!("configuration: {warning}");
+            }
+        }
+        self.reloads.warnings.clone_from(&loaded.warnings);
+        let changes = match changes.as_str() {
+            "" if had_faults => "nothing in it is faulty any more",
+            "" => "it comes to the same as before",
+            changes => changes,
+        };
+        tracing::info!("configuration reloaded: {changes}");
+        changes.to_owned()
+    }
+
+    /// Tells everybody else of the settings.
+    fn hand_out(&mut self, memory: &mut Memory) {
+        let config = &self.settings.config;
+        self.reloads.shown.learn(config);
+        // Whoever waits for a volume to be cleaned stops at once, and is sent again by the next pass.
+        self.world
+            .send_modify(|world| world.settings = self.settings.clone());
+        self.actor
+            .allow_cleanups(config.max_concurrent_cleanups.get().into());
+        self.storage_classes
+            .serve(config.classes.keys().cloned().collect());
+        // Those of a directory that comes back later are listed again.
+        let is_ours = |dir: &HostPath| config.classes.values().any(|class| class.host_dir == *dir);
+        memory.strays_in.retain(is_ours);
+    }
+
+    /// What is in the directory is in force.
+    fn recovered(&mut self, how: &str) {
+        self.metrics.config_last_reload_successful.set(1);
+        if std::mem::take(&mut self.reloads.faults).is_empty() {
+            return;
+        }
+        let message = format!(
+            "the configuration in {} is good again: {how}",
+            self.reloads.dir.display()
+        );
+        let reason = reasons::CONFIG_RELOADED;
+        tracing::info!(reason, "{message}");
+        self.reporter
+            .normal(&About::Pod, reason, "Reload", &message);
+    }
+}

@@ -1,0 +1,200 @@
+//! Classes that come, change and go.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+use support::stage::{name, uid};
+
+use super::{add_class, edit_classes, logged, reloaded, remove_class, set};
+use crate::kit::*;
+use crate::stage;
+
+#[test]
+fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let before = stage.available(&first, None);
+
+    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
+    add_class(&stage, "slow");
+    let slow = stage.named("slow");
+    logged(
+        &stage,
+        &provisioner,
+        &format!("configuration reloaded: class {slow:?} added"),
+    );
+    stage.eventually("its StorageClass is missed", || {
+        let (code, why) = provisioner.http_get("/ready").ok()?;
+        (code == 503 && why.contains("there is no StorageClass") && why.contains(&slow))
+            .then_some(())
+    });
+    assert!(stage.pvs_at(&second).is_empty());
+    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    stage.available(&second, None);
+    stage.eventually("the node is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+    // Its directory is watched, too.
+    let third = stage.sandbox.tmpfs("disks/slow/vol-2", "size=1m").unwrap();
+    stage.within(Duration::from_secs(3), "a PV for a new entry", || {
+        (!stage.pvs_at(&third).is_empty()).then_some(())
+    });
+    assert_eq!(uid(&stage.available(&first, None)), uid(&before));
+}
+
+/// The Go provisioner's PVs may lack the label by which ours are watched.
+#[test]
+fn pvs_that_are_there_already_are_found_in_an_added_class() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
+    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    let by_hand = stage.named("by-hand");
+    stage
+        .create_pv(pv_by_hand(&stage, &by_hand, "slow", &second, "1Mi"))
+        .unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    stage.available(&first, None);
+    add_class(&stage, "slow");
+    stage.eventually("it is adopted", || {
+        let labels = stage.pv(&by_hand)?.metadata.labels?;
+        labels.contains_key("kubernetes.io/hostname").then_some(())
+    });
+    assert_eq!(stage.pvs_at(&second).len(), 1);
+}
+
+#[test]
+fn what_a_removed_class_has_left_is_named_and_not_touched() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    stage.class("slow", &json!({})).unwrap();
+    let [bound, free] = ["bound", "free"].map(|entry| {
+        let entry = format!("disks/slow/{entry}");
+        stage.sandbox.tmpfs(&entry, "size=20m").unwrap()
+    });
+    let other = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let free_pv = stage.available(&free, None);
+    let bound_pv = stage.used(&stage.bind("claim", &bound));
+    keep_secret(&bound);
+    stage.available(&other, None);
+    fs::write(stage.sandbox.path().join("disks/slow/file"), "").unwrap();
+    let slow = stage.named("slow");
+    let series = |provisioner: &mut support::Program| -> Vec<String> {
+        let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+        let of_class = metrics.lines().filter(|line| line.contains(&slow));
+        of_class.map(str::to_owned).collect()
+    };
+    stage.eventually("its gauges", || {
+        (series(&mut provisioner).len() == 3).then_some(())
+    });
+
+    let class = remove_class(&stage, "slow");
+    logged(&stage, &provisioner, &format!("class {slow:?} removed"));
+    stage.eventually("its gauges are gone", || {
+        let left = series(&mut provisioner);
+        let states = left.iter().all(|line| line.contains("state=\"ClassGone\""));
+        (left.len() == 1 && states).then_some(())
+    });
+    for volume in [&bound, &free] {
+        assert_eq!(status_of(&mut provisioner, volume)["state"], "ClassGone");
+    }
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    let late = stage.sandbox.tmpfs("disks/slow/late", "size=1m").unwrap();
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", &slow);
+    stage.stays(Duration::from_secs(1), "nothing is done about it", || {
+        has_secret(&bound)
+            && is_untouched(&stage, &bound_pv, "Released")
+            && is_untouched(&stage, &free_pv, "Available")
+            && stage.pvs_at(&late).is_empty()
+    });
+    assert_eq!(stage.events("VolumeFailedDelete").len(), 1);
+
+    edit_classes(&stage, |classes| {
+        classes.insert(slow.clone(), class);
+    });
+    offered_anew(&stage, &bound, &bound_pv);
+    assert!(entries(&bound).is_empty());
+    stage.available(&late, None);
+    assert!(is_untouched(&stage, &free_pv, "Available"));
+}
+
+#[test]
+fn a_changed_pattern_and_other_keys_hold_from_the_next_look() {
+    let Some(stage) = stage() else { return };
+    stage
+        .class("fast", &json!({ "namePattern": "a*" }))
+        .unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|entry| {
+        let entry = format!("disks/fast/{entry}");
+        stage.sandbox.tmpfs(&entry, "size=1m").unwrap()
+    });
+    let mut provisioner = stage.provisioner().unwrap();
+    let first = stage.available(&a, None);
+    skipped(&stage, &mut provisioner, &b, "NamePatternMismatch");
+    set(&stage, "fast", "namePattern", "a*,b*");
+    let line = logged(&stage, &provisioner, "configuration reloaded:");
+    let change = format!("class {:?} changed (namePattern)", stage.named("fast"));
+    assert!(line.contains(&change), "{line}");
+    stage.available(&b, None);
+    skipped(&stage, &mut provisioner, &c, "NamePatternMismatch");
+
+    stage.configure("labelsForPV", "{tier: gold}").unwrap();
+    logged(&stage, &provisioner, "labelsForPV none -> tier=gold");
+    set(&stage, "fast", "namePattern", "*");
+    let pv = stage.available(&c, None);
+    let labels = pv.metadata.labels.unwrap();
+    assert_eq!(labels.get("tier").map(String::as_str), Some("gold"));
+    assert_eq!(uid(&stage.pv(&name(&first)).unwrap()), uid(&first));
+}
+
+/// A container's mounts do not change with its configuration: what is at the old mountDir is still the
+/// old directory, whose disks must not get the new one's names.
+#[test]
+fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let before = stage.available(&volume, None);
+    let elsewhere = stage.sandbox.dir("disks/elsewhere").unwrap();
+    set(&stage, "fast", "hostDir", elsewhere.to_str().unwrap());
+    let event = stage.event("ConfigReloadFailed", "replace the pod");
+    assert!(event.contains(dir.to_str().unwrap()), "{event}");
+    let late = stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
+    stage.available(&late, None);
+    assert!(stage.pvs_at(&elsewhere.join("vol")).is_empty());
+    assert!(is_untouched(&stage, &before, "Available"));
+
+    set(&stage, "fast", "hostDir", dir.to_str().unwrap());
+    reloaded(&stage, &mut provisioner, true);
+}
+
+/// The entries have the same names there.
+#[test]
+fn a_class_that_moves_to_another_directory_has_other_volumes() {
+    let Some(stage) = stage() else { return };
+    let dir = stage.class("fast", &json!({})).unwrap();
+    let old = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let new = stage.sandbox.tmpfs("disks/moved/vol", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &old));
+    keep_secret(&old);
+    keep_secret(&new);
+    edit_classes(&stage, |classes| {
+        let moved = stage.sandbox.path().join("disks/moved");
+        let class = classes.get_mut(&stage.named("fast")).unwrap();
+        (class["hostDir"], class["mountDir"]) = (json!(moved), json!(moved));
+    });
+    stage.available(&new, None);
+    stage.delete_claim("claim");
+    stage.event("VolumeFailedDelete", dir.to_str().unwrap());
+    stage.stays(Duration::from_millis(500), "nothing is cleaned", || {
+        has_secret(&old) && has_secret(&new) && is_untouched(&stage, &bound, "Released")
+    });
+}

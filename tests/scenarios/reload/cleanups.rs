@@ -1,0 +1,199 @@
+//! Cleanups that wait or run when the configuration changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::Stage;
+use support::stage::is_terminating;
+
+use super::{edit_classes, remove_class, set};
+use crate::kit::*;
+use crate::stage;
+
+/// A cleaner that says its name, waits for a file, and then zeroes the device.
+fn cleaner(stage: &Stage, name: &str) -> Value {
+    let scratch = stage.sandbox.path().display();
+    let script = format!(
+        "echo {name} >>{scratch}/begun\n\
+         while ! [ -e {scratch}/go ]; do sleep 0.02; done\n\
+         dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n"
+    );
+    let file = stage.sandbox.path().join(format!("{name}.sh"));
+    fs::write(&file, script).unwrap();
+    json!(["/bin/sh", file])
+}
+
+fn begun(stage: &Stage) -> PathBuf {
+    stage.sandbox.path().join("begun")
+}
+
+/// A device with a secret on it that was released under the first of two cleaners, which runs.
+fn while_the_first_cleaner_runs(
+    stage: &Stage,
+    change: impl FnOnce(&Stage, &Path),
+) -> (support::LoopDevice, PathBuf) {
+    let settings = json!({ "blockCleanerCommand": cleaner(stage, "one") });
+    let (device, path) = raw_volume(stage, &settings);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    scribble(device.path());
+    stage.delete_claim("claim");
+    stage.eventually("the cleaner runs", || begun(stage).exists().then_some(()));
+    change(stage, &path);
+    super::logged(stage, &provisioner, "configuration reloaded: ");
+    stage.stays(Duration::from_millis(500), "it goes on", || {
+        lines(&begun(stage)) == ["one"] && status_of(&mut provisioner, &path)["state"] == "Cleaning"
+    });
+    fs::write(stage.sandbox.path().join("go"), "").unwrap();
+    stage.eventually("the PV is gone, and no other cleaner ran", || {
+        let gone = stage
+            .pvs_at(&path)
+            .iter()
+            .all(|pv| pv.metadata.uid != bound.metadata.uid);
+        gone.then_some(())
+    });
+    assert_eq!(lines(&begun(stage)), ["one"]);
+    assert!(secrets_on(device.path()).is_empty());
+    // Dropped here: what comes next is the next provisioner's.
+    (device, path)
+}
+
+#[test]
+fn one_that_runs_goes_on_with_the_settings_that_it_began_with() {
+    let Some(stage) = stage() else { return };
+    let (device, path) = while_the_first_cleaner_runs(&stage, |stage, _| {
+        set(stage, "raw", "blockCleanerCommand", cleaner(stage, "two"));
+    });
+    let _provisioner = stage.provisioner().unwrap();
+    let again = stage.bind("again", &path);
+    stage.delete_claim("again");
+    offered_anew(&stage, &path, &again);
+    assert_eq!(lines(&begun(&stage)), ["one", "two"]);
+    drop(device);
+}
+
+#[test]
+fn one_that_runs_comes_to_its_end_without_its_class() {
+    let Some(stage) = stage() else { return };
+    let (_device, path) = while_the_first_cleaner_runs(&stage, |stage, _| {
+        remove_class(stage, "raw");
+    });
+    assert!(stage.pvs_at(&path).is_empty(), "no class, no new PV");
+}
+
+#[test]
+fn one_that_waits_is_judged_anew() {
+    let Some(stage) = stage() else { return };
+    let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
+    let (device, path) = raw_volume(&stage, &settings);
+    fs::write(stage.sandbox.path().join("go"), "").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.bind("claim", &path);
+    scribble(device.path());
+    let mapped = mapped_by_kubelet(&stage, &bound, &device);
+    stage.delete_claim("claim");
+    let waits = |provisioner: &mut support::Program| {
+        (status_of(provisioner, &path)["cleanup"]["state"] == "Waiting").then_some(())
+    };
+    stage.eventually("it waits for the kubelet", || waits(&mut provisioner));
+    set(&stage, "raw", "blockCleanerCommand", cleaner(&stage, "two"));
+    super::logged(&stage, &provisioner, "(blockCleanerCommand)");
+    stage.eventually("it waits again", || waits(&mut provisioner));
+    assert_eq!(secrets_on(device.path()).len(), 4);
+    fs::remove_file(mapped).unwrap();
+    offered_anew(&stage, &path, &bound);
+    assert_eq!(lines(&begun(&stage)), ["two"]);
+    assert!(secrets_on(device.path()).is_empty());
+}
+
+#[test]
+fn one_that_waits_for_its_turn_is_not_cleaned_without_its_class() {
+    let Some(stage) = stage() else { return };
+    stage.configure("maxConcurrentCleanups", "1").unwrap();
+    let (first, first_path) = raw_volume(
+        &stage,
+        &json!({ "blockCleanerCommand": cleaner(&stage, "one") }),
+    );
+    stage.class("other", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/other/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let first_pv = stage.bind("first", &first_path);
+    let second_pv = stage.used(&stage.bind("second", &volume));
+    keep_secret(&volume);
+    stage.delete_claim("first");
+    stage.eventually("the first has the permit", || {
+        begun(&stage).exists().then_some(())
+    });
+    stage.delete_claim("second");
+    stage.eventually("the second waits", || {
+        (status_of(&mut provisioner, &volume)["state"] == "Waiting").then_some(())
+    });
+    let class = remove_class(&stage, "other");
+    stage.event("VolumeFailedDelete", &stage.named("other"));
+    fs::write(stage.sandbox.path().join("go"), "").unwrap();
+    offered_anew(&stage, &first_path, &first_pv);
+    assert!(has_secret(&volume) && is_untouched(&stage, &second_pv, "Released"));
+
+    edit_classes(&stage, |classes| {
+        classes.insert(stage.named("other"), class);
+    });
+    offered_anew(&stage, &volume, &second_pv);
+    drop(first);
+}
+
+#[test]
+fn more_may_run_at_once_from_now_on() {
+    let Some(stage) = stage() else { return };
+    stage.configure("maxConcurrentCleanups", "1").unwrap();
+    let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
+    let dir = raw_class(&stage, &settings);
+    let devices = [raw(&stage), raw(&stage)];
+    let paths = [
+        link(&devices[0], &dir, "disk-1"),
+        link(&devices[1], &dir, "disk-2"),
+    ];
+    let _provisioner = stage.provisioner().unwrap();
+    let pvs = [stage.bind("1", &paths[0]), stage.bind("2", &paths[1])];
+    stage.delete_claim("1");
+    stage.delete_claim("2");
+    stage.eventually("one runs", || begun(&stage).exists().then_some(()));
+    stage.stays(Duration::from_millis(500), "only one", || {
+        lines(&begun(&stage)).len() == 1
+    });
+    stage.configure("maxConcurrentCleanups", "2").unwrap();
+    stage.eventually("both run", || {
+        (lines(&begun(&stage)).len() == 2).then_some(())
+    });
+    fs::write(stage.sandbox.path().join("go"), "").unwrap();
+    for (path, pv) in paths.iter().zip(&pvs) {
+        offered_anew(&stage, path, pv);
+    }
+    assert_eq!(lines(&begun(&stage)).len(), 2);
+}
+
+#[test]
+fn a_pause_begins_and_ends_by_reload() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let is_paused = |provisioner: &mut support::Program| status(provisioner)["paused"] == true;
+    stage.configure("pauseCleaning", "true").unwrap();
+    stage.within(Duration::from_secs(2), "the pause is in force", || {
+        is_paused(&mut provisioner).then_some(())
+    });
+    super::logged(&stage, &provisioner, "pauseCleaning false -> true");
+    stage.delete_claim("claim");
+    stage.event("CleaningPaused", "");
+    stage.stays(Duration::from_millis(500), "nothing is cleaned", || {
+        let pv = stage.pvs_at(&volume);
+        has_secret(&volume) && pv.iter().all(|pv| !is_terminating(pv))
+    });
+    fs::remove_file(stage.config_dir().join("pauseCleaning")).unwrap();
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty() && !is_paused(&mut provisioner));
+}

@@ -1,0 +1,179 @@
+//! What cannot be used is kept out, and everybody is told.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+use support::stage::uid;
+
+use super::{add_class, edit_classes, logged, reloaded, set};
+use crate::kit::*;
+use crate::stage;
+
+fn degraded(provisioner: &mut support::Program) -> String {
+    status(provisioner)["degraded"].to_string()
+}
+
+#[test]
+fn the_last_good_configuration_stays_until_a_good_one_comes() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let map = stage.config_dir().join("storageClassMap");
+    let good = fs::read_to_string(&map).unwrap();
+    let broken = good.replacen('}', "]", 1);
+
+    // The good half of it does not come into force either.
+    stage.configure("pauseCleaning", "true").unwrap();
+    fs::write(&map, &broken).unwrap();
+    reloaded(&stage, &mut provisioner, false);
+    let event = stage.event("ConfigReloadFailed", "storageClassMap is not valid YAML");
+    let yaml = "storageClassMap is not valid YAML";
+    for words in ["check-config", "last good", yaml] {
+        assert!(event.contains(words), "{event}");
+        stage.eventually("/status says so", || {
+            degraded(&mut provisioner).contains(words).then_some(())
+        });
+    }
+    assert_eq!(status(&mut provisioner)["paused"], false);
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
+    let error = logged(&stage, &provisioner, "ConfigReloadFailed");
+    assert!(error.contains("ERROR"), "{error}");
+    // It is in force: what it says is done.
+    stage.delete_claim("claim");
+    offered_anew(&stage, &volume, &bound);
+    let another = stage
+        .sandbox
+        .tmpfs("disks/fast/another", "size=1m")
+        .unwrap();
+    stage.available(&another, None);
+
+    // Back to exactly what is in force.
+    fs::remove_file(stage.config_dir().join("pauseCleaning")).unwrap();
+    fs::write(&map, &good).unwrap();
+    reloaded(&stage, &mut provisioner, true);
+    stage.event("ConfigReloaded", "good again");
+    stage.eventually("nothing is degraded", || {
+        (degraded(&mut provisioner) == "[]").then_some(())
+    });
+
+    // On from a bad one to another good one.
+    fs::write(&map, &broken).unwrap();
+    reloaded(&stage, &mut provisioner, false);
+    fs::write(&map, &good).unwrap();
+    add_class(&stage, "slow");
+    reloaded(&stage, &mut provisioner, true);
+    stage.event("ConfigReloaded", &stage.named("slow"));
+    let log = provisioner.log();
+    let errors = log.matches("reason=\"ConfigReloadFailed\"").count();
+    assert_eq!(errors, 2, "each content once");
+}
+
+#[test]
+fn one_faulty_class_or_key_keeps_all_of_it_out() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let before = stage.available(&volume, None);
+
+    stage.class("slow", &json!({})).unwrap();
+    set(&stage, "fast", "accessMode", "Nonsense");
+    let event = stage.event("ConfigReloadFailed", "Nonsense");
+    assert!(event.contains(&stage.named("fast")), "{event}");
+    stage.stays(Duration::from_millis(500), "both classes as before", || {
+        stage.pvs_at(&second).is_empty()
+    });
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    assert_eq!(uid(&stage.available(&volume, None)), uid(&before));
+
+    set(&stage, "fast", "accessMode", "ReadWriteOnce");
+    stage.available(&second, None);
+    reloaded(&stage, &mut provisioner, true);
+    for (key, value, said) in [
+        ("useAlphaAPI", "true", "useAlphaAPI is true"),
+        ("maxConcurrentCleanups", "many", "many"),
+    ] {
+        stage.configure(key, value).unwrap();
+        stage.event("ConfigReloadFailed", said);
+        stage.eventually("/status says so", || {
+            degraded(&mut provisioner).contains(said).then_some(())
+        });
+        fs::remove_file(stage.config_dir().join(key)).unwrap();
+        reloaded(&stage, &mut provisioner, true);
+    }
+}
+
+#[test]
+fn a_class_that_was_faulty_at_the_start_runs_when_it_is_mended() {
+    let Some(stage) = stage() else { return };
+    stage
+        .class("fast", &json!({ "accessMode": "Nonsense" }))
+        .unwrap();
+    stage.configure("maxConcurrentCleanups", "many").unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.event("ClassInvalid", "Nonsense");
+    stage.eventually("the key is named", || {
+        degraded(&mut provisioner).contains("many").then_some(())
+    });
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
+    // One of two is not enough.
+    set(&stage, "fast", "accessMode", "ReadWriteOnce");
+    stage.event("ConfigReloadFailed", "many");
+    assert!(stage.pvs_at(&volume).is_empty());
+    stage.configure("maxConcurrentCleanups", "2").unwrap();
+    stage.available(&volume, None);
+    stage.eventually("all is well", || {
+        let ready = provisioner.http_get("/ready").ok()?.0 == 200;
+        (ready && degraded(&mut provisioner) == "[]").then_some(())
+    });
+}
+
+#[test]
+fn a_directory_that_vanishes_and_returns() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let before = stage.available(&volume, None);
+    let aside = stage.sandbox.path().join("aside");
+    fs::rename(stage.config_dir(), &aside).unwrap();
+    stage.event("ConfigReloadFailed", "cannot be read");
+    let another = stage
+        .sandbox
+        .tmpfs("disks/fast/another", "size=1m")
+        .unwrap();
+    stage.available(&another, None);
+    assert_eq!(uid(&stage.available(&volume, None)), uid(&before));
+    fs::rename(&aside, stage.config_dir()).unwrap();
+    reloaded(&stage, &mut provisioner, true);
+    stage.event("ConfigReloaded", "good again");
+    stage.configure("pauseCleaning", "true").unwrap();
+    logged(&stage, &provisioner, "pauseCleaning false -> true");
+}
+
+#[test]
+fn node_isolation_judges_a_reload_as_it_does_a_start() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--node-isolation");
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&volume, None);
+    let zone =
+        json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
+    set(&stage, "fast", "selector", zone);
+    stage.event("ConfigReloadFailed", "node isolation is on");
+    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    edit_classes(&stage, |classes| {
+        let class = classes.get_mut(&stage.named("fast")).unwrap();
+        class.as_object_mut().unwrap().remove("selector");
+    });
+    reloaded(&stage, &mut provisioner, true);
+}

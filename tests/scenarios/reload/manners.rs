@@ -1,0 +1,109 @@
+//! How directories are changed: by the kubelet, by editors, by programs in a hurry.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use serde_json::json;
+use support::Stage;
+
+use super::logged;
+use crate::kit::*;
+use crate::stage;
+
+/// Puts all of the configuration into a new version, as the kubelet does with a ConfigMap.
+fn publish(stage: &Stage, version: &str, keys: &[(&str, &str)]) {
+    let dir = stage.config_dir();
+    fs::create_dir(dir.join(version)).unwrap();
+    for (key, value) in keys {
+        fs::write(dir.join(version).join(key), value).unwrap();
+    }
+    symlink(version, dir.join("..data_tmp")).unwrap();
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
+    for (key, _) in keys {
+        if fs::symlink_metadata(dir.join(key)).is_err() {
+            symlink(format!("..data/{key}"), dir.join(key)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_kubelets_new_version_is_in_force_within_a_second() {
+    let Some(stage) = stage() else { return };
+    let class = stage.class("fast", &json!({})).unwrap();
+    let map = fs::read_to_string(stage.config_dir().join("storageClassMap")).unwrap();
+    for key in ["storageClassMap", "protectReleasedData"] {
+        fs::remove_file(stage.config_dir().join(key)).unwrap();
+    }
+    publish(&stage, "..2026_1", &[("storageClassMap", &map)]);
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&volume, None);
+
+    publish(
+        &stage,
+        "..2026_2",
+        &[("storageClassMap", &map), ("pauseCleaning", "\"yes\"")],
+    );
+    stage.within(Duration::from_secs(1), "the pause is in force", || {
+        (status(&mut provisioner)["paused"] == true).then_some(())
+    });
+    // Its class has not noticed.
+    let another = stage
+        .sandbox
+        .tmpfs("disks/fast/another", "size=1m")
+        .unwrap();
+    stage.available(&another, None);
+    assert!(class.is_dir());
+    let reloads = provisioner.log().matches("configuration reloaded").count();
+    assert_eq!(reloads, 1, "the new key's link came later than its version");
+}
+
+/// Half of a file is not valid, or says something else.
+#[test]
+fn a_file_that_is_written_slowly_raises_no_event() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    stage.class("slow", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&volume, None);
+    let map = stage.config_dir().join("storageClassMap");
+    let text = fs::read_to_string(&map).unwrap().replacen('{', "{ ", 1);
+    let mut file = File::create(&map).unwrap();
+    for piece in text.as_bytes().chunks(text.len().div_ceil(20)) {
+        file.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(file);
+    logged(&stage, &provisioner, "it comes to the same as before");
+    assert_eq!(stage.events("ConfigReloadFailed").len(), 0);
+    let log = provisioner.log();
+    assert_eq!(log.matches("configuration reloaded").count(), 1, "{log}");
+    let reloads = "config_last_reload_successful";
+    assert_eq!(metric(&mut provisioner, reloads), Some(1));
+}
+
+#[test]
+fn a_thousand_changes_end_in_the_last_one() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(&volume, None);
+    for number in 1..=1000 {
+        stage
+            .configure("maxConcurrentCleanups", &number.to_string())
+            .unwrap();
+        stage
+            .configure("pauseCleaning", &(number % 2 == 0).to_string())
+            .unwrap();
+    }
+    logged(&stage, &provisioner, "-> 1000");
+    stage.eventually("paused, as the last one says", || {
+        (status(&mut provisioner)["paused"] == true).then_some(())
+    });
+    assert!(!provisioner.log().contains("panicked"));
+    assert_eq!(stage.events("ConfigReloadFailed").len(), 0);
+}
