@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helm::{Helm, NAMESPACE, named};
+use crate::helm::{Helm, NAMESPACE, Objects, named};
 
 /// Every key at once, object by object.
 #[test]
@@ -343,25 +343,48 @@ fn probes_ask_healthz_unless_told_otherwise() {
 
 /// A pod has to be replaced by what the running program cannot take over, and by nothing else.
 #[test]
-fn pods_roll_when_their_configuration_or_mounts_change() {
+fn pods_roll_for_what_a_reload_cannot_apply() {
     let Some(helm) = Helm::find() else { return };
-    let template = |sets: &[&str]| helm.render(sets).only("DaemonSet")["spec"]["template"].clone();
-    let before = template(&[]);
-    for change in [
-        "maxConcurrentCleanups=2",
-        "pauseCleaning=true",
-        "labelsForPV.tier=fast",
-        "kubeletDir=/data/kubelet",
+    let render = |sets: &[&str]| helm.render(sets);
+    let template = |objects: &Objects| objects.only("DaemonSet")["spec"]["template"].clone();
+    let config = |objects: &Objects| objects.only("ConfigMap")["data"].clone();
+    let one = ["classes[0].name=a", "classes[0].hostDir=/mnt/a"];
+    let before = render(&one);
+    let with = |more: &[&str]| render(&[&one, more].concat());
+    for reloaded in [
+        &["maxConcurrentCleanups=2"][..],
+        &["pauseCleaning=true"],
+        &["labelsForPV.tier=fast"],
+        &["useNodeNameOnly=true"],
+        &["classes[0].namePattern=x*"],
+        &["classes[0].cleanMethod=zero"],
+        &["classes[0].name=a", "classes[0].volumeMode=Block"],
+        // A second class of the same disks.
+        &["classes[1].name=b", "classes[1].hostDir=/mnt/a"],
     ] {
-        assert_ne!(template(&[change]), before, "{change}");
+        let after = with(reloaded);
+        assert_ne!(config(&after), config(&before), "{reloaded:?}");
+        assert_eq!(template(&after), template(&before), "{reloaded:?}");
     }
-    for no_change in [
+    for rolled in [
+        &["classes[1].name=b", "classes[1].hostDir=/mnt/b"][..],
+        &["classes[0].hostDir=/mnt/b"],
+        &["classes[0].mountDir=/elsewhere"],
+        &["kubeletDir=/data/kubelet"],
+    ] {
+        assert_ne!(template(&with(rolled)), template(&before), "{rolled:?}");
+    }
+    for elsewhere in [
         "rbac.create=false",
         "serviceMonitor.enabled=true",
         "prometheusRule.enabled=true",
         "dashboard.enabled=true",
         "networkPolicy.enabled=true",
     ] {
-        assert_eq!(template(&[no_change]), before, "{no_change}");
+        assert_eq!(
+            template(&with(&[elsewhere])),
+            template(&before),
+            "{elsewhere}"
+        );
     }
 }
