@@ -24,6 +24,7 @@ mod node_cleanup;
 mod propagation;
 mod recycling;
 mod release;
+mod reload;
 mod roles;
 mod status;
 mod uninstall;

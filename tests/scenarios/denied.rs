@@ -10,6 +10,7 @@ use support::stage::{annotation, name};
 use support::{Program, Stage};
 
 use crate::kit::*;
+use crate::reload::add_class;
 use crate::stage;
 
 const PVS: &str = "persistentvolumes";
@@ -69,6 +70,23 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
             .then_some(())
     });
     assert!(entries(&volume).is_empty());
+}
+
+/// What is read every half minute is read at once when it is new.
+#[test]
+fn without_a_watch_of_classes_an_added_one_is_read_at_once() {
+    let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::List, Verb::Watch]) else {
+        return;
+    };
+    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.available(&first, None);
+    stage.eventually("the right is missed", || {
+        is_missing(&mut provisioner, "list", CLASSES).then_some(())
+    });
+    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
+    add_class(&stage, "slow");
+    stage.available(&second, None);
 }
 
 #[test]

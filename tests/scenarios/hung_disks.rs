@@ -14,6 +14,7 @@ use support::stage::{name, uid};
 use support::{Program, Stage};
 
 use super::kit::Guest;
+use super::reload::edit_classes;
 use super::stage;
 
 /// Two classes: `dead` for the FUSE and a neighbour of it, `fast` for what has to go on.
@@ -168,6 +169,33 @@ fn a_hung_discovery_directory_stops_no_other_class() {
         stage.sandbox.umount(&at).ok()
     });
     stage.available(&at.join("neighbour"), None);
+}
+
+/// What hangs there says nothing of the entries of the same names elsewhere.
+#[test]
+fn a_class_moves_away_from_a_hung_disk_or_directory() {
+    for hung in ["disks/dead/disk", "disks/dead"] {
+        let Some((stage, _, other)) = two_classes("1s") else {
+            return;
+        };
+        let fuse = Fuse::silent(&stage.sandbox.dir(hung).unwrap());
+        let mut provisioner = stage.provisioner().unwrap();
+        stage.available(&other, None);
+        stage.eventually("it is reported", || {
+            provisioner.log().contains("did not answer").then_some(())
+        });
+        let moved = stage.sandbox.tmpfs("disks/moved/disk", "size=1m").unwrap();
+        let dir = moved.parent().unwrap().to_owned();
+        edit_classes(&stage, |classes| {
+            let class = classes.get_mut(&stage.named("dead")).unwrap();
+            (class["hostDir"], class["mountDir"]) = (json!(dir), json!(dir));
+        });
+        stage.available(&moved, None);
+        stage.eventually("all is well", || {
+            (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+        });
+        drop(fuse);
+    }
 }
 
 #[test]

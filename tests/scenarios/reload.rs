@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::{Program, Stage};
 
 /// Changes the classes in the configuration, in place, and nothing else; by their full names.
-fn edit_classes(stage: &Stage, edit: impl FnOnce(&mut BTreeMap<String, Value>)) {
+pub fn edit_classes(stage: &Stage, edit: impl FnOnce(&mut BTreeMap<String, Value>)) {
     let path = stage.config_dir().join("storageClassMap");
     let mut classes = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     edit(&mut classes);
@@ -29,7 +29,7 @@ fn set(stage: &Stage, class: &str, key: &str, value: impl Into<Value>) {
 }
 
 /// Adds a class to the configuration alone; its directory.
-fn add_class(stage: &Stage, class: &str) -> PathBuf {
+pub fn add_class(stage: &Stage, class: &str) -> PathBuf {
     let dir = stage.sandbox.dir(&format!("disks/{class}")).unwrap();
     edit_classes(stage, |classes| {
         classes.insert(
