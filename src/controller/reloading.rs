@@ -59,7 +59,6 @@ impl Controller {
         let Some(reading) = self.reloads.readings.borrow_and_update().clone() else {
             return;
         };
-        self.metrics.config_last_reload_timestamp.set(unix_time());
         if reading.files.as_ref() == Some(&self.reloads.in_force) {
             self.recovered("it is again what was in force all the time");
             return;
@@ -151,6 +150,7 @@ impl Controller {
     /// What is in the directory is in force.
     fn recovered(&mut self, how: &str) {
         self.metrics.config_last_reload_successful.set(1);
+        self.metrics.config_last_reload_timestamp.set(unix_time());
         if std::mem::take(&mut self.reloads.faults).is_empty() {
             return;
         }
