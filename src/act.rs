@@ -189,15 +189,13 @@ impl Actor {
         let generation = ground.world.borrow().settings.generation;
         tokio::spawn(async move {
             let _place = places.acquire_owned().await;
-            // What an earlier configuration wanted, the next pass decides anew.
-            let outdated = ground.world.borrow().settings.generation != generation;
-            if !outdated {
+            if ground.world.borrow().settings.generation == generation {
                 work.await;
-            }
-            drop(entered);
-            if outdated {
+            } else {
+                // What an earlier configuration wanted, the next pass decides anew.
                 ground.ended.notify_one();
             }
+            drop(entered);
         });
     }
 
