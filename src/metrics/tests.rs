@@ -5,6 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::node_cleanup::metrics::SHARED;
+use crate::node_cleanup::metrics::families::FAMILIES as OF_NODE_CLEANUP;
+
 use super::family::{Family, Origin};
 use super::{Metrics, capacity_step};
 
@@ -29,12 +32,12 @@ fn all_metrics_can_be_registered_side_by_side() {
 
 #[test]
 fn names_and_help_are_as_the_conventions_have_them() {
-    for family in Metrics::new().unwrap().families() {
+    let metrics = Metrics::new().unwrap();
+    let prefixes = [PREFIX, "process_", "local_volume_node_cleanup_"];
+    for family in metrics.families().iter().chain(&OF_NODE_CLEANUP) {
         let Family { name, kind, .. } = family;
-        assert!(
-            name.starts_with(PREFIX) || name.starts_with("process_"),
-            "{name}"
-        );
+        let known = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        assert!(known, "{name}");
         assert_eq!(
             name.ends_with("_total"),
             kind.as_str() == "counter",
@@ -112,6 +115,14 @@ fn page(families: &[&Family]) -> String {
     for family in ours {
         describe(family, &mut page);
     }
+    page += "\n## Of node-cleanup\n\n\
+        The [controller for lost nodes](node-cleanup.md) has metrics of its own, which begin with `local_volume_node_cleanup_`. The\n\
+        first four are those of the Go project's program. These of the provisioner it has too, under its own prefix:\n";
+    let shared = SHARED.map(|name| format!("`{name}`"));
+    writeln!(page, "{}.", shared.join(", ")).unwrap();
+    for family in OF_NODE_CLEANUP {
+        describe(family, &mut page);
+    }
     page += "\n## Of the process\n\n\
         As every Go program has them, without labels. What only the Go runtime has (`go_*`) there is not.\n\n\
         | name | type | unit | |\n|---|---|---|---|\n";
@@ -128,12 +139,13 @@ const HEAD: &str = "\
 # Metrics
 
 At `/metrics` of each pod (`--metrics-path`). All names begin with `local_volume_provisioner_`, which is left out in the
-text, unless they begin with `process_`. [Monitoring](monitoring.md) says how to collect them, and [alerts](alerts.md) what
-to be woken for.
+text, unless they begin with `process_` or belong to `node-cleanup`. [Monitoring](monitoring.md) says how to collect them,
+and [alerts](alerts.md) what to be woken for.
 ";
 
 fn describe(family: &Family, page: &mut String) {
     let short = family.name.trim_start_matches(PREFIX);
+    let short = short.trim_start_matches("local_volume_");
     let unit = family.unit().map(|unit| format!(", {unit}"));
     write!(
         page,

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
-use prometheus::{CounterVec, IntCounter, IntGauge, Opts, Registry};
+use prometheus::{CounterVec, IntCounter, IntGauge, Registry};
 
 use crate::cluster::Permissions;
 use crate::metrics::Metrics as Shared;
+use crate::metrics::maker::Maker;
+
+pub mod families;
 
 const PREFIX: &str = "local_volume_node_cleanup_";
-/// What the client and the events count for the provisioner, too, and under its prefix.
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
-const SHARED: [&str; 4] = [
+/// What the client and the events count for the provisioner, too, and under its prefix.
+pub const SHARED: [&str; 4] = [
     "watch_restarts_total",
     "missing_permission",
     "events_failed_total",
@@ -21,7 +23,7 @@ const SHARED: [&str; 4] = [
 
 /// All handles.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each has its help text where it is made")]
+#[allow(missing_docs, reason = "each has its help text in `families`")]
 pub struct Metrics {
     registry: Registry,
     shared: Arc<Shared>,
@@ -44,62 +46,24 @@ impl Metrics {
     /// # Errors
     /// When two have one name.
     pub fn new(shared: Arc<Shared>, permissions: Arc<Permissions>) -> prometheus::Result<Self> {
-        let registry = Registry::new();
-        let opts = |name: &str, help: &str| Opts::new(format!("{PREFIX}{name}"), help);
-        let counters = |name: &str, help: &str| {
-            let made = CounterVec::new(opts(name, help), &["phase"]);
-            registered(&registry, made)
-        };
-        let counter = |name: &str, help: &str| {
-            let made = IntCounter::with_opts(opts(name, help));
-            registered(&registry, made)
-        };
-        let gauge = |name: &str, help: &str| {
-            let made = IntGauge::with_opts(opts(name, help));
-            registered(&registry, made)
-        };
-        Ok(Self {
-            pv_deleted: counters(
-                "persistentvolume_delete_total",
-                "PersistentVolumes of nodes that are gone that were deleted, by phase.",
-            )?,
-            pv_delete_failed: counters(
-                "persistentvolume_delete_failed_total",
-                "Deletions of PersistentVolumes that failed, by phase.",
-            )?,
-            claim_deleted: counter(
-                "persistentvolumeclaim_delete_total",
-                "Claims bound to volumes of nodes that are gone that were deleted.",
-            )?,
-            claim_delete_failed: counter(
-                "persistentvolumeclaim_delete_failed_total",
-                "Deletions of claims that failed.",
-            )?,
-            finalizers_removed: counter(
-                "persistentvolume_finalizer_removed_total",
-                "PersistentVolumes of nodes that are gone that our finalizer was taken off.",
-            )?,
-            leader: gauge("leader", "1 while this process is the one that acts.")?,
-            synced: gauge(
-                "synced",
-                "1 while this process is the leader and has listed Nodes and PersistentVolumes.",
-            )?,
-            pending_claims: gauge(
-                "pending_persistentvolumeclaims",
-                "Claims whose node is gone and that are going to be deleted. 0 without the lease.",
-            )?,
-            stale_pvs: gauge(
-                "stale_persistentvolumes",
-                "PersistentVolumes whose node is gone, and which are going to be deleted or released. 0 without the lease.",
-            )?,
-            unclear_pvs: gauge(
-                "unclear_persistentvolumes",
-                "PersistentVolumes that are left alone because nobody can say whether their node is gone. 0 without the lease.",
-            )?,
-            registry,
+        let mut make = Maker::default();
+        let mut metrics = Self {
+            pv_deleted: make.counters(&families::PV_DELETED)?,
+            pv_delete_failed: make.counters(&families::PV_DELETE_FAILED)?,
+            claim_deleted: make.int_counter(&families::CLAIM_DELETED)?,
+            claim_delete_failed: make.int_counter(&families::CLAIM_DELETE_FAILED)?,
+            finalizers_removed: make.int_counter(&families::FINALIZERS_REMOVED)?,
+            leader: make.int_gauge(&families::LEADER)?,
+            synced: make.int_gauge(&families::SYNCED)?,
+            pending_claims: make.int_gauge(&families::PENDING_CLAIMS)?,
+            stale_pvs: make.int_gauge(&families::STALE_PVS)?,
+            unclear_pvs: make.int_gauge(&families::UNCLEAR_PVS)?,
+            registry: Registry::new(),
             shared,
             permissions,
-        })
+        };
+        (metrics.registry, _) = make.finish();
+        Ok(metrics)
     }
 
     /// Whether Nodes and PVs were listed.
@@ -131,13 +95,4 @@ impl Metrics {
         }
         families
     }
-}
-
-fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    made: prometheus::Result<C>,
-) -> prometheus::Result<C> {
-    let made = made?;
-    registry.register(Box::new(made.clone()))?;
-    Ok(made)
 }

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use local_volume_provisioner::metrics::Metrics;
+use local_volume_provisioner::node_cleanup::metrics::families::FAMILIES as OF_NODE_CLEANUP;
 
 /// The labels that a series has from where it is scraped.
-pub const OF_THE_TARGET: [&str; 3] = ["instance", "job", "node"];
+pub const OF_THE_TARGET: [&str; 4] = ["instance", "job", "node", "pod"];
 
 /// What an expression speaks of.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -108,7 +109,8 @@ impl Known {
     /// All that the program has, and what Prometheus adds.
     pub fn new() -> Self {
         let mut known = BTreeMap::from([("up".to_owned(), BTreeSet::new())]);
-        for family in Metrics::new().unwrap().families() {
+        let metrics = Metrics::new().unwrap();
+        for family in metrics.families().iter().chain(&OF_NODE_CLEANUP) {
             let labels: BTreeSet<_> = family.label_names().into_iter().collect();
             if family.kind.as_str() == "histogram" {
                 let mut with_bound = labels.clone();
