@@ -188,7 +188,7 @@ fn not_a_volume(pv: &PvView, place: &Place<'_>) -> Refusal {
         ),
         Place::Missing => Refusal::new(
             reasons::VOLUME_MISSING,
-            "there is nothing at its path any more; nothing was touched; put the volume back, or delete the PV",
+            "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV",
         )
         .state(VolumeState::Missing),
         Place::ClassInvalid => Refusal::new(
@@ -198,7 +198,7 @@ fn not_a_volume(pv: &PvView, place: &Place<'_>) -> Refusal {
         .state(VolumeState::ClassGone),
         Place::ClassGone => Refusal::new(
             reasons::VOLUME_FAILED_DELETE,
-            format!("its class {:?} is no longer in the configuration, so nobody says how to clean it; put the class back, or clean the volume by hand and delete the PV", pv.class),
+            format!("its class {:?} is no longer in the configuration, so nobody says how to clean it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV", pv.class),
         )
         .state(VolumeState::ClassGone),
         Place::Outside(why) => {

@@ -96,6 +96,24 @@ fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
 }
 
 #[test]
+fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    stage.sandbox.umount(&volume).unwrap();
+    std::fs::remove_dir(&volume).unwrap();
+    stage.delete_pv(&name(&bound)).unwrap();
+    stage.delete_claim("claim");
+    stage.event("VolumeMissing", "set the PV's reclaim policy to Retain");
+    set_policy(&stage, &bound, "Retain");
+    stage.eventually("the PV is gone", || {
+        stage.pv(&name(&bound)).is_none().then_some(())
+    });
+}
+
+#[test]
 fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
