@@ -141,6 +141,14 @@ impl Cluster {
         pvs
     }
 
+    /// The events of an object of this name.
+    pub fn events(&self, name: &str) -> Vec<Value> {
+        let of = format!("--field-selector=involvedObject.name={name}");
+        let args = ["get", "events", "--all-namespaces", &of, "-ojson"];
+        let list: Value = serde_json::from_str(&self.kubectl(&args).unwrap()).unwrap();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
     /// Waits until so many volumes of a class are Available.
     pub fn available(&self, class: &str, count: usize) -> Vec<Value> {
         self.eventually(&format!("{count} Available PVs of class {class}"), || {

@@ -85,6 +85,11 @@ impl Disks {
         path
     }
 
+    /// A disk that just came out of its box.
+    pub fn spare(&self, size: u64) -> LoopDevice {
+        LoopDevice::new(self.dir.path(), size).unwrap()
+    }
+
     fn mounted(
         &mut self,
         class: &str,

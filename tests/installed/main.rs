@@ -21,6 +21,7 @@ mod manifests;
 mod migration;
 mod modes;
 mod node_cleanup;
+mod operations;
 mod propagation;
 mod recycling;
 mod release;

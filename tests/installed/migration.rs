@@ -12,7 +12,7 @@ use crate::release::class;
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 /// A PV as the Go provisioner v2.9 makes it: a name by its hash, no label, no identity.
-fn made_by_go(cluster: &Cluster, class: &str, path: &Path) -> Value {
+pub fn made_by_go(cluster: &Cluster, class: &str, path: &Path) -> Value {
     let file = path.file_name().unwrap().to_str().unwrap();
     let node = cluster.get("node", NODE, None).unwrap();
     let uid = node["metadata"]["uid"].as_str().unwrap();

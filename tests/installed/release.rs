@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SYSTEM, eventually, name, run};
 
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/local-volume-provisioner");
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/local-volume-provisioner");
 /// The image that `scripts/cluster image` makes of this checkout.
 const IMAGE: &str = "docker.io/library/local-volume-provisioner:test";
 /// The release, and with `fullnameOverride` every object of it.
@@ -105,6 +105,11 @@ impl<'a> Release<'a> {
         let said = helm(&["uninstall", NAME, "--wait", "--timeout=4m"], "");
         self.gone = said.is_ok();
         said
+    }
+
+    /// Somebody else has uninstalled it.
+    pub fn was_uninstalled(mut self) {
+        self.gone = true;
     }
 
     /// Takes a refused uninstallation back, to the first revision: without that, Helm upgrades nothing.

@@ -1,0 +1,266 @@
+//! Disks, nodes and classes come and go, and so does the provisioner.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::procedure::Procedure;
+use crate::cluster::{NODE, SYSTEM, USERS, name};
+use crate::disks::entries;
+use crate::migration::made_by_go;
+use crate::release::{NAME, class};
+use crate::{Cluster, Disks, Release, disks::MIB};
+
+/// Long enough for what ought not to be.
+pub const A_WHILE: Duration = Duration::from_secs(2);
+
+const WRITE: &str = "echo data >/data/file; sync; sleep 1000";
+
+/// A pod that uses a volume and goes on running; the PV that it got.
+pub fn in_use(cluster: &Cluster, class: &str, claim: &str, pod: &str) -> Value {
+    let pv = started(cluster, class, claim, pod);
+    cluster.eventually("the pod has written", || {
+        path(&pv).join("file").exists().then_some(())
+    });
+    pv
+}
+
+fn started(cluster: &Cluster, class: &str, claim: &str, pod: &str) -> Value {
+    cluster.claim(claim, class, "Filesystem");
+    cluster.pod(pod, claim, "Filesystem", WRITE);
+    cluster.pod_in_phase(pod, "Running");
+    cluster.bound(claim)
+}
+
+/// A class over its directory.
+pub fn simple_class(disks: &Disks, name: &str) -> Value {
+    class(name, &disks.class(name), json!({}))
+}
+
+pub fn path(pv: &Value) -> &Path {
+    Path::new(pv["spec"]["local"]["path"].as_str().unwrap())
+}
+
+fn is_kept(cluster: &Cluster, pv: &Value) -> bool {
+    cluster.get("pv", name(pv), None).is_some_and(|now| {
+        now["metadata"]["uid"] == pv["metadata"]["uid"] && now["status"]["phase"] == "Released"
+    })
+}
+
+pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
+    let mut disks = Disks::new("failed");
+    disks.filesystem("failed", "disk", "ext4", 32 * MIB);
+    let classes = json!([simple_class(&disks, "failed")]);
+    let _release = Release::install(cluster, classes, json!({}));
+    cluster.available("failed", 1);
+    let pv = in_use(cluster, "failed", "claim", "app");
+    page.about(&pv);
+    page.set("APP", "app");
+    page.follow(r#""Retain""#);
+    let said = page.follow("describe pvc");
+    assert!(said.contains("Used By:") && said.contains("app"), "{said}");
+    assert_eq!(entries(path(&pv)), ["file"], "nobody cleans it");
+    page.follow("umount --lazy");
+    cluster.eventually("an event says so", || {
+        let events = cluster.events(name(&pv));
+        events
+            .iter()
+            .any(|event| event["reason"] == "VolumeNotMounted")
+            .then_some(())
+    });
+    assert!(is_kept(cluster, &pv));
+    page.follow(r#"delete pv "$PV""#);
+    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+
+    let disk = disks.spare(32 * MIB);
+    page.set("DISK", disk.path());
+    page.follow("mkfs.ext4");
+    page.follow("until kubectl get pv");
+    let fresh = cluster.recycled(&pv);
+    assert_eq!(name(&fresh), name(&pv), "the same name");
+    nix::mount::umount(path(&pv)).unwrap();
+}
+
+pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
+    let mut disks = Disks::new("healthy");
+    let volume = disks.filesystem("healthy", "disk", "ext4", 32 * MIB);
+    let classes = json!([simple_class(&disks, "healthy")]);
+    let _release = Release::install(cluster, classes, json!({}));
+    let pv = cluster.available("healthy", 1).remove(0);
+    page.about(&pv);
+
+    page.follow(r#""taken-out""#);
+    cluster.claim("claim", "healthy", "Filesystem");
+    cluster.pod("app", "claim", "Filesystem", WRITE);
+    cluster.stays(A_WHILE, "nobody gets it", || {
+        cluster.get("pvc", "claim", Some(USERS)).unwrap()["status"]["phase"] == "Pending"
+    });
+    page.follow(r#""remove", "path": "/spec/claimRef""#);
+    cluster.bound("claim");
+    cluster.pod_in_phase("app", "Running");
+    let refused = page.try_follow(r#""taken-out""#).unwrap_err().to_string();
+    assert!(refused.contains("The request is invalid"), "{refused}");
+    let now = cluster.bound("claim");
+    assert_eq!(now["spec"]["persistentVolumeReclaimPolicy"], "Delete");
+    cluster.delete("pod", "app", &[]);
+    cluster.delete_claim("claim");
+    cluster.recycled(&pv);
+
+    page.follow(r#""taken-out""#);
+    fs::write(volume.join("left behind"), "").unwrap();
+    page.set("IN_POD", "/mnt/healthy/disk");
+    let said = page.follow("clean --yes");
+    assert!(
+        said.lines().last().unwrap().starts_with("Cleaned"),
+        "{said}"
+    );
+    assert!(entries(&volume).is_empty());
+    page.follow("rmdir");
+    page.follow(r#"delete pv "$PV""#);
+    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+}
+
+/// Puts the cluster's only node back.
+struct Registered<'a> {
+    cluster: &'a Cluster,
+    node: Value,
+}
+
+impl<'a> Registered<'a> {
+    fn remember(cluster: &'a Cluster) -> Self {
+        let node = cluster.get("node", NODE, None).unwrap();
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": NODE, "labels": node["metadata"]["labels"] },
+        });
+        Self { cluster, node }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        let _ = self.cluster.try_apply(&self.node);
+        let _ = self.cluster.kubectl(&["uncordon", NODE]);
+        let node = format!("node/{NODE}");
+        let args = ["wait", "--for=condition=Ready", &node, "--timeout=60s"];
+        let _ = self.cluster.kubectl(&args);
+    }
+}
+
+pub fn a_node(cluster: &Cluster, page: &mut Procedure) {
+    let mut disks = Disks::new("retired");
+    disks.filesystem("retired", "one", "ext4", 32 * MIB);
+    disks.filesystem("retired", "two", "ext4", 32 * MIB);
+    disks.device("retired", "raw", 16 * MIB);
+    let classes = json!([simple_class(&disks, "retired")]);
+    let release = Release::install(cluster, classes, json!({}));
+    cluster.available("retired", 3);
+    // The smallest fits, and that is the device, which the kubelet formats.
+    let pv = started(cluster, "retired", "claim", "app");
+    page.about(&pv);
+    page.set("DIR", disks.class("retired"));
+
+    let _node = Registered::remember(cluster);
+    let said = page.follow("cordon");
+    assert!(said.contains("/claim"), "it says whose they are: {said}");
+    cluster.delete("pod", "app", &[]);
+    cluster.delete("pvc", "claim", &["--wait=false"]);
+    page.follow("until pvs");
+    page.follow("umount");
+    page.follow("delete pv");
+    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+    page.follow("delete node");
+    drop(release);
+}
+
+pub fn more_disks(cluster: &Cluster, page: &mut Procedure) {
+    let mut disks = Disks::new("more");
+    disks.filesystem("first", "disk", "ext4", 32 * MIB);
+    let classes = json!([simple_class(&disks, "first")]);
+    let _release = Release::install(cluster, classes, json!({}));
+    cluster.available("first", 1);
+    let (dir, disk) = (disks.class("first"), disks.spare(32 * MIB));
+    page.set("DIR", &dir);
+    page.set("NAME", "another");
+    page.set("DISK", disk.path());
+    page.follow("mkfs.ext4");
+    page.follow("until kubectl get pv");
+    cluster.available("first", 2);
+
+    disks.filesystem("second", "disk", "ext4", 32 * MIB);
+    let second = disks.class("second");
+    let editor = page.dir().join("editor");
+    let class = format!(
+        "classes:\\n- name: second\\n  hostDir: {}\\n  storageClass: true",
+        second.display()
+    );
+    fs::write(
+        &editor,
+        format!("sed --in-place 's|^classes:|{class}|' \"$1\"\n"),
+    )
+    .unwrap();
+    page.set("EDITOR", format!("sh {}", editor.display()));
+    page.follow("helm upgrade");
+    cluster.available("second", 1);
+    cluster.available("first", 2);
+    nix::mount::umount(&dir.join("another")).unwrap();
+}
+
+pub fn back_to_go(cluster: &Cluster, page: &mut Procedure) {
+    let mut disks = Disks::new("back");
+    for name in ["one", "two", "three"] {
+        disks.filesystem("back", name, "ext4", 32 * MIB);
+    }
+    // The StorageClass is not the release's, so that nothing has to make it anew.
+    cluster.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "back" },
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    }));
+    let dir = disks.class("back");
+    let settings = json!({ "storageClass": false });
+    let classes = json!([class("back", &dir, settings)]);
+    let release = Release::install(cluster, classes.clone(), json!({}));
+    cluster.available("back", 3);
+    let bound = in_use(cluster, "back", "kept", "app");
+    let released = in_use(cluster, "back", "ended", "other");
+    cluster.delete("pod", "other", &[]);
+    cluster.delete("pvc", "ended", &["--wait=false"]);
+
+    page.follow("until pvs");
+    assert!(entries(path(&released)).is_empty(), "it is clean");
+    page.follow("helm uninstall");
+    release.was_uninstalled();
+    assert_eq!(page.follow("finalizers"), "");
+    let said = page.follow("provisioned-by");
+    assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
+    let pvs = cluster.pvs();
+    assert_eq!(pvs.len(), 3);
+    for pv in &pvs {
+        // What the Go provisioner would have made is there, and nothing that would be in its way.
+        let go = made_by_go(cluster, "back", path(pv));
+        assert_eq!(name(pv), name(&go));
+        let by = "pv.kubernetes.io/provisioned-by";
+        assert_eq!(
+            pv["metadata"]["annotations"][by],
+            go["metadata"]["annotations"][by]
+        );
+        assert!(
+            said.contains(go["metadata"]["annotations"][by].as_str().unwrap()),
+            "{said}"
+        );
+        for (field, value) in go["spec"].as_object().unwrap() {
+            assert_eq!(pv["spec"][field], *value, "{field}");
+        }
+        assert!(pv["metadata"]["deletionTimestamp"].is_null());
+    }
+    assert_eq!(entries(path(&bound)), ["file"], "the pod has not noticed");
+
+    // And back to us.
+    let _release = Release::install(cluster, classes, json!({}));
+    cluster.delete("pod", "app", &[]);
+    cluster.delete_claim("kept");
+    cluster.recycled(&bound);
+    assert!(entries(path(&bound)).is_empty());
+}

@@ -1,0 +1,148 @@
+//! A section of the page, as somebody who follows it.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cluster::{SYSTEM, name, run};
+use crate::release::{CHART, NAME};
+
+const PAGE: &str = include_str!("../../../docs/operations.md");
+/// The section that the others begin with.
+pub const PRELUDE: &str = "Before you begin";
+/// How a block for a shell on the node begins.
+const ON_THE_NODE: &str = "# on the node\n";
+
+/// The titles of the sections with commands, in order.
+pub fn titles() -> Vec<&'static str> {
+    let with_blocks = sections().filter(|(_, text)| text.contains("```"));
+    with_blocks.map(|(title, _)| title).collect()
+}
+
+fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let sections = PAGE.split("\n## ").skip(1);
+    sections.filter_map(|section| section.split_once('\n'))
+}
+
+/// The blocks of a section.
+fn blocks(title: &str) -> Vec<&'static str> {
+    let (_, text) = sections()
+        .find(|(found, _)| *found == title)
+        .unwrap_or_else(|| panic!("the page has no section {title:?}"));
+    // Every other part is within a fence.
+    let fenced = text.split("\n```").skip(1).step_by(2);
+    fenced
+        .map(|block| {
+            block
+                .strip_prefix("sh\n")
+                .unwrap_or_else(|| panic!("a block of {title:?} is none of a shell: {block}"))
+        })
+        .collect()
+}
+
+/// A section that is being followed: a terminal, and what of it has been done.
+pub struct Procedure {
+    blocks: Vec<(&'static str, bool)>,
+    dir: TempDir,
+}
+
+impl Procedure {
+    /// The section of this title.
+    pub fn titled(title: &str) -> Self {
+        let procedure = Self {
+            blocks: blocks(title)
+                .into_iter()
+                .map(|block| (block, false))
+                .collect(),
+            dir: tempfile::tempdir().unwrap(),
+        };
+        procedure.set("NS", SYSTEM);
+        procedure.set("RELEASE", NAME);
+        procedure.set("CHART", CHART);
+        procedure
+    }
+
+    /// Where nobody else writes.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What the shell knows from one block to the next.
+    fn variables(&self) -> PathBuf {
+        self.dir.path().join("variables")
+    }
+
+    /// Sets a variable that the page asks for.
+    pub fn set(&self, variable: &str, value: impl AsRef<Path>) {
+        let value = value.as_ref().display();
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .append(true)
+            .create(true)
+            .open(self.variables())
+            .unwrap();
+        writeln!(file, "export {variable}='{value}'").unwrap();
+    }
+
+    /// Does what comes before each procedure, for one PV.
+    pub fn about(&self, pv: &Value) {
+        self.set("PV", name(pv));
+        for block in blocks(PRELUDE) {
+            self.shell(block).unwrap();
+        }
+    }
+
+    /// Runs the one block that is this text, or has it in it; what it printed.
+    pub fn follow(&mut self, text: &str) -> String {
+        self.try_follow(text).unwrap()
+    }
+
+    /// The same, where it may be refused.
+    pub fn try_follow(&mut self, text: &str) -> Result<String> {
+        let exact = self.blocks.iter().position(|(block, _)| *block == text);
+        let at = exact.unwrap_or_else(|| {
+            let all = self.blocks.iter().enumerate();
+            let mut found = all.filter(|(_, (block, _))| block.contains(text));
+            let (Some((at, _)), None) = (found.next(), found.next()) else {
+                panic!("not exactly one block has {text:?} in it");
+            };
+            at
+        });
+        self.blocks[at].1 = true;
+        self.shell(self.blocks[at].0)
+    }
+
+    fn shell(&self, block: &str) -> Result<String> {
+        let variables = self.variables();
+        let variables = variables.display();
+        // On the node there is no access to the cluster.
+        let (node, block) = match block.strip_prefix(ON_THE_NODE) {
+            Some(block) => ("unset KUBECONFIG", block),
+            None => ("", block),
+        };
+        let script = format!("set -a\n. {variables}\n{node}\n{block}\nexport -p >{variables}");
+        println!("--- {block}");
+        let mut command = Command::new("timeout");
+        command
+            .args(["150", "sh", "-e", "-c", &script])
+            .current_dir(self.dir.path());
+        let said = run(&mut command, "");
+        println!("{said:?}");
+        said
+    }
+
+    /// Fails if a block was left out.
+    pub fn was_followed(&self) {
+        let left: Vec<_> = self
+            .blocks
+            .iter()
+            .filter(|(_, followed)| !followed)
+            .collect();
+        assert!(left.is_empty(), "not run by any test: {left:#?}");
+    }
+}

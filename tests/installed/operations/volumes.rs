@@ -1,0 +1,264 @@
+//! Volumes that are not to be cleaned yet, or cannot be.
+
+use std::fs;
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount, umount};
+use serde_json::{Value, json};
+
+use super::machines::{A_WHILE, in_use, path, simple_class};
+use super::procedure::Procedure;
+use crate::cluster::{USERS, name};
+use crate::disks::entries;
+use crate::{Cluster, Disks, Release, disks::MIB};
+
+/// A class with so many disks, and the provisioner over it.
+fn install<'a>(cluster: &'a Cluster, class: &str, count: usize) -> (Release<'a>, Disks) {
+    let mut disks = Disks::new(class);
+    for number in 0..count {
+        disks.filesystem(class, &format!("disk-{number}"), "ext4", 32 * MIB);
+    }
+    let classes = json!([simple_class(&disks, class)]);
+    let release = Release::install(cluster, classes, json!({}));
+    cluster.available(class, count);
+    (release, disks)
+}
+
+/// The user's part of a release.
+fn release(cluster: &Cluster, claim: &str, pod: &str) {
+    cluster.delete("pod", pod, &[]);
+    cluster.delete_claim(claim);
+}
+
+/// Waits until an event of a PV has a text in it.
+fn told(cluster: &Cluster, pv: &Value, reason: &str, text: &str) {
+    cluster.eventually(&format!("event {reason}: {text}"), || {
+        let events = cluster.events(name(pv));
+        let found = events.iter().any(|event| {
+            event["reason"] == reason
+                && event["message"].as_str().unwrap_or_default().contains(text)
+        });
+        found.then_some(())
+    });
+}
+
+fn holds_data(cluster: &Cluster, pv: &Value, phase: &str) {
+    cluster.in_phase(pv, phase);
+    cluster.stays(A_WHILE, "nothing is cleaned", || {
+        entries(path(pv)) == ["file"]
+    });
+}
+
+pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
+    let (_release, _disks) = install(cluster, "paused", 1);
+    let pv = in_use(cluster, "paused", "claim", "app");
+    page.about(&pv);
+    page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused=true"#);
+    release(cluster, "claim", "app");
+    holds_data(cluster, &pv, "Released");
+    told(cluster, &pv, "CleaningPaused", "paused");
+    assert!(page.follow("get events").contains(name(&pv)));
+
+    page.follow(r#"node "$NODE" local-volume-provisioner/paused=true"#);
+    page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused-"#);
+    holds_data(cluster, &pv, "Released");
+    page.follow(r#"node "$NODE" local-volume-provisioner/paused-"#);
+    cluster.recycled(&pv);
+    assert!(entries(path(&pv)).is_empty());
+
+    page.follow("nodes --all local-volume-provisioner/paused=true");
+    let pv = in_use(cluster, "paused", "claim", "app");
+    release(cluster, "claim", "app");
+    holds_data(cluster, &pv, "Released");
+    page.follow("nodes --all local-volume-provisioner/paused-");
+    cluster.recycled(&pv);
+}
+
+/// Another disk takes a volume's place, with a file of its own.
+fn exchange(volume: &Path, disk: &Path) {
+    umount(volume).unwrap();
+    mount(
+        Some(disk),
+        volume,
+        Some("ext4"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .unwrap();
+    fs::write(volume.join("stranger"), "").unwrap();
+}
+
+pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
+    let (_release, disks) = install(cluster, "swapped", 2);
+    let others = [disks.spare(32 * MIB), disks.spare(32 * MIB)];
+    let tenants = [("forget", "app-1"), ("wipe", "app-2")];
+    let pvs = tenants.map(|(claim, pod)| in_use(cluster, "swapped", claim, pod));
+    for ((pv, (claim, pod)), other) in pvs.iter().zip(tenants).zip(&others) {
+        other.format("ext4").unwrap();
+        release_paused(cluster, pv, claim, pod, || exchange(path(pv), other.path()));
+        told(cluster, pv, "VolumeIdentityMismatch", "nothing was touched");
+    }
+
+    page.about(&pvs[0]);
+    let said = page.follow(r#"kubectl describe pv "$PV""#);
+    for consent in ["wipe:v1:", "forget:v1:"] {
+        assert!(said.contains(consent), "{said}");
+    }
+    page.follow("forget:$RECORDED");
+    page.follow("until kubectl get pv");
+    cluster.recycled(&pvs[0]);
+    assert_eq!(entries(path(&pvs[0])), ["stranger"], "offered as it is");
+
+    page.about(&pvs[1]);
+    assert!(page.follow("FOUND=").starts_with("wipe:v1:"));
+    assert_eq!(entries(path(&pvs[1])), ["stranger"]);
+    page.follow(r#"consent="$FOUND""#);
+    page.follow("until kubectl get pv");
+    cluster.recycled(&pvs[1]);
+    assert!(entries(path(&pvs[1])).is_empty());
+    for pv in &pvs {
+        umount(path(pv)).unwrap();
+    }
+}
+
+/// Releases a volume, and does something to it before it can be cleaned.
+fn release_paused(cluster: &Cluster, pv: &Value, claim: &str, pod: &str, before: impl Fn()) {
+    let paused = "local-volume-provisioner/paused";
+    cluster
+        .kubectl(&["annotate", "pv", name(pv), &format!("{paused}=true")])
+        .unwrap();
+    release(cluster, claim, pod);
+    cluster.in_phase(pv, "Released");
+    before();
+    cluster
+        .kubectl(&["annotate", "pv", name(pv), &format!("{paused}-")])
+        .unwrap();
+}
+
+pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
+    let (_release, _disks) = install(cluster, "saved", 2);
+    // The claim is deleted under the pod.
+    let pv = in_use(cluster, "saved", "claim", "app");
+    cluster.delete("pvc", "claim", &["--wait=false"]);
+    page.about(&pv);
+    page.set("APP", "app");
+    page.follow("paused=true");
+    let said = page.follow("custom-columns=PHASE");
+    assert!(said.contains("<none>"), "{said}");
+    page.follow(r#""Retain""#);
+    page.follow("--ignore-not-found");
+    page.follow("volumeName");
+    assert_eq!(
+        cluster.bound("claim")["metadata"]["uid"],
+        pv["metadata"]["uid"]
+    );
+    page.follow(r#""Delete""#);
+    let read = cluster.run_pod("reader", "claim", "Filesystem", "cat /data/file");
+    assert_eq!(read, "data\n");
+    cluster.delete_claim("claim");
+    cluster.recycled(&pv);
+    assert!(
+        entries(path(&pv)).is_empty(),
+        "in the end it is cleaned, as ever"
+    );
+
+    // The PV is deleted under the claim, and then the claim.
+    let pv = in_use(cluster, "saved", "second", "app");
+    cluster.delete("pv", name(&pv), &["--wait=false"]);
+    cluster.delete("pvc", "second", &["--wait=false"]);
+    page.about(&pv);
+    page.follow("paused=true");
+    let said = page.follow("custom-columns=PHASE");
+    assert!(!said.contains("<none>"), "{said}");
+    page.follow(r#"delete "$POD""#);
+    cluster.delete("pod", "app", &[]);
+    cluster.eventually("the claim is gone", || {
+        cluster
+            .get("pvc", "second", Some(USERS))
+            .is_none()
+            .then_some(())
+    });
+    told(cluster, &pv, "CleaningPaused", "paused");
+    let safe = page.dir().join("safe");
+    fs::create_dir(&safe).unwrap();
+    page.set("SAFE", &safe);
+    page.follow("cp --archive");
+    assert_eq!(fs::read_to_string(safe.join("file")).unwrap(), "data\n");
+    page.follow(r#"kubectl annotate pv "$PV" local-volume-provisioner/paused-"#);
+    cluster.recycled(&pv);
+    assert!(entries(path(&pv)).is_empty());
+}
+
+/// Mounts something inside a volume, which stops its cleaning.
+fn mount_inside(volume: &Path) {
+    let inner = volume.join("inner");
+    fs::create_dir(&inner).unwrap();
+    mount(
+        Some("tmpfs"),
+        &inner,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .unwrap();
+}
+
+pub fn failures(cluster: &Cluster, page: &mut Procedure) {
+    const WHY: &str = "is mounted inside the volume";
+    let (_release, _disks) = install(cluster, "failing", 1);
+    let fails = || {
+        let pv = in_use(cluster, "failing", "claim", "app");
+        release_paused(cluster, &pv, "claim", "app", || mount_inside(path(&pv)));
+        told(cluster, &pv, "VolumeFailedDelete", WHY);
+        pv
+    };
+
+    let pv = fails();
+    page.about(&pv);
+    for way in ["describe pv", "status", "logs"] {
+        let said = page.follow(way);
+        assert!(said.contains(WHY), "{said}");
+    }
+    umount(&path(&pv).join("inner")).unwrap();
+    page.set("IN_POD", "/mnt/failing/disk-0");
+    assert!(page.follow("clean --dry-run").contains("will be"));
+    page.follow("clean --yes");
+    assert!(entries(path(&pv)).is_empty());
+    cluster.recycled(&pv);
+
+    let pv = fails();
+    page.about(&pv);
+    page.follow("umount --lazy");
+    page.follow("forget:$RECORDED");
+    cluster.stays(A_WHILE, "it is not offered with the data in it", || {
+        cluster.pvs().is_empty()
+    });
+}
+
+pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
+    let (installed, _disks) = install(cluster, "logged", 1);
+    let level_is = |level: &str| {
+        cluster.eventually(&format!("the log level is {level}"), || {
+            let status: Value = serde_json::from_str(&installed.http("/status")).unwrap();
+            (status["logLevel"] == level).then_some(())
+        });
+    };
+    let pv = in_use(cluster, "logged", "claim", "app");
+    page.about(&pv);
+    let said = page.follow("status");
+    assert!(
+        said.contains("node-real: ready") && said.contains(name(&pv)),
+        "{said}"
+    );
+    page.follow("log-level more");
+    level_is("debug");
+    release(cluster, "claim", "app");
+    cluster.recycled(&pv);
+    let said = page.follow("--since=5m");
+    assert!(
+        said.contains("DEBUG") && said.contains("the directory is empty"),
+        "{said}"
+    );
+    page.follow("log-level default");
+    level_is("info");
+}
