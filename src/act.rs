@@ -1,5 +1,7 @@
 //! Carries out what a plan says, in the background, and remembers what is under way.
 
+mod jobs;
+
 use std::collections::{BTreeSet, HashMap};
 use std::mem::Discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +15,7 @@ use tokio::sync::Semaphore;
 use crate::cache::Learnt;
 use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, JOBS};
 use crate::plan::verdict::without_ours;
 use crate::plan::{About, Action, CleanOrder, Patch, PvDraft, Withdrawal};
 use crate::render;
@@ -85,14 +87,16 @@ pub struct Actor {
     probed: Arc<Mutex<HashMap<Discriminant<Action>, Instant>>>,
 }
 
-/// What an action does to PVs, in the words of RBAC.
-fn verbs(action: &Action) -> &'static [&'static str] {
-    match action {
+/// What an action does, in the words of RBAC.
+fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
+    let verbs: &[_] = match action {
         Action::Forget(_) => &[],
+        Action::Collect(_) => return (JOBS, &["delete"]),
         Action::Create(_) => &["create"],
         Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
         Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
-    }
+    };
+    ("persistentvolumes", verbs)
 }
 
 impl Actor {
@@ -139,6 +143,10 @@ impl Actor {
                     }
                 }
                 Action::Clean(order) => self.clean(*order),
+                Action::Collect(job) => {
+                    let (this, name) = (self.clone(), job.name.clone());
+                    self.write(&name, async move { this.collect(&job).await });
+                }
                 Action::Create(draft) => {
                     let name = draft.name.clone();
                     let (this, learnt) = (self.clone(), learnt.clone());
@@ -168,8 +176,11 @@ impl Actor {
     fn is_worth_trying(&self, action: &Action) -> bool {
         let permissions = self.ground.cluster.permissions();
         let kind = std::mem::discriminant(action);
-        let missing = |verb: &&'static str| permissions.is_missing("persistentvolumes", verb);
-        if !verbs(action).iter().any(missing) {
+        let (resource, verbs) = rights(action);
+        if !verbs
+            .iter()
+            .any(|verb| permissions.is_missing(resource, verb))
+        {
             return true;
         }
         let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);

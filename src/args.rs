@@ -3,6 +3,7 @@
 mod clean;
 mod environment;
 mod help;
+mod job;
 mod listen;
 mod log;
 mod log_level;
@@ -22,6 +23,7 @@ use crate::config::{self, duration};
 pub use clean::{Clean, CleanBy};
 pub use environment::{Environment, EnvironmentError};
 pub use help::program;
+pub use job::Job;
 pub use listen::ListenAddress;
 pub use log::{LogFormat, LogLevel};
 pub use log_level::{Change, ChangeLogLevel};
@@ -121,6 +123,9 @@ pub enum Command {
     Release(Release),
     /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
     NodeCleanup(NodeCleanup),
+    /// Cleans one device as the container of a cleaning Job, which tells it the rest by its environment.
+    #[command(hide = true)]
+    Job(Job),
     /// Runs an external cleaner so that it ends when the provisioner does.
     #[command(hide = true)]
     Supervise {

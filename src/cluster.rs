@@ -3,6 +3,7 @@
 //! Reads here are fresh ones: nothing comes out of a cache. A request that is denied is remembered,
 //! so that the missing right is reported until it is granted.
 
+mod jobs;
 mod node_cleanup;
 mod permissions;
 mod provisioner_status;
@@ -26,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::{PvRef, PvView, StorageClassView};
 
+pub(crate) use jobs::{JOBS, jobs_of};
 pub use node_cleanup::BoundClaim;
 pub use permissions::{Permissions, REMEDY, Right, lacks_right};
 pub use uninstall::{DaemonSetView, ProvisionerPod};

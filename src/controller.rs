@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 
 use crate::act::Actor;
-use crate::cache::{ClassCache, NodeCache, PvCache};
+use crate::cache::{ClassCache, JobCache, NodeCache, PvCache};
 use crate::clean::World;
 use crate::clean::table::ProcTable;
 use crate::cluster::Cluster;
@@ -65,6 +65,8 @@ pub struct Controller {
     pub epoch: Instant,
     /// The longest time between two passes.
     pub period: Duration,
+    /// Whether there is an image to run cleaning Jobs with.
+    pub has_job_image: bool,
 }
 
 /// What the loop remembers from pass to pass.
@@ -72,6 +74,7 @@ struct Memory {
     rounds: Rounds,
     host: Option<PatientWatch>,
     pvs: Option<PvCache>,
+    jobs: JobCache,
     /// For which hostDirs the PVs without a label were listed.
     strays_in: BTreeSet<HostPath>,
     strays_at: Instant,
@@ -89,7 +92,7 @@ struct Memory {
 
 impl Controller {
     /// Runs until it is dropped.
-    pub async fn run(mut self) {
+    pub async fn run(mut self, jobs: JobCache) {
         let host = PatientWatch::new()
             .inspect_err(|error| {
                 tracing::warn!(%error, "changes are found by looking every {:?} only", self.period);
@@ -99,6 +102,7 @@ impl Controller {
             rounds: Rounds::new(Arc::clone(&self.wake)),
             host,
             pvs: None,
+            jobs,
             strays_in: BTreeSet::new(),
             strays_at: Instant::now(),
             notices: Notices::default(),
@@ -189,6 +193,8 @@ impl Controller {
                 memory.pvs = Some(PvCache::start(&self.cluster, &node.hostname, wake));
                 memory.strays_in.clear();
             }
+            let jobs = &mut memory.jobs;
+            jobs.follow(&node.hostname, config.use_job_for_cleaning);
         }
         self.find_strays(memory).await;
         let spoken_for = self.spoken_for(memory);
@@ -205,6 +211,7 @@ impl Controller {
             }
             _ => unreadable(&self.settings),
         };
+        let jobs = memory.jobs.jobs();
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
             // The watch does not tell of the end of a PV without the label.
@@ -219,6 +226,8 @@ impl Controller {
             observed,
             pvs: self.pvs(memory),
             cleanups,
+            jobs: jobs.unwrap_or_default(),
+            has_job_image: self.has_job_image,
             writing: self.actor.writing().names(),
             now: self.epoch.elapsed(),
             missing_since: std::mem::take(&mut memory.missing_since),
@@ -228,8 +237,10 @@ impl Controller {
 
     /// The PVs that concern us, if all of them are known.
     fn pvs(&self, memory: &Memory) -> Option<Vec<PvView>> {
-        // Without the strays, a path may have a PV that we do not know of.
-        let complete = memory.knows_strays(&self.settings.config.classes);
+        // Without the strays, a path may have a PV that we do not know of; without the Jobs, one that
+        // cleans it.
+        let complete =
+            memory.knows_strays(&self.settings.config.classes) && memory.jobs.jobs().is_some();
         memory.pvs.as_ref().filter(|_| complete)?.views()
     }
 

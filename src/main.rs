@@ -11,7 +11,7 @@ use local_volume_provisioner::clean::{method, supervisor};
 use local_volume_provisioner::cluster::chain;
 use local_volume_provisioner::cmd::run::Misuse;
 use local_volume_provisioner::cmd::{
-    check_config, clean, discover, log_level, node_cleanup, release, run, status,
+    check_config, clean, discover, job, log_level, node_cleanup, release, run, status,
 };
 use local_volume_provisioner::log;
 
@@ -56,7 +56,7 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
         Some(Command::Discover(request)) => {
             once(discover::command(&request, &args, &environment, &mut out))
         }
-        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
+        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &environment, &mut out)?),
         Some(Command::LogLevel(request)) => {
             log_level::run(&request, &mut out).map(|()| ExitCode::SUCCESS)
         }
@@ -67,6 +67,7 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
         Some(Command::NodeCleanup(request)) => {
             serve(Duration::ZERO, node_cleanup::run(request, environment))
         }
+        Some(Command::Job(request)) => once(job::run(&request)),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }

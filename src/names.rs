@@ -18,6 +18,17 @@ pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
 /// Written by `node-cleanup` on a PV: since when its node is gone, and which node that is.
 pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
+/// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
+pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";
+
+/// Label of a cleaning Job: its PV's name, or as much of it as a label can hold.
+pub const LABEL_JOB_PV: &str = "pv";
+/// Label of a cleaning Job: its PV's UID.
+pub const LABEL_JOB_PV_UID: &str = "pvuuid";
+/// Annotation of a cleaning Job: the device, as its container and ours reach it.
+pub const ANNOTATION_JOB_DEVICE: &str = "device";
+/// Annotation of a cleaning Job: when it was made, in RFC 3339 with nanoseconds.
+pub const ANNOTATION_JOB_START: &str = "start-time";
 
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";
@@ -57,6 +68,36 @@ pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String
         .chain([0])
         .chain(class.bytes());
     format!("local-pv-{:016x}", fnv1a_64(bytes))
+}
+
+/// The first part of every cleaning Job's name.
+const JOB_PREFIX: &str = "cleanup-";
+/// The API's limit for the names of Jobs and for the values of labels, in bytes.
+const LABEL_LIMIT: usize = 63;
+
+/// The name of the Job that cleans a PV's device: `cleanup-<pv>`, as in the Go provisioner, or a hash
+/// of the PV's name where that is too long.
+#[must_use]
+pub fn job_name(pv: &str) -> String {
+    let name = format!("{JOB_PREFIX}{pv}");
+    if name.len() <= LABEL_LIMIT {
+        return name;
+    }
+    format!("{JOB_PREFIX}{:016x}", fnv1a_64(pv.bytes()))
+}
+
+/// A PV's name as a label can hold it.
+#[must_use]
+pub fn pv_label(pv: &str) -> String {
+    let cut = pv.get(..LABEL_LIMIT).unwrap_or(pv);
+    cut.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The name of the volume of a cleaning Job's pod that is the discovery directory.
+#[must_use]
+pub fn job_volume_name(host_dir: &str, mount_dir: &str) -> String {
+    let hash = fnv1a_32(host_dir.bytes().chain(mount_dir.bytes()));
+    format!("mount-{hash:x}")
 }
 
 /// 32-bit FNV-1a.
@@ -102,6 +143,25 @@ mod tests {
         assert_eq!(
             pv_name_on_collision("a", "b", "c").len(),
             "local-pv-".len() + 16
+        );
+    }
+
+    #[test]
+    fn a_job_has_a_name_that_fits_whatever_its_pv_is_called() {
+        assert_eq!(job_name("local-pv-1a2b"), "cleanup-local-pv-1a2b");
+        let (long, other) = (format!("{}a", "x".repeat(250)), "x".repeat(251));
+        for pv in [&long, &other] {
+            assert_eq!(job_name(pv).len(), "cleanup-".len() + 16);
+            assert!(pv_label(pv).len() <= LABEL_LIMIT);
+        }
+        assert_ne!(job_name(&long), job_name(&other));
+        let dotted = format!("{}.{}", "x".repeat(62), "y".repeat(9));
+        assert_eq!(pv_label(&dotted), "x".repeat(62), "ends as a label may");
+        assert_eq!(pv_label("local-pv-1a2b"), "local-pv-1a2b");
+        assert_eq!(job_volume_name("", ""), "mount-811c9dc5");
+        assert_eq!(
+            job_volume_name("/foo", "bar"),
+            job_volume_name("/foob", "ar")
         );
     }
 

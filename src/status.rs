@@ -137,6 +137,8 @@ struct Cleanup {
     rate: Option<f64>,
     /// Seconds that are left at that rate.
     eta: Option<f64>,
+    /// The Job that cleans, `namespace/name`.
+    job: Option<String>,
     waiting_for: Option<String>,
     last_error: Option<String>,
     retry_in_seconds: Option<u64>,
@@ -148,13 +150,13 @@ impl From<&ProcEntry> for Cleanup {
         let pace = entry.progress.pace(elapsed);
         // Any other state has another beginning.
         let running = entry.state == ProcState::Running;
-        let (state, waiting_for, last_error, retry) = match &entry.state {
-            ProcState::Waiting(what) => ("Waiting", Some(what.clone()), None, None),
-            ProcState::Running => ("Running", None, None, None),
-            ProcState::Succeeded => ("Succeeded", None, None, None),
-            ProcState::Failed { error, retry_at } => {
+        let (state, waiting_for, retry) = match &entry.state {
+            ProcState::Waiting(what) => ("Waiting", Some(what.clone()), None),
+            ProcState::Running => ("Running", None, None),
+            ProcState::Succeeded => ("Succeeded", None, None),
+            ProcState::Failed { retry_at, .. } => {
                 let left = retry_at.saturating_duration_since(Instant::now()).as_secs();
-                ("Failed", None, Some(error.clone()), Some(left))
+                ("Failed", None, (!entry.lasts).then_some(left))
             }
         };
         Self {
@@ -169,8 +171,9 @@ impl From<&ProcEntry> for Cleanup {
                 .left()
                 .filter(|_| running)
                 .map(|left| left.as_secs_f64()),
+            job: entry.job.clone(),
             waiting_for,
-            last_error,
+            last_error: entry.last_error.clone(),
             retry_in_seconds: retry,
         }
     }

@@ -13,6 +13,8 @@ pub struct Environment {
     pub namespace_defaulted: bool,
     /// `JOB_CONTAINER_IMAGE`: the image of cleaning Jobs.
     pub job_image: Option<String>,
+    /// `JOB_IMAGE_PULL_SECRETS`: the names of the Secrets that it takes to pull it, with commas.
+    pub job_pull_secrets: Vec<String>,
     /// `POD_NAME`, or else `HOSTNAME`: the pod that this is, for events on it.
     pub pod_name: Option<String>,
     /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the
@@ -41,6 +43,12 @@ impl Environment {
             namespace_defaulted: namespace.is_none(),
             namespace: namespace.unwrap_or_else(|| "default".into()),
             job_image: text("JOB_CONTAINER_IMAGE")?,
+            job_pull_secrets: text("JOB_IMAGE_PULL_SECRETS")?
+                .iter()
+                .flat_map(|names| names.split(','))
+                .map(|name| name.trim().to_owned())
+                .filter(|name| !name.is_empty())
+                .collect(),
             pod_name: match text("POD_NAME")? {
                 Some(name) => Some(name),
                 None => text("HOSTNAME")?,

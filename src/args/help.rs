@@ -42,7 +42,7 @@ Go's spellings do as well: one dash (-listen-address=:9090), and switches with a
 Environment:
   MY_NODE_NAME         the name of this node's Node object; required to run
   MY_NAMESPACE         the pod's namespace [default: default]
-  JOB_CONTAINER_IMAGE  the image of cleaning Jobs
+  JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
   POD_NAME, POD_UID    our own pod, for events on it, and to know the kubelet's directory by it
   KUBECONFIG           how to reach the API server; not needed in a pod
   NO_COLOR             if set, no colours on a terminal either

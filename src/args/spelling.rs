@@ -93,8 +93,8 @@ impl Flags {
 }
 
 /// Makes of a command line in Go's manner one in clap's: long flags get their second dash, switches
-/// lose their value, and klog's flags go. The words behind `--` or `supervise` belong to somebody
-/// else and stay.
+/// lose their value, and klog's flags go. The words behind `--`, `supervise` or `job` belong
+/// to somebody else and stay.
 pub(super) fn normalise(
     program: &Command,
     line: impl IntoIterator<Item = OsString>,
@@ -105,7 +105,7 @@ pub(super) fn normalise(
     // The program's name.
     let mut normal: Vec<OsString> = line.by_ref().take(1).collect();
     while let Some(word) = line.next() {
-        if word == "--" || (word == "supervise" && !is_behind) {
+        if word == "--" || (!is_behind && (word == "supervise" || word == "job")) {
             normal.push(word);
             normal.extend(line);
             break;

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use clap::CommandFactory;
 
 use super::*;
+use crate::config::{CleanMethod, Cleaner};
 
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
@@ -102,11 +103,31 @@ fn commands_have_their_arguments() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_job_is_told_how_by_a_method_or_by_a_command_that_is_passed_on() {
+    let cleaner = |line| match parsed(line).command {
+        Some(Command::Job(job)) => job.cleaner(),
+        other => panic!("{line}: {other:?}"),
+    };
+    let command = |words: &str| Cleaner::Command(words.split(' ').map(str::to_owned).collect());
+    for (line, expected) in [
+        ("job --method=zero", Cleaner::Method(CleanMethod::Zero)),
+        ("job --method auto", Cleaner::Method(CleanMethod::Auto)),
+        ("job", Cleaner::default()),
+        ("job /scripts/shred.sh 2", command("/scripts/shred.sh 2")),
+        (
+            "job mkfs.ext4 -F --help -v=1 -method=x",
+            command("mkfs.ext4 -F --help -v=1 -method=x"),
+        ),
+    ] {
+        assert_eq!(cleaner(line), expected, "{line}");
+    }
+    let text = refusal("job --method=contents");
     assert!(
-        !Args::command()
-            .render_long_help()
-            .to_string()
-            .contains("supervise")
+        text.contains("quick, zero, overwrite, discard, auto"),
+        "{text}"
     );
 }
 
@@ -194,6 +215,7 @@ fn the_environment_is_read_through_the_lookup() {
         ("MY_NODE_NAME", "node-1"),
         ("MY_NAMESPACE", "default"),
         ("JOB_CONTAINER_IMAGE", "image:1"),
+        ("JOB_IMAGE_PULL_SECRETS", "a, b,"),
         ("KUBECONFIG", "/a:/b"),
     ]);
     assert_eq!(full.require_node_name(), Ok("node-1"));
@@ -202,6 +224,7 @@ fn the_environment_is_read_through_the_lookup() {
         "set to what the default is, but set"
     );
     assert_eq!(full.job_image.as_deref(), Some("image:1"));
+    assert_eq!(full.job_pull_secrets, ["a", "b"]);
     assert_eq!(full.kubeconfig, Some("/a:/b".into()));
     assert_eq!((full.pod_name, full.pod_uid), (None, None));
 

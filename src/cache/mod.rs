@@ -4,6 +4,7 @@
 //! to destroy data by: whoever does asks the API server again.
 
 mod classes;
+mod jobs;
 mod node;
 mod pvs;
 
@@ -15,6 +16,7 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, DefaultBackoff, Event};
 
 pub use classes::ClassCache;
+pub use jobs::JobCache;
 pub use node::NodeCache;
 pub use pvs::{Learnt, PvCache};
 

@@ -4,23 +4,22 @@
 //! descriptors, never by looking the path up again.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::cluster::{ApiError, ClaimView, PodView};
-use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::FsRoot;
-use crate::host::lock::{LockError, VolumeLock};
-use crate::host::users::{self, Storage, User};
+use crate::host::lock::VolumeLock;
+use crate::host::users::{self, Storage};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
-use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
+use crate::scan::{Candidate, Machine, candidate_of_filesystem};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 
+use super::exclusive::{self, failed, io_failed, locked, nobody};
 use super::method::Method;
 use super::permit::Permit;
 use super::volume::Volume;
@@ -119,10 +118,6 @@ async fn in_time<T: Send + 'static>(
     }
 }
 
-fn failed(message: impl Into<String>) -> Stop {
-    Stop::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
-}
-
 async fn fresh_pv(ground: &Ground, order: &CleanOrder) -> Result<PvView, Stop> {
     let found = ground
         .cluster
@@ -167,7 +162,7 @@ async fn node_is_not_paused(ground: &Ground) -> Result<(), Stop> {
     Ok(())
 }
 
-fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
+pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
     move |error| {
         let message = format!("{what} failed: {error}");
         match error {
@@ -297,7 +292,6 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
 /// Opens and locks what is at the path. Blocking.
 fn look(order: &CleanOrder) -> Result<Look, Stop> {
     let path = order.mount_path.as_path();
-    let io = |error: &io::Error| failed(format!("{}: {error}", order.mount_path));
     let machine =
         Machine::read().map_err(|error| failed(format!("reading the mount table: {error}")))?;
     let (volume, lock, candidate) = match order.kind {
@@ -322,29 +316,19 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
                 });
             }
             let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
-            let candidate = candidate_of_filesystem(&root, &machine).map_err(|error| io(&error))?;
+            let candidate = candidate_of_filesystem(&root, &machine)
+                .map_err(|error| io_failed(&order.mount_path, &error))?;
             (Volume::Filesystem(root), lock, candidate)
         }
         VolumeMode::Block => {
             if order.method == Method::DeleteContents {
                 return Err(no_cleaner_of_devices(order).into());
             }
-            let device = open_exclusive(order)?;
-            let lock = locked(VolumeLock::acquire(device.file().as_fd(), path))?;
-            let candidate = candidate_of_device(&device, &order.mount_path, &machine)
-                .map_err(|error| io(&error))?;
-            if let Some(by) = candidate.in_use {
-                return Err(Stop::InUse {
-                    by,
-                    tell: Tell::Soon,
-                });
-            }
+            let (device, lock, candidate) = exclusive::take(&order.mount_path, &machine)?;
             (Volume::Device(device), lock, candidate)
         }
     };
-    let storage = volume.storage(&machine.sysfs).map_err(|error| io(&error))?;
-    let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
-    nobody(&loops.map_err(|error| io(&error))?)?;
+    let storage = exclusive::without_loops(&volume, &order.mount_path, &machine)?;
     Ok(Look {
         volume,
         lock,
@@ -358,34 +342,4 @@ fn no_process_uses(storage: &Storage) -> Result<(), Stop> {
     let found = users::processes_using(storage)
         .map_err(|error| failed(format!("looking for processes in /proc: {error}")))?;
     nobody(&found)
-}
-
-fn nobody(users: &[User]) -> Result<(), Stop> {
-    match users::in_words(users) {
-        None => Ok(()),
-        Some(users) => Err(Stop::InUse {
-            by: format!("the volume is in use: {users}; it is cleaned as soon as they let go"),
-            tell: Tell::Soon,
-        }),
-    }
-}
-
-pub(super) fn open_exclusive(order: &CleanOrder) -> Result<Device, Stop> {
-    Device::open_exclusive(order.mount_path.as_path()).map_err(|error| match error {
-        OpenError::InUse { .. } => Stop::InUse {
-            by: error.to_string(),
-            tell: Tell::IfItLasts,
-        },
-        error => failed(error.to_string()),
-    })
-}
-
-fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {
-    lock.map_err(|error| match error {
-        LockError::Held { .. } => Stop::InUse {
-            by: error.to_string(),
-            tell: Tell::AtOnce,
-        },
-        error @ LockError::Io { .. } => failed(error.to_string()),
-    })
 }

@@ -13,7 +13,10 @@ pub mod commit;
 pub mod device;
 pub mod dirfd;
 pub mod escape;
+pub(crate) mod exclusive;
+pub(crate) mod external;
 pub mod gate;
+pub mod job;
 pub mod method;
 pub(crate) mod oversee;
 pub mod pace;
@@ -82,6 +85,8 @@ pub struct Ground {
     pub reporter: Reporter,
     /// For counters.
     pub metrics: Arc<Metrics>,
+    /// For cleaning by Jobs.
+    pub jobs: job::Place,
 }
 
 impl Ground {
@@ -158,6 +163,8 @@ pub struct Failure {
     pub message: String,
     /// Whether the cleaner was told to stop, and did: there is nothing to mend.
     pub stopped: bool,
+    /// Whether it stays so until somebody does something about it, and is told once.
+    pub lasts: bool,
 }
 
 impl Failure {
@@ -167,6 +174,15 @@ impl Failure {
             reason,
             message: message.into(),
             stopped: false,
+            lasts: false,
+        }
+    }
+
+    /// A failure that trying again does not mend.
+    fn lasting(message: impl Into<String>) -> Self {
+        Self {
+            lasts: true,
+            ..Self::new(reasons::VOLUME_FAILED_DELETE, message)
         }
     }
 

@@ -18,7 +18,7 @@ use super::{Failure, Ground};
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(30);
 /// How long one that does nothing keeps its permit. One call of the kernel may take as long: to sync a
 /// filesystem, say, when others want the disk.
-const STANDS_STILL: Duration = Duration::from_mins(2);
+pub(super) const STANDS_STILL: Duration = Duration::from_mins(2);
 /// How often wiped bytes are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How long a cleaner may take to stop, before its disk is taken to hang.

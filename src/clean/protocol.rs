@@ -6,17 +6,27 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use crate::config::Cleaner;
 use crate::metrics::capacity_step;
 use crate::plan::{About, CleanOrder, reasons};
 use crate::types::VolumeMode;
+use crate::view::JobView;
 
+use super::commit::Committed;
 use super::device::Means;
 use super::gate::{RECONFIGURED, gate};
 use super::oversee::oversee;
+use super::permit::Permit;
 use super::progress::Progress;
 use super::table::Patience;
-use super::{Failure, Ground, Stop, Tell};
+use super::wipe::Wiped;
+use super::{Failure, Ground, Stop, Tell, job};
+
+/// Who cleans, in the words of the metrics' label `type`.
+const PROCESS: &str = "process";
+const JOB: &str = "job";
 
 /// How often a volume in use is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -35,7 +45,12 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
     let (pv, path) = (order.pv.name.clone(), order.path.clone());
     let about = About::from(&order.pv.reference());
     let mode = order.kind.as_str();
+    let by = if order.job.is_some() { JOB } else { PROCESS };
     let lacked = ground.lacking();
+    let told = ground
+        .table
+        .get(&tenancy)
+        .and_then(|entry| entry.last_error);
     match run(&ground, order, &progress).await {
         Err(Stop::Failed(failure)) if progress.is_cancelled() && !progress.is_timed_out() => {
             tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins anew");
@@ -51,26 +66,32 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
         Err(Stop::Failed(failure)) => {
             // A missing right may be granted at any moment, and asking for it destroys nothing.
             let for_lack_of_right = failure.reason == reasons::PERMISSION_MISSING;
-            let patience = if for_lack_of_right {
-                Patience::Constant
-            } else {
-                Patience::Growing
+            let patience = match failure {
+                _ if for_lack_of_right => Patience::Constant,
+                Failure { lasts: true, .. } => Patience::Long,
+                _ => Patience::Growing,
             };
             let pause = ground
                 .table
                 .mark_failed(&tenancy, &failure.message, patience)
                 .unwrap_or_default();
-            // What was known to be missing before has been told, and this only asked once more.
-            if for_lack_of_right && ground.lacking().is_subset(&lacked) {
+            // What was known before has been told, and this only asked once more.
+            let was_known = for_lack_of_right && ground.lacking().is_subset(&lacked)
+                || failure.lasts && told.as_ref() == Some(&failure.message);
+            if was_known {
                 tracing::debug!(pv, %path, "not cleaned: {}", failure.message);
             } else {
                 ground
                     .metrics
                     .delete_failed_total
-                    .with_label_values(&[mode, "process"])
+                    .with_label_values(&[mode, by])
                     .inc();
                 let message = format!("{path}: {}", failure.message);
-                tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+                if failure.lasts {
+                    tracing::warn!(pv, %path, "cleaning failed: {}", failure.message);
+                } else {
+                    tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+                }
                 ground
                     .reporter
                     .warning(&about, failure.reason, "Clean", &message);
@@ -98,17 +119,27 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
     let about = About::from(&order.pv.reference());
     let mut wait = Wait::default();
     let mut races = 0;
-    let committed = loop {
-        let permit = tokio::select! {
-            permit = ground.permits.acquire(&order.rotational) => permit,
-            () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
-            () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
+    let mut held = None;
+    let (committed, job) = loop {
+        let permit = if let Some(permit) = held.take() {
+            permit
+        } else {
+            tokio::select! {
+                permit = ground.permits.acquire(&order.rotational) => permit,
+                () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+                () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
+            }
         };
-        let stop = match gate(ground, order.clone(), permit).await {
-            Ok(gated) => match gated.commit(ground).await {
-                Ok(committed) => break committed,
+        let stop = match enter(ground, &order, permit, progress).await {
+            Ok((committed, None)) if order.job.is_some() => match committed.hand_over(ground).await
+            {
+                Ok(permit) => {
+                    held = Some(permit);
+                    continue;
+                }
                 Err(stop) => stop,
             },
+            Ok(entered) => break entered,
             Err(stop) => stop,
         };
         let pause = match stop {
@@ -146,22 +177,55 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
             () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
         }
     };
-    wipe_and_release(ground, committed, &order, progress).await
+    let tenancy = order.pv.tenancy();
+    if !ground.table.is_running(&tenancy) {
+        ground.table.mark_running(&tenancy).map_err(Failure::from)?;
+    }
+    match job {
+        None => {
+            let begun = Instant::now();
+            let wiped = wipe(ground, committed, &order, progress).await?;
+            release(ground, &order, wiped, (PROCESS, begun), progress).await
+        }
+        Some(job) => {
+            let begun = begun_at(&job);
+            let wiped = committed.accept(ground, &job, progress).await?;
+            release(ground, &order, wiped, (JOB, begun), progress).await
+        }
+    }
 }
 
-async fn wipe_and_release(
+/// Waits for a Job that is there, and passes the gate and the commit. With a Job in the answer the
+/// volume is clean, if that Job is right.
+async fn enter(
     ground: &Ground,
-    committed: super::commit::Committed,
+    order: &CleanOrder,
+    permit: Permit,
+    progress: &Progress,
+) -> Result<(Committed, Option<JobView>), Stop> {
+    let job = job::settle(ground, order, &permit, progress).await?;
+    let gated = gate(ground, order.clone(), permit).await?;
+    Ok((gated.commit(ground).await?, job))
+}
+
+/// When a Job began, by this process's clock.
+fn begun_at(job: &JobView) -> Instant {
+    let now = Instant::now();
+    let age = job.made_at.and_then(|made_at| {
+        let age = Timestamp::now().duration_since(made_at);
+        Duration::try_from(age).ok()
+    });
+    age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
+}
+
+/// Wipes a volume in this process.
+async fn wipe(
+    ground: &Ground,
+    committed: Committed,
     order: &CleanOrder,
     progress: &Progress,
-) -> Result<(), Stop> {
-    let begun = Instant::now();
+) -> Result<Wiped, Failure> {
     let about = About::from(&order.pv.reference());
-    let mode = order.kind.as_str();
-    ground
-        .table
-        .mark_running(&order.pv.tenancy())
-        .map_err(Failure::from)?;
     tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
     let text = format!("cleaning {}", order.path);
     ground
@@ -170,7 +234,18 @@ async fn wipe_and_release(
     let recall = committed.recall();
     // On the heap, or each future around it would be as large.
     let wipe = Box::pin(committed.wipe(progress));
-    let wiped = oversee(ground, order, progress, &recall, wipe).await?;
+    oversee(ground, order, progress, &recall, wipe).await
+}
+
+/// Lets a clean volume's PV go; `(by, begun)` is who cleaned it, and since when.
+async fn release(
+    ground: &Ground,
+    order: &CleanOrder,
+    wiped: Wiped,
+    (by, begun): (&str, Instant),
+    progress: &Progress,
+) -> Result<(), Stop> {
+    let mode = order.kind.as_str();
     let took = begun.elapsed();
     if wiped.means == Some(Means::SignaturesOnly) && order.class.volume_mode == VolumeMode::Block {
         tell_of_data_left(ground, order);
@@ -182,14 +257,14 @@ async fn wipe_and_release(
     ground
         .metrics
         .delete_total
-        .with_label_values(&[mode, "process"])
+        .with_label_values(&[mode, by])
         .inc();
     ground
         .metrics
         .delete_duration
         .with_label_values(&[
             mode,
-            "process",
+            by,
             &capacity_step(order.capacity),
             &order.class.cleaner.to_string(),
         ])

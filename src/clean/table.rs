@@ -1,5 +1,8 @@
 //! The ProcTable: which cleanup is how far.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -44,6 +47,8 @@ pub enum Patience {
     Growing,
     /// All as short as the first.
     Constant,
+    /// All as long as the longest: somebody has to do something first.
+    Long,
 }
 
 /// One cleanup. A copy: nothing in it is a guard on the table.
@@ -61,6 +66,12 @@ pub struct ProcEntry {
     pub attempts: u32,
     /// What the last decision to clean was made on.
     pub basis: u64,
+    /// Why it failed the last time.
+    pub last_error: Option<String>,
+    /// Whether it is to fail again until somebody does something.
+    pub lasts: bool,
+    /// The Job that cleans, `namespace/name`.
+    pub job: Option<String>,
     /// What the cleaner counts, and the way to stop it.
     pub progress: Progress,
 }
@@ -119,18 +130,21 @@ impl ProcTable {
         basis: u64,
     ) -> Result<Progress, TableError> {
         let progress = Progress::default();
-        let entry = |attempts| ProcEntry {
+        let entry = |attempts, last_error| ProcEntry {
             pv: pv.to_owned(),
             path: path.clone(),
             state: ProcState::Waiting(FOR_A_PERMIT.into()),
             since: Instant::now(),
             attempts,
             basis,
+            last_error,
+            lasts: false,
+            job: None,
             progress: progress.clone(),
         };
         match self.entries.entry(tenancy.clone()) {
             Entry::Vacant(vacant) => {
-                vacant.insert(entry(1));
+                vacant.insert(entry(1, None));
             }
             Entry::Occupied(mut present) => {
                 let failed = present.get();
@@ -143,7 +157,8 @@ impl ProcTable {
                 } else {
                     1
                 };
-                present.insert(entry(attempts));
+                let last_error = failed.last_error.clone();
+                present.insert(entry(attempts, last_error));
             }
         }
         Ok(progress)
@@ -176,6 +191,14 @@ impl ProcTable {
         Ok(())
     }
 
+    /// A Job does the work (`namespace/name`), or no longer does.
+    ///
+    /// # Errors
+    /// [`TableError::Absent`].
+    pub fn mark_job(&self, tenancy: &Tenancy, job: Option<String>) -> Result<(), TableError> {
+        self.change(tenancy, |entry| entry.job = job)
+    }
+
     /// The volume is clean and its PV released.
     ///
     /// # Errors
@@ -199,9 +222,13 @@ impl ProcTable {
     ) -> Result<Duration, TableError> {
         let mut pause = FIRST_RETRY;
         self.change(tenancy, |entry| {
-            if patience == Patience::Growing {
-                pause = retry_after(entry.attempts);
-            }
+            pause = match patience {
+                Patience::Growing => retry_after(entry.attempts),
+                Patience::Constant => FIRST_RETRY,
+                Patience::Long => LAST_RETRY,
+            };
+            entry.last_error = Some(error.to_owned());
+            entry.lasts = patience == Patience::Long;
             let retry_at = Instant::now() + pause;
             entry.state = ProcState::Failed {
                 error: error.to_owned(),
@@ -309,91 +336,4 @@ impl ProcTable {
 fn retry_after(attempts: u32) -> Duration {
     let doublings = attempts.saturating_sub(1).min(16);
     FIRST_RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tenancy(claim: &str) -> Tenancy {
-        Tenancy {
-            pv_uid: "pv".into(),
-            claim_uid: Some(claim.into()),
-        }
-    }
-
-    fn begun(table: &ProcTable, claim: &str, basis: u64) -> Result<Progress, TableError> {
-        table.begin(
-            &tenancy(claim),
-            "pv-1",
-            &HostPath::from_api("/mnt/a").unwrap(),
-            basis,
-        )
-    }
-
-    #[test]
-    fn a_cleanup_runs_once_and_is_not_forgotten_while_it_runs() {
-        let table = ProcTable::new(Instant::now());
-        assert_eq!(table.mark_running(&tenancy("a")), Err(TableError::Absent));
-        begun(&table, "a", 1).unwrap();
-        assert_eq!(
-            begun(&table, "a", 1).unwrap_err(),
-            TableError::Present("pv-1".into())
-        );
-        table.mark_running(&tenancy("a")).unwrap();
-        assert!(table.is_running(&tenancy("a")));
-        assert_eq!(
-            table.mark_running(&tenancy("a")),
-            Err(TableError::Present("pv-1".into()))
-        );
-        assert_eq!(
-            table.remove_entry(&tenancy("a")).unwrap_err(),
-            TableError::StillRunning("pv-1".into())
-        );
-        table.mark_succeeded(&tenancy("a")).unwrap();
-        assert!(begun(&table, "a", 1).is_err(), "a success is not repeated");
-        assert!(table.remove_entry(&tenancy("a")).unwrap().is_some());
-        assert!(table.is_empty());
-    }
-
-    #[test]
-    fn fault_2_a_success_does_not_vouch_for_the_next_tenancy() {
-        let table = ProcTable::new(Instant::now());
-        begun(&table, "first", 1).unwrap();
-        table.mark_running(&tenancy("first")).unwrap();
-        table.mark_succeeded(&tenancy("first")).unwrap();
-        assert!(table.get(&tenancy("second")).is_none());
-        begun(&table, "second", 1).unwrap();
-        assert_eq!(
-            table.stats(),
-            Stats {
-                waiting: 1,
-                succeeded: 1,
-                ..Stats::default()
-            }
-        );
-    }
-
-    #[test]
-    fn fault_7_each_failure_waits_twice_as_long_until_the_facts_change() {
-        let table = ProcTable::new(Instant::now());
-        for (basis, seconds) in [
-            (1, 10),
-            (1, 20),
-            (1, 40),
-            (1, 80),
-            (1, 160),
-            (1, 300),
-            (1, 300),
-            (2, 10),
-            (2, 20),
-        ] {
-            begun(&table, "a", basis).unwrap();
-            table.mark_running(&tenancy("a")).unwrap();
-            let pause = table
-                .mark_failed(&tenancy("a"), "no", Patience::Growing)
-                .unwrap();
-            assert_eq!(pause, Duration::from_secs(seconds));
-        }
-    }
 }

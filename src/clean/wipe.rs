@@ -1,8 +1,6 @@
 //! The wipe, and the check that it worked.
 
 use std::path::PathBuf;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
@@ -11,22 +9,18 @@ use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
 use crate::host::mounts::{Mount, MountTable};
 use crate::plan::{CleanOrder, reasons};
-use crate::scan::{Machine, candidate_of_device};
 use crate::types::MountPath;
 
 use super::commit::Committed;
 use super::device::{DeviceReport, Means};
-use super::gate::open_exclusive;
+use super::external::{Target, external};
 use super::method::Method;
 use super::permit::Permit;
 use super::priority::IdleIo;
 use super::progress::Progress;
 use super::trim::Trim;
 use super::volume::Volume;
-use super::{Failure, Stop, command, device, tree, trim};
-
-/// How long others may look at a device whose cleaner has closed it.
-const OTHERS_LOOK: Duration = Duration::from_secs(10);
+use super::{Failure, device, tree, trim};
 
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
 #[derive(Debug)]
@@ -34,8 +28,8 @@ pub struct Wiped {
     pub(super) order: CleanOrder,
     /// What became of the data on a device, if one of our own cleaners did it.
     pub(super) means: Option<Means>,
-    _lock: VolumeLock,
-    _permit: Permit,
+    pub(super) _lock: VolumeLock,
+    pub(super) _permit: Permit,
 }
 
 impl Committed {
@@ -65,7 +59,12 @@ impl Committed {
             }
             Volume::Device(device) => {
                 if let Method::Command(words) = &order.method {
-                    external(&order, &identity, device, &lock, words, &progress).await?;
+                    let target = Target {
+                        pv: order.pv.name.clone(),
+                        path: order.mount_path.clone(),
+                        identity,
+                    };
+                    external(&target, device, &lock, words, &progress).await?;
                     lock
                 } else {
                     let order = order.clone();
@@ -213,66 +212,6 @@ pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
         order.method, order.class.name
     );
     Failure::new(reasons::VOLUME_FAILED_DELETE, message)
-}
-
-/// An external program opens the device itself, and programs such as mkfs want it for themselves: so
-/// our exclusive descriptor is closed, the lock stays, and afterwards the device has to prove that
-/// it is still the same one.
-async fn external(
-    order: &CleanOrder,
-    identity: &str,
-    device: Device,
-    lock: &VolumeLock,
-    words: &[String],
-    progress: &Progress,
-) -> Result<(), Failure> {
-    let (number, size) = (device.number(), device.size());
-    // The program looks the path up once more: at least it must lead to this device right now.
-    device
-        .recheck(order.mount_path.as_path())
-        .map_err(|error| Failure::cleaning(&error))?;
-    drop(device);
-    let path = order.mount_path.as_path().as_os_str();
-    let pv = order.pv.name.clone();
-    let log = |line: &str| tracing::info!(pv, "cleaner: {line}");
-    let env = [("LOCAL_PV_BLKDEVICE", path)];
-    command::run(words, &env, lock.as_fd(), log, progress).await?;
-    let (order, identity, progress) = (order.clone(), identity.to_owned(), progress.clone());
-    blocking(true, move || {
-        let device = open_again(&order)?;
-        let machine = Machine::read().map_err(|error| Failure::cleaning(&error))?;
-        let after = candidate_of_device(&device, &order.mount_path, &machine)
-            .map_err(|error| Failure::cleaning(&error))?;
-        if (device.number(), device.size()) != (number, size) || after.identity.text != identity {
-            return Err(Failure::new(
-                reasons::VOLUME_IDENTITY_MISMATCH,
-                format!(
-                    "while {:?} ran, another device took the place of {identity:?} at {}: {:?}; both need to be looked at",
-                    order.class.cleaner.to_string(), order.mount_path, after.identity.text
-                ),
-            ));
-        }
-        device::check_reset(device.file(), device.size(), &progress)?;
-        Ok(())
-    })
-    .await
-}
-
-/// Opens the device after a cleaner ended. What closes a device that was written to makes others look
-/// at it (udev, LVM, multipath), which is no reason to begin anew.
-fn open_again(order: &CleanOrder) -> Result<Device, Failure> {
-    let deadline = Instant::now() + OTHERS_LOOK;
-    loop {
-        match open_exclusive(order) {
-            Ok(device) => return Ok(device),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            Err(_) if Instant::now() < deadline => sleep(OTHERS_LOOK / 100),
-            Err(other) => {
-                let message = format!("after the cleaner ended: {other}");
-                return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

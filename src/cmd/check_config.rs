@@ -4,20 +4,30 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::args::Environment;
 use crate::config::{self, LoadError, Loaded, Row};
+use crate::plan::NO_JOB_IMAGE;
 
 /// The exit code for a configuration with faults, and for one that cannot be read.
 const FAULTY: u8 = 2;
 
-/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`.
+/// Reads the configuration in `dir` as the provisioner with this environment would, and writes the
+/// result to `out`.
 ///
 /// # Errors
 /// Only when `out` cannot be written to; what is wrong with the configuration is in the exit code.
-pub fn run(dir: &Path, out: &mut dyn Write) -> io::Result<ExitCode> {
+pub fn run(dir: &Path, environment: &Environment, out: &mut dyn Write) -> io::Result<ExitCode> {
     match config::load(dir) {
         Ok(loaded) => {
+            // On another machine the environment says nothing of the pod's.
+            let in_pod = environment.node_name.is_some();
+            let no_image =
+                in_pod && loaded.config.use_job_for_cleaning && environment.job_image.is_none();
+            if no_image {
+                writeln!(out, "fault: {NO_JOB_IMAGE}")?;
+            }
             write_report(&loaded, out)?;
-            let good = loaded.faults.is_empty();
+            let good = loaded.faults.is_empty() && !no_image;
             Ok(if good {
                 ExitCode::SUCCESS
             } else {
@@ -80,13 +90,22 @@ mod tests {
 
     use super::*;
 
+    fn environment(entries: &[(&str, &str)]) -> Environment {
+        let value = |name: &str| entries.iter().find(|(key, _)| *key == name);
+        Environment::read(|name| value(name).map(|(_, value)| value.into())).unwrap()
+    }
+
     fn check(files: &[(&str, &str)]) -> (ExitCode, String) {
+        check_in(&[], files)
+    }
+
+    fn check_in(entries: &[(&str, &str)], files: &[(&str, &str)]) -> (ExitCode, String) {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             fs::write(dir.path().join(name), text).unwrap();
         }
         let mut out = Vec::new();
-        let code = run(dir.path(), &mut out).unwrap();
+        let code = run(dir.path(), &environment(entries), &mut out).unwrap();
         (code, String::from_utf8(out).unwrap())
     }
 
@@ -170,6 +189,19 @@ mod tests {
     }
 
     #[test]
+    fn in_the_pod_jobs_have_to_have_an_image() {
+        let files = [("storageClassMap", GOOD), ("useJobForCleaning", "yes")];
+        let (pod, image) = (("MY_NODE_NAME", "a"), ("JOB_CONTAINER_IMAGE", "image"));
+        for (entries, good) in [(&[][..], true), (&[pod], false), (&[pod, image], true)] {
+            let (code, text) = check_in(entries, &files);
+            assert_eq!(code == ExitCode::SUCCESS, good, "{entries:?}");
+            assert_eq!(text.contains("JOB_CONTAINER_IMAGE"), !good, "{text}");
+        }
+        let (code, _) = check_in(&[pod], &files[..1]);
+        assert_eq!(code, ExitCode::SUCCESS);
+    }
+
+    #[test]
     fn a_configuration_that_cannot_be_read_is_one_line() {
         let (code, text) = check(&[("storageClassMap", "a: [")]);
         assert_eq!(code, ExitCode::from(FAULTY));
@@ -178,7 +210,12 @@ mod tests {
             "{text}"
         );
         let mut out = Vec::new();
-        let code = run(Path::new("/nonexistent/config"), &mut out).unwrap();
+        let code = run(
+            Path::new("/nonexistent/config"),
+            &environment(&[]),
+            &mut out,
+        )
+        .unwrap();
         assert_eq!(code, ExitCode::from(FAULTY));
         let text = String::from_utf8(out).unwrap();
         assert!(

@@ -18,7 +18,7 @@ use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
 use crate::render::persistent_volume;
 use crate::scan::{Machine, Rounds, Survey};
-use crate::view::{NodeView, ReclaimPolicy, StorageClassView};
+use crate::view::{Jobs, NodeView, ReclaimPolicy, StorageClassView};
 
 /// Time for slow disks: nothing else waits here.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,6 +94,8 @@ fn offline(node_name: &str, observed: BTreeMap<String, crate::scan::Observation>
         observed,
         pvs: Some(Vec::new()),
         cleanups: BTreeMap::new(),
+        jobs: Jobs::default(),
+        has_job_image: true,
         writing: BTreeSet::new(),
         now: Duration::ZERO,
         missing_since: BTreeMap::new(),

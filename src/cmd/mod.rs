@@ -3,6 +3,7 @@
 pub mod check_config;
 pub mod clean;
 pub mod discover;
+pub mod job;
 pub mod log_level;
 pub mod node_cleanup;
 pub mod release;

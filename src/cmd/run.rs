@@ -11,10 +11,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::act::Actor;
 use crate::args::{Args, Environment};
-use crate::cache::{ClassCache, NodeCache};
+use crate::cache::{ClassCache, JobCache, NodeCache};
 use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
-use crate::clean::{Ground, World};
+use crate::clean::{Ground, World, job};
 use crate::cluster::{ApiError, Cluster};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
@@ -23,7 +23,7 @@ use crate::host::users;
 use crate::isolation;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
-use crate::plan::{Occupied, Settings};
+use crate::plan::{NO_JOB_IMAGE, Occupied, Settings};
 use crate::report::Reporter;
 use crate::server;
 use crate::status::{Pass, Status};
@@ -140,6 +140,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             // Until the first pass has looked.
             paused: true,
         });
+        let jobs = JobCache::new(&cluster, &environment.namespace, Arc::clone(&wake));
+        let has_job_image = environment.job_image.is_some();
+        if settings.config.use_job_for_cleaning && !has_job_image {
+            tracing::error!("{NO_JOB_IMAGE}");
+        }
         let ground = Arc::new(Ground {
             cluster: cluster.clone(),
             world: worlds,
@@ -153,6 +158,12 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             ended: Arc::clone(&wake),
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
+            jobs: job::Place {
+                namespace: environment.namespace.clone(),
+                image: environment.job_image.clone(),
+                pull_secrets: environment.job_pull_secrets.clone(),
+                known: jobs.subscribe(),
+            },
         });
         let class_names = settings.config.classes.keys().cloned().collect();
         let (send, readings) = watch::channel(None);
@@ -187,10 +198,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             pass,
             epoch,
             period: args.discovery_period,
+            has_job_image,
         };
         let mut told = Told::new()?;
         tokio::select! {
-            () = controller.run() => {}
+            () = controller.run(jobs) => {}
             name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned are cleaned anew by the next process"),
         }
         table.cancel_all();

@@ -1,6 +1,7 @@
 //! How the block devices of a class are cleaned: `cleanMethod` or `blockCleanerCommand`.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::class::spelling;
 use super::fault::Problem;
@@ -53,6 +54,19 @@ impl Default for Cleaner {
 impl fmt::Display for CleanMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(spelling(&CLEAN_METHODS, *self))
+    }
+}
+
+/// The word of the configuration.
+impl FromStr for CleanMethod {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = CLEAN_METHODS.iter().find(|(known, _)| *known == word);
+        let words = CLEAN_METHODS.map(|(known, _)| known).join(", ");
+        found
+            .map(|(_, method)| *method)
+            .ok_or_else(|| format!("it is none of {words}"))
     }
 }
 

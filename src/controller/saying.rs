@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cluster::REMEDY;
-use crate::plan::{About, ClassReport, Notice, Plan, Snapshot, VolumeState, reasons};
+use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
 use crate::scan::Finding;
 use crate::status::Pass;
 
@@ -42,7 +42,11 @@ impl Controller {
                 "the right to {verb} {resource} is missing ({why}); {REMEDY}; what depends on it is left out until then"
             ),
         }));
-        notices.extend(self.settings.faults.iter().map(|fault| Notice {
+        let mut faults = self.settings.faults.clone();
+        if self.settings.config.use_job_for_cleaning && !self.has_job_image {
+            faults.push(NO_JOB_IMAGE.to_owned());
+        }
+        notices.extend(faults.iter().map(|fault| Notice {
             about: About::Pod,
             reason: reasons::CLASS_INVALID,
             message: fault.clone(),
@@ -78,7 +82,7 @@ impl Controller {
         self.metrics.loop_last_success.set(unix_time());
         let ended = Some(Instant::now());
         let mut degraded = self.reloads.degraded();
-        degraded.extend(self.settings.faults.iter().cloned());
+        degraded.extend(faults);
         self.pass.send_replace(Arc::new(Pass {
             node,
             not_ready,

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::NodeSelectorTerm;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::clean::method::Method;
 use crate::config::{AccessMode, Class};
 use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, VolumeMode};
-use crate::view::{PvRef, PvView, ReclaimPolicy, Tenancy};
+use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
 
 /// One thing to do. Every write names the object's UID and the version that it was decided on.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub enum Action {
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
+    /// Delete the Job of a PV that is gone.
+    Collect(JobView),
 }
 
 /// A PV to be made.
@@ -139,6 +141,8 @@ pub struct CleanOrder {
     pub kind: VolumeMode,
     /// How it is cleaned.
     pub method: Method,
+    /// With `useJobForCleaning` and a device: it is cleaned by a Job, made in these terms.
+    pub job: Option<JobTerms>,
     /// The volume's size in bytes.
     pub capacity: u64,
     /// The disks below that have to seek.
@@ -147,4 +151,13 @@ pub struct CleanOrder {
     pub basis: u64,
     /// The configuration that it was made under, see [`super::Settings::generation`].
     pub generation: u64,
+}
+
+/// What a cleaning Job has from the Node and the configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobTerms {
+    /// The value of the Node's hostname label, which may differ from its name.
+    pub hostname: String,
+    /// `jobTolerations`.
+    pub tolerations: Vec<Toleration>,
 }

@@ -11,6 +11,11 @@ use super::{
     Action, CleanOrder, CleanupState, Patch, Place, Planner, VolumeState, Withdrawal, reasons,
 };
 
+/// What to do where there is no image to run Jobs with.
+pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
+    the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
+    does), or switch useJobForCleaning off";
+
 impl<'a> Planner<'a> {
     /// Goes through our PVs: keeps their metadata right, and sends what is due to be cleaned.
     pub(super) fn delete_pvs(&mut self) {
@@ -113,6 +118,17 @@ impl<'a> Planner<'a> {
                 .insert(&pv.name, (VolumeState::CleaningFailed, None));
             return;
         }
+        let job = self.job_terms(candidate.kind);
+        if job.is_some() && !self.snapshot.has_job_image {
+            self.notice(
+                &pv.reference(),
+                reasons::VOLUME_FAILED_DELETE,
+                NO_JOB_IMAGE.into(),
+            );
+            self.states
+                .insert(&pv.name, (VolumeState::Refused, Some(NO_JOB_IMAGE.into())));
+            return;
+        }
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
             self.plan.actions.push(Action::Clean(Box::new(CleanOrder {
@@ -122,6 +138,7 @@ impl<'a> Planner<'a> {
                 mount_path: class.mount_dir.join(entry),
                 kind: candidate.kind,
                 method: Method::of(candidate.kind, &class.cleaner),
+                job,
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
                 basis,
@@ -139,6 +156,7 @@ impl<'a> Planner<'a> {
             &pv.consent,
             pv.policy.as_str(),
             pv.phase,
+            self.failed_job(pv),
         )
             .hash(&mut hasher);
         if let Some(candidate) = place.candidate() {

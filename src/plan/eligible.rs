@@ -31,6 +31,12 @@ impl<'a> Planner<'a> {
                 format!("{path} is still being cleaned"),
             );
         }
+        if self.with_job.contains(path) {
+            return skip(
+                SkipReason::CleanupRunning,
+                format!("{path} has a cleaning Job still"),
+            );
+        }
         if let Some(user) = &candidate.in_use {
             return skip(SkipReason::DeviceInUse, format!("{path} is in use: {user}"));
         }

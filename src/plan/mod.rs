@@ -8,6 +8,7 @@ mod action;
 mod delete_pvs;
 mod discover;
 mod eligible;
+mod jobs;
 mod missing;
 mod occupied;
 mod place;
@@ -25,7 +26,8 @@ use std::time::Duration;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, Patch, PvDraft, Withdrawal};
+pub use action::{Action, CleanOrder, JobTerms, Patch, PvDraft, Withdrawal};
+pub use delete_pvs::NO_JOB_IMAGE;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use place::Place;
@@ -64,6 +66,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     };
     let mut planner = Planner::new(settings, snapshot, node, pvs);
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
+    planner.collect_jobs();
     planner.delete_pvs();
     planner.discover_local_volumes();
     planner.plan.made = true;
@@ -101,6 +104,8 @@ struct Planner<'a> {
     by_name: BTreeMap<&'a str, &'a PvView>,
     /// Paths on which a cleanup is at work.
     cleaning: BTreeSet<&'a HostPath>,
+    /// Paths of devices that have a cleaning Job, whoever's.
+    with_job: BTreeSet<HostPath>,
     occupied: Occupied,
     layers: Layers,
     /// How each PV that concerns us is, by name.
@@ -138,6 +143,7 @@ impl<'a> Planner<'a> {
             by_path,
             by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
             cleaning: active.map(|cleanup| &cleanup.path).collect(),
+            with_job: jobs::paths(settings, snapshot),
             occupied,
             layers: Layers::default(),
             states: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::config::{Config, Loaded};
 use crate::scan::Observation;
 use crate::types::HostPath;
-use crate::view::{NodeView, PvView, StorageClassView, Tenancy};
+use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -127,7 +127,11 @@ pub struct Snapshot {
     pub pvs: Option<Vec<PvView>>,
     /// Cleanups, by tenancy.
     pub cleanups: BTreeMap<Tenancy, CleanupView>,
-    /// Names of PVs that a write is under way for: what is decided next must wait for its result.
+    /// The cleaning Jobs on this node, by name.
+    pub jobs: Jobs,
+    /// Whether there is an image to run cleaning Jobs with.
+    pub has_job_image: bool,
+    /// Names of PVs and Jobs that a write is under way for: what is decided next must wait for its result.
     pub writing: BTreeSet<String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,

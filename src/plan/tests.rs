@@ -5,6 +5,7 @@ mod class;
 mod due;
 mod empty_only;
 mod identity;
+mod jobs;
 mod kit;
 mod living;
 mod missing;

@@ -89,6 +89,7 @@ fn every_key_has_its_effect_on_the_daemon_set() {
     let env = |name: &str| &named(&container["env"], name)["value"];
     assert_eq!(env("KUBECONFIG"), "/etc/kubernetes/admin.conf");
     assert_eq!(env("JOB_CONTAINER_IMAGE"), "example.com/disks:lvp");
+    assert_eq!(env("JOB_IMAGE_PULL_SECRETS"), "registry");
 }
 
 #[test]

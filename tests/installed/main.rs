@@ -17,6 +17,7 @@ mod drain;
 mod in_use;
 mod interrupted;
 mod isolation;
+mod jobs;
 mod manifests;
 mod migration;
 mod modes;

@@ -19,6 +19,8 @@ mod http;
 mod hung_disks;
 mod identity;
 mod in_use;
+mod job_container;
+mod jobs;
 mod kit;
 mod lifecycles;
 mod limits;

@@ -80,6 +80,7 @@ pub struct Cleanup {
     pub bytes_wiped: u64,
     pub rate: Option<f64>,
     pub eta: Option<f64>,
+    pub job: Option<String>,
     pub waiting_for: Option<String>,
     pub last_error: Option<String>,
     pub retry_in_seconds: Option<u64>,
@@ -182,7 +183,10 @@ impl Cleanup {
                 Some(whom) => format!("waiting: {whom}"),
                 None => "waiting".into(),
             },
-            "Running" => self.pace(),
+            "Running" => match &self.job {
+                Some(job) => format!("by Job {job}"),
+                None => self.pace(),
+            },
             "Succeeded" => "clean".into(),
             _ => {
                 let mut text = format!("attempt {} failed", self.attempts);

@@ -96,6 +96,20 @@ fault: volumeMode: "Blok" is none
 }
 
 #[test]
+fn of_what_a_job_cleans_the_job_is_named() {
+    let mut status = well("a");
+    status["classes"] = json!([{ "name": "raw", "ready": true, "volumes": [{
+        "entry": "sda", "pv": "local-pv-1", "phase": "Released", "capacity": 777, "state": "Cleaning",
+        "cleanup": { "state": "Running", "seconds": 59, "job": "storage/cleanup-local-pv-1" },
+    }] }]);
+    let text = node::show(&read(&status), false, PLAIN);
+    assert!(
+        text.contains("59s    by Job storage/cleanup-local-pv-1"),
+        "{text}"
+    );
+}
+
+#[test]
 fn only_problems_are_shown_if_nothing_else_is_wanted() {
     let text = node::show(&read(&eventful()), true, PLAIN);
     for (word, is_there) in [

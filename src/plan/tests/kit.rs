@@ -19,7 +19,7 @@ use crate::plan::{
 };
 use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
-use crate::view::{NodeView, PvView, ReclaimPolicy, StorageClassView};
+use crate::view::{JobView, Jobs, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
 pub use objects::*;
 
@@ -89,6 +89,8 @@ pub fn world() -> World {
             observed: BTreeMap::new(),
             pvs: Some(Vec::new()),
             cleanups: BTreeMap::new(),
+            jobs: Jobs::default(),
+            has_job_image: true,
             writing: BTreeSet::new(),
             now: Duration::from_secs(100),
             missing_since: BTreeMap::new(),
@@ -158,6 +160,11 @@ impl World {
         self
     }
 
+    pub fn job(mut self, job: JobView) -> Self {
+        Arc::make_mut(&mut self.snapshot.jobs).insert(job.name.clone(), job);
+        self
+    }
+
     pub fn config(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
@@ -216,6 +223,7 @@ fn action(action: &Action) -> String {
         Action::Create(draft) => format!("create {}", draft.path),
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
+        Action::Collect(job) => format!("delete Job {}", job.name),
         Action::Withdraw(withdrawal) if withdrawal.delete => {
             format!("delete {}", withdrawal.pv.name)
         }

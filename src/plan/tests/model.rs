@@ -1,6 +1,7 @@
 //! A world that does what a plan says: an API server and disks, as far as plans can tell.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::kit::{World, with};
 use crate::names::{
@@ -31,6 +32,9 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                     state: CleanupState::Succeeded,
                 };
                 world.snapshot.cleanups.insert(order.pv.tenancy(), done);
+            }
+            Action::Collect(job) => {
+                Arc::make_mut(&mut world.snapshot.jobs).remove(&job.name);
             }
             Action::Forget(tenancy) => {
                 let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();

@@ -35,7 +35,7 @@ fn cleans(plan: &Plan) -> impl Iterator<Item = &CleanOrder> {
 /// The object that a write is for.
 fn written(action: &Action) -> Option<PvRef> {
     match action {
-        Action::Create(_) | Action::Forget(_) => None,
+        Action::Create(_) | Action::Forget(_) | Action::Collect(_) => None,
         Action::Patch(patch) => Some(patch.pv.clone()),
         Action::Clean(order) => Some(order.pv.reference()),
         Action::Withdraw(withdrawal) => Some(withdrawal.pv.clone()),
@@ -227,7 +227,10 @@ proptest! {
                     let consented = forget.is_some() && pv.consent == forget;
                     prop_assert!(complete(&pv.class) || consented, "{pv:#?}");
                 }
-                Action::Withdraw(_) | Action::Patch(_) | Action::Forget(_) => {}
+                Action::Withdraw(_)
+                | Action::Patch(_)
+                | Action::Forget(_)
+                | Action::Collect(_) => {}
             }
         }
     }

@@ -252,6 +252,8 @@ impl Stage {
         command
             .env("MY_NODE_NAME", self.node())
             .env("MY_NAMESPACE", self.namespace())
+            // Whatever it is called: see `IN_THE_IMAGE`.
+            .env("JOB_CONTAINER_IMAGE", "provisioner")
             .env("HOSTNAME", "provisioner-pod")
             .env("KUBECONFIG", self.sandbox.path().join("kubeconfig"));
         command

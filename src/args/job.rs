@@ -1,0 +1,27 @@
+//! Arguments of `job`.
+
+use crate::config::{CleanMethod, Cleaner, DEFAULT_CLEANER};
+
+/// Arguments of `job`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Job {
+    /// How: a class's cleanMethod.
+    #[arg(long, value_name = "METHOD", conflicts_with = "command")]
+    method: Option<CleanMethod>,
+
+    /// How: a class's blockCleanerCommand, passed on as it is.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+impl Job {
+    /// What the class says about cleaning.
+    #[must_use]
+    pub fn cleaner(&self) -> Cleaner {
+        match self.method {
+            Some(method) => Cleaner::Method(method),
+            None if self.command.is_empty() => Cleaner::Command(vec![DEFAULT_CLEANER.into()]),
+            None => Cleaner::Command(self.command.clone()),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A device for one cleaner alone, in the process or in a Job.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::host::device::{Device, OpenError};
+use crate::host::lock::{LockError, VolumeLock};
+use crate::host::users::{self, Storage, User};
+use crate::plan::reasons;
+use crate::scan::{Candidate, Machine, candidate_of_device};
+use crate::types::MountPath;
+
+use super::volume::Volume;
+use super::{Failure, Stop, Tell};
+
+/// Opens a device exclusively, locks it, and looks at it. Blocking.
+pub(crate) fn take(
+    path: &MountPath,
+    machine: &Machine,
+) -> Result<(Device, VolumeLock, Candidate), Stop> {
+    let device = open(path)?;
+    let lock = locked(VolumeLock::acquire(device.file().as_fd(), path.as_path()))?;
+    let candidate = candidate_of_device(&device, path, machine).map_err(|e| io_failed(path, &e))?;
+    if let Some(by) = candidate.in_use {
+        return Err(Stop::InUse {
+            by,
+            tell: Tell::Soon,
+        });
+    }
+    Ok((device, lock, candidate))
+}
+
+/// Opens a device as its only user. Blocking.
+pub(crate) fn open(path: &MountPath) -> Result<Device, Stop> {
+    Device::open_exclusive(path.as_path()).map_err(|error| match error {
+        OpenError::InUse { .. } => Stop::InUse {
+            by: error.to_string(),
+            tell: Tell::IfItLasts,
+        },
+        error => failed(error.to_string()),
+    })
+}
+
+/// Makes sure that no loop device lies over anything of an open volume. Blocking.
+pub(crate) fn without_loops(
+    volume: &Volume,
+    path: &MountPath,
+    machine: &Machine,
+) -> Result<Storage, Stop> {
+    let storage = volume
+        .storage(&machine.sysfs)
+        .map_err(|e| io_failed(path, &e))?;
+    let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
+    nobody(&loops.map_err(|e| io_failed(path, &e))?)?;
+    Ok(storage)
+}
+
+pub(super) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {
+    lock.map_err(|error| match error {
+        LockError::Held { .. } => Stop::InUse {
+            by: error.to_string(),
+            tell: Tell::AtOnce,
+        },
+        error @ LockError::Io { .. } => failed(error.to_string()),
+    })
+}
+
+pub(super) fn nobody(users: &[User]) -> Result<(), Stop> {
+    match users::in_words(users) {
+        None => Ok(()),
+        Some(users) => Err(Stop::InUse {
+            by: format!("the volume is in use: {users}; it is cleaned as soon as they let go"),
+            tell: Tell::Soon,
+        }),
+    }
+}
+
+pub(super) fn io_failed(path: &MountPath, error: &io::Error) -> Stop {
+    failed(format!("{path}: {error}"))
+}
+
+pub(super) fn failed(message: impl Into<String>) -> Stop {
+    Stop::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+}

@@ -1,0 +1,208 @@
+//! What goes from hand to hand: the volume to a Job, and the clean volume back.
+
+use std::time::Duration;
+
+use crate::cluster::{ApiError, REMEDY};
+use crate::host::device::Device;
+use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, reasons};
+use crate::view::JobView;
+
+use super::{change, delete, object};
+use crate::clean::commit::Committed;
+use crate::clean::device::{self, DeviceError, Means};
+use crate::clean::gate::api;
+use crate::clean::method::Method;
+use crate::clean::permit::Permit;
+use crate::clean::progress::Progress;
+use crate::clean::volume::Volume;
+use crate::clean::wipe::{Wiped, blocking};
+use crate::clean::{Failure, Ground, Stop};
+
+/// The first and the longest pause after a finished Job could not be deleted.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+impl Committed {
+    /// Has a Job clean the volume. Device and lock are let go: the Job takes both itself, and looks
+    /// whether it is the right device. The permit stays.
+    ///
+    /// # Errors
+    /// [`Stop`] if no Job was made.
+    pub(in crate::clean) async fn hand_over(self, ground: &Ground) -> Result<Permit, Stop> {
+        let Self {
+            order,
+            identity,
+            volume,
+            lock,
+            permit,
+        } = self;
+        let (Some(terms), Volume::Device(device)) = (&order.job, volume) else {
+            return Err(not_a_device().into());
+        };
+        let place = &ground.jobs;
+        let Some(image) = &place.image else {
+            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
+        };
+        let job = object::job(&order, terms, place, image, &identity, device.size());
+        drop((device, lock));
+        let shown = place.job_of(&order);
+        match ground.cluster.create_job(&place.namespace, &job).await {
+            Ok(()) => {
+                let text = format!("cleaning {} by Job {shown}", order.path);
+                tracing::info!(pv = order.pv.name, job = shown, "{text}");
+                let about = About::from(&order.pv.reference());
+                let reason = reasons::VOLUME_DELETE;
+                ground.reporter.normal(&about, reason, "Clean", &text);
+                Ok(permit)
+            }
+            // The next look at it says whose it is.
+            Err(ApiError::AlreadyExists | ApiError::Conflict) => Err(Stop::Again),
+            Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
+                reasons::PERMISSION_MISSING,
+                format!(
+                    "making Job {shown} failed: {error}; without this right no device is cleaned by Jobs; {REMEDY}, or \
+                     switch useJobForCleaning off"
+                ),
+            )
+            .into()),
+            Err(error) => Err(api("making the cleaning Job")(error)),
+        }
+    }
+
+    /// Takes a Job's work over, if it is good: looks at the device, and sends the Job away.
+    ///
+    /// # Errors
+    /// [`Failure`] if the device is not clean. The Job is deleted then, so that the next try makes
+    /// another one.
+    pub(in crate::clean) async fn accept(
+        self,
+        ground: &Ground,
+        job: &JobView,
+        progress: &Progress,
+    ) -> Result<Wiped, Failure> {
+        let Self {
+            order,
+            identity,
+            volume,
+            lock,
+            permit,
+        } = self;
+        let Volume::Device(device) = volume else {
+            return Err(not_a_device());
+        };
+        let look = {
+            let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
+            move || check(&order, &job, &identity, &device, &progress).map(|means| (means, device))
+        };
+        match blocking(true, look).await {
+            Ok((means, _device)) => {
+                // The disk's work is done.
+                permit.recall().now();
+                send_away(ground, &order, job, progress).await?;
+                Ok(Wiped {
+                    order,
+                    means,
+                    _lock: lock,
+                    _permit: permit,
+                })
+            }
+            Err(failure) if failure.stopped => Err(failure),
+            Err(failure) => {
+                if let Err(error) = delete(ground, job).await {
+                    tracing::warn!(pv = order.pv.name, job = job.name, %error, "the Job whose result is not clean stays");
+                }
+                Err(Failure {
+                    message: format!(
+                        "Job {} says that it cleaned the device, and it is not so: {}",
+                        ground.jobs.job_of(&order),
+                        failure.message
+                    ),
+                    ..failure
+                })
+            }
+        }
+    }
+}
+
+fn not_a_device() -> Failure {
+    Failure::new(
+        reasons::VOLUME_FAILED_DELETE,
+        "a Job is to clean what is no device; this is a bug, and nothing was touched",
+    )
+}
+
+/// Whether a device is as clean as its method leaves one. Blocking.
+fn check(
+    order: &CleanOrder,
+    job: &JobView,
+    identity: &str,
+    device: &Device,
+    progress: &Progress,
+) -> Result<Option<Means>, Failure> {
+    if job.identity.as_deref() != Some(identity) {
+        let text = format!(
+            "it was made for {:?}, and the device is {identity:?}",
+            job.identity.as_deref().unwrap_or_default()
+        );
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
+    }
+    let (file, size) = (device.file(), device.size());
+    device::check_reset(file, size, progress)?;
+    let means = match order.method {
+        Method::Zero { .. } | Method::Overwrite { .. } | Method::Discard => {
+            device::check_zeroed(file, size, progress)?;
+            None
+        }
+        Method::QuickReset => match device::check_zeroed(file, size, progress) {
+            Ok(()) => None,
+            Err(DeviceError::NotZero { .. }) => Some(Means::SignaturesOnly),
+            Err(error) => return Err(error.into()),
+        },
+        Method::Command(_) | Method::DeleteContents => None,
+    };
+    Ok(means)
+}
+
+/// Deletes the Job, and waits until it and its pods are gone: a new tenant must not meet them.
+async fn send_away(
+    ground: &Ground,
+    order: &CleanOrder,
+    job: &JobView,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let mut watched = ground.jobs.known.clone();
+    let mut pause = PAUSES.0;
+    let mut asked = false;
+    loop {
+        watched.borrow_and_update();
+        let found = ground.cluster.job(&ground.jobs.namespace, &job.name).await;
+        let step = match found {
+            Ok(Some(found)) if found.uid == job.uid => {
+                let ask = !std::mem::replace(&mut asked, true) && !found.deleting;
+                if ask {
+                    delete(ground, job).await
+                } else {
+                    Ok(())
+                }
+            }
+            Ok(_) => return Ok(()),
+            Err(error) => Err(api("reading the cleaning Job")(error)),
+        };
+        if let Err(error) = step {
+            tracing::warn!(
+                pv = order.pv.name, path = %order.path, job = ground.jobs.job_of(order), %error,
+                "the volume is clean, but its Job could not be deleted; trying again in {pause:?}"
+            );
+            asked = false;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+        tokio::select! {
+            () = change(&mut watched), if asked => {}
+            () = tokio::time::sleep(pause) => {}
+            () = progress.cancelled() => {}
+        }
+        progress.check().map_err(|stopped| Failure {
+            stopped: true,
+            ..Failure::new(reasons::VOLUME_FAILED_DELETE, stopped.to_string())
+        })?;
+    }
+}

@@ -1,0 +1,212 @@
+//! The Job that cleans a device.
+//!
+//! Name, labels, annotations and container are those of the Go provisioner, whose tools may look for
+//! them; its command is our own program ([`crate::cmd::job`]), which looks at the device once more,
+//! since by the time that it runs whoever made the Job may be wrong about it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, HostPathVolumeSource, LocalObjectReference, PodSpec, PodTemplateSpec,
+    SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::config::Cleaner;
+use crate::names::{
+    ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_DEVICE, ANNOTATION_JOB_START,
+    LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID, job_name, job_volume_name, pv_label,
+};
+use crate::plan::{CleanOrder, JobTerms};
+
+use super::Place;
+
+/// Where our program is in the image.
+pub const PROGRAM: &str = "/local-volume-provisioner";
+/// The variable that names the device to whatever cleans it.
+pub const ENV_DEVICE: &str = "LOCAL_PV_BLKDEVICE";
+/// The variable with the PV's name.
+pub const ENV_PV: &str = "LOCAL_PV_NAME";
+/// The variable with the identity of the device that is meant.
+pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
+/// The variable with that device's size in bytes.
+pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
+
+/// Where device nodes are.
+const DEV: &str = "/dev";
+/// udev's database, which some identities come from. The Job sees it if we do: it must find the same.
+const UDEV: &str = "/run/udev/data";
+/// Our program stops within a second. This is for a node that is busy.
+const GRACE_SECONDS: i64 = 10;
+
+/// The Job for a device of this identity and size, in bytes.
+#[must_use]
+pub fn job(
+    order: &CleanOrder,
+    terms: &JobTerms,
+    place: &Place,
+    image: &str,
+    identity: &str,
+    size: u64,
+) -> Job {
+    let labels = BTreeMap::from(
+        [
+            (LABEL_HOSTNAME, terms.hostname.clone()),
+            (LABEL_JOB_PV, pv_label(&order.pv.name)),
+            (LABEL_JOB_PV_UID, order.pv.uid.clone()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    let device = order.mount_path.to_string();
+    let annotations = BTreeMap::from(
+        [
+            (ANNOTATION_JOB_DEVICE, device),
+            (ANNOTATION_JOB_START, format!("{:.9}", Timestamp::now())),
+            (ANNOTATION_CLAIM_UID, claim_uid(order)),
+            (ANNOTATION_IDENTITY, identity.to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    let secrets = place
+        .pull_secrets
+        .iter()
+        .map(|name| LocalObjectReference { name: name.clone() });
+    let secrets: Vec<_> = secrets.collect();
+    let volumes = volumes(order);
+    let pod = PodSpec {
+        containers: vec![container(order, image, identity, size, &volumes)],
+        volumes: Some(volumes.into_iter().map(|(volume, _)| volume).collect()),
+        node_selector: Some(BTreeMap::from([(
+            LABEL_HOSTNAME.to_owned(),
+            terms.hostname.clone(),
+        )])),
+        tolerations: (!terms.tolerations.is_empty()).then(|| terms.tolerations.clone()),
+        restart_policy: Some("OnFailure".into()),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        automount_service_account_token: Some(false),
+        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
+        ..PodSpec::default()
+    };
+    let limit = order.class.cleanup_timeout.map(|limit| {
+        let whole = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+        i64::try_from(whole).unwrap_or(i64::MAX)
+    });
+    Job {
+        metadata: ObjectMeta {
+            name: Some(job_name(&order.pv.name)),
+            namespace: Some(place.namespace.clone()),
+            labels: Some(labels.clone()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            active_deadline_seconds: limit,
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// As in the annotation: empty where the PV names no claim.
+pub(super) fn claim_uid(order: &CleanOrder) -> String {
+    order.pv.tenancy().claim_uid.unwrap_or_default()
+}
+
+fn container(
+    order: &CleanOrder,
+    image: &str,
+    identity: &str,
+    size: u64,
+    volumes: &[(Volume, VolumeMount)],
+) -> Container {
+    let device = order.mount_path.to_string();
+    let env = [
+        (ENV_DEVICE, device),
+        (ENV_PV, order.pv.name.clone()),
+        (ENV_IDENTITY, identity.to_owned()),
+        (ENV_SIZE, size.to_string()),
+    ];
+    // The words of a blockCleanerCommand are taken as Kubernetes takes a container's: $(VARIABLE) in
+    // them is replaced, as in the Go provisioner's Jobs. These values are meant as they are.
+    let env = env.map(|(name, value)| EnvVar {
+        name: name.into(),
+        value: Some(value.replace('$', "$$")),
+        value_from: None,
+    });
+    Container {
+        name: "cleaner".into(),
+        image: Some(image.to_owned()),
+        // Whoever makes this Job runs from the same image, by default.
+        image_pull_policy: Some("IfNotPresent".into()),
+        command: Some(vec![PROGRAM.into(), "job".into()]),
+        args: Some(match &order.class.cleaner {
+            Cleaner::Method(method) => vec![format!("--method={method}")],
+            Cleaner::Command(words) => words.clone(),
+        }),
+        env: Some(env.into()),
+        volume_mounts: Some(volumes.iter().map(|(_, mount)| mount.clone()).collect()),
+        security_context: Some(SecurityContext {
+            privileged: Some(true),
+            ..SecurityContext::default()
+        }),
+        ..Container::default()
+    }
+}
+
+/// The directories of the host that it takes to reach the device and to know it.
+fn volumes(order: &CleanOrder) -> Vec<(Volume, VolumeMount)> {
+    let (host_dir, mount_dir) = (
+        order.class.host_dir.as_str(),
+        order.class.mount_dir.to_string(),
+    );
+    let name = job_volume_name(host_dir, &mount_dir);
+    let mut volumes = vec![(
+        host_path(&name, host_dir),
+        VolumeMount {
+            name,
+            mount_path: mount_dir.clone(),
+            mount_propagation: Some("HostToContainer".into()),
+            ..VolumeMount::default()
+        },
+    )];
+    let mut add = |name: &str, path: &str, read_only: bool| {
+        let mount = VolumeMount {
+            name: name.into(),
+            mount_path: path.into(),
+            read_only: read_only.then_some(true),
+            ..VolumeMount::default()
+        };
+        volumes.push((host_path(name, path), mount));
+    };
+    if mount_dir != DEV {
+        add("dev", DEV, false);
+    }
+    if mount_dir != UDEV && Path::new(UDEV).is_dir() {
+        add("udev", UDEV, true);
+    }
+    volumes
+}
+
+fn host_path(name: &str, path: &str) -> Volume {
+    Volume {
+        name: name.into(),
+        host_path: Some(HostPathVolumeSource {
+            path: path.into(),
+            type_: None,
+        }),
+        ..Volume::default()
+    }
+}

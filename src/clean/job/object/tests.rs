@@ -1,0 +1,195 @@
+//! The whole object, in the API's words.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::*;
+use crate::clean::method::Method;
+use crate::config::{Class, from_files};
+use crate::types::VolumeMode;
+use crate::view::{JobView, PvView};
+
+fn class(settings: &Value) -> Arc<Class> {
+    let mut class =
+        json!({ "hostDir": "/mnt/raw", "mountDir": "/disks/raw", "volumeMode": "Block" });
+    for (key, value) in settings.as_object().unwrap() {
+        class[key] = value.clone();
+    }
+    let map = json!({ "raw": class }).to_string();
+    let loaded = from_files(&BTreeMap::from([("storageClassMap".into(), map)])).unwrap();
+    assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
+    Arc::clone(&loaded.config.classes["raw"])
+}
+
+fn order(settings: &Value) -> CleanOrder {
+    let pv: PersistentVolume = serde_json::from_value(json!({
+        "metadata": { "name": "local-pv-1a", "uid": "pv-uid" },
+        "spec": {
+            "local": { "path": "/mnt/raw/di$k" },
+            "claimRef": { "namespace": "default", "name": "data", "uid": "claim-uid" },
+        },
+    }))
+    .unwrap();
+    let (pv, class) = (PvView::from_api(&pv), class(settings));
+    CleanOrder {
+        path: pv.path().unwrap().clone(),
+        mount_path: class.mount_dir.join("di$k"),
+        method: Method::of(VolumeMode::Block, &class.cleaner),
+        pv,
+        class,
+        kind: VolumeMode::Block,
+        job: None,
+        capacity: 5,
+        rotational: std::collections::BTreeSet::new(),
+        basis: 0,
+        generation: 1,
+    }
+}
+
+fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder, Job) {
+    let order = order(settings);
+    let terms = JobTerms {
+        hostname: "host-1".into(),
+        tolerations: serde_json::from_value(tolerations.clone()).unwrap(),
+    };
+    let place = Place {
+        namespace: "storage".into(),
+        image: None,
+        pull_secrets: secrets.iter().map(ToString::to_string).collect(),
+        known: watch::channel(None).1,
+    };
+    let job = job(
+        &order,
+        &terms,
+        &place,
+        "example.com/lvp:1",
+        "v1:wwid=a",
+        4096,
+    );
+    (order, job)
+}
+
+#[test]
+fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
+    let (order, job) = made(
+        &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "2"] }),
+        &json!([]),
+        &[],
+    );
+    let view = JobView::from_api(&job);
+    assert!(view.is_for(&order.pv.tenancy()));
+    let age = Timestamp::now().duration_since(view.made_at.unwrap());
+    assert!(age.as_secs().abs() < 60, "{age}");
+    let mut job = json!(job);
+    let started = job["metadata"]["annotations"]["start-time"].take();
+    assert_eq!(
+        started.as_str().unwrap().split('.').nth(1).unwrap().len(),
+        "123456789Z".len()
+    );
+    let mut volumes = job["spec"]["template"]["spec"]["volumes"].take();
+    let mut mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].take();
+    // The third is there where this machine has udev.
+    for list in [&mut volumes, &mut mounts] {
+        let list = list.as_array_mut().unwrap();
+        assert_eq!(list.len() == 3, Path::new(UDEV).is_dir());
+        list.truncate(2);
+    }
+    // FNV-1a of "/mnt/raw/disks/raw", by another program.
+    let name = format!(
+        "mount-{:x}",
+        crate::names::fnv1a_32("/mnt/raw/disks/raw".bytes())
+    );
+    assert_eq!(
+        volumes,
+        json!([
+            { "name": name, "hostPath": { "path": "/mnt/raw" } },
+            { "name": "dev", "hostPath": { "path": "/dev" } },
+        ])
+    );
+    assert_eq!(
+        mounts,
+        json!([
+            { "name": name, "mountPath": "/disks/raw", "mountPropagation": "HostToContainer" },
+            { "name": "dev", "mountPath": "/dev" },
+        ])
+    );
+    let labels =
+        json!({ "kubernetes.io/hostname": "host-1", "pv": "local-pv-1a", "pvuuid": "pv-uid" });
+    assert_eq!(
+        job,
+        json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": "cleanup-local-pv-1a",
+                "namespace": "storage",
+                "labels": labels,
+                "annotations": {
+                    "device": "/disks/raw/di$k",
+                    "start-time": null,
+                    "local-volume-provisioner/claim-uid": "claim-uid",
+                    "local-volume-provisioner/identity": "v1:wwid=a",
+                },
+            },
+            "spec": { "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "nodeSelector": { "kubernetes.io/hostname": "host-1" },
+                    "restartPolicy": "OnFailure",
+                    "terminationGracePeriodSeconds": 10,
+                    "automountServiceAccountToken": false,
+                    "volumes": null,
+                    "containers": [{
+                        "name": "cleaner",
+                        "image": "example.com/lvp:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["/local-volume-provisioner", "job"],
+                        "args": ["/scripts/shred.sh", "2"],
+                        "env": [
+                            { "name": "LOCAL_PV_BLKDEVICE", "value": "/disks/raw/di$$k" },
+                            { "name": "LOCAL_PV_NAME", "value": "local-pv-1a" },
+                            { "name": "LOCAL_PV_IDENTITY", "value": "v1:wwid=a" },
+                            { "name": "LOCAL_PV_SIZE", "value": "4096" },
+                        ],
+                        "securityContext": { "privileged": true },
+                        "volumeMounts": null,
+                    }],
+                },
+            } },
+        })
+    );
+}
+
+#[test]
+fn it_has_what_class_and_configuration_say() {
+    let tolerations = json!([{ "key": "disks", "operator": "Exists" }]);
+    for (timeout, seconds) in [("90s", 90), ("1500ms", 2), ("1ms", 1)] {
+        let settings = json!({ "cleanMethod": "zero", "cleanupTimeout": timeout });
+        let (_, job) = made(&settings, &tolerations, &["a", "b"]);
+        let spec = &json!(job)["spec"];
+        assert_eq!(spec["activeDeadlineSeconds"], seconds);
+        let pod = &spec["template"]["spec"];
+        assert_eq!(pod["containers"][0]["args"], json!(["--method=zero"]));
+        assert_eq!(pod["tolerations"], tolerations);
+        assert_eq!(
+            pod["imagePullSecrets"],
+            json!([{ "name": "a" }, { "name": "b" }])
+        );
+    }
+}
+
+#[test]
+fn a_directory_is_mounted_once() {
+    let (_, job) = made(
+        &json!({ "hostDir": "/dev", "mountDir": "/dev" }),
+        &json!([]),
+        &[],
+    );
+    let pod = &json!(job)["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    let at_dev = mounts.iter().filter(|mount| mount["mountPath"] == "/dev");
+    assert_eq!(at_dev.count(), 1);
+}

@@ -1,0 +1,77 @@
+//! The requests about cleaning Jobs. They are not among those that the Go provisioner's metrics count.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+
+use super::{ApiError, Cluster};
+use crate::names::LABEL_HOSTNAME;
+use crate::view::JobView;
+
+/// The resource in the words of RBAC.
+pub(crate) const JOBS: &str = "jobs.batch";
+
+/// What selects the Jobs of a node, by the value of its hostname label.
+pub(crate) fn jobs_of(hostname: &str) -> String {
+    format!("{LABEL_HOSTNAME}={hostname}")
+}
+
+impl Cluster {
+    /// The Jobs of a namespace.
+    pub(crate) fn jobs(&self, namespace: &str) -> Api<Job> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Lists the Jobs of a node.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn list_jobs(
+        &self,
+        namespace: &str,
+        hostname: &str,
+    ) -> Result<Vec<JobView>, ApiError> {
+        let api = self.jobs(namespace);
+        let params = ListParams::default().labels(&jobs_of(hostname));
+        let jobs = self.limited(JOBS, "list", api.list(&params)).await?;
+        Ok(jobs.items.iter().map(JobView::from_api).collect())
+    }
+
+    /// Reads a Job.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<JobView>, ApiError> {
+        let api = self.jobs(namespace);
+        let job = self.limited(JOBS, "get", api.get_opt(name)).await?;
+        Ok(job.as_ref().map(JobView::from_api))
+    }
+
+    /// Makes a Job.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_job(&self, namespace: &str, job: &Job) -> Result<(), ApiError> {
+        let api = self.jobs(namespace);
+        let params = PostParams::default();
+        self.limited(JOBS, "create", api.create(&params, job))
+            .await
+            .map(drop)
+    }
+
+    /// Deletes a Job, if it is still that very object, in the foreground: it is gone when its pods
+    /// are.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_job(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
+        let params = DeleteParams::foreground().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        });
+        let api = self.jobs(namespace);
+        self.limited(JOBS, "delete", api.delete(name, &params))
+            .await
+            .map(drop)
+    }
+}

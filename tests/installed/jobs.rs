@@ -1,0 +1,119 @@
+//! Devices that are cleaned by Jobs: pods of the provisioner's image, which the kubelet runs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::cluster::{SYSTEM, name};
+use crate::disks::{entries, is_on_device};
+use crate::release::class;
+use crate::{Cluster, Disks, Release, disks::MIB};
+
+const SECRET: &str = "not for the next tenant";
+
+/// The Job that cleans a PV's device.
+fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
+    cluster.get("job", &format!("cleanup-{}", name(pv)), Some(SYSTEM))
+}
+
+/// How often the cleaning of a PV's volume was begun: in the process, and by Jobs.
+fn begun(cluster: &Cluster, pv: &Value) -> (usize, usize) {
+    let texts: Vec<_> = cluster
+        .list("events", Some("default"))
+        .into_iter()
+        .filter(|event| {
+            event["reason"] == "VolumeDelete"
+                && event["involvedObject"]["uid"] == pv["metadata"]["uid"]
+        })
+        .map(|event| event["message"].to_string())
+        .collect();
+    let by_jobs = texts.iter().filter(|text| text.contains("by Job")).count();
+    (texts.len() - by_jobs, by_jobs)
+}
+
+/// Uses a volume, and releases it with the secret on its device.
+fn use_volume(cluster: &Cluster, class: &str, mode: &str, device: &Path) {
+    cluster.claim(class, class, mode);
+    let write = match mode {
+        "Block" => format!(
+            "echo '{SECRET}' | dd of=/dev/data bs=1M seek=200 conv=notrunc,fsync 2>/dev/null"
+        ),
+        _ => format!("ls -A /data | grep -v lost+found; echo '{SECRET}' >/data/secret; sync"),
+    };
+    assert_eq!(cluster.run_pod("writer", class, mode, &write), "");
+    assert!(is_on_device(device, SECRET.as_bytes()), "it was written");
+    cluster.delete_claim(class);
+}
+
+/// With node isolation, which has its own idea of what a Job may be.
+#[test]
+fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner() {
+    let Some(cluster) = Cluster::enter() else {
+        return;
+    };
+    let mut disks = Disks::new("jobs");
+    let raw = disks.device("raw", "disk", 256 * MIB);
+    let formatted = disks.device("formatted", "disk", 64 * MIB);
+    let mounted = disks.filesystem("mounted", "disk", "ext4", 32 * MIB);
+    let shred =
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "12"] });
+    let classes = json!([
+        class("raw", &disks.class("raw"), shred),
+        class(
+            "formatted",
+            &disks.class("formatted"),
+            json!({ "fsType": "ext4" })
+        ),
+        class("mounted", &disks.class("mounted"), json!({})),
+    ]);
+    let values = json!({ "useJobForCleaning": true, "nodeIsolation": { "enabled": true } });
+    let release = Release::install(&cluster, classes, values);
+
+    // A raw device. The provisioner is gone for a while in the middle of it.
+    let pv = cluster.available("raw", 1).remove(0);
+    use_volume(&cluster, "raw", "Block", &raw);
+    let job = cluster.eventually("the Job's pod runs", || {
+        job_of(&cluster, &pv).filter(|job| job["status"]["ready"] == 1)
+    });
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["nodeSelector"],
+        json!({ "kubernetes.io/hostname": crate::cluster::NODE })
+    );
+    let provisioner = release.pod();
+    let args = ["--namespace", SYSTEM, "--force", "--grace-period=0"];
+    let delete = ["delete", "pod", name(&provisioner)];
+    cluster.kubectl(&[&delete[..], &args[..]].concat()).unwrap();
+    cluster.recycled(&pv);
+    assert!(!is_on_device(&raw, SECRET.as_bytes()));
+    assert_eq!(begun(&cluster, &pv), (0, 1), "not wiped twice");
+    assert!(job_of(&cluster, &pv).is_none());
+
+    // A device that the kubelet has formatted, and will again.
+    let pv = cluster.available("formatted", 1).remove(0);
+    use_volume(&cluster, "formatted", "Filesystem", &formatted);
+    let fresh = cluster.recycled(&pv);
+    assert!(!is_on_device(&formatted, SECRET.as_bytes()));
+    assert_eq!(begun(&cluster, &pv), (0, 1));
+    use_volume(&cluster, "formatted", "Filesystem", &formatted);
+    cluster.recycled(&fresh);
+
+    // What is mounted stays in the process.
+    let pv = cluster.available("mounted", 1).remove(0);
+    cluster.claim("mounted", "mounted", "Filesystem");
+    cluster.run_pod(
+        "writer",
+        "mounted",
+        "Filesystem",
+        "echo data >/data/file; sync",
+    );
+    cluster.delete_claim("mounted");
+    cluster.recycled(&pv);
+    assert!(entries(&mounted).is_empty());
+    assert_eq!(begun(&cluster, &pv), (1, 0));
+
+    assert!(cluster.list("jobs", Some(SYSTEM)).is_empty());
+    let metrics = release.http("/metrics");
+    assert!(metrics.contains("persistentvolume_delete_total{mode=\"Block\",type=\"job\"}"));
+    release.uninstall().unwrap();
+}

@@ -1,0 +1,272 @@
+//! What runs in the container of a cleaning Job, which looks at its device once more: whoever made the
+//! Job may be wrong about it by now.
+
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use local_volume_provisioner::host::device::Device;
+use local_volume_provisioner::host::identity;
+use local_volume_provisioner::host::lock::VolumeLock;
+use local_volume_provisioner::host::sysfs::Sysfs;
+use nix::libc;
+use nix::sys::signal::Signal;
+use support::{LoopDevice, Program, Sandbox, bare_command};
+
+use crate::BINARY;
+use crate::kit::*;
+
+/// Longer than a device may be looked at by others before the container gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A device with a secret, at the path that a Job names.
+struct Ground {
+    sandbox: Sandbox,
+    device: LoopDevice,
+    path: PathBuf,
+}
+
+impl Ground {
+    fn enter() -> Option<Self> {
+        let sandbox = Sandbox::enter()?;
+        let device = LoopDevice::new(sandbox.path(), 32 * MIB).unwrap();
+        let path = sandbox.path().join("disk");
+        symlink(device.path(), &path).unwrap();
+        scribble(device.path());
+        Some(Self {
+            sandbox,
+            device,
+            path,
+        })
+    }
+
+    fn identity(&self) -> String {
+        let device = Device::open_readonly(&self.path).unwrap();
+        let found = identity::of_device(&device, &self.path, &Sysfs::default());
+        found.unwrap().text
+    }
+
+    fn command(&self, how: &[&str]) -> Command {
+        let mut command = bare_command(BINARY);
+        command
+            .arg("job")
+            .args(how)
+            .env("LOCAL_PV_BLKDEVICE", &self.path)
+            .env("LOCAL_PV_NAME", "local-pv-1a")
+            .env("LOCAL_PV_IDENTITY", self.identity())
+            .env("LOCAL_PV_SIZE", (32 * MIB).to_string());
+        command
+    }
+
+    fn start(&self, command: Command) -> Program {
+        Program::start(command, self.sandbox.path().join("job.log")).unwrap()
+    }
+
+    /// Runs it; its exit code and its log.
+    fn run(&self, command: Command) -> (Option<i32>, String) {
+        let mut program = self.start(command);
+        let status = program.wait(PATIENCE).unwrap();
+        (status.code(), program.log())
+    }
+
+    /// Asserts that it fails with these words, and that nothing was touched.
+    fn is_refused(&self, command: Command, code: i32, words: &[&str]) {
+        let (ended, log) = self.run(command);
+        assert_eq!(ended, Some(code), "{log}");
+        for words in words {
+            assert!(log.contains(words), "no {words:?} in {log}");
+        }
+        assert_eq!(secrets_on(self.device.path()).len(), 4, "{log}");
+    }
+
+    fn script(&self, text: &str) -> String {
+        let file = self.sandbox.path().join("cleaner.sh");
+        fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
+}
+
+fn is_zero(device: &Path) -> bool {
+    fs::read(device).unwrap().iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn it_cleans_by_the_same_methods_and_commands() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    let script = ground.script(
+        "test -n \"$LOCAL_PV_BLKDEVICE\" || exit 9\n\
+         echo cleaning with $1\n\
+         dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n",
+    );
+    for (how, said) in [
+        (&["--method=zero"][..], "the device reads as zeros"),
+        (&["/scripts/shred.sh", "1"], "the device reads as zeros"),
+        (&["/scripts/blkdiscard.sh"], "the device reads as zeros"),
+        (&["/bin/sh", &script, "care"], "cleaner: cleaning with care"),
+    ] {
+        scribble(ground.device.path());
+        let (code, log) = ground.run(ground.command(how));
+        assert_eq!(code, Some(0), "{how:?}: {log}");
+        assert!(
+            log.contains(said) && log.contains("is clean"),
+            "{how:?}: {log}"
+        );
+        assert!(is_zero(ground.device.path()), "{how:?}");
+    }
+    ground.device.format("ext4").unwrap();
+    let (code, log) = ground.run(ground.command(&["/scripts/quick_reset.sh"]));
+    assert_eq!(
+        (code, wipefs(ground.device.path())),
+        (Some(0), String::new()),
+        "{log}"
+    );
+}
+
+#[test]
+fn another_device_than_the_one_that_was_meant_is_left_alone() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    // The other took its place after the Job was made.
+    let command = ground.command(&["--method=zero"]);
+    let other = LoopDevice::new(ground.sandbox.path(), 32 * MIB).unwrap();
+    fs::remove_file(&ground.path).unwrap();
+    symlink(other.path(), &ground.path).unwrap();
+    scribble(other.path());
+    ground.is_refused(command, 1, &["another device is at", "nothing was touched"]);
+    assert_eq!(secrets_on(other.path()).len(), 4);
+}
+
+#[test]
+fn a_device_of_another_size_is_left_alone() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    let mut command = ground.command(&["--method=zero"]);
+    command.env("LOCAL_PV_SIZE", (64 * MIB).to_string());
+    ground.is_refused(
+        command,
+        1,
+        &["67108864 bytes", "33554432", "nothing was touched"],
+    );
+}
+
+#[test]
+fn a_device_that_others_have_is_left_alone_and_they_are_named() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    let user = File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(ground.device.path())
+        .unwrap();
+    ground.is_refused(
+        ground.command(&["--method=zero"]),
+        1,
+        &["is in use", "nothing was touched"],
+    );
+    drop(user);
+    let device = File::open(ground.device.path()).unwrap();
+    let lock = VolumeLock::acquire(device.as_fd(), &ground.path).unwrap();
+    let words = [
+        "is locked by another process",
+        "lslocks",
+        "nothing was touched",
+    ];
+    ground.is_refused(ground.command(&["--method=zero"]), 1, &words);
+    drop((device, lock));
+    let (code, log) = ground.run(ground.command(&["--method=zero"]));
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn whoever_only_looks_at_the_device_is_waited_for() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    let user = File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(ground.device.path())
+        .unwrap();
+    let mut program = ground.start(ground.command(&["--method=zero"]));
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(program.is_running(), "{}", program.log());
+    drop(user);
+    let status = program.wait(PATIENCE).unwrap();
+    assert_eq!(status.code(), Some(0), "{}", program.log());
+    assert!(is_zero(ground.device.path()));
+}
+
+#[test]
+fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    for (variable, value) in [
+        ("LOCAL_PV_BLKDEVICE", ""),
+        ("LOCAL_PV_BLKDEVICE", "disk"),
+        ("LOCAL_PV_NAME", ""),
+        ("LOCAL_PV_IDENTITY", ""),
+        ("LOCAL_PV_SIZE", "much"),
+    ] {
+        let mut command = ground.command(&["--method=zero"]);
+        command.env(variable, value);
+        ground.is_refused(command, 2, &[variable]);
+    }
+    let contents = ground.command(&["/scripts/fsclean.sh"]);
+    ground.is_refused(contents, 1, &["does not clean devices"]);
+    let missing = ground.command(&["/scripts/no-such-cleaner"]);
+    ground.is_refused(
+        missing,
+        1,
+        &["there is no program", "correct blockCleanerCommand"],
+    );
+}
+
+#[test]
+fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    ground.device.format("ext4").unwrap();
+    for (script, said) in [
+        ("exit 0\n", "shows a signature"),
+        ("echo worn out; exit 3\n", "exit code 3"),
+    ] {
+        let script = ground.script(script);
+        let (code, log) = ground.run(ground.command(&["/bin/sh", &script]));
+        assert_eq!(code, Some(1), "{log}");
+        assert!(log.contains(said) && log.contains("is not clean"), "{log}");
+    }
+}
+
+#[test]
+fn told_to_stop_it_stops_within_a_second_and_nothing_of_it_stays() {
+    let Some(ground) = Ground::enter() else {
+        return;
+    };
+    let begun = ground.sandbox.path().join("begun");
+    let script = ground.script(&format!(
+        "sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n",
+        begun.display()
+    ));
+    let mut program = ground.start(ground.command(&["/bin/sh", &script]));
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !begun.exists() {
+        assert!(std::time::Instant::now() < deadline, "{}", program.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let child: u32 = fs::read_to_string(&begun).unwrap().trim().parse().unwrap();
+    assert!(is_alive(child));
+    program.signal(Signal::SIGTERM).unwrap();
+    let status = program.wait(Duration::from_secs(1)).unwrap();
+    assert_eq!(status.code(), Some(1), "{}", program.log());
+    assert!(!is_alive(child));
+}
