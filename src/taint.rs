@@ -25,7 +25,7 @@ impl Pauses {
     /// Somebody else wrote at the same time.
     const CONFLICT: Self = Self {
         next: Duration::from_millis(20),
-        last: Duration::from_secs(1),
+        last: Duration::from_millis(200),
     };
     /// The API server cannot, or will not.
     const FAILURE: Self = Self {

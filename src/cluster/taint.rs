@@ -14,11 +14,12 @@ impl Cluster {
     /// Takes all taints of a key off a Node, whatever their effects, and returns whether there were any.
     /// Without any nothing is written.
     ///
-    /// The taints are one list, which others write to as well. So the request names the list that was
-    /// read, in full, and the API server refuses it if that has changed: nobody's taint is lost.
+    /// The taints are one list, which others write to as well. So the request names each taint that goes
+    /// with its place in the list, and the API server refuses it if something else is there by now:
+    /// nobody's taint is lost, and whoever only adds one does not get in the way.
     ///
     /// # Errors
-    /// [`ApiError`]; [`ApiError::Conflict`] if the list has changed, or it is another Node by now.
+    /// [`ApiError`]; [`ApiError::Conflict`] if the taints have moved, or it is another Node by now.
     pub async fn take_taint_off(&self, node: &NodeView, key: &str) -> Result<bool, ApiError> {
         // As the API server wrote it, with fields that this program has never heard of.
         let api: Api<DynamicObject> =
@@ -45,21 +46,16 @@ impl Cluster {
 
 /// The JSON patch that takes the taints of a key out of a list; `None` if there are none.
 fn operations(uid: &str, taints: &[Value], key: &str) -> Option<Value> {
-    let others: Vec<_> = taints.iter().filter(|taint| taint["key"] != key).collect();
-    if others.len() == taints.len() {
-        return None;
+    let ours = taints.iter().enumerate();
+    // From the end, so that no place changes by what went before.
+    let ours = ours.rev().filter(|(_, taint)| taint["key"] == key);
+    let mut operations = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
+    for (place, taint) in ours {
+        let path = format!("/spec/taints/{place}");
+        operations.push(json!({ "op": "test", "path": path, "value": taint }));
+        operations.push(json!({ "op": "remove", "path": path }));
     }
-    let path = "/spec/taints";
-    let change = if others.is_empty() {
-        json!({ "op": "remove", "path": path })
-    } else {
-        json!({ "op": "replace", "path": path, "value": others })
-    };
-    Some(json!([
-        { "op": "test", "path": "/metadata/uid", "value": uid },
-        { "op": "test", "path": path, "value": taints },
-        change,
-    ]))
+    (operations.len() > 1).then(|| operations.into())
 }
 
 /// A `test` that fails is answered with 422.
@@ -78,43 +74,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_names_all_that_was_read_and_keeps_all_but_the_key() {
+    fn a_patch_takes_each_taint_of_the_key_from_its_place_and_no_other() {
         let of = |key, effect| json!({ "key": key, "effect": effect });
         let (ours, evicting) = (of("ours", "NoSchedule"), of("ours", "NoExecute"));
         // Whatever later versions of Kubernetes put there.
         let other = json!({ "key": "other", "effect": "NoSchedule", "timeAdded": "now", "new": 1 });
-        for (situation, taints, left) in [
-            ("none at all", vec![], None),
-            ("not ours", vec![other.clone()], None),
+        let late = json!({ "key": "ours", "effect": "NoExecute", "timeAdded": "now" });
+        for (situation, taints, places) in [
+            ("none at all", vec![], vec![]),
+            ("not ours", vec![other.clone()], vec![]),
             (
                 "a key that begins alike",
                 vec![of("ours-too", "NoSchedule")],
-                None,
+                vec![],
             ),
-            ("ours alone", vec![ours.clone()], Some(vec![])),
+            ("ours alone", vec![ours.clone()], vec![0]),
             (
                 "two effects",
-                vec![ours.clone(), other.clone(), evicting.clone()],
-                Some(vec![other.clone()]),
+                vec![ours.clone(), other.clone(), evicting],
+                vec![2, 0],
             ),
-            (
-                "the others keep their order",
-                vec![other.clone(), ours.clone(), of("a", "NoSchedule")],
-                Some(vec![other.clone(), of("a", "NoSchedule")]),
-            ),
+            ("as it was read", vec![other, late], vec![1]),
         ] {
-            let expected = left.map(|left| {
-                let change = if left.is_empty() {
-                    json!({ "op": "remove", "path": "/spec/taints" })
-                } else {
-                    json!({ "op": "replace", "path": "/spec/taints", "value": left })
-                };
-                json!([
-                    { "op": "test", "path": "/metadata/uid", "value": "uid" },
-                    { "op": "test", "path": "/spec/taints", "value": taints },
-                    change,
-                ])
-            });
+            let mut expected =
+                vec![json!({ "op": "test", "path": "/metadata/uid", "value": "uid" })];
+            for place in &places {
+                let path = format!("/spec/taints/{place}");
+                expected.push(json!({ "op": "test", "path": path, "value": taints[*place] }));
+                expected.push(json!({ "op": "remove", "path": path }));
+            }
+            let expected = (!places.is_empty()).then_some(Value::Array(expected));
             assert_eq!(operations("uid", &taints, "ours"), expected, "{situation}");
         }
     }

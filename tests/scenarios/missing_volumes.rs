@@ -41,14 +41,16 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     stage.sandbox.umount(&lost).unwrap();
     fs::remove_dir(&lost).unwrap();
     stage.sandbox.umount(&unmounted).unwrap();
-    stage.event("VolumeMissing", "nobody has used the PV");
-    stage.event("VolumeNotMounted", "nobody has used the PV");
     let reasons = [(&first, "VolumeMissing"), (&second, "VolumeNotMounted")];
     for (pv, reason) in reasons {
         let pv = name(pv);
         let series = format!("unhealthy_persistentvolume{{pv=\"{pv}\",reason=\"{reason}\"}}");
-        assert_eq!(metric(&mut provisioner, &series), Some(1), "{series}");
+        stage.eventually(&series, || {
+            (metric(&mut provisioner, &series) == Some(1)).then_some(())
+        });
     }
+    stage.event("VolumeMissing", "nobody has used the PV");
+    stage.event("VolumeNotMounted", "nobody has used the PV");
     for pv in [&first, &second] {
         stage.eventually("the PV is gone", || {
             stage.pv(&name(pv)).is_none().then_some(())
