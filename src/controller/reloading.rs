@@ -145,6 +145,8 @@ impl Controller {
         // Those of a directory that comes back later are listed again.
         let is_ours = |dir: &HostPath| config.classes.values().any(|class| class.host_dir == *dir);
         memory.strays_in.retain(is_ours);
+        // What is missed may be so because another directory is looked at.
+        memory.missing_since.clear();
     }
 
     /// What is in the directory is in force.
