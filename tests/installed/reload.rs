@@ -61,9 +61,9 @@ fn an_edited_config_map_is_in_force_without_a_restart_and_a_broken_one_is_not() 
         "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
     }));
 
-    // A second class of the same directory.
     let dir = disks.class("disks").display().to_string();
-    let second = json!({ "hostDir": dir, "mountDir": dir, "namePattern": "b*" });
+    // It shares the first one's directory, which the container has already.
+    let second = json!({ "hostDir": dir, "mountDir": "/mnt/first", "namePattern": "b*" });
     edit(&cluster, |classes| format!("{classes}\nsecond: {second}\n"));
     touch(&cluster, &pod, "once");
     cluster.available("second", 1);
