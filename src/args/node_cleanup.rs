@@ -1,6 +1,7 @@
 //! Arguments of `node-cleanup`.
 
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgAction;
@@ -52,6 +53,18 @@ pub struct NodeCleanup {
     /// Path of the metrics on that server.
     #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
     pub metrics_path: String,
+
+    /// The kubeconfig to use [default: KUBECONFIG, else the pod's ServiceAccount].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The API server's address, in place of the kubeconfig's.
+    #[arg(long, value_name = "URL")]
+    pub kube_api_endpoint: Option<String>,
+
+    /// The Go program's period of looking at everything again. Accepted and ignored: changes are watched.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    pub resync: Option<String>,
 
     /// Act only while holding a lease. Without, there must be no second process.
     #[arg(
@@ -110,6 +123,18 @@ mod tests {
         assert_eq!(args.listen_address.to_string(), ":8080");
         assert_eq!(args.metrics_path, "/metrics");
         assert_eq!(args.leader_elect_lease_name, "local-volume-node-cleanup");
+    }
+
+    #[test]
+    fn the_go_programs_flags_are_taken() {
+        let args = parsed(
+            "--storageclass-names=a --kubeconfig=/etc/k --kube-api-endpoint=https://api:6443 \
+             --resync=10m0s --worker-threads=3 --pvc-deletion-delay=1m30s \
+             --stale-pv-discovery-interval=5s --listen-address=:9090 --metrics-path=/m",
+        );
+        assert_eq!(args.kubeconfig, Some(PathBuf::from("/etc/k")));
+        assert_eq!(args.kube_api_endpoint.as_deref(), Some("https://api:6443"));
+        assert_eq!(args.worker_threads.get(), 3);
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::run::{Misuse, Told, client};
+use super::run::{Misuse, Told, client_of, infer};
 use crate::args::{Environment, NodeCleanup};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, chain};
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::act::Worker;
 use crate::node_cleanup::controller::Controller;
@@ -38,7 +40,7 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
         tracing::warn!("MY_NAMESPACE is not set; the lease is in {namespace:?}");
     }
     let shared = Arc::new(SharedMetrics::new().context("making the metrics")?);
-    let cluster = Cluster::new(client().await?, Arc::clone(&shared));
+    let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::clone(&shared));
     let permissions = Arc::clone(cluster.permissions());
     let metrics = Metrics::new(Arc::clone(&shared), Arc::clone(&permissions));
     let metrics = Arc::new(metrics.context("making the metrics")?);
@@ -158,6 +160,29 @@ async fn take_part(election: Option<&mut Election>) {
         Some(election) => election.run().await,
         None => std::future::pending().await,
     }
+}
+
+/// Which API server, and as whom.
+async fn config(args: &NodeCleanup) -> Result<Config> {
+    let mut config = match &args.kubeconfig {
+        None => infer().await?,
+        Some(path) => {
+            let misuse = |error: &KubeconfigError| {
+                let why = chain(error);
+                Misuse(format!("--kubeconfig {}: {why}", path.display()))
+            };
+            let file = Kubeconfig::read_from(path).map_err(|error| misuse(&error))?;
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(file, &options).await;
+            config.map_err(|error| misuse(&error))?
+        }
+    };
+    if let Some(url) = &args.kube_api_endpoint {
+        config.cluster_url = url
+            .parse()
+            .map_err(|error| Misuse(format!("--kube-api-endpoint {url:?} is no URL: {error}")))?;
+    }
+    Ok(config)
 }
 
 fn class_names(given: &[String]) -> Result<BTreeSet<String>, Misuse> {

@@ -247,12 +247,21 @@ fn read(args: &Args) -> Result<(Files, Loaded), Misuse> {
 /// # Errors
 /// [`Misuse`] where it names none.
 pub async fn client() -> Result<Client> {
+    client_of(infer().await?)
+}
+
+/// The cluster that the environment names.
+pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
         Misuse(format!(
             "no cluster to talk to: {}; run in a pod with a service account, or set KUBECONFIG",
             crate::cluster::chain(&error)
         ))
     })?;
+    Ok(config)
+}
+
+pub(super) fn client_of(config: ClientConfig) -> Result<Client> {
     Client::try_from(config).context("making the API client")
 }
 

@@ -142,6 +142,13 @@ fn writes(stage: &Stage, verb: Verb, resource: &str) -> usize {
     stage.requests().count(of(verb, resource))
 }
 
+/// Waits for a value of a series: the answer to a write comes after what it does.
+fn counts(stage: &Stage, program: &mut Program, series: &str, value: u64) {
+    stage.eventually(&format!("{series} is {value}"), || {
+        (metric(program, series) == Some(value)).then_some(())
+    });
+}
+
 fn metric(program: &mut Program, series: &str) -> Option<u64> {
     let (_, text) = program.http_get("/metrics").unwrap();
     let series = format!("local_volume_node_cleanup_{series} ");
@@ -192,12 +199,14 @@ fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
     let took = Timestamp::now().duration_since(lost);
     assert!(took.as_secs() >= 3, "too early: {took:?}");
     pv_goes(&stage, &pv);
-    assert_eq!(
-        metric(&mut cleanup, "persistentvolumeclaim_delete_total"),
-        Some(1)
+    counts(
+        &stage,
+        &mut cleanup,
+        "persistentvolumeclaim_delete_total",
+        1,
     );
     let released = "persistentvolume_delete_total{phase=\"Released\"}";
-    assert_eq!(metric(&mut cleanup, released), Some(1));
+    counts(&stage, &mut cleanup, released, 1);
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
     assert_eq!(writes(&stage, Verb::Delete, PVS), 1);
     assert_eq!(events(&stage, "ReferencedNodeDeleted").len(), 1);

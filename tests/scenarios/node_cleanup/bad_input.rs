@@ -54,6 +54,22 @@ fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
             ],
             "--listen-address",
         ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--kubeconfig=/nowhere/kubeconfig",
+            ],
+            "--kubeconfig /nowhere/kubeconfig",
+        ),
+        (
+            &[
+                "node-cleanup",
+                "--storageclass-names=a",
+                "--kube-api-endpoint=no url",
+            ],
+            "--kube-api-endpoint \"no url\"",
+        ),
     ] {
         let (code, said) = refused(&stage, args);
         assert_eq!(code, Some(2), "{args:?}: {said}");
