@@ -41,10 +41,15 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     stage.sandbox.umount(&lost).unwrap();
     fs::remove_dir(&lost).unwrap();
     stage.sandbox.umount(&unmounted).unwrap();
-    let reasons = [(&first, "VolumeMissing"), (&second, "VolumeNotMounted")];
-    for (pv, reason) in reasons {
-        let pv = name(pv);
-        let series = format!("unhealthy_persistentvolume{{pv=\"{pv}\",reason=\"{reason}\"}}");
+    let reasons = [
+        (&first, &lost, "VolumeMissing"),
+        (&second, &unmounted, "VolumeNotMounted"),
+    ];
+    for (pv, path, reason) in reasons {
+        let (pv, path) = (name(pv), path.display());
+        let series = format!(
+            "unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"{reason}\"}}"
+        );
         stage.eventually(&series, || {
             (metric(&mut provisioner, &series) == Some(1)).then_some(())
         });

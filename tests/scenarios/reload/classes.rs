@@ -196,6 +196,7 @@ fn a_class_that_moves_to_another_directory_has_other_volumes() {
     });
     stage.available(&new, None);
     stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
     stage.event("VolumeFailedDelete", dir.to_str().unwrap());
     stage.stays(Duration::from_millis(500), "nothing is cleaned", || {
         has_secret(&old) && has_secret(&new) && is_untouched(&stage, &bound, "Released")
