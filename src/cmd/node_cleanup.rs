@@ -18,7 +18,8 @@ use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::election::{Election, Leadership, Terms, identity};
 use crate::node_cleanup::limiter::Limiter;
 use crate::node_cleanup::metrics::Metrics;
-use crate::node_cleanup::server::{self as http, Pulse, Shared};
+use crate::node_cleanup::pulse::Pulse;
+use crate::node_cleanup::server::{self as http, Shared};
 use crate::report::Reporter;
 use crate::server;
 

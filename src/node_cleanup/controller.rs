@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::act::{Hitch, Worker};
 use super::plan::{self, Next, Step};
-use super::server::Pulse;
+use super::pulse::Pulse;
 use super::view::{View, Volumes};
 use super::volume::Volume;
 use crate::cluster::ApiError;

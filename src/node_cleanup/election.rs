@@ -15,7 +15,7 @@ use kube::api::ObjectMeta;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::server::Pulse;
+use super::pulse::Pulse;
 use crate::cluster::{ApiError, Cluster};
 
 /// How long a lease that is not renewed keeps others out.

@@ -18,6 +18,7 @@ pub mod election;
 pub mod limiter;
 pub mod metrics;
 pub mod plan;
+pub mod pulse;
 pub mod roster;
 pub mod server;
 pub mod timer;

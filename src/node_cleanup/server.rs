@@ -1,8 +1,7 @@
 //! The HTTP server: metrics and probes.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,31 +13,7 @@ use tokio::net::TcpListener;
 
 use super::election::Leadership;
 use super::metrics::Metrics;
-
-/// How long anything that has to go on may be silent.
-const SILENCE: Duration = Duration::from_mins(3);
-
-/// The last sign of life of something.
-#[derive(Debug)]
-pub struct Pulse(Mutex<Instant>);
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self(Mutex::new(Instant::now()))
-    }
-}
-
-impl Pulse {
-    /// It lives.
-    pub fn beat(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    fn is_felt(&self) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.elapsed() < SILENCE
-    }
-}
+use super::pulse::Pulse;
 
 /// What the handlers answer from.
 #[derive(Clone, Debug)]
