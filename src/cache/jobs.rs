@@ -82,12 +82,13 @@ impl JobCache {
         let task = tokio::spawn(async move {
             let (namespace, hostname) = (place.0.as_str(), place.1.as_str());
             let learn = |jobs: Vec<JobView>| learn(jobs, &send, &wake);
-            if !made && !has_any(&cluster, namespace, hostname, learn).await {
+            let denied = || denied(&send, &wake);
+            if !made && !has_any(&cluster, namespace, hostname, learn, denied).await {
                 return;
             }
             tokio::select! {
                 () = watch_all(&cluster, namespace, hostname, learn) => {}
-                () = list_when_denied(&cluster, namespace, hostname, learn) => {}
+                () = list_when_denied(&cluster, namespace, hostname, learn, denied) => {}
             }
         });
         self.following = Some(Following {
@@ -119,12 +120,21 @@ fn learn(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify)
     }
 }
 
+/// Who may not look at Jobs keeps what was known of them: they are at work all the same. If nothing was,
+/// none were made.
+fn denied(known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
+    if known.borrow().is_none() {
+        learn(Vec::new(), known, wake);
+    }
+}
+
 /// Lists the Jobs, once, and says whether there are any. Who may not list them cannot have made any.
 async fn has_any(
     cluster: &Cluster,
     namespace: &str,
     hostname: &str,
     learn: impl Fn(Vec<JobView>),
+    denied: impl Fn(),
 ) -> bool {
     let mut told = false;
     loop {
@@ -135,7 +145,7 @@ async fn has_any(
                 return any;
             }
             Err(ApiError::Forbidden { .. }) => {
-                learn(Vec::new());
+                denied();
                 return false;
             }
             Err(error) => {
@@ -185,6 +195,7 @@ async fn list_when_denied(
     namespace: &str,
     hostname: &str,
     learn: impl Fn(Vec<JobView>),
+    denied: impl Fn(),
 ) {
     loop {
         let rights = [(JOBS, "list"), (JOBS, "watch")];
@@ -192,11 +203,32 @@ async fn list_when_denied(
         match cluster.list_jobs(namespace, hostname).await {
             Ok(jobs) => learn(jobs),
             // Each cleanup reads its own Job, and says what comes of it if it may not.
-            Err(ApiError::Forbidden { .. }) => learn(Vec::new()),
+            Err(ApiError::Forbidden { .. }) => denied(),
             Err(error) => {
                 tracing::debug!(%error, "listing the cleaning Jobs failed; going on with what was known before");
             }
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_right_that_is_taken_away_makes_no_job_go() {
+        let (known, wake) = (watch::Sender::new(None), Notify::new());
+        denied(&known, &wake);
+        assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
+        let job = json!({ "metadata": { "name": "cleanup-a", "labels": { "pvuuid": "a" } } });
+        let job = JobView::from_api(&serde_json::from_value(job).unwrap());
+        learn(vec![job], &known, &wake);
+        denied(&known, &wake);
+        assert_eq!(known.borrow().as_deref().map(BTreeMap::len), Some(1));
+        learn(Vec::new(), &known, &wake);
+        assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
     }
 }
