@@ -1,8 +1,9 @@
 //! Carries out what a plan says, in the background, and remembers what is under way.
 
 mod jobs;
+mod writing;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::mem::Discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ use crate::render;
 use crate::types::HostPath;
 use crate::view::{PvRef, PvView};
 
+pub use writing::Writing;
+
 /// Writes to the API server at a time.
 const CONCURRENCY: usize = 8;
 
@@ -35,45 +38,6 @@ const RETRIES: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
-
-/// The names of PVs that a write is under way for.
-#[derive(Clone, Debug, Default)]
-pub struct Writing(Arc<Mutex<BTreeSet<String>>>);
-
-impl Writing {
-    /// The names.
-    #[must_use]
-    pub fn names(&self) -> BTreeSet<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Enters a name, for as long as the answer lives; `None` if it is there already.
-    fn enter(&self, name: &str) -> Option<Entered> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.insert(name.to_owned()).then(|| Entered {
-            writing: self.clone(),
-            name: name.into(),
-        })
-    }
-}
-
-struct Entered {
-    writing: Writing,
-    name: String,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.writing
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.name);
-    }
-}
 
 /// Carries out plans.
 #[derive(Clone, Debug)]
@@ -91,7 +55,7 @@ pub struct Actor {
 fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
     let verbs: &[_] = match action {
         Action::Forget(_) => &[],
-        Action::Collect(_) => return (JOBS, &["delete"]),
+        Action::Collect(_) | Action::CallOff(..) => return (JOBS, &["delete"]),
         Action::Create(_) => &["create"],
         Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
         Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
@@ -146,6 +110,10 @@ impl Actor {
                 Action::Collect(job) => {
                     let (this, name) = (self.clone(), job.name.clone());
                     self.write(&name, async move { this.collect(&job).await });
+                }
+                Action::CallOff(job, why) => {
+                    let (this, name) = (self.clone(), job.name.clone());
+                    self.write(&name, async move { this.call_off(&job, &why).await });
                 }
                 Action::Create(draft) => {
                     let name = draft.name.clone();

@@ -20,6 +20,10 @@ pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
 pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
 pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";
+/// On a cleaning Job: how it cleans, as the class said when it was made.
+pub const ANNOTATION_JOB_CLEANER: &str = "local-volume-provisioner/cleaner";
+/// On a cleaning Job: a hash of what it is to run, to tell whether we would make the same today.
+pub const ANNOTATION_JOB_TEMPLATE: &str = "local-volume-provisioner/template";
 
 /// Label of a cleaning Job: its PV's name, or as much of it as a label can hold.
 pub const LABEL_JOB_PV: &str = "pv";

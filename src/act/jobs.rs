@@ -6,6 +6,30 @@ use crate::plan::{About, reasons};
 use crate::view::JobView;
 
 impl Actor {
+    /// Deletes the Job of a PV that is not to be cleaned (now).
+    pub(super) async fn call_off(&self, job: &JobView, why: &str) {
+        let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
+        let pv = job.pv.as_deref().unwrap_or_default();
+        match cluster.delete_job(namespace, &job.name, &job.uid).await {
+            Ok(()) => {
+                tracing::info!(
+                    pv,
+                    job = job.name,
+                    "deleted Job {namespace}/{}: {why}",
+                    job.name
+                );
+            }
+            Err(ApiError::Conflict | ApiError::NotFound) => {}
+            Err(error) => {
+                tracing::warn!(
+                    pv, job = job.name, %error,
+                    "the Job of a PV that is not to be cleaned could not be deleted ({why}); the next pass tries again; \
+                     if it must not start: kubectl --namespace {namespace} delete job {}", job.name
+                );
+            }
+        }
+    }
+
     /// Deletes the Job of a PV that is gone, after another look for it.
     pub(super) async fn collect(&self, job: &JobView) {
         let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);

@@ -74,6 +74,50 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
     })
     .await??;
     node_is_not_paused(ground).await?;
+    let permission = judge(ground, &order, &pv, &look.candidate)?;
+    let Look { volume, lock, .. } = look;
+    Ok(Gated {
+        order,
+        pv,
+        permission,
+        volume,
+        lock,
+        permit,
+    })
+}
+
+/// The part of the gate that looks at no disk, for a Job that waits to start: the gate that it was
+/// made behind may be hours ago.
+///
+/// # Errors
+/// As [`gate`].
+pub(super) async fn still_due(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
+    fresh_pv(ground, order).await?;
+    node_is_not_paused(ground).await
+}
+
+/// What the part of the gate that looks at the disk has against the volume, if anything. It is opened,
+/// locked and let go again.
+pub(super) async fn objection(ground: &Ground, order: &CleanOrder) -> Option<Failure> {
+    let wanted = order.clone();
+    let judged = async {
+        let look = in_time("the disk", move || look(&wanted)).await??;
+        judge(ground, order, &order.pv, &look.candidate)
+    };
+    match judged.await {
+        Err(Stop::Failed(failure)) => Some(failure),
+        Err(Stop::InUse { by, .. }) => Some(Failure::new(reasons::VOLUME_IN_USE, by)),
+        Ok(_) | Err(Stop::Again | Stop::NotDue(_)) => None,
+    }
+}
+
+/// Judges what is at the path now.
+fn judge(
+    ground: &Ground,
+    order: &CleanOrder,
+    pv: &PvView,
+    candidate: &Candidate,
+) -> Result<Permission, Stop> {
     let world = ground.world.borrow().clone();
     // Another configuration may have other classes. From here on, this cleanup keeps to its own.
     if world.settings.generation != order.generation {
@@ -84,24 +128,15 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
         .child_of(&order.class.host_dir)
         .unwrap_or_default()
         .to_owned();
-    let place = Place::Volume(&order.class, &entry, &look.candidate);
-    let permission = may_clean(
-        &pv,
+    let place = Place::Volume(&order.class, &entry, candidate);
+    may_clean(
+        pv,
         &world.settings.config,
         &world.node,
         &place,
         &world.occupied,
     )
-    .map_err(|refusal| Stop::Failed(Failure::new(refusal.reason, refusal.message)))?;
-    let Look { volume, lock, .. } = look;
-    Ok(Gated {
-        order,
-        pv,
-        permission,
-        volume,
-        lock,
-        permit,
-    })
+    .map_err(|refusal| Stop::Failed(Failure::new(refusal.reason, refusal.message)))
 }
 
 /// Looks at something that may hang, on a thread that can be left behind.

@@ -28,7 +28,7 @@ use crate::plan::CleanOrder;
 use crate::view::{JobView, Jobs};
 
 use super::gate::api;
-use super::{Ground, Stop};
+use super::{Ground, Stop, Tell};
 
 pub(super) use settle::settle;
 
@@ -52,11 +52,49 @@ impl Place {
     }
 }
 
-async fn change(watched: &mut watch::Receiver<Option<Jobs>>) {
-    if watched.changed().await.is_err() {
-        // The main loop is gone; the shutdown cancels us.
-        std::future::pending::<()>().await;
+/// What is known of a Job; from here on its changes are news.
+fn known(watched: &mut watch::Receiver<Option<Jobs>>, name: &str) -> Option<JobView> {
+    watched.borrow_and_update().as_ref()?.get(name).cloned()
+}
+
+/// Waits until something else is known of a Job. There may be many, and each change of one wakes all
+/// that wait for the others.
+async fn another(
+    watched: &mut watch::Receiver<Option<Jobs>>,
+    name: &str,
+    before: Option<&JobView>,
+) {
+    loop {
+        if watched.changed().await.is_err() {
+            // The main loop is gone; the shutdown cancels us.
+            std::future::pending::<()>().await;
+        }
+        if known(watched, name).as_ref() != before {
+            return;
+        }
     }
+}
+
+/// Makes sure that no pod is left of a Job that is gone: it would wipe the device sooner or later,
+/// whoever has it then. Deleting Jobs leaves their pods behind, unless somebody asks for more.
+async fn nobody_left(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
+    let namespace = &ground.jobs.namespace;
+    let pods = match ground.cluster.pods_of_jobs(namespace, &order.pv.uid).await {
+        // As in the gate.
+        Err(ApiError::Forbidden { .. }) => Vec::new(),
+        pods => pods.map_err(api("listing the pods of cleaning Jobs"))?,
+    };
+    if pods.is_empty() {
+        return Ok(());
+    }
+    let pods = pods.join(" ");
+    Err(Stop::InUse {
+        by: format!(
+            "pods of a cleaning Job are there whose Job is gone: {pods}; unless they come to an end: kubectl --namespace \
+             {namespace} delete pod {pods}"
+        ),
+        tell: Tell::Soon,
+    })
 }
 
 /// Begins to delete a Job. That it is gone already, or is another one now, is found out by reading.

@@ -47,11 +47,10 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
     let mode = order.kind.as_str();
     let by = if order.job.is_some() { JOB } else { PROCESS };
     let lacked = ground.lacking();
-    let told = ground
-        .table
-        .get(&tenancy)
-        .and_then(|entry| entry.last_error);
-    match run(&ground, order, &progress).await {
+    let ended = run(&ground, order, &progress).await;
+    let entry = ground.table.get(&tenancy);
+    let told = entry.and_then(|entry| entry.last_error);
+    match ended {
         Err(Stop::Failed(failure)) if progress.is_cancelled() && !progress.is_timed_out() => {
             tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins anew");
             let _ = ground
@@ -105,6 +104,8 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
         }
         Err(stop) => {
             tracing::info!(pv, %path, "not cleaned: {stop}");
+            // A Job of its may have been at work.
+            let _ = ground.table.mark_waiting(&tenancy, &stop.to_string());
             if let Err(error) = ground.table.remove_entry(&tenancy) {
                 tracing::error!(pv, %path, %error, "the ended cleanup stays in the table; this is a bug");
             }
@@ -131,14 +132,17 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
             }
         };
         let stop = match enter(ground, &order, permit, progress).await {
-            Ok((committed, None)) if order.job.is_some() => match committed.hand_over(ground).await
-            {
-                Ok(permit) => {
-                    held = Some(permit);
-                    continue;
+            Ok((committed, None)) if order.job.is_some() => {
+                match committed.hand_over(ground, progress).await {
+                    Ok(permit) => {
+                        // What that Job fails at is news.
+                        ground.table.forget_error(&tenancy).map_err(Failure::from)?;
+                        held = Some(permit);
+                        continue;
+                    }
+                    Err(stop) => stop,
                 }
-                Err(stop) => stop,
-            },
+            }
             Ok(entered) => break entered,
             Err(stop) => stop,
         };

@@ -199,6 +199,14 @@ impl ProcTable {
         self.change(tenancy, |entry| entry.job = job)
     }
 
+    /// Another try is under way in another place: what it fails at is news, if it is the same.
+    ///
+    /// # Errors
+    /// [`TableError::Absent`].
+    pub fn forget_error(&self, tenancy: &Tenancy) -> Result<(), TableError> {
+        self.change(tenancy, |entry| entry.last_error = None)
+    }
+
     /// The volume is clean and its PV released.
     ///
     /// # Errors

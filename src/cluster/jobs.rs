@@ -1,11 +1,12 @@
 //! The requests about cleaning Jobs. They are not among those that the Go provisioner's metrics count.
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 
 use super::{ApiError, Cluster};
-use crate::names::LABEL_HOSTNAME;
+use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::JobView;
 
 /// The resource in the words of RBAC.
@@ -57,6 +58,24 @@ impl Cluster {
         self.limited(JOBS, "create", api.create(&params, job))
             .await
             .map(drop)
+    }
+
+    /// Lists the pods that Jobs for this PV, by UID, have left and that have not ended: their names.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pods_of_jobs(
+        &self,
+        namespace: &str,
+        pv_uid: &str,
+    ) -> Result<Vec<String>, ApiError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let params = ListParams::default().labels(&format!("{LABEL_JOB_PV_UID}={pv_uid}"));
+        let pods = self.limited("pods", "list", api.list(&params)).await?;
+        let phase = |pod: &Pod| pod.status.as_ref()?.phase.clone();
+        let has_ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
+        let pods = pods.items.into_iter().filter(|pod| !has_ended(pod));
+        Ok(pods.filter_map(|pod| pod.metadata.name).collect())
     }
 
     /// Deletes a Job, if it is still that very object, in the foreground: it is gone when its pods

@@ -203,7 +203,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let mut told = Told::new()?;
         tokio::select! {
             () = controller.run(jobs) => {}
-            name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned are cleaned anew by the next process"),
+            name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned here are cleaned anew by the next process, and Jobs go on"),
         }
         table.cancel_all();
         let idle = async {

@@ -27,6 +27,8 @@ pub enum Action {
     Forget(Tenancy),
     /// Delete the Job of a PV that is gone.
     Collect(JobView),
+    /// Delete the Job of a PV that is there and not to be cleaned (now), and why it is not.
+    CallOff(JobView, String),
 }
 
 /// A PV to be made.

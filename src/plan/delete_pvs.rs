@@ -82,6 +82,7 @@ impl<'a> Planner<'a> {
         }
         if self.plan.paused || pv.paused {
             let message = "cleaning is paused; the volume will be cleaned when it no longer is";
+            self.call_off_pending(pv, message);
             self.notice(&pv.reference(), reasons::CLEANING_PAUSED, message.into());
             self.states
                 .insert(&pv.name, (VolumeState::Paused, Some(message.into())));
@@ -99,6 +100,7 @@ impl<'a> Planner<'a> {
             (&verdict, place, pv.path())
         else {
             if let Err(refusal) = verdict {
+                self.call_off_pending(pv, &refusal.message);
                 self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
                 self.states
                     .insert(&pv.name, (refusal.state, Some(refusal.message)));
@@ -198,7 +200,10 @@ impl<'a> Planner<'a> {
         because: String,
         delete: bool,
     ) {
-        if !self.is_busy(pv) {
+        // What is said to be untouched must not be wiped after that. When the Job is gone, we are back.
+        if let Some(job) = self.job_of(pv).cloned() {
+            self.call_off(job, &because);
+        } else if !self.is_busy(pv) {
             self.plan.actions.push(Action::Withdraw(Withdrawal {
                 pv: pv.reference(),
                 finalizers: pv.has_finalizer().then(|| without_ours(pv)),

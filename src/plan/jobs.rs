@@ -30,17 +30,37 @@ impl Planner<'_> {
         let is_over = |job: &&JobView| {
             let pv_uid = job.pv_uid.as_deref();
             let is_known = self.pvs.iter().any(|pv| pv_uid == Some(&pv.uid));
-            let is_awaited = self.snapshot.cleanups.iter().any(|(tenancy, cleanup)| {
-                cleanup.state.is_active() && pv_uid == Some(&tenancy.pv_uid)
-            });
             let is_busy = self.snapshot.writing.contains(&job.name);
+            // Without the PV's name it is none of ours, nor the Go provisioner's.
             job.pv_uid.is_some()
-                && !(is_known || is_awaited || is_busy || job.deleting)
+                && job.pv.is_some()
+                && !(is_known || is_busy || job.deleting)
                 && job.state != JobState::Running
         };
         let over = self.snapshot.jobs.values().filter(is_over);
         let collected = over.cloned().map(Action::Collect);
         self.plan.actions.extend(collected);
+    }
+
+    /// The Job of a PV's, whichever claim's data it deletes.
+    pub(super) fn job_of(&self, pv: &PvView) -> Option<&JobView> {
+        let mut jobs = self.snapshot.jobs.values();
+        jobs.find(|job| job.pv_uid.as_ref() == Some(&pv.uid))
+    }
+
+    /// Sends the PV's Job away, if it has one that waits to start.
+    pub(super) fn call_off_pending(&mut self, pv: &PvView, why: &str) {
+        let job = self.job_of(pv);
+        if let Some(job) = job.filter(|job| job.state == JobState::Pending) {
+            let job = job.clone();
+            self.call_off(job, why);
+        }
+    }
+
+    pub(super) fn call_off(&mut self, job: JobView, why: &str) {
+        if !job.deleting && !self.snapshot.writing.contains(&job.name) {
+            self.plan.actions.push(Action::CallOff(job, why.to_owned()));
+        }
     }
 
     /// The terms of the Job that cleans a volume of this kind, if one does.

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 
 use crate::names::{
-    ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_DEVICE, ANNOTATION_JOB_START,
-    LABEL_JOB_PV, LABEL_JOB_PV_UID,
+    ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
+    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, LABEL_JOB_PV, LABEL_JOB_PV_UID,
 };
 use crate::view::Tenancy;
 
@@ -45,6 +45,10 @@ pub struct JobView {
     pub device: Option<String>,
     /// The identity of the device that it is to clean.
     pub identity: Option<String>,
+    /// How it cleans.
+    pub cleaner: Option<String>,
+    /// A hash of what it runs.
+    pub template: Option<String>,
     /// When it was made, by the clock of this node.
     pub made_at: Option<Timestamp>,
     /// Whether it is being deleted.
@@ -72,6 +76,8 @@ impl JobView {
             claim_uid: annotation(ANNOTATION_CLAIM_UID),
             device: annotation(ANNOTATION_JOB_DEVICE),
             identity: annotation(ANNOTATION_IDENTITY),
+            cleaner: annotation(ANNOTATION_JOB_CLEANER),
+            template: annotation(ANNOTATION_JOB_TEMPLATE),
             made_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
             deleting: metadata.deletion_timestamp.is_some(),
             state: job.status.as_ref().map_or(JobState::Pending, state),

@@ -7,15 +7,17 @@ use crate::host::device::Device;
 use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, reasons};
 use crate::view::JobView;
 
-use super::{change, delete, object};
+use super::settle::{Still, tell};
+use super::{another, delete, known, nobody_left, object};
 use crate::clean::commit::Committed;
-use crate::clean::device::{self, DeviceError, Means};
+use crate::clean::device::{self, Means};
 use crate::clean::gate::api;
 use crate::clean::method::Method;
+use crate::clean::oversee::{STANDS_STILL, oversee};
 use crate::clean::permit::Permit;
 use crate::clean::progress::Progress;
 use crate::clean::volume::Volume;
-use crate::clean::wipe::{Wiped, blocking};
+use crate::clean::wipe::{self, Wiped, blocking};
 use crate::clean::{Failure, Ground, Stop};
 
 /// The first and the longest pause after a finished Job could not be deleted.
@@ -27,7 +29,11 @@ impl Committed {
     ///
     /// # Errors
     /// [`Stop`] if no Job was made.
-    pub(in crate::clean) async fn hand_over(self, ground: &Ground) -> Result<Permit, Stop> {
+    pub(in crate::clean) async fn hand_over(
+        self,
+        ground: &Ground,
+        progress: &Progress,
+    ) -> Result<Permit, Stop> {
         let Self {
             order,
             identity,
@@ -44,6 +50,10 @@ impl Committed {
         };
         let job = object::job(&order, terms, place, image, &identity, device.size());
         drop((device, lock));
+        // Nobody might come after us who looks after it.
+        if progress.is_cancelled() {
+            return Err(Stop::NotDue("the program is shutting down".into()));
+        }
         let shown = place.job_of(&order);
         match ground.cluster.create_job(&place.namespace, &job).await {
             Ok(()) => {
@@ -93,7 +103,9 @@ impl Committed {
             let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
             move || check(&order, &job, &identity, &device, &progress).map(|means| (means, device))
         };
-        match blocking(true, look).await {
+        // On the heap, or each future around it would be as large.
+        let look = Box::pin(blocking(true, look));
+        match oversee(ground, &order, progress, &permit.recall(), look).await {
             Ok((means, _device)) => {
                 // The disk's work is done.
                 permit.recall().now();
@@ -130,7 +142,7 @@ fn not_a_device() -> Failure {
     )
 }
 
-/// Whether a device is as clean as its method leaves one. Blocking.
+/// Makes sure that a device is as clean as its method leaves one. Blocking.
 fn check(
     order: &CleanOrder,
     job: &JobView,
@@ -146,18 +158,20 @@ fn check(
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
     }
     let (file, size) = (device.file(), device.size());
-    device::check_reset(file, size, progress)?;
     let means = match order.method {
-        Method::Zero { .. } | Method::Overwrite { .. } | Method::Discard => {
+        // That takes seconds, and what the Job did does not matter any more.
+        Method::QuickReset | Method::Discard => {
+            wipe::reset(device, &order.method, progress)?.map(|report| report.means)
+        }
+        Method::Zero { .. } | Method::Overwrite { .. } => {
+            device::check_reset(file, size, progress)?;
             device::check_zeroed(file, size, progress)?;
             None
         }
-        Method::QuickReset => match device::check_zeroed(file, size, progress) {
-            Ok(()) => None,
-            Err(DeviceError::NotZero { .. }) => Some(Means::SignaturesOnly),
-            Err(error) => return Err(error.into()),
-        },
-        Method::Command(_) | Method::DeleteContents => None,
+        Method::Command(_) | Method::DeleteContents => {
+            device::check_reset(file, size, progress)?;
+            None
+        }
     };
     Ok(means)
 }
@@ -172,8 +186,9 @@ async fn send_away(
     let mut watched = ground.jobs.known.clone();
     let mut pause = PAUSES.0;
     let mut asked = false;
+    let mut still = Still::new();
     loop {
-        watched.borrow_and_update();
+        let before = known(&mut watched, &job.name);
         let found = ground.cluster.job(&ground.jobs.namespace, &job.name).await;
         let step = match found {
             Ok(Some(found)) if found.uid == job.uid => {
@@ -184,19 +199,31 @@ async fn send_away(
                     Ok(())
                 }
             }
-            Ok(_) => return Ok(()),
+            Ok(_) => match nobody_left(ground, order).await {
+                Ok(()) => return Ok(()),
+                left => left,
+            },
             Err(error) => Err(api("reading the cleaning Job")(error)),
         };
+        if still.is_too_long() && still.is_news() {
+            let (shown, namespace) = (ground.jobs.job_of(order), &ground.jobs.namespace);
+            let text = format!(
+                "the volume is clean, but its PV stays: Job {shown} and its pods have not gone for {STANDS_STILL:?}; see kubectl \
+                 --namespace {namespace} get jobs,pods --selector pvuuid={}",
+                order.pv.uid
+            );
+            tell(ground, order, &text);
+        }
         if let Err(error) = step {
             tracing::warn!(
                 pv = order.pv.name, path = %order.path, job = ground.jobs.job_of(order), %error,
-                "the volume is clean, but its Job could not be deleted; trying again in {pause:?}"
+                "the volume is clean, but its Job and pods are not gone; trying again in {pause:?}"
             );
             asked = false;
             pause = (pause * 2).min(PAUSES.1);
         }
         tokio::select! {
-            () = change(&mut watched), if asked => {}
+            () = another(&mut watched, &job.name, before.as_ref()), if asked => {}
             () = tokio::time::sleep(pause) => {}
             () = progress.cancelled() => {}
         }

@@ -16,12 +16,13 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, HostPathVolumeSource, LocalObjectReference, PodSpec, PodTemplateSpec,
     SecurityContext, Volume, VolumeMount,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::config::Cleaner;
 use crate::names::{
-    ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_DEVICE, ANNOTATION_JOB_START,
-    LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID, job_name, job_volume_name, pv_label,
+    ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
+    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID,
+    fnv1a_64, job_name, job_volume_name, pv_label,
 };
 use crate::plan::{CleanOrder, JobTerms};
 
@@ -55,24 +56,72 @@ pub fn job(
     identity: &str,
     size: u64,
 ) -> Job {
-    let labels = BTreeMap::from(
-        [
-            (LABEL_HOSTNAME, terms.hostname.clone()),
-            (LABEL_JOB_PV, pv_label(&order.pv.name)),
-            (LABEL_JOB_PV_UID, order.pv.uid.clone()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    let device = order.mount_path.to_string();
     let annotations = BTreeMap::from(
         [
-            (ANNOTATION_JOB_DEVICE, device),
+            (ANNOTATION_JOB_DEVICE, order.mount_path.to_string()),
             (ANNOTATION_JOB_START, format!("{:.9}", Timestamp::now())),
             (ANNOTATION_CLAIM_UID, claim_uid(order)),
             (ANNOTATION_IDENTITY, identity.to_owned()),
+            (ANNOTATION_JOB_CLEANER, order.class.cleaner.to_string()),
+            (
+                ANNOTATION_JOB_TEMPLATE,
+                fingerprint(order, terms, place, image),
+            ),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
+    Job {
+        metadata: ObjectMeta {
+            name: Some(job_name(&order.pv.name)),
+            namespace: Some(place.namespace.clone()),
+            labels: Some(labels(order, terms)),
+            annotations: Some(annotations),
+            // Whatever becomes of the PV, no Job of it starts later: the next tenant would meet it.
+            owner_references: Some(vec![OwnerReference {
+                api_version: "v1".into(),
+                kind: "PersistentVolume".into(),
+                name: order.pv.name.clone(),
+                uid: order.pv.uid.clone(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec(order, terms, place, image, identity, size)),
+        status: None,
+    }
+}
+
+/// A hash of all that the Jobs for this volume are made of, but for the device that is there.
+pub(super) fn fingerprint(
+    order: &CleanOrder,
+    terms: &JobTerms,
+    place: &Place,
+    image: &str,
+) -> String {
+    let spec = serde_json::json!(spec(order, terms, place, image, "", 0));
+    format!("{:016x}", fnv1a_64(spec.to_string().bytes()))
+}
+
+fn labels(order: &CleanOrder, terms: &JobTerms) -> BTreeMap<String, String> {
+    let labels = [
+        (LABEL_HOSTNAME, terms.hostname.clone()),
+        (LABEL_JOB_PV, pv_label(&order.pv.name)),
+        (LABEL_JOB_PV_UID, order.pv.uid.clone()),
+    ];
+    labels
+        .map(|(key, value)| (key.to_owned(), value))
+        .into_iter()
+        .collect()
+}
+
+fn spec(
+    order: &CleanOrder,
+    terms: &JobTerms,
+    place: &Place,
+    image: &str,
+    identity: &str,
+    size: u64,
+) -> JobSpec {
     let secrets = place
         .pull_secrets
         .iter()
@@ -97,26 +146,16 @@ pub fn job(
         let whole = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
         i64::try_from(whole).unwrap_or(i64::MAX)
     });
-    Job {
-        metadata: ObjectMeta {
-            name: Some(job_name(&order.pv.name)),
-            namespace: Some(place.namespace.clone()),
-            labels: Some(labels.clone()),
-            annotations: Some(annotations),
-            ..ObjectMeta::default()
+    JobSpec {
+        active_deadline_seconds: limit,
+        template: PodTemplateSpec {
+            metadata: Some(ObjectMeta {
+                labels: Some(labels(order, terms)),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(pod),
         },
-        spec: Some(JobSpec {
-            active_deadline_seconds: limit,
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod),
-            },
-            ..JobSpec::default()
-        }),
-        status: None,
+        ..JobSpec::default()
     }
 }
 

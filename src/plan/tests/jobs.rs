@@ -5,10 +5,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::kit::*;
-use crate::names::job_name;
+use crate::names::{FINALIZER, job_name};
 use crate::plan::{Action, CleanOrder, CleanupState, JobTerms, Plan};
 use crate::types::VolumeMode;
-use crate::view::{JobState, JobView, PvView};
+use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
 
 /// Our Job for a PV's tenancy, with its device at `/ours/<class>/<entry>`.
 fn job_of(pv: &PvView, state: JobState) -> JobView {
@@ -22,6 +22,8 @@ fn job_of(pv: &PvView, state: JobState) -> JobView {
         claim_uid: Some(tenancy.claim_uid.unwrap_or_default()),
         device: Some(path.replacen("/mnt/", "/ours/", 1)),
         identity: pv.identity.clone(),
+        cleaner: None,
+        template: None,
         made_at: None,
         deleting: false,
         state,
@@ -146,14 +148,58 @@ fn jobs_of_pvs_that_live_are_left_to_their_cleanups() {
         let world = world().fast("a", &disk(1)).pv(due.clone()).job(job);
         with_jobs(world).expect(&situation, &["clean pv-a", "a is Due"]);
     }
-    // Its PV went while it worked; whoever waits for it has not seen that yet.
-    let job = job_of(&due, JobState::Succeeded);
+    // Its PV went before it started, and whoever waits for it has not seen that yet.
+    let job = job_of(&due, JobState::Pending);
     let world = with_jobs(world().fast("a", &disk(1)).job(job));
-    let world = world.cleanup(&due, CleanupState::Running);
+    let world = world.cleanup(&due, CleanupState::Waiting);
     world.expect(
         "a cleanup waits for it",
-        &["a is Skipped as CleanupRunning"],
+        &["delete Job cleanup-pv-a", "a is Skipped as CleanupRunning"],
     );
+}
+
+#[test]
+fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_started() {
+    let due = with(due_device(), |pv| {
+        pv.deleting = true;
+        pv.finalizers = vec![FINALIZER.into()];
+    });
+    let kept = with(due.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
+    let paused = with(due.clone(), |pv| pv.paused = true);
+    let off = "call Job cleanup-pv-a off";
+    let gone = |job: JobView| with(job, |job| job.deleting = true);
+    for (pv, job, expected) in [
+        (&kept, None, &["let pv-a go", "a is Terminating"][..]),
+        (&kept, Some(JobState::Pending), &[off, "a is Terminating"]),
+        (&kept, Some(JobState::Running), &[off, "a is Terminating"]),
+        (&kept, Some(failed_job()), &[off, "a is Terminating"]),
+        (
+            &paused,
+            Some(JobState::Pending),
+            &[off, "CleaningPaused of pv-a", "a is Paused"],
+        ),
+        (
+            &paused,
+            Some(JobState::Running),
+            &["CleaningPaused of pv-a", "a is Paused"],
+        ),
+        (
+            &paused,
+            Some(failed_job()),
+            &["CleaningPaused of pv-a", "a is Paused"],
+        ),
+    ] {
+        let situation = format!("{:?} {job:?}", pv.policy);
+        let plain = with_jobs(world().fast("a", &disk(1)).pv(pv.clone()));
+        let Some(job) = job.map(|state| job_of(pv, state)) else {
+            plain.expect(&situation, expected);
+            continue;
+        };
+        plain.clone().job(job.clone()).expect(&situation, expected);
+        // It is deleted once, and waited for.
+        let rest: Vec<_> = expected.iter().copied().filter(|it| *it != off).collect();
+        plain.job(gone(job)).expect(&situation, &rest);
+    }
 }
 
 #[test]

@@ -224,6 +224,7 @@ fn action(action: &Action) -> String {
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
         Action::Collect(job) => format!("delete Job {}", job.name),
+        Action::CallOff(job, _) => format!("call Job {} off", job.name),
         Action::Withdraw(withdrawal) if withdrawal.delete => {
             format!("delete {}", withdrawal.pv.name)
         }

@@ -33,7 +33,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 };
                 world.snapshot.cleanups.insert(order.pv.tenancy(), done);
             }
-            Action::Collect(job) => {
+            Action::Collect(job) | Action::CallOff(job, _) => {
                 Arc::make_mut(&mut world.snapshot.jobs).remove(&job.name);
             }
             Action::Forget(tenancy) => {

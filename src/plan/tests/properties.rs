@@ -35,7 +35,7 @@ fn cleans(plan: &Plan) -> impl Iterator<Item = &CleanOrder> {
 /// The object that a write is for.
 fn written(action: &Action) -> Option<PvRef> {
     match action {
-        Action::Create(_) | Action::Forget(_) | Action::Collect(_) => None,
+        Action::Create(_) | Action::Forget(_) | Action::Collect(_) | Action::CallOff(..) => None,
         Action::Patch(patch) => Some(patch.pv.clone()),
         Action::Clean(order) => Some(order.pv.reference()),
         Action::Withdraw(withdrawal) => Some(withdrawal.pv.clone()),
@@ -230,7 +230,8 @@ proptest! {
                 Action::Withdraw(_)
                 | Action::Patch(_)
                 | Action::Forget(_)
-                | Action::Collect(_) => {}
+                | Action::Collect(_)
+                | Action::CallOff(..) => {}
             }
         }
     }

@@ -91,6 +91,8 @@ fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
     );
     let mut volumes = job["spec"]["template"]["spec"]["volumes"].take();
     let mut mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].take();
+    let template = job["metadata"]["annotations"]["local-volume-provisioner/template"].take();
+    assert_eq!(template.as_str().unwrap().len(), 16);
     // The third is there where this machine has udev.
     for list in [&mut volumes, &mut mounts] {
         let list = list.as_array_mut().unwrap();
@@ -98,10 +100,7 @@ fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
         list.truncate(2);
     }
     // FNV-1a of "/mnt/raw/disks/raw", by another program.
-    let name = format!(
-        "mount-{:x}",
-        crate::names::fnv1a_32("/mnt/raw/disks/raw".bytes())
-    );
+    let name = "mount-afb78a2e";
     assert_eq!(
         volumes,
         json!([
@@ -132,7 +131,12 @@ fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
                     "start-time": null,
                     "local-volume-provisioner/claim-uid": "claim-uid",
                     "local-volume-provisioner/identity": "v1:wwid=a",
+                    "local-volume-provisioner/cleaner": "/scripts/shred.sh 2",
+                    "local-volume-provisioner/template": null,
                 },
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "PersistentVolume", "name": "local-pv-1a", "uid": "pv-uid",
+                }],
             },
             "spec": { "template": {
                 "metadata": { "labels": labels },
@@ -192,4 +196,42 @@ fn a_directory_is_mounted_once() {
     let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
     let at_dev = mounts.iter().filter(|mount| mount["mountPath"] == "/dev");
     assert_eq!(at_dev.count(), 1);
+}
+
+#[test]
+fn its_template_changes_with_all_that_it_is_made_of_but_the_device() {
+    let template = |settings: Value, tolerations: Value, secrets: &[&str]| {
+        let (_, job) = made(&settings, &tolerations, secrets);
+        JobView::from_api(&job).template.unwrap()
+    };
+    let zero = json!({ "cleanMethod": "zero" });
+    let now = template(zero.clone(), json!([]), &[]);
+    assert_eq!(now, template(zero.clone(), json!([]), &[]));
+    let tolerations = json!([{ "key": "disks", "operator": "Exists" }]);
+    for other in [
+        template(zero.clone(), tolerations, &[]),
+        template(zero, json!([]), &["a"]),
+        template(json!({ "cleanMethod": "quick" }), json!([]), &[]),
+    ] {
+        assert_ne!(now, other);
+    }
+    let place = Place {
+        namespace: "storage".into(),
+        image: None,
+        pull_secrets: Vec::new(),
+        known: watch::channel(None).1,
+    };
+    let terms = JobTerms {
+        hostname: "host-1".into(),
+        tolerations: Vec::new(),
+    };
+    let order = order(&json!({ "cleanMethod": "zero" }));
+    assert_eq!(
+        now,
+        fingerprint(&order, &terms, &place, "example.com/lvp:1")
+    );
+    assert_ne!(
+        now,
+        fingerprint(&order, &terms, &place, "example.com/lvp:2")
+    );
 }

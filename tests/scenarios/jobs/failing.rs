@@ -1,0 +1,258 @@
+//! Jobs that fail, are not believed, or belong to somebody else.
+
+use super::*;
+
+#[test]
+fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let dir = stage.sandbox.path().display().to_string();
+    let (device, path) = cleaned_by(
+        &stage,
+        &format!(
+            "echo $$ >>{dir}/ran; [ -e {dir}/mended ] || exit 3\n\
+             dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n"
+        ),
+    );
+    let ran = || lines(&stage.sandbox.path().join("ran")).len();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    stage.within(GIVEN_UP, "the Job has failed", || {
+        has_condition(&job(&stage, &bound)?, "Failed").then_some(())
+    });
+    let shown = format!("{}/{}", stage.namespace(), job_name(&name(&bound)));
+    let remedy = format!(
+        "kubectl --namespace {} delete job {}",
+        stage.namespace(),
+        job_name(&name(&bound))
+    );
+    let told = stage.event("VolumeFailedDelete", &shown);
+    assert!(
+        told.contains("BackoffLimitExceeded") && told.contains(&remedy),
+        "{told}"
+    );
+    stage.eventually("the status says so", || {
+        let volume = status_of(&mut provisioner, &path);
+        let error = volume["cleanup"]["lastError"].as_str().unwrap_or_default();
+        (volume["state"] == "CleaningFailed" && error.contains(&remedy)).then_some(())
+    });
+    let tries = ran();
+    stage.stays(Duration::from_secs(2), "nothing is tried again", || {
+        job(&stage, &bound).is_some() && ran() == tries && secrets_on(device.path()).len() == 4
+    });
+    assert_eq!(total(&mut provisioner, "delete_failed_total", "job"), 1);
+    assert_eq!(metric(&mut provisioner, "proctable_failed"), Some(1));
+    let failures = stage.events("VolumeFailedDelete");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+
+    // What it fails at once more is told once more.
+    delete_job(&stage, &bound);
+    stage.within(GIVEN_UP, "the second failure is counted", || {
+        (total(&mut provisioner, "delete_failed_total", "job") == 2).then_some(())
+    });
+    let tries = ran();
+
+    // Its successor says so as well.
+    provisioner.kill();
+    let mut successor = stage.provisioner().unwrap();
+    stage.eventually("it is known to have failed", || {
+        (status_of(&mut successor, &path)["state"] == "CleaningFailed").then_some(())
+    });
+    fs::write(stage.sandbox.path().join("mended"), "").unwrap();
+    delete_job(&stage, &bound);
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!((ran(), made_jobs(&stage)), (tries + 1, 3));
+}
+
+/// Its image may be anybody's.
+#[test]
+fn a_jobs_success_is_not_believed() {
+    let Some(stage) = stage_running("/bin/true", None) else {
+        return;
+    };
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    let told = stage.event("VolumeFailedDelete", "is not zero");
+    assert!(told.contains(&job_name(&name(&bound))), "{told}");
+    stage.eventually("the Job goes, for the next try to make another", || {
+        job(&stage, &bound).is_none().then_some(())
+    });
+    let now = stage.pv(&name(&bound)).unwrap();
+    assert!(is_terminating(&now) && is_protected(&now));
+    assert_eq!(secrets_on(device.path()).len(), 4);
+    assert_eq!(total(&mut provisioner, "delete_failed_total", "job"), 1);
+    assert_eq!(total(&mut provisioner, "delete_total", "job"), 0);
+}
+
+/// Nor is a device offered with data on it that only looks like nothing.
+#[test]
+fn after_a_job_that_did_nothing_a_device_is_reset_all_the_same() {
+    let Some(stage) = stage_running("/bin/true", None) else {
+        return;
+    };
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "quick" }));
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(made_jobs(&stage), 1);
+}
+
+/// A Job by the name of ours: of an earlier claim, or the Go provisioner's, which knows no claims.
+#[test]
+fn fault_2_another_ones_job_is_deleted_and_waited_for() {
+    for (annotations, run) in [
+        (json!({}), "hold"),
+        (
+            json!({ "local-volume-provisioner/claim-uid": "an earlier claim's" }),
+            "succeed",
+        ),
+        (json!({}), "succeed"),
+    ] {
+        let Some(stage) = stage_with_jobs() else {
+            return;
+        };
+        let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+        let _provisioner = stage.provisioner().unwrap();
+        let bound = stage.used(&stage.bind("claim", &path));
+        scribble(device.path());
+        let labels = json!({
+            LABEL_HOSTNAME: stage.node(), "pv": name(&bound), "pvuuid": uid(&bound),
+        });
+        let mut annotations = annotations;
+        annotations["device"] = json!(path);
+        annotations["start-time"] = json!("2026-11-21T10:00:00.123456789Z");
+        annotations["local-volume-provisioner/identity"] = json!(identity(&bound));
+        let theirs: Job = serde_json::from_value(json!({
+            "metadata": { "name": job_name(&name(&bound)), "labels": labels, "annotations": annotations },
+            "spec": { "template": {
+                "metadata": { "annotations": { "control-plane/run": run } },
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "containers": [{ "name": "cleaner", "image": "go", "command": ["/scripts/shred.sh"] }],
+                    "nodeSelector": { LABEL_HOSTNAME: stage.node() },
+                },
+            } },
+        }))
+        .unwrap();
+        let theirs = stage.block_on(jobs(&stage).create(&PostParams::default(), &theirs));
+        let theirs = theirs.unwrap().metadata.uid;
+        stage.delete_claim("claim");
+        stage.eventually("their Job goes", || {
+            let now = job(&stage, &bound)?;
+            (now["metadata"]["uid"] != json!(theirs)).then_some(())
+        });
+        offered_anew(&stage, &path, &bound);
+        assert!(secrets_on(device.path()).is_empty(), "{run}");
+        let failures = stage.events("VolumeFailedDelete");
+        assert!(failures.is_empty(), "nobody believed it: {failures:?}");
+    }
+}
+
+#[test]
+fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {
+            "name": "cleanup-gone",
+            "labels": { LABEL_HOSTNAME: stage.node(), "pv": "gone", "pvuuid": "gone" },
+            "annotations": { "device": path },
+        },
+        "spec": { "template": {
+            "metadata": { "annotations": { "control-plane/run": "fail" } },
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{ "name": "cleaner", "image": "go" }],
+            },
+        }, "backoffLimit": 0 },
+    }))
+    .unwrap();
+    stage
+        .block_on(jobs(&stage).create(&PostParams::default(), &job))
+        .unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    stage.available(&path, None);
+    let left = stage
+        .block_on(jobs(&stage).get_opt("cleanup-gone"))
+        .unwrap();
+    assert!(left.is_none(), "first the Job goes");
+    stage.event("VolumeDelete", "cleanup-gone");
+    drop(device);
+}
+
+/// The Job is made for one disk, and when its pod can start at last another one is there.
+#[test]
+fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    taint_node(&stage, &json!([{ "key": "full", "effect": "NoSchedule" }]));
+    scribble(device.path());
+    stage.delete_claim("claim");
+    stage.eventually("the Job is made", || job(&stage, &bound));
+    let other = raw(&stage);
+    scribble(other.path());
+    fs::remove_file(&path).unwrap();
+    link(&other, path.parent().unwrap(), "disk");
+    taint_node(&stage, &json!(null));
+    stage.within(GIVEN_UP, "the Job is given up", || {
+        has_condition(&job(&stage, &bound)?, "Failed").then_some(())
+    });
+    // The log of the Job that says so is gone with its pods.
+    stage.event("VolumeIdentityMismatch", &job_name(&name(&bound)));
+    for disk in [&device, &other] {
+        assert_eq!(secrets_on(disk.path()).len(), 4);
+    }
+    assert_eq!(
+        stage.pv(&name(&bound)).unwrap().metadata.uid,
+        bound.metadata.uid
+    );
+}
+
+#[test]
+fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_for() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    stage
+        .configure("jobTolerations", "- {key: full, operator: Exists}\n")
+        .unwrap();
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    let (full, fuller) = (
+        json!({ "key": "full", "effect": "NoSchedule" }),
+        json!({ "key": "fuller", "effect": "NoSchedule" }),
+    );
+    taint_node(&stage, &json!([full, fuller]));
+    scribble(device.path());
+    stage.delete_claim("claim");
+    stage.eventually("the Job is made", || job(&stage, &bound));
+    let user = File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL)
+        .open(device.path())
+        .unwrap();
+    taint_node(&stage, &json!([full]));
+    stage.eventually("its pod runs", || {
+        (job(&stage, &bound)?["status"]["ready"] == 1).then_some(())
+    });
+    stage.stays(
+        Duration::from_secs(1),
+        "what is in use is not touched",
+        || secrets_on(device.path()).len() == 4,
+    );
+    drop(user);
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!(made_jobs(&stage), 1);
+}

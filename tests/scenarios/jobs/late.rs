@@ -1,0 +1,226 @@
+//! Jobs whose pods start late, as on a node that is cordoned: much may have been decided by then.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::*;
+
+const PAUSED: &str = "local-volume-provisioner/paused";
+
+/// A released device with secrets, and the Job for it, whose pod cannot be scheduled.
+struct Late {
+    stage: Stage,
+    device: LoopDevice,
+    path: PathBuf,
+    bound: PersistentVolume,
+}
+
+impl Late {
+    /// With the provisioner that made the Job.
+    fn job() -> Option<(Self, Program)> {
+        let stage = stage_with_jobs()?;
+        let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+        let provisioner = stage.provisioner().unwrap();
+        let bound = stage.used(&stage.bind("claim", &path));
+        cordon(&stage);
+        scribble(device.path());
+        stage.delete_claim("claim");
+        stage.eventually("the Job is made", || job(&stage, &bound));
+        let late = Self {
+            stage,
+            device,
+            path,
+            bound,
+        };
+        Some((late, provisioner))
+    }
+
+    fn patch(&self, patch: &Value) {
+        self.stage.patch_pv(&name(&self.bound), patch).unwrap();
+    }
+
+    fn keep(&self) {
+        self.patch(&json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } }));
+    }
+
+    fn take_finalizer_off(&self) {
+        self.patch(&json!({ "metadata": { "finalizers": null } }));
+    }
+
+    fn annotate(&self, key: &str, value: &str) {
+        self.patch(&json!({ "metadata": { "annotations": { key: value } } }));
+    }
+
+    fn pause_node(&self, paused: &str) {
+        let nodes: Api<Node> = Api::all(self.stage.client.clone());
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { PAUSED: paused } } }));
+        let (node, params) = (self.stage.node(), PatchParams::default());
+        let patched = nodes.patch(&node, &params, &patch);
+        self.stage.block_on(patched).unwrap();
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.stage.client.clone(), &self.stage.namespace())
+    }
+
+    fn job_goes(&self) {
+        self.stage.eventually("the Job goes", || {
+            job(&self.stage, &self.bound).is_none().then_some(())
+        });
+    }
+
+    /// Nothing that could have been started is.
+    fn stays_whole(&self) {
+        uncordon(&self.stage);
+        let lasting = Duration::from_secs(2);
+        self.stage.stays(lasting, "the data is there", || {
+            secrets_on(self.device.path()).len() == 4
+        });
+        assert_eq!(made_jobs(&self.stage), 1);
+    }
+
+    fn is_cleaned(&self) {
+        offered_anew(&self.stage, &self.path, &self.bound);
+        assert!(secrets_on(self.device.path()).is_empty());
+    }
+}
+
+fn cordon(stage: &Stage) {
+    taint_node(stage, &json!([{ "key": "full", "effect": "NoSchedule" }]));
+}
+
+fn uncordon(stage: &Stage) {
+    taint_node(stage, &json!(null));
+}
+
+#[test]
+fn the_data_is_kept_although_its_job_waits_to_start() {
+    let gestures: [fn(&Late); 3] = [
+        Late::keep,
+        |late| {
+            let consent = format!("forget:{}", identity(&late.bound));
+            late.annotate("local-volume-provisioner/consent", &consent);
+        },
+        Late::take_finalizer_off,
+    ];
+    for gesture in gestures {
+        let Some((late, _provisioner)) = Late::job() else {
+            return;
+        };
+        gesture(&late);
+        late.job_goes();
+        late.stays_whole();
+        // The same data, with a new PV.
+        offered_anew(&late.stage, &late.path, &late.bound);
+        assert_eq!(secrets_on(late.device.path()).len(), 4);
+    }
+}
+
+#[test]
+fn a_pause_is_heard_although_a_job_waits_to_start() {
+    let gestures: [fn(&Late, &str); 2] = [
+        |late, paused| late.annotate(PAUSED, paused),
+        Late::pause_node,
+    ];
+    for pause in gestures {
+        let Some((late, _provisioner)) = Late::job() else {
+            return;
+        };
+        pause(&late, "true");
+        late.job_goes();
+        late.stays_whole();
+        let now = late.stage.pv(&name(&late.bound)).unwrap();
+        assert!(is_terminating(&now) && is_protected(&now));
+        pause(&late, "false");
+        late.is_cleaned();
+    }
+}
+
+/// The successor finds a Job, and a PV that is not (any more) to be cleaned.
+#[test]
+fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
+    let Some((late, mut provisioner)) = Late::job() else {
+        return;
+    };
+    provisioner.kill();
+    late.keep();
+    let mut successor = late.stage.provisioner().unwrap();
+    offered_anew(&late.stage, &late.path, &late.bound);
+    assert!(
+        job(&late.stage, &late.bound).is_none(),
+        "first the Job goes"
+    );
+    late.stays_whole();
+    successor.kill();
+
+    let Some((late, mut provisioner)) = Late::job() else {
+        return;
+    };
+    provisioner.kill();
+    late.annotate(PAUSED, "true");
+    let _successor = late.stage.provisioner().unwrap();
+    late.job_goes();
+    late.stays_whole();
+    late.annotate(PAUSED, "false");
+    late.is_cleaned();
+}
+
+#[test]
+fn a_job_goes_with_its_pv_although_no_provisioner_runs() {
+    let Some((late, mut provisioner)) = Late::job() else {
+        return;
+    };
+    provisioner.kill();
+    late.take_finalizer_off();
+    late.job_goes();
+    late.stays_whole();
+}
+
+/// Most clients that are not kubectl leave the pods of a Job that they delete.
+#[test]
+fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
+    let Some((late, _provisioner)) = Late::job() else {
+        return;
+    };
+    let pods = || {
+        late.stage
+            .block_on(late.pods().list(&ListParams::default()))
+    };
+    let pod = late.stage.eventually("its pod is made", || {
+        pods().unwrap().items.into_iter().next()?.metadata.name
+    });
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    let (jobs, its) = (jobs(&late.stage), job_name(&name(&late.bound)));
+    late.stage.block_on(jobs.delete(&its, &params)).unwrap();
+    let told = late.stage.event("VolumeInUse", &pod);
+    assert!(told.contains("delete pod"), "{told}");
+    assert_eq!(made_jobs(&late.stage), 1);
+    let (pods, params) = (late.pods(), DeleteParams::default());
+    late.stage.block_on(pods.delete(&pod, &params)).unwrap();
+    uncordon(&late.stage);
+    late.is_cleaned();
+    assert_eq!(made_jobs(&late.stage), 2);
+}
+
+#[test]
+fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
+    let Some((late, mut provisioner)) = Late::job() else {
+        return;
+    };
+    let first = job(&late.stage, &late.bound).unwrap();
+    late.stage.eventually("it is said to wait", || {
+        let cleanup = cleanup_of(&mut provisioner, &late.path);
+        let text = cleanup.to_string();
+        (cleanup["state"] == "Waiting" && text.contains("cleanup-")).then_some(())
+    });
+    let tolerations = "- {key: full, operator: Exists}\n";
+    late.stage.configure("jobTolerations", tolerations).unwrap();
+    let patience = Duration::from_secs(30);
+    late.stage.within(patience, "another Job is made", || {
+        let now = job(&late.stage, &late.bound)?;
+        (now["metadata"]["uid"] != first["metadata"]["uid"]).then_some(())
+    });
+    late.is_cleaned();
+}
