@@ -10,7 +10,7 @@ impl Actor {
     pub(super) async fn call_off(&self, job: &JobView, why: &str) {
         let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
-        match cluster.delete_job(namespace, &job.name, &job.uid).await {
+        match cluster.delete_job(namespace, job).await {
             Ok(()) => {
                 tracing::info!(
                     pv,
@@ -42,7 +42,7 @@ impl Actor {
             Ok(_) => {}
             Err(error) => return failed(error),
         }
-        match cluster.delete_job(namespace, &job.name, &job.uid).await {
+        match cluster.delete_job(namespace, job).await {
             Ok(()) => {
                 let text = format!(
                     "deleted Job {namespace}/{}, since its PV {pv} is gone",

@@ -100,11 +100,7 @@ async fn nobody_left(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
 /// Begins to delete a Job. That it is gone already, or is another one now, is found out by reading.
 async fn delete(ground: &Ground, job: &JobView) -> Result<(), Stop> {
     let namespace = &ground.jobs.namespace;
-    match ground
-        .cluster
-        .delete_job(namespace, &job.name, &job.uid)
-        .await
-    {
+    match ground.cluster.delete_job(namespace, job).await {
         Ok(()) | Err(ApiError::NotFound | ApiError::Conflict) => Ok(()),
         Err(error) => Err(api("deleting the cleaning Job")(error)),
     }

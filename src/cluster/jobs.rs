@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 
 use super::{ApiError, Cluster};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
-use crate::view::JobView;
+use crate::view::{JobState, JobView};
 
 /// The resource in the words of RBAC.
 pub(crate) const JOBS: &str = "jobs.batch";
@@ -79,17 +79,18 @@ impl Cluster {
     }
 
     /// Deletes a Job, if it is still that very object, in the foreground: it is gone when its pods
-    /// are.
+    /// are. One that had not started is deleted only as it was seen: by now it may be at work, or done.
     ///
     /// # Errors
-    /// [`ApiError`].
-    pub async fn delete_job(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
+    /// [`ApiError`]; [`ApiError::Conflict`] when it is to be looked at again.
+    pub async fn delete_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
+        let as_seen = (job.state == JobState::Pending).then(|| job.resource_version.clone());
         let params = DeleteParams::foreground().preconditions(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
+            uid: Some(job.uid.clone()),
+            resource_version: as_seen.flatten(),
         });
         let api = self.jobs(namespace);
-        self.limited(JOBS, "delete", api.delete(name, &params))
+        self.limited(JOBS, "delete", api.delete(&job.name, &params))
             .await
             .map(drop)
     }

@@ -20,7 +20,7 @@ pub type Jobs = Arc<BTreeMap<String, JobView>>;
 pub enum JobState {
     /// No pod of it runs: it has none yet, or between two tries, or none that can start.
     Pending,
-    /// Its pod runs.
+    /// Its pod runs, or has ended and is being counted: there is nothing to call off (any more).
     Running,
     /// It ended well.
     Succeeded,
@@ -35,6 +35,8 @@ pub struct JobView {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Option<String>,
     /// The PV's name, as far as a label holds it.
     pub pv: Option<String>,
     /// The PV's UID. None: it is no cleaning Job.
@@ -71,6 +73,7 @@ impl JobView {
         Self {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone(),
             pv: label(LABEL_JOB_PV),
             pv_uid: label(LABEL_JOB_PV_UID),
             claim_uid: annotation(ANNOTATION_CLAIM_UID),
@@ -109,9 +112,15 @@ fn state(status: &JobStatus) -> JobState {
             _ => word.to_owned(),
         });
     }
+    // By then no pod runs, and the last word comes only with a later write.
+    let ends = ["SuccessCriteriaMet", "FailureTarget"]
+        .iter()
+        .any(|it| condition(it).is_some());
+    let uncounted = status.uncounted_terminated_pods.as_ref();
+    let has_done = uncounted.is_some_and(|pods| pods.succeeded.iter().flatten().count() > 0);
     // Kubernetes before 1.24 does not count the pods that run.
     let runs = status.ready.or(status.active).unwrap_or_default() > 0;
-    if runs {
+    if ends || has_done || runs {
         JobState::Running
     } else {
         JobState::Pending
@@ -149,15 +158,21 @@ mod tests {
                 { "type": type_, "status": status, "reason": "BackoffLimitExceeded", "message": "too often" },
             ] })
         };
+        let uncounted =
+            |how: &str| json!({ "ready": 0, "uncountedTerminatedPods": { how: ["pod-uid"] } });
         let failed = JobState::Failed("BackoffLimitExceeded: too often".into());
         for (status, state) in [
             (json!({}), JobState::Pending),
             (json!({ "active": 1, "ready": 0 }), JobState::Pending),
             (json!({ "active": 1, "ready": 1 }), JobState::Running),
             (json!({ "active": 1 }), JobState::Running),
-            // Neither counts before the last pod is gone.
-            (condition("SuccessCriteriaMet", "True"), JobState::Pending),
-            (condition("FailureTarget", "True"), JobState::Pending),
+            // Neither counts before the last pod is gone, and nothing starts any more.
+            (condition("SuccessCriteriaMet", "True"), JobState::Running),
+            (condition("FailureTarget", "True"), JobState::Running),
+            (condition("SuccessCriteriaMet", "False"), JobState::Pending),
+            (uncounted("succeeded"), JobState::Running),
+            // It is tried again.
+            (uncounted("failed"), JobState::Pending),
             (condition("Complete", "True"), JobState::Succeeded),
             (condition("Complete", "False"), JobState::Pending),
             (condition("Failed", "True"), failed),

@@ -17,6 +17,7 @@ fn job_of(pv: &PvView, state: JobState) -> JobView {
     JobView {
         name: job_name(&pv.name),
         uid: format!("job-of-{}", pv.name),
+        resource_version: Some("1".into()),
         pv: Some(pv.name.clone()),
         pv_uid: Some(tenancy.pv_uid),
         claim_uid: Some(tenancy.claim_uid.unwrap_or_default()),
