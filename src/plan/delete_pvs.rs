@@ -43,6 +43,10 @@ impl<'a> Planner<'a> {
                 CleanupState::Failed { .. } => None,
             };
             if let Some(state) = state {
+                // Its own look at the PV may be a long wait for a permit away.
+                if state == VolumeState::Waiting && self.is_to_stay(pv) {
+                    self.call_off_pending(pv, "it is not to be cleaned (now)");
+                }
                 self.states.insert(&pv.name, (state, None));
                 return;
             }
@@ -59,6 +63,11 @@ impl<'a> Planner<'a> {
             }
             Due::No => self.living_pv(pv, &place),
         }
+    }
+
+    /// Whether the data of a PV must not be deleted (now), by what is known of PV and Node.
+    fn is_to_stay(&self, pv: &PvView) -> bool {
+        due(pv) != Due::Yes || consents_to_forget(pv) || self.plan.paused || pv.paused
     }
 
     fn label_due_pv(&mut self, pv: &'a PvView) {

@@ -118,6 +118,10 @@ pub(in crate::clean) async fn settle(
                     called_off = Some(why);
                     Some(text)
                 }
+                // No reason to leave the Job alone for long: somebody may want to keep the data.
+                Err(Stop::InUse { by, .. }) => {
+                    Some(format!("for Job {shown}, whose pod does not run ({by})"))
+                }
                 judged => {
                     judged?;
                     Some(format!("for Job {shown}, whose pod does not run"))

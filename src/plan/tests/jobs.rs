@@ -203,6 +203,47 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
     }
 }
 
+/// The cleanup itself may wait for a permit, and look at nothing meanwhile.
+#[test]
+fn a_cleanup_that_waits_keeps_no_job_of_a_pv_that_is_not_to_be_cleaned() {
+    let due = due_device();
+    let kept = with(due.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
+    let paused = with(due.clone(), |pv| pv.paused = true);
+    let consents = with(due.clone(), |pv| {
+        pv.consent = Some(format!("forget:{}", pv.identity.clone().unwrap()));
+    });
+    let off = &["call Job cleanup-pv-a off", "a is Waiting"][..];
+    for (pv, state, job, expected) in [
+        (
+            &due,
+            CleanupState::Waiting,
+            JobState::Pending,
+            &["a is Waiting"][..],
+        ),
+        (&kept, CleanupState::Waiting, JobState::Pending, off),
+        (&paused, CleanupState::Waiting, JobState::Pending, off),
+        (&consents, CleanupState::Waiting, JobState::Pending, off),
+        // What has begun comes to its end.
+        (
+            &paused,
+            CleanupState::Waiting,
+            JobState::Running,
+            &["a is Waiting"],
+        ),
+        (
+            &paused,
+            CleanupState::Running,
+            JobState::Pending,
+            &["a is Cleaning"],
+        ),
+    ] {
+        let situation = format!("{pv:?} {state:?} {job:?}");
+        let world = with_jobs(world().fast("a", &disk(1)).pv(pv.clone()));
+        let world = world.job(job_of(pv, job)).cleanup(pv, state);
+        world.expect(&situation, expected);
+    }
+}
+
 #[test]
 fn what_a_job_failed_at_is_tried_again_as_soon_as_that_job_is_deleted() {
     let due = due_device();
