@@ -18,6 +18,7 @@
 
 mod hands;
 pub mod object;
+mod owner;
 mod settle;
 
 use tokio::sync::watch;

@@ -3,8 +3,10 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
 
+use super::taint::conflict_if_refused;
 use super::{ApiError, Cluster};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
@@ -76,6 +78,26 @@ impl Cluster {
         let has_ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
         let pods = pods.items.into_iter().filter(|pod| !has_ended(pod));
         Ok(pods.filter_map(|pod| pod.metadata.name).collect())
+    }
+
+    /// Takes the owner off a Job, if it is still that very object: it no longer goes with its PV.
+    ///
+    /// # Errors
+    /// [`ApiError`]; [`ApiError::Conflict`] if it has none, or is another one by now.
+    pub async fn disown_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
+        let operations = json!([
+            { "op": "test", "path": "/metadata/uid", "value": job.uid },
+            { "op": "remove", "path": "/metadata/ownerReferences" },
+        ]);
+        let operations = serde_json::from_value(operations)
+            .map_err(|error| ApiError::Failed(error.to_string()))?;
+        let (params, patch) = (PatchParams::default(), Patch::Json::<Value>(operations));
+        let api = self.jobs(namespace);
+        let patched = async {
+            let patched = api.patch(&job.name, &params, &patch).await;
+            patched.map_err(conflict_if_refused)
+        };
+        self.limited(JOBS, "patch", patched).await.map(drop)
     }
 
     /// Deletes a Job, if it is still that very object, in the foreground: it is gone when its pods

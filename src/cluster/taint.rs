@@ -59,7 +59,7 @@ fn operations(uid: &str, taints: &[Value], key: &str) -> Option<Value> {
 }
 
 /// A `test` that fails is answered with 422.
-fn conflict_if_refused(error: kube::Error) -> kube::Error {
+pub(super) fn conflict_if_refused(error: kube::Error) -> kube::Error {
     match error {
         kube::Error::Api(mut status) if status.code == 422 => {
             (status.code, status.reason) = (409, "Conflict".into());

@@ -51,6 +51,8 @@ pub struct JobView {
     pub cleaner: Option<String>,
     /// A hash of what it runs.
     pub template: Option<String>,
+    /// Whether Kubernetes deletes it when its PV is gone.
+    pub owned: bool,
     /// When it was made, by the clock of this node.
     pub made_at: Option<Timestamp>,
     /// Whether it is being deleted.
@@ -81,6 +83,10 @@ impl JobView {
             identity: annotation(ANNOTATION_IDENTITY),
             cleaner: annotation(ANNOTATION_JOB_CLEANER),
             template: annotation(ANNOTATION_JOB_TEMPLATE),
+            owned: metadata
+                .owner_references
+                .as_ref()
+                .is_some_and(|it| !it.is_empty()),
             made_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
             deleting: metadata.deletion_timestamp.is_some(),
             state: job.status.as_ref().map_or(JobState::Pending, state),

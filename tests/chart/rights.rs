@@ -66,7 +66,7 @@ fn there_is_no_right_without_its_feature() {
         (
             "useJobForCleaning=yes",
             "jobs.batch",
-            "create delete get list watch",
+            "create delete get list patch watch",
         ),
     ] {
         let with = rights(&helm.render(&[set]));

@@ -2,6 +2,7 @@
 //! a real kubelet makes of them is told in `tests/installed/jobs.rs`.
 
 mod failing;
+mod gone;
 mod late;
 mod requests;
 

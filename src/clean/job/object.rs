@@ -76,7 +76,8 @@ pub fn job(
             namespace: Some(place.namespace.clone()),
             labels: Some(labels(order, terms)),
             annotations: Some(annotations),
-            // Whatever becomes of the PV, no Job of it starts later: the next tenant would meet it.
+            // Whatever becomes of the PV, no Job of it starts later: the next tenant would meet it. When
+            // it has started, that is taken off again (see `owner`).
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".into(),
                 kind: "PersistentVolume".into(),

@@ -8,6 +8,7 @@ use crate::plan::{About, CleanOrder, reasons};
 use crate::types::VolumeMode;
 use crate::view::{JobState, JobView};
 
+use super::owner::Watched;
 use super::{another, delete, known, nobody_left, object};
 use crate::clean::gate::{RECONFIGURED, api, objection, still_due};
 use crate::clean::oversee::STANDS_STILL;
@@ -81,10 +82,12 @@ pub(in crate::clean) async fn settle(
     let mut watched = place.known.clone();
     let mut still = Still::new();
     let (mut waited, mut called_off) = (false, None);
+    let mut work = Watched::default();
     loop {
         // Before it is read, so that no change falls in between.
         let before = known(&mut watched, &name);
         let Some(job) = read(ground, order, &name).await? else {
+            work.is_gone(ground, order).await;
             if waited {
                 table
                     .mark_waiting(&tenancy, FOR_A_PERMIT)
@@ -104,6 +107,7 @@ pub(in crate::clean) async fn settle(
             Standing::Failed(why) => return Err(failed(ground, order, &name, why).await.into()),
             Standing::AtWork => {
                 still = Still::new();
+                work.at_work(ground, order, &job).await;
                 if !table.is_running(&tenancy) {
                     tracing::info!(pv = order.pv.name, %path, job = shown, "a Job cleans the volume; waiting for its end");
                     table.mark_running(&tenancy).map_err(Failure::from)?;

@@ -25,6 +25,7 @@ fn job_of(pv: &PvView, state: JobState) -> JobView {
         identity: pv.identity.clone(),
         cleaner: None,
         template: None,
+        owned: true,
         made_at: None,
         deleting: false,
         state,

@@ -1,0 +1,53 @@
+//! PVs that somebody takes out of our hands while a Job of theirs is at work.
+
+use super::*;
+
+fn take_finalizers_off(stage: &Stage, pv: &PersistentVolume) {
+    let none = json!({ "metadata": { "finalizers": null } });
+    stage.patch_pv(&name(pv), &none).unwrap();
+    stage.eventually("the PV is gone", || {
+        stage.pv(&name(pv)).is_none().then_some(())
+    });
+}
+
+#[test]
+fn a_job_at_work_comes_to_its_end_although_its_pv_is_gone() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (held, device, path) = Held::volume(&stage);
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    held.runs(&stage);
+    let owners = || job(&stage, &bound).unwrap()["metadata"]["ownerReferences"].clone();
+    stage.eventually("it belongs to nobody", || owners().is_null().then_some(()));
+    take_finalizers_off(&stage, &bound);
+    let lasting = Duration::from_secs(2);
+    stage.stays(lasting, "it cleans on, and nothing is offered", || {
+        job(&stage, &bound).is_some() && stage.pvs_at(&path).is_empty()
+    });
+    held.go_on();
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
+}
+
+#[test]
+fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (held, device, path) = Held::volume(&stage);
+    let _denied = stage.faults().on(Verb::Patch).resource("jobs").forbid();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    held.runs(&stage);
+    let right = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
+    stage.eventually("the metric names the right", || {
+        (metric(&mut provisioner, right) == Some(1)).then_some(())
+    });
+    take_finalizers_off(&stage, &bound);
+    let told = stage.event("VolumeFailedDelete", "only partly clean");
+    assert!(told.contains(&job_name(&name(&bound))), "{told}");
+    assert_eq!(secrets_on(device.path()).len(), 4);
+}
