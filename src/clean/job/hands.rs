@@ -101,12 +101,16 @@ impl Committed {
         };
         let look = {
             let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
-            move || check(&order, &job, &identity, &device, &progress).map(|means| (means, device))
+            // Device and lock go where the work is: it may outlive this task, hanging in a system call.
+            move || {
+                let means = check(&order, &job, &identity, &device, &progress)?;
+                Ok((means, device, lock))
+            }
         };
         // On the heap, or each future around it would be as large.
         let look = Box::pin(blocking(true, look));
         match oversee(ground, &order, progress, &permit.recall(), look).await {
-            Ok((means, _device)) => {
+            Ok((means, _device, lock)) => {
                 // The disk's work is done.
                 permit.recall().now();
                 send_away(ground, &order, job, progress).await?;
@@ -160,10 +164,11 @@ fn check(
     let (file, size) = (device.file(), device.size());
     let means = match order.method {
         // That takes seconds, and what the Job did does not matter any more.
-        Method::QuickReset | Method::Discard => {
+        Method::QuickReset => {
             wipe::reset(device, &order.method, progress)?.map(|report| report.means)
         }
-        Method::Zero { .. } | Method::Overwrite { .. } => {
+        // To discard once more might mean to write all of a device that does not discard.
+        Method::Discard | Method::Zero { .. } | Method::Overwrite { .. } => {
             device::check_reset(file, size, progress)?;
             device::check_zeroed(file, size, progress)?;
             None
