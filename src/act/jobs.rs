@@ -3,7 +3,7 @@
 use super::Actor;
 use crate::cluster::ApiError;
 use crate::plan::{About, reasons};
-use crate::view::JobView;
+use crate::view::{JobState, JobView};
 
 impl Actor {
     /// Deletes the Job of a PV that is not to be cleaned (now).
@@ -18,6 +18,9 @@ impl Actor {
                     "deleted Job {namespace}/{}: {why}",
                     job.name
                 );
+                if job.state != JobState::Pending {
+                    self.tell_of_data_lost(job, why);
+                }
             }
             Err(ApiError::Conflict | ApiError::NotFound) => {}
             Err(error) => {
@@ -28,6 +31,19 @@ impl Actor {
                 );
             }
         }
+    }
+
+    /// Warns whoever wants to keep what is on the volume.
+    fn tell_of_data_lost(&self, job: &JobView, why: &str) {
+        let pv = job.pv.as_deref().unwrap_or_default();
+        let text = format!(
+            "Job {}/{} was at work on the volume, or had ended, when it was deleted ({why}): at least a part of the data is gone",
+            self.ground.jobs.namespace, job.name
+        );
+        tracing::warn!(pv, job = job.name, "{text}");
+        let about = About::Pv(pv.to_owned(), job.pv_uid.clone().unwrap_or_default());
+        let (reporter, reason) = (&self.ground.reporter, reasons::VOLUME_FAILED_DELETE);
+        reporter.warning(&about, reason, "CallOff", &text);
     }
 
     /// Deletes the Job of a PV that is gone, after another look for it.

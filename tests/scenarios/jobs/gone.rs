@@ -51,3 +51,21 @@ fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
     assert!(told.contains(&job_name(&name(&bound))), "{told}");
     assert_eq!(secrets_on(device.path()).len(), 4);
 }
+
+/// It has done half of its work, or all of it, when its PV is let go.
+#[test]
+fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (held, device, path) = Held::volume(&stage);
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    held.runs(&stage);
+    provisioner.kill();
+    let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    stage.patch_pv(&name(&bound), &keep).unwrap();
+    let _successor = stage.provisioner().unwrap();
+    stage.event("VolumeFailedDelete", "at least a part of the data is gone");
+    offered_anew(&stage, &path, &bound);
+}
