@@ -88,7 +88,7 @@ impl JobCache {
             }
             tokio::select! {
                 () = watch_all(&cluster, namespace, hostname, learn) => {}
-                () = list_when_denied(&cluster, namespace, hostname, learn, denied) => {}
+                () = list_when_denied(&cluster, namespace, hostname, learn, denied, &send) => {}
             }
         });
         self.following = Some(Following {
@@ -196,6 +196,7 @@ async fn list_when_denied(
     hostname: &str,
     learn: impl Fn(Vec<JobView>),
     denied: impl Fn(),
+    known: &watch::Sender<Option<Jobs>>,
 ) {
     loop {
         let rights = [(JOBS, "list"), (JOBS, "watch")];
@@ -203,13 +204,40 @@ async fn list_when_denied(
         match cluster.list_jobs(namespace, hostname).await {
             Ok(jobs) => learn(jobs),
             // Each cleanup reads its own Job, and says what comes of it if it may not.
-            Err(ApiError::Forbidden { .. }) => denied(),
+            Err(ApiError::Forbidden { .. }) => {
+                denied();
+                let before = known.borrow().clone();
+                let now = look_at_each(cluster, namespace, before.as_deref()).await;
+                // If the right is back, the watch knows better.
+                if *known.borrow() == before {
+                    learn(now);
+                }
+            }
             Err(error) => {
                 tracing::debug!(%error, "listing the cleaning Jobs failed; going on with what was known before");
             }
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Reads the Jobs that are known one by one: they go, although no list tells of it.
+async fn look_at_each(
+    cluster: &Cluster,
+    namespace: &str,
+    known: Option<&BTreeMap<String, JobView>>,
+) -> Vec<JobView> {
+    let mut jobs = Vec::new();
+    for job in known.into_iter().flat_map(BTreeMap::values) {
+        match cluster.job(namespace, &job.name).await {
+            Ok(found) => jobs.extend(found),
+            Err(error) => {
+                tracing::debug!(job = job.name, %error, "reading the cleaning Job failed; going on with what was known before");
+                jobs.push(job.clone());
+            }
+        }
+    }
+    jobs
 }
 
 #[cfg(test)]
