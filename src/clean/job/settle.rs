@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::cluster::{ApiError, JOBS};
 use crate::names::job_name;
 use crate::plan::{About, CleanOrder, reasons};
@@ -19,6 +21,8 @@ use crate::clean::{Failure, Ground, Stop};
 
 /// How often a Job is looked at that has not started, or that no watch tells of.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long a Job may take to start before it is made anew for a configuration that has changed.
+const TIME_TO_START: SignedDuration = SignedDuration::from_secs(30);
 /// How often one is looked at that runs, and that a watch tells of.
 const LOOK_NOW_AND_THEN: Duration = Duration::from_mins(1);
 
@@ -51,7 +55,11 @@ fn standing(job: &JobView, order: &CleanOrder, today: Option<&str>) -> Standing 
             Standing::InTheWay("which has not started, and Jobs are switched off now")
         }
         // What kept it from starting may be mended in the configuration.
-        JobState::Pending if today.is_some() && job.template.as_deref() != today => {
+        // One that had no time to start is left alone: while the provisioner is updated, there may be
+        // two of them on the node, and each would replace the other's without end.
+        JobState::Pending
+            if today.is_some() && job.template.as_deref() != today && had_time_to_start(job) =>
+        {
             Standing::InTheWay("which has not started, and would be another one today")
         }
         JobState::Pending => Standing::Waits,
@@ -62,6 +70,12 @@ fn standing(job: &JobView, order: &CleanOrder, today: Option<&str>) -> Standing 
         JobState::Failed(why) if order.job.is_some() => Standing::Failed(why.clone()),
         JobState::Failed(_) => Standing::InTheWay("which failed, and Jobs are switched off now"),
     }
+}
+
+/// Whether a Job is old enough to have started by now; so is one that does not say how old it is.
+fn had_time_to_start(job: &JobView) -> bool {
+    job.made_at
+        .is_none_or(|made_at| Timestamp::now().duration_since(made_at) >= TIME_TO_START)
 }
 
 /// Waits until no Job of the PV's is at work or in the way. Returns the one that has cleaned, if any.

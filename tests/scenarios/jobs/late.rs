@@ -217,6 +217,18 @@ fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
     });
     let tolerations = "- {key: full, operator: Exists}\n";
     late.stage.configure("jobTolerations", tolerations).unwrap();
+    let patience = Duration::from_secs(2);
+    late.stage.stays(patience, "it gets its time to start", || {
+        job(&late.stage, &late.bound)
+            .is_some_and(|now| now["metadata"]["uid"] == first["metadata"]["uid"])
+    });
+    let long_ago =
+        json!({ "metadata": { "annotations": { "start-time": "2026-01-01T00:00:00Z" } } });
+    let (jobs, its) = (jobs(&late.stage), job_name(&name(&late.bound)));
+    let (params, patch) = (PatchParams::default(), Patch::Merge(long_ago));
+    late.stage
+        .block_on(jobs.patch(&its, &params, &patch))
+        .unwrap();
     let patience = Duration::from_secs(30);
     late.stage.within(patience, "another Job is made", || {
         let now = job(&late.stage, &late.bound)?;
