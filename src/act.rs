@@ -1,5 +1,6 @@
 //! Carries out what a plan says, in the background, and remembers what is under way.
 
+mod create;
 mod jobs;
 mod writing;
 
@@ -9,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -18,26 +18,18 @@ use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
 use crate::cluster::{ApiError, JOBS};
 use crate::plan::verdict::without_ours;
-use crate::plan::{About, Action, CleanOrder, Patch, PvDraft, Withdrawal};
+use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::render;
-use crate::types::HostPath;
-use crate::view::{PvRef, PvView};
+use crate::view::PvRef;
 
-pub use writing::Writing;
+use writing::Entered;
+pub use writing::{UnderWay, Writing};
 
 /// Writes to the API server at a time.
 const CONCURRENCY: usize = 8;
 
 /// How often is tried what takes a right that is missing.
 const PROBE: Duration = Duration::from_secs(8);
-
-/// Pauses before a failed creation is tried again; then the next pass does.
-const RETRIES: [Duration; 4] = [
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-];
 
 /// Carries out plans.
 #[derive(Clone, Debug)]
@@ -116,12 +108,11 @@ impl Actor {
                     self.write(&name, async move { this.call_off(&job, &why).await });
                 }
                 Action::Create(draft) => {
-                    let name = draft.name.clone();
                     let (this, learnt) = (self.clone(), learnt.clone());
-                    self.write(
-                        &name,
-                        async move { this.create(&draft, &learnt, pass).await },
-                    );
+                    let entered = self.writing.enter_new(&draft);
+                    self.write_as(entered, |generation| async move {
+                        this.create(&draft, &learnt, pass, generation).await;
+                    });
                 }
                 Action::Patch(patch) => {
                     let name = patch.pv.name.clone();
@@ -160,22 +151,37 @@ impl Actor {
     }
 
     fn write(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
-        let Some(entered) = self.writing.enter(name) else {
+        self.write_as(self.writing.enter(name), |_| work);
+    }
+
+    /// `work` is told which configuration wants it.
+    fn write_as<F>(&self, entered: Option<Entered>, work: impl FnOnce(u64) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(entered) = entered else {
             return;
         };
-        let places = Arc::clone(&self.places);
-        let ground = Arc::clone(&self.ground);
-        let generation = ground.world.borrow().settings.generation;
+        let this = self.clone();
+        let generation = self.generation();
+        let work = work(generation);
         tokio::spawn(async move {
-            let _place = places.acquire_owned().await;
-            if ground.world.borrow().settings.generation == generation {
+            let _place = this.places.acquire().await;
+            // What an earlier configuration wanted, the next pass decides anew.
+            if this.generation() == generation {
                 work.await;
-            } else {
-                // What an earlier configuration wanted, the next pass decides anew.
-                ground.ended.notify_one();
             }
             drop(entered);
+            // Nobody else tells it that what it waits for has ended without a result.
+            if this.generation() != generation {
+                this.ground.ended.notify_one();
+            }
         });
+    }
+
+    /// Which configuration is in force.
+    fn generation(&self) -> u64 {
+        self.ground.world.borrow().settings.generation
     }
 
     fn clean(&self, order: CleanOrder) {
@@ -199,91 +205,6 @@ impl Actor {
                 });
             }
         }
-    }
-
-    async fn create(&self, draft: &PvDraft, learnt: &Learnt, pass: Instant) {
-        let mut pv = render::persistent_volume(draft);
-        for name in [&draft.name, &draft.second_name] {
-            pv.metadata.name = Some(name.clone());
-            match self.create_as(name, &pv, &draft.path, learnt).await {
-                Ok(true) => {
-                    let metrics = &self.ground.metrics;
-                    let mode = draft.mode.as_str();
-                    metrics.discovery_total.with_label_values(&[mode]).inc();
-                    let took = pass.elapsed().as_secs_f64();
-                    metrics
-                        .discovery_duration
-                        .with_label_values(&[mode])
-                        .observe(took);
-                    tracing::info!(pv = name, path = %draft.path, class = draft.class, "created a PersistentVolume");
-                    return;
-                }
-                Ok(false) => return,
-                Err(Taken) => {}
-            }
-        }
-        tracing::error!(
-            path = %draft.path, class = draft.class, first = draft.name, second = draft.second_name,
-            "no PersistentVolume was made: both of its names belong to other volumes; rename the entry"
-        );
-    }
-
-    /// Creates a PV; `false` if that failed or there is one for the same volume already.
-    async fn create_as(
-        &self,
-        name: &str,
-        pv: &PersistentVolume,
-        path: &HostPath,
-        learnt: &Learnt,
-    ) -> Result<bool, Taken> {
-        let cluster = &self.ground.cluster;
-        let failed = |error: ApiError| {
-            tracing::warn!(pv = name, %path, %error, "no PersistentVolume was made; the next pass tries again");
-        };
-        match self.patiently(|| cluster.create_pv(pv)).await {
-            Ok(view) => {
-                learnt.made(view);
-                Ok(true)
-            }
-            Err(ApiError::AlreadyExists) => match cluster.pv(name).await {
-                Ok(Some(other)) if self.stands_for(&other, path) => {
-                    learnt.stray(other);
-                    // No watch will tell of it.
-                    self.ground.ended.notify_one();
-                    Ok(false)
-                }
-                Ok(Some(_)) => Err(Taken),
-                Ok(None) => Ok(false),
-                Err(error) => {
-                    failed(error);
-                    Ok(false)
-                }
-            },
-            Err(error) => {
-                failed(error);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Tries a request again that failed for a reason that may pass, a few times, with pauses that
-    /// grow. The client itself does that for 429 and 503, and heeds `Retry-After`.
-    async fn patiently<T, F>(&self, request: impl Fn() -> F) -> Result<T, ApiError>
-    where
-        F: Future<Output = Result<T, ApiError>>,
-    {
-        for pause in RETRIES {
-            match request().await {
-                Err(ApiError::Failed(_)) => tokio::time::sleep(pause).await,
-                result => return result,
-            }
-        }
-        request().await
-    }
-
-    /// Whether a PV is for a path on this node. Whoever made it: then there is no second one.
-    fn stands_for(&self, pv: &PvView, path: &HostPath) -> bool {
-        pv.path() == Some(path) && pv.is_on(&self.ground.world.borrow().node)
     }
 
     async fn patch(&self, patch: &Patch, learnt: &Learnt) {
@@ -372,6 +293,3 @@ impl Actor {
         Ok(())
     }
 }
-
-/// The name belongs to the PV of another volume.
-struct Taken;

@@ -212,6 +212,8 @@ impl Controller {
             _ => unreadable(&self.settings),
         };
         let jobs = memory.jobs.jobs();
+        // Before the PVs are read: one that is made in between is in both, and not in neither.
+        let under_way = self.actor.writing().now();
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
             // The watch does not tell of the end of a PV without the label.
@@ -228,7 +230,8 @@ impl Controller {
             cleanups,
             jobs: jobs.unwrap_or_default(),
             has_job_image: self.has_job_image,
-            writing: self.actor.writing().names(),
+            writing: under_way.names,
+            making: under_way.making,
             now: self.epoch.elapsed(),
             missing_since: std::mem::take(&mut memory.missing_since),
             missing_limit: self.period * MISSING,

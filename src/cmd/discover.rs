@@ -97,6 +97,7 @@ fn offline(node_name: &str, observed: BTreeMap<String, crate::scan::Observation>
         jobs: Jobs::default(),
         has_job_image: true,
         writing: BTreeSet::new(),
+        making: BTreeMap::new(),
         now: Duration::ZERO,
         missing_since: BTreeMap::new(),
         missing_limit: Duration::MAX,

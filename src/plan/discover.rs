@@ -226,7 +226,8 @@ impl<'a> Planner<'a> {
             pv: None,
         });
         let writing = &self.snapshot.writing;
-        if !writing.contains(&draft.name) && !writing.contains(&draft.second_name) {
+        let is_written = writing.contains(&draft.name) || writing.contains(&draft.second_name);
+        if !is_written && !self.is_being_made(&draft.path, &candidate.identity) {
             self.plan.actions.push(Action::Create(Box::new(draft)));
         }
     }

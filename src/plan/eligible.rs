@@ -2,6 +2,7 @@
 
 use crate::config::{Class, DiscoveryPolicy};
 use crate::host::footprint::Overlap;
+use crate::host::identity::Identity;
 use crate::scan::{Candidate, Contents, Skip};
 use crate::types::{HostPath, SkipReason};
 use crate::view::PvView;
@@ -93,6 +94,16 @@ impl<'a> Planner<'a> {
             return skip(SkipReason::NotEmpty, detail);
         }
         Ok(())
+    }
+
+    /// Whether a PV that may not be known yet is being made for this path or this storage, whoever
+    /// wanted it: what comes of that has to be waited for.
+    pub(super) fn is_being_made(&self, path: &HostPath, identity: &Identity) -> bool {
+        let making = &self.snapshot.making;
+        let is_recorded = |recorded: &String| !identity.weak && identity.text == *recorded;
+        making.contains_key(path)
+            || around(making, path).is_some()
+            || making.values().any(is_recorded)
     }
 
     /// A PV whose path lies within `path`, or the other way round.

@@ -133,6 +133,9 @@ pub struct Snapshot {
     pub has_job_image: bool,
     /// Names of PVs and Jobs that a write is under way for: what is decided next must wait for its result.
     pub writing: BTreeSet<String>,
+    /// Paths that PVs are being made for that may not be among [`Snapshot::pvs`] yet, and the identities
+    /// that are recorded on these. An earlier configuration may have wanted them, under other names.
+    pub making: BTreeMap<HostPath, String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// Since when ([`Snapshot::now`]) which PVs, by UID, have been without their volumes: what the last

@@ -8,6 +8,7 @@ mod identity;
 mod jobs;
 mod kit;
 mod living;
+mod making;
 mod missing;
 mod model;
 mod occupied;

@@ -92,6 +92,7 @@ pub fn world() -> World {
             jobs: Jobs::default(),
             has_job_image: true,
             writing: BTreeSet::new(),
+            making: BTreeMap::new(),
             now: Duration::from_secs(100),
             missing_since: BTreeMap::new(),
             missing_limit: MISSING_LIMIT,
@@ -149,6 +150,13 @@ impl World {
 
     pub fn pv(mut self, pv: PvView) -> Self {
         self.snapshot.pvs.get_or_insert_default().push(pv);
+        self
+    }
+
+    /// A PV is being made for what `candidate` is, and nobody knows yet how that ends.
+    pub fn making(mut self, at: &str, candidate: &Candidate) -> Self {
+        let identity = candidate.identity.text.clone();
+        self.snapshot.making.insert(path(at), identity);
         self
     }
 

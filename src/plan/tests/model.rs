@@ -14,6 +14,7 @@ use crate::view::{Phase, PvRef, PvView};
 /// The world after all actions; what was being written is written.
 pub fn apply(mut world: World, actions: Vec<Action>) -> World {
     world.snapshot.writing.clear();
+    world.snapshot.making.clear();
     let mut pvs: BTreeMap<String, PvView> = world
         .pvs()
         .iter()

@@ -195,6 +195,17 @@ proptest! {
     }
 
     #[test]
+    fn nothing_is_offered_that_a_pv_is_being_made_for(world in any_world()) {
+        for draft in creates(&world.plan()) {
+            let disk = &found(&world, &draft.path).unwrap().identity;
+            for (path, identity) in &world.snapshot.making {
+                let same = !disk.weak && disk.text == *identity;
+                prop_assert!(!within(path, &draft.path) && !same, "{path} {draft:#?}");
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_offered_that_is_being_cleaned(world in any_world()) {
         let plan = world.plan();
         for draft in creates(&plan) {
@@ -332,7 +343,7 @@ fn random_worlds_are_eventful() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
-    for _ in 0..1500 {
+    for _ in 0..2000 {
         let plan = any_world().new_tree(&mut runner).unwrap().current().plan();
         let told = plan.actions.iter().filter_map(|action| match action {
             Action::Withdraw(withdrawal) => Some(format!("for-{}", withdrawal.reason)),

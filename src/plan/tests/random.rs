@@ -258,6 +258,7 @@ prop_compose! {
         cleanups in prop::collection::vec((0..8_usize, select(PATHS.to_vec()), state()), 0..2),
         earlier_claim in any::<bool>(),
         writing in prop::option::weighted(0.2, 0..6_usize),
+        making in prop::option::weighted(0.2, (select(PATHS.to_vec()), select(identities()))),
         missing_since in prop::collection::vec(prop::option::of(0..100_u64), 6),
         (protect, name_only, owned) in any::<(bool, bool, bool)>(),
         paused in prop::bool::weighted(0.04), node_paused in prop::bool::weighted(0.04),
@@ -296,6 +297,7 @@ prop_compose! {
             .filter_map(|(at, since)| Some((format!("uid-{at}"), Duration::from_secs(since?))))
             .collect();
         world.snapshot.writing.extend(writing.map(|at| format!("pv-{at}")));
+        world.snapshot.making.extend(making.map(|(at, identity)| (path(at), identity)));
         let world = world.config(|config| {
             (config.protect_released_data, config.use_node_name_only) = (protect, name_only);
             (config.set_pv_owner_ref, config.pause_cleaning) = (owned, paused);

@@ -1,0 +1,162 @@
+//! Makes PVs.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+
+use super::Actor;
+use crate::cache::Learnt;
+use crate::cluster::ApiError;
+use crate::plan::PvDraft;
+use crate::render;
+use crate::types::HostPath;
+use crate::view::PvView;
+
+/// Pauses before a failed creation is tried again; then the next pass does.
+const RETRIES: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
+
+/// The name belongs to the PV of another volume.
+struct Taken;
+
+impl Actor {
+    /// Makes a PV, unless another configuration than `generation` comes into force.
+    pub(super) async fn create(
+        &self,
+        draft: &PvDraft,
+        learnt: &Learnt,
+        pass: Instant,
+        generation: u64,
+    ) {
+        let mut pv = render::persistent_volume(draft);
+        for name in [&draft.name, &draft.second_name] {
+            pv.metadata.name = Some(name.clone());
+            match self.create_as(name, &pv, draft, learnt, generation).await {
+                Ok(true) => {
+                    let metrics = &self.ground.metrics;
+                    let mode = draft.mode.as_str();
+                    metrics.discovery_total.with_label_values(&[mode]).inc();
+                    let took = pass.elapsed().as_secs_f64();
+                    metrics
+                        .discovery_duration
+                        .with_label_values(&[mode])
+                        .observe(took);
+                    tracing::info!(pv = name, path = %draft.path, class = draft.class, "created a PersistentVolume");
+                    return;
+                }
+                Ok(false) => return,
+                Err(Taken) => {}
+            }
+        }
+        tracing::error!(
+            path = %draft.path, class = draft.class, first = draft.name, second = draft.second_name,
+            "no PersistentVolume was made: both of its names belong to other volumes; rename the entry"
+        );
+    }
+
+    /// Creates a PV; `false` if that failed or there is one for the same volume already.
+    async fn create_as(
+        &self,
+        name: &str,
+        pv: &PersistentVolume,
+        draft: &PvDraft,
+        learnt: &Learnt,
+        generation: u64,
+    ) -> Result<bool, Taken> {
+        let path = &draft.path;
+        let cluster = &self.ground.cluster;
+        let failed = |error: ApiError| {
+            tracing::warn!(pv = name, %path, %error, "no PersistentVolume was made; the next pass tries again");
+        };
+        let is_current = || self.generation() == generation;
+        let Some(result) = patiently(is_current, || cluster.create_pv(pv)).await else {
+            tracing::debug!(pv = name, %path, "not made: the configuration changed; the next pass decides anew");
+            return Ok(false);
+        };
+        match result {
+            Ok(view) => {
+                learnt.made(view);
+                Ok(true)
+            }
+            Err(ApiError::AlreadyExists) => match cluster.pv(name).await {
+                Ok(Some(other)) if self.stands_for(&other, path) => {
+                    learnt.stray(other);
+                    // No watch will tell of it.
+                    self.ground.ended.notify_one();
+                    Ok(false)
+                }
+                Ok(Some(_)) => Err(Taken),
+                Ok(None) => Ok(false),
+                Err(error) => {
+                    failed(error);
+                    Ok(false)
+                }
+            },
+            Err(error) => {
+                failed(error);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether a PV is for a path on this node. Whoever made it: then there is no second one.
+    fn stands_for(&self, pv: &PvView, path: &HostPath) -> bool {
+        pv.path() == Some(path) && pv.is_on(&self.ground.world.borrow().node)
+    }
+}
+
+/// Tries a request again that failed for a reason that may pass, a few times, with pauses that grow.
+/// The client itself does that for 429 and 503, and heeds `Retry-After`. `None` once the request is
+/// not wanted any more.
+async fn patiently<T, F>(
+    is_wanted: impl Fn() -> bool,
+    request: impl Fn() -> F,
+) -> Option<Result<T, ApiError>>
+where
+    F: Future<Output = Result<T, ApiError>>,
+{
+    let mut pauses = RETRIES.into_iter();
+    while is_wanted() {
+        match (request().await, pauses.next()) {
+            (Err(ApiError::Failed(_)), Some(pause)) => tokio::time::sleep(pause).await,
+            (result, _) => return Some(result),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_fails_is_made_again_only_while_it_is_wanted() {
+        for (wanted, expected) in [(0, None), (1, None), (2, None), (3, Some("made"))] {
+            let made = Cell::new(0);
+            let request = async || {
+                made.set(made.get() + 1);
+                if made.get() < 3 {
+                    return Err(ApiError::Failed("503".into()));
+                }
+                Ok("made")
+            };
+            let is_wanted = || made.get() < wanted;
+            let result = patiently(is_wanted, request).await;
+            assert_eq!(result.and_then(Result::ok), expected, "{wanted}");
+            assert_eq!(made.get(), wanted);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_final() {
+        let refused = async || Err::<(), _>(ApiError::Invalid("no".into()));
+        let result = patiently(|| true, refused).await;
+        assert!(matches!(result, Some(Err(ApiError::Invalid(_)))));
+    }
+}
