@@ -99,7 +99,7 @@ impl Committed {
         let Volume::Device(device) = volume else {
             return Err(not_a_device());
         };
-        let look = {
+        let work = {
             let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
             // Device and lock go where the work is: it may outlive this task, hanging in a system call.
             move || {
@@ -108,8 +108,8 @@ impl Committed {
             }
         };
         // On the heap, or each future around it would be as large.
-        let look = Box::pin(blocking(true, look));
-        match oversee(ground, &order, progress, &permit.recall(), look).await {
+        let work = Box::pin(blocking(true, work));
+        match oversee(ground, &order, progress, &permit.recall(), work).await {
             Ok((means, _device, lock)) => {
                 // The disk's work is done.
                 permit.recall().now();
