@@ -26,6 +26,7 @@ impl Controller {
         }
         let lenient = was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING;
         let Plan {
+            made,
             mut notices,
             classes,
             mut not_ready,
@@ -52,11 +53,8 @@ impl Controller {
             message: fault.clone(),
         }));
         Self::say_skips(memory, &classes);
-        let partial = snapshot
-            .observed
-            .values()
-            .any(|observation| !observation.complete);
-        for notice in memory.notices.tell(notices, partial, &self.reporter) {
+        let in_doubt = in_doubt(snapshot, made);
+        for notice in memory.notices.tell(notices, in_doubt, &self.reporter) {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
                 self.metrics
                     .delete_failed_total
@@ -164,6 +162,121 @@ impl Controller {
             let path = paths.get(pv).copied().unwrap_or_default();
             let labels = [pv, path, reason];
             metrics.unhealthy.with_label_values(&labels).set(1);
+        }
+    }
+}
+
+/// What may still be true although the plan does not say so: what it could not judge.
+fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
+    let hidden = |class: &str| {
+        snapshot
+            .observed
+            .get(class)
+            .is_some_and(|seen| !seen.complete)
+    };
+    let some_hidden = snapshot.observed.values().any(|seen| !seen.complete);
+    let pvs = snapshot.pvs.iter().flatten();
+    let is_hidden: BTreeMap<_, _> = pvs.map(|pv| (pv.uid.clone(), hidden(&pv.class))).collect();
+    move |notice| match (&notice.about, notice.reason) {
+        // Which are known without a plan.
+        (_, reasons::PERMISSION_MISSING) => false,
+        _ if !made => true,
+        // Which take no look at a PV's volume.
+        (About::Pod, _) | (_, reasons::CLEANING_PAUSED) => false,
+        // The volume that shares its storage may be of any class.
+        (About::Pv(_, uid), reasons::VOLUME_DUPLICATE) => {
+            some_hidden && is_hidden.contains_key(uid)
+        }
+        (About::Pv(_, uid), _) => is_hidden.get(uid) == Some(&true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use crate::plan::StorageClasses;
+    use crate::scan::Observation;
+    use crate::view::PvView;
+
+    use super::*;
+
+    fn pv(name: &str, class: &str) -> PvView {
+        let pv = json!({
+            "metadata": { "name": name, "uid": name },
+            "spec": { "storageClassName": class },
+        });
+        PvView::from_api(&serde_json::from_value(pv).unwrap())
+    }
+
+    fn snapshot(pvs: Option<Vec<PvView>>, classes: &[(&str, bool)]) -> Snapshot {
+        let observed = classes.iter().map(|&(class, complete)| {
+            let seen = Observation {
+                entries: Vec::new(),
+                complete,
+                fault: None,
+            };
+            (class.to_owned(), seen)
+        });
+        Snapshot {
+            node: None,
+            storage_classes: StorageClasses::Known(BTreeMap::new()),
+            observed: observed.collect(),
+            pvs,
+            cleanups: BTreeMap::new(),
+            jobs: Arc::default(),
+            has_job_image: false,
+            writing: BTreeSet::new(),
+            now: Duration::ZERO,
+            missing_since: BTreeMap::new(),
+            missing_limit: Duration::ZERO,
+        }
+    }
+
+    fn notice(pv: &str, reason: &'static str) -> Notice {
+        Notice {
+            about: About::Pv(pv.into(), pv.into()),
+            reason,
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_class_that_cannot_be_looked_at_leaves_only_its_own_pvs_in_doubt() {
+        let pvs = || Some(vec![pv("a", "seen"), pv("b", "hidden")]);
+        let partial = snapshot(pvs(), &[("seen", true), ("hidden", false)]);
+        for (pv, reason, wanted) in [
+            ("a", reasons::VOLUME_MISSING, false),
+            ("b", reasons::VOLUME_MISSING, true),
+            ("b", reasons::CLEANING_PAUSED, false),
+            ("a", reasons::VOLUME_DUPLICATE, true),
+            ("gone", reasons::VOLUME_MISSING, false),
+            ("gone", reasons::VOLUME_DUPLICATE, false),
+        ] {
+            let found = in_doubt(&partial, true)(&notice(pv, reason));
+            assert_eq!(found, wanted, "{pv} {reason}");
+        }
+        let whole = snapshot(pvs(), &[("seen", true), ("hidden", true)]);
+        for reason in [reasons::VOLUME_MISSING, reasons::VOLUME_DUPLICATE] {
+            assert!(!in_doubt(&whole, true)(&notice("b", reason)), "{reason}");
+        }
+    }
+
+    #[test]
+    fn without_a_plan_everything_of_the_last_one_is_in_doubt() {
+        let unlisted = snapshot(None, &[("seen", true)]);
+        let of_pod = |reason| Notice {
+            about: About::Pod,
+            ..notice("", reason)
+        };
+        for (notice, wanted) in [
+            (notice("a", reasons::VOLUME_MISSING), true),
+            (of_pod(reasons::CLASS_INVALID), true),
+            (of_pod(reasons::PERMISSION_MISSING), false),
+        ] {
+            assert_eq!(in_doubt(&unlisted, false)(&notice), wanted, "{notice:?}");
         }
     }
 }

@@ -15,17 +15,19 @@ pub struct Notices {
 impl Notices {
     /// Tells what was not true the last time; returns it.
     ///
-    /// While only a part of the disks could be looked at (`partial`), what is not among `now` may well
-    /// still be true, and is not told again afterwards.
+    /// What is not among `now` but `in_doubt` may well still be true: it stays, and is not told again
+    /// afterwards.
     pub fn tell(
         &mut self,
         mut now: BTreeSet<Notice>,
-        partial: bool,
+        in_doubt: impl Fn(&Notice) -> bool,
         reporter: &Reporter,
     ) -> Vec<Notice> {
-        if partial {
-            now.extend(self.told.iter().cloned());
-        }
+        // Of a PV and a reason one text at a time, or those with figures in them would pile up.
+        let anew: BTreeSet<_> = now.iter().map(|it| (&it.about, it.reason)).collect();
+        let stays = |old: &&Notice| in_doubt(old) && !anew.contains(&(&old.about, old.reason));
+        let staying: Vec<_> = self.told.iter().filter(stays).cloned().collect();
+        now.extend(staying);
         let fresh: Vec<_> = now.difference(&self.told).cloned().collect();
         for Notice {
             about,
@@ -54,5 +56,46 @@ impl Notices {
             About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
             About::Pod => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn notice(pv: &str, message: &str) -> Notice {
+        Notice {
+            about: About::Pv(pv.into(), format!("uid of {pv}")),
+            reason: "Reason",
+            message: message.into(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_in_doubt_stays_without_being_said_again() {
+        // With nobody to write them, events go nowhere.
+        let reporter = Reporter {
+            send: mpsc::channel(1).0,
+            pod: ObjectReference::default(),
+        };
+        let mut notices = Notices::default();
+        let doubtful =
+            |notice: &Notice| matches!(&notice.about, About::Pv(pv, _) if pv == "hidden");
+        let [seen, hidden] = ["seen", "hidden"].map(|pv| notice(pv, "broken"));
+        let both = BTreeSet::from([seen.clone(), hidden]);
+        assert_eq!(notices.tell(both.clone(), doubtful, &reporter).len(), 2);
+
+        assert_eq!(notices.tell(BTreeSet::new(), doubtful, &reporter), []);
+        let about: Vec<_> = notices.about_pvs().collect();
+        assert_eq!(about, [("hidden", "Reason")], "the other one was mended");
+        assert_eq!(notices.tell(both, doubtful, &reporter), [seen]);
+
+        let other = notice("hidden", "broken twice");
+        let now = BTreeSet::from([other.clone()]);
+        assert_eq!(notices.tell(now, doubtful, &reporter), [other]);
+        assert_eq!(notices.about_pvs().count(), 1, "in place of the first text");
     }
 }
