@@ -33,9 +33,33 @@ impl Pauses {
         last: Duration::from_secs(30),
     };
 
-    async fn pause(&mut self) {
-        tokio::time::sleep(self.next).await;
-        self.next = (2 * self.next).min(self.last);
+    fn take(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (2 * pause).min(self.last);
+        pause
+    }
+}
+
+/// The tries of which somebody else's writes came in between.
+struct Races {
+    left: u32,
+    pauses: Pauses,
+}
+
+impl Races {
+    /// So many, in ten seconds, are no chance any more.
+    const NONE_LOST: Self = Self {
+        left: 50,
+        pauses: Pauses::CONFLICT,
+    };
+
+    /// The pause after a try that was lost in a race; `None` if it failed otherwise, or is one too many.
+    fn lost(&mut self, error: &ApiError) -> Option<Duration> {
+        let is_race = matches!(error, ApiError::Conflict) && self.left > 0;
+        is_race.then(|| {
+            self.left -= 1;
+            self.pauses.take()
+        })
     }
 }
 
@@ -92,7 +116,7 @@ impl Drop for StartupTaint {
 }
 
 async fn take_off(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &str) {
-    let (mut conflict, mut failure) = (Pauses::CONFLICT, Pauses::FAILURE);
+    let (mut races, mut failure) = (Races::NONE_LOST, Pauses::FAILURE);
     let mut told = String::new();
     let name = &node.name;
     loop {
@@ -114,8 +138,11 @@ async fn take_off(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: 
                 );
                 return;
             }
-            Err(ApiError::Conflict) => conflict.pause().await,
             Err(error) => {
+                if let Some(pause) = races.lost(&error) {
+                    tokio::time::sleep(pause).await;
+                    continue;
+                }
                 let text = format!(
                     "the startup taint {key} could not be taken off Node {name}: {error}; it is tried again, at least every {:?}; by hand: kubectl taint node {name} {key}-",
                     failure.last
@@ -133,8 +160,25 @@ async fn take_off(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: 
                     }
                     told = text;
                 }
-                failure.pause().await;
+                tokio::time::sleep(failure.take()).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn races_that_never_end_become_a_failure() {
+        let mut races = Races::NONE_LOST;
+        assert_eq!(races.lost(&ApiError::TimedOut), None);
+        let pauses = std::iter::from_fn(|| races.lost(&ApiError::Conflict));
+        let pauses: Vec<_> = pauses.take(1000).collect();
+        assert_eq!(pauses[0], Duration::from_millis(20));
+        assert_eq!(pauses.len(), 50);
+        let all: Duration = pauses.iter().sum();
+        assert!((9..11).contains(&all.as_secs()), "{all:?}");
     }
 }

@@ -19,28 +19,44 @@ impl Cluster {
     /// nobody's taint is lost, and whoever only adds one does not get in the way.
     ///
     /// # Errors
-    /// [`ApiError`]; [`ApiError::Conflict`] if the taints have moved, or it is another Node by now.
+    /// [`ApiError`]; [`ApiError::Conflict`] if the taints have changed meanwhile, or it is another Node
+    /// by now.
     pub async fn take_taint_off(&self, node: &NodeView, key: &str) -> Result<bool, ApiError> {
         // As the API server wrote it, with fields that this program has never heard of.
         let api: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()));
-        let found = self.limited(NODES, "get", api.get(&node.name)).await?;
-        if found.metadata.uid.as_deref() != Some(&node.uid) {
-            return Err(ApiError::Conflict);
-        }
-        let taints = found.data["spec"]["taints"].as_array();
-        let Some(operations) = operations(&node.uid, taints.map_or(&[], Vec::as_slice), key) else {
+        let taints = self.taints(&api, node).await?;
+        let Some(operations) = operations(&node.uid, &taints, key) else {
             return Ok(false);
         };
         let operations = serde_json::from_value(operations)
             .map_err(|error| ApiError::Failed(error.to_string()))?;
         let (params, patch) = (PatchParams::default(), Patch::Json::<Value>(operations));
-        let patched = async {
-            let patched = api.patch(&node.name, &params, &patch).await;
-            patched.map_err(conflict_if_refused)
-        };
-        self.limited(NODES, "patch", patched).await?;
-        Ok(true)
+        let patched = api.patch(&node.name, &params, &patch);
+        match self.limited(NODES, "patch", patched).await {
+            Ok(_) => Ok(true),
+            // A `test` that fails is answered like a policy's refusal, which is no use to try again.
+            Err(ApiError::Invalid(_)) if self.taints(&api, node).await? != taints => {
+                Err(ApiError::Conflict)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The taints of the very Node that is meant, as they are.
+    async fn taints(
+        &self,
+        api: &Api<DynamicObject>,
+        node: &NodeView,
+    ) -> Result<Vec<Value>, ApiError> {
+        let mut found = self.limited(NODES, "get", api.get(&node.name)).await?;
+        if found.metadata.uid.as_deref() != Some(&node.uid) {
+            return Err(ApiError::Conflict);
+        }
+        match found.data["spec"]["taints"].take() {
+            Value::Array(taints) => Ok(taints),
+            _ => Ok(Vec::new()),
+        }
     }
 }
 
@@ -71,7 +87,59 @@ pub(super) fn conflict_if_refused(error: kube::Error) -> kube::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use kube::Client;
+
+    use crate::metrics::Metrics;
+
     use super::*;
+
+    /// An API server that refuses to change the Node, as a policy without a `reason` does and as a
+    /// `test` that fails is answered, while the Node's taint has the value `values` say, read by read.
+    async fn refused(values: [&'static str; 2]) -> ApiError {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let read = move || {
+            let value = values[reads.fetch_add(1, Ordering::Relaxed).min(1)];
+            let taint = json!({ "key": "ours", "effect": "NoSchedule", "value": value });
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "uid": "u" },
+                "spec": { "taints": [taint] },
+            });
+            std::future::ready(node.to_string())
+        };
+        let patch = async || {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "the policy says no", "reason": "Invalid", "code": 422,
+            });
+            (StatusCode::UNPROCESSABLE_ENTITY, status.to_string())
+        };
+        let node = get(read).patch(patch);
+        let server = Router::new().route("/api/v1/nodes/n", node);
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let node = NodeView {
+            name: "n".into(),
+            uid: "u".into(),
+            hostname: "n".into(),
+            labels: [].into(),
+            paused: false,
+        };
+        cluster.take_taint_off(&node, "ours").await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_a_conflict_only_if_the_taints_have_changed() {
+        let error = refused(["a", "a"]).await;
+        assert!(error.to_string().contains("the policy says no"), "{error}");
+        let error = refused(["a", "b"]).await;
+        assert!(matches!(error, ApiError::Conflict), "{error}");
+    }
 
     #[test]
     fn a_patch_takes_each_taint_of_the_key_from_its_place_and_no_other() {
