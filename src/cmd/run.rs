@@ -182,6 +182,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             shown: Shown::at_start(&settings.config),
             node_isolation: args.node_isolation,
             faults: Vec::new(),
+            unsuited: false,
         };
         let controller = Controller {
             settings,

@@ -9,6 +9,7 @@ use crate::config::{Files, Loaded, Reading, Shown, Warning, diff};
 use crate::isolation;
 use crate::plan::{About, Settings, reasons};
 use crate::types::HostPath;
+use crate::view::NodeView;
 
 use super::{Controller, Memory, unix_time};
 
@@ -29,6 +30,8 @@ pub struct Reloads {
     pub node_isolation: bool,
     /// Why the latest reading is not in force; empty if it is.
     pub faults: Vec<String>,
+    /// Whether that is because our Node is not as it would have to be, which may change.
+    pub unsuited: bool,
 }
 
 impl Reloads {
@@ -48,23 +51,50 @@ impl Reloads {
             dir = self.dir.display()
         )
     }
+
+    /// The latest reading, if it has to be judged, and whether it is a new one.
+    fn unjudged(&mut self) -> Option<(Arc<Reading>, bool)> {
+        let is_new = self.readings.has_changed().unwrap_or(false);
+        if !is_new && !self.unsuited {
+            return None;
+        }
+        let reading = self.readings.borrow_and_update().clone()?;
+        Some((reading, is_new))
+    }
+
+    /// What is to be in force, if this process can work by it, without a fault as it is.
+    fn judge<'a>(
+        &mut self,
+        reading: &'a Reading,
+        node: Option<&NodeView>,
+    ) -> Result<&'a Loaded, Vec<String>> {
+        self.unsuited = false;
+        let loaded = reading.verdict.as_ref().map_err(Vec::clone)?;
+        let shown = self.shown.suits(&loaded.config);
+        shown.map_err(|not_shown| vec![not_shown.to_string()])?;
+        if self.node_isolation {
+            let suits = isolation::check(node, &loaded.config);
+            self.unsuited = suits.is_err();
+            suits.map_err(|refused| vec![refused.to_string()])?;
+        }
+        Ok(loaded)
+    }
 }
 
 impl Controller {
-    /// Takes over what the configuration directory holds now, if it has changed and all of it is good.
+    /// Takes over what the configuration directory holds now, if it has changed, or did not suit our
+    /// Node before, and all of it is good.
     pub(super) fn reload(&mut self, memory: &mut Memory) {
-        if !self.reloads.readings.has_changed().unwrap_or(false) {
-            return;
-        }
-        let Some(reading) = self.reloads.readings.borrow_and_update().clone() else {
+        let Some((reading, is_new)) = self.reloads.unjudged() else {
             return;
         };
         if reading.files.as_ref() == Some(&self.reloads.in_force) {
+            self.reloads.unsuited = false;
             self.recovered("it is again what was in force all the time");
             return;
         }
-        let judged = reading.verdict.as_ref().map_err(Vec::clone);
-        match judged.and_then(|loaded| self.suits(loaded)) {
+        match self.reloads.judge(&reading, self.node.view().as_ref()) {
+            Err(faults) if !is_new && faults == self.reloads.faults => {}
             Err(faults) => self.refuse(faults),
             Ok(loaded) => {
                 let changes = self.put_in_force(loaded, memory);
@@ -72,23 +102,6 @@ impl Controller {
                 self.recovered(&changes);
             }
         }
-    }
-
-    /// Whether this process can work by it, without a fault as it is.
-    fn suits<'a>(&self, loaded: &'a Loaded) -> Result<&'a Loaded, Vec<String>> {
-        let Reloads {
-            shown,
-            node_isolation,
-            ..
-        } = &self.reloads;
-        shown
-            .suits(&loaded.config)
-            .map_err(|not_shown| vec![not_shown.to_string()])?;
-        if *node_isolation {
-            isolation::check(self.node.view().as_ref(), &loaded.config)
-                .map_err(|refused| vec![refused.to_string()])?;
-        }
-        Ok(loaded)
     }
 
     /// The configuration in force stays as it is, whatever parts of the new one are good: nobody wrote
@@ -164,5 +177,54 @@ impl Controller {
         tracing::info!(reason, "{message}");
         self.reporter
             .normal(&About::Pod, reason, "Reload", &message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_files;
+
+    #[test]
+    fn what_does_not_suit_the_node_is_judged_until_it_does() {
+        let (send, readings) = watch::channel(None);
+        let nothing = from_files(&Files::new()).unwrap();
+        let mut reloads = Reloads {
+            dir: PathBuf::new(),
+            readings,
+            in_force: Files::new(),
+            warnings: Vec::new(),
+            shown: Shown::at_start(&nothing.config),
+            node_isolation: true,
+            faults: Vec::new(),
+            unsuited: false,
+        };
+        let node = |hostname: &str| NodeView {
+            name: "n".into(),
+            uid: "u".into(),
+            hostname: hostname.into(),
+            labels: [].into(),
+            paused: false,
+        };
+        assert_eq!(reloads.unjudged(), None);
+
+        let reading = |verdict| {
+            let files = Some(Files::new());
+            Some(Arc::new(Reading { files, verdict }))
+        };
+        send.send_replace(reading(Ok(nothing.clone())));
+        let (good, is_new) = reloads.unjudged().unwrap();
+        assert!(is_new);
+        reloads.judge(&good, Some(&node("other"))).unwrap_err();
+        let (good, is_new) = reloads.unjudged().expect("the label may be mended");
+        assert!(!is_new);
+        assert_eq!(reloads.judge(&good, Some(&node("n"))), Ok(&nothing));
+        assert_eq!(reloads.unjudged(), None);
+
+        // Which no Node can mend.
+        send.send_replace(reading(Err(vec!["faulty".into()])));
+        let (faulty, _) = reloads.unjudged().unwrap();
+        reloads.judge(&faulty, Some(&node("other"))).unwrap_err();
+        assert_eq!(reloads.unjudged(), None);
     }
 }
