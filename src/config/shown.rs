@@ -17,9 +17,10 @@ pub struct Shown(BTreeSet<(MountPath, HostPath)>);
 /// A class whose directory this container does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "class {class:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this container, which \
-     was started with the host's {known_host} at {known_mount}: mounts change with a restart only, so \
-     replace the pod (as the chart does by itself, when its values have changed so)"
+    "class {class:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this container, if what \
+     its configuration said first is true, that the host's {known_host} is at {known_mount}; a container's \
+     mounts never change: whichever is right, replace the pod (delete it; restarting its container changes \
+     nothing), as the chart does by itself when its values have changed so"
 )]
 pub struct NotShown {
     class: String,
@@ -70,11 +71,20 @@ impl Shown {
 
     fn contradiction(&self, mount: &MountPath, host: &HostPath) -> Option<&(MountPath, HostPath)> {
         let (mount, host) = (mount.as_path(), Path::new(host.as_str()));
+        let depth = |known: &Path| known.components().count();
+        let known = self.0.iter().map(|(known_mount, _)| known_mount.as_path());
+        let around = known.filter(|known| mount.starts_with(known));
+        // It hides what those further out have there.
+        let nearest = around.map(depth).max();
         self.0.iter().find(|(known_mount, known_host)| {
-            match mount.strip_prefix(known_mount.as_path()) {
-                Ok(below) => Path::new(known_host.as_str()).join(below) != host,
-                // Around a mount of the container lies the container's own directory.
-                Err(_) => known_mount.as_path().starts_with(mount),
+            let (known_mount, known_host) = (known_mount.as_path(), Path::new(known_host.as_str()));
+            if let Ok(below) = mount.strip_prefix(known_mount) {
+                Some(depth(known_mount)) == nearest && known_host.join(below) != host
+            } else if let Ok(below) = known_mount.strip_prefix(mount) {
+                // Around a mount lies the container's own directory, if not another mount.
+                nearest.is_none() || host.join(below) != known_host
+            } else {
+                false
             }
         })
     }
@@ -115,6 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn of_mounts_in_one_another_the_nearest_counts() {
+        let shown = Shown::at_start(&config(&[("/mnt", "/mnt"), ("/ssd", "/mnt/fast")]));
+        for (host, mount, suits) in [
+            ("/ssd/x", "/mnt/fast/x", true),
+            ("/mnt/fast/x", "/mnt/fast/x", false),
+            ("/mnt/slow", "/mnt/slow", true),
+            ("/ssd", "/mnt/slow", false),
+            ("/", "/", false),
+        ] {
+            let found = shown.suits(&config(&[(host, mount)]));
+            assert_eq!(found.is_ok(), suits, "{host} at {mount}: {found:?}");
+        }
+        let mut shown = Shown::at_start(&config(&[("/mnt", "/mnt")]));
+        shown.learn(&config(&[("/mnt/a/b", "/mnt/a/b")]));
+        shown.suits(&config(&[("/mnt/a", "/mnt/a")])).unwrap();
+        shown.suits(&config(&[("/a", "/mnt/a")])).unwrap_err();
+    }
+
+    #[test]
     fn what_was_in_force_is_remembered() {
         let mut shown = Shown::at_start(&config(&[]));
         let first = config(&[("/host/a", "/a")]);
@@ -123,7 +152,7 @@ mod tests {
         shown.learn(&config(&[]));
         let error = shown.suits(&config(&[("/host/b", "/a")])).unwrap_err();
         let text = error.to_string();
-        for words in ["\"c0\"", "/host/a", "/host/b", "replace the pod"] {
+        for words in ["\"c0\"", "/host/a", "/host/b", "said first", "delete it"] {
             assert!(text.contains(words), "{text}");
         }
         shown.suits(&first).unwrap();
