@@ -229,6 +229,7 @@ mod tests {
             jobs: Arc::default(),
             has_job_image: false,
             writing: BTreeSet::new(),
+            making: BTreeMap::new(),
             now: Duration::ZERO,
             missing_since: BTreeMap::new(),
             missing_limit: Duration::ZERO,
