@@ -83,6 +83,14 @@ impl<'a> Planner<'a> {
             );
             return skip(SkipReason::IdentityOnOtherPV, detail);
         }
+        if let Some(name) = self.occupied.unseen_sharing(identity, "") {
+            let pv = self.by_name.get(name);
+            let other = pv.and_then(|pv| pv.path()).map_or("", HostPath::as_str);
+            let detail = format!(
+                "{path} may share its storage with {other} of PV {name}, which is not to be seen at the moment; mount it there again and have its class in the configuration, or delete that PV"
+            );
+            return skip(SkipReason::DuplicateDevice, detail);
+        }
         if let Contents::Holds(what) = &candidate.contents {
             let mount_path = class
                 .mount_dir

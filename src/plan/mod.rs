@@ -176,6 +176,16 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+        // A volume whose class is gone, or that cannot be looked at, has its storage all the same.
+        for (path, pvs) in &self.by_path {
+            if self.occupied.at(path).is_none() {
+                for pv in pvs {
+                    if let Some(identity) = &pv.identity {
+                        self.occupied.unseen(identity, pv);
+                    }
+                }
+            }
+        }
     }
 
     /// Where a PV's volume is, as far as the scan shows.

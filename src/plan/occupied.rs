@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use crate::host::footprint::{Footprint, FsKey, Overlap, overlap};
+use crate::host::identity::{Identity, may_share};
 use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
 use crate::view::PvView;
@@ -38,6 +39,9 @@ pub struct Occupied {
     roots: BTreeMap<FsKey, BTreeMap<PathBuf, Vec<usize>>>,
     /// The UIDs and names of PVs by the identity that is recorded on them.
     recorded: BTreeMap<String, Vec<(String, String)>>,
+    /// Identity, UID and name of PVs whose volumes are not among the occupants: their class is gone, or
+    /// they cannot be looked at.
+    unseen: Vec<(String, String, String)>,
     /// The UIDs and names of PVs by the path that they name.
     named: BTreeMap<HostPath, Vec<(String, String)>>,
 }
@@ -102,6 +106,21 @@ impl Occupied {
         let mut pvs = self.recorded.get(identity)?.iter();
         pvs.find(|(other, _)| other != uid)
             .map(|(_, name)| name.as_str())
+    }
+
+    /// Adds a PV whose volume was not seen, so that nothing is known of it but what is recorded.
+    pub fn unseen(&mut self, identity: &str, pv: &PvView) {
+        let (uid, name) = (pv.uid.clone(), pv.name.clone());
+        self.unseen.push((identity.to_owned(), uid, name));
+    }
+
+    /// The name of a PV of another UID than `uid` that was not seen and may share storage with what is
+    /// seen now.
+    #[must_use]
+    pub fn unseen_sharing(&self, observed: &Identity, uid: &str) -> Option<&str> {
+        let mut pvs = self.unseen.iter();
+        pvs.find(|(recorded, other, _)| other != uid && may_share(recorded, observed))
+            .map(|(_, _, name)| name.as_str())
     }
 
     /// Adds a PV that names a path, whatever is there.

@@ -162,6 +162,14 @@ pub fn may_clean(
             ),
         ));
     }
+    if let Some(other) = occupied.unseen_sharing(&candidate.identity, &pv.uid) {
+        return Err(Refusal::new(
+            reasons::VOLUME_DUPLICATE,
+            format!(
+                "it may share its storage with PV {other}, whose volume is not to be seen at the moment; cleaning one could destroy the other, so nothing was touched; mount that one again and have its class in the configuration, or delete that PV"
+            ),
+        ));
+    }
     Ok(permission)
 }
 

@@ -330,3 +330,42 @@ fn two_classes_on_one_directory_offer_an_entry_once() {
         &["a is Available", "a is Skipped as PathClaimedByOtherPV"],
     );
 }
+
+#[test]
+fn a_volume_that_is_not_seen_has_its_storage_all_the_same() {
+    // As after a reload that took its class away, and as when its link is gone.
+    let gone = with(pv("pv-part", "/mnt/gone/part", &partition(1)), |pv| {
+        pv.class = "gone".into();
+    });
+    for (situation, unseen) in [
+        ("its class is gone", gone),
+        (
+            "its link is gone",
+            pv("pv-part", "/mnt/fast/part", &partition(1)),
+        ),
+    ] {
+        let told = format!(
+            "{:?}",
+            world().fast("disk", &disk(1)).pv(unseen.clone()).plan()
+        );
+        assert!(told.contains("DuplicateDevice"), "{situation}: {told}");
+        assert!(!told.contains("Create("), "{situation}: {told}");
+        let other = format!("{:?}", world().fast("disk", &disk(2)).pv(unseen).plan());
+        assert!(
+            other.contains("Create("),
+            "{situation}, another disk: {other}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_cleaned_that_may_lie_below_a_volume_that_is_not_seen() {
+    let released = released(pv("pv-disk", "/mnt/fast/disk", &disk(1)));
+    let unseen = pv("pv-part", "/mnt/gone/part", &partition(1));
+    let world = world().fast("disk", &disk(1)).pv(released);
+    let alone = format!("{:?}", world.clone().plan().actions);
+    assert!(alone.contains("Clean("), "{alone}");
+    let beside = format!("{:?}", world.pv(unseen).plan());
+    assert!(!beside.contains("Clean("), "{beside}");
+    assert!(beside.contains("VolumeDuplicate"), "{beside}");
+}
