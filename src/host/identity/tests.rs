@@ -391,6 +391,7 @@ proptest! {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn what_may_share_storage_with_a_volume_that_is_not_seen() {
     let on = |disk: &str| format!("on={}", encode(disk.as_bytes()));
     let fs = |on: &str, root: &str, uuid: &str| format!("v1:fs=ext4,{on},root={root},uuid={uuid}");
