@@ -363,6 +363,13 @@ pub(crate) fn why_broken(error: &watcher::Error) -> String {
     }
 }
 
+/// A JSON patch of these operations.
+fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
+    let operations = serde_json::from_value(operations);
+    let operations = operations.map_err(|error| ApiError::Failed(error.to_string()))?;
+    Ok(Patch::Json(operations))
+}
+
 /// An error with all its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

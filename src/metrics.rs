@@ -143,6 +143,18 @@ impl Metrics {
         }
     }
 
+    /// Takes in which rights are missing: resource, verb, and whether it is.
+    pub fn set_missing(
+        &self,
+        seen: impl IntoIterator<Item = ((&'static str, &'static str), bool)>,
+    ) {
+        for ((resource, verb), missing) in seen {
+            self.missing_permission
+                .with_label_values(&[resource, verb])
+                .set(missing.into());
+        }
+    }
+
     /// Counts a request that creates or deletes a PV.
     pub fn request(&self, method: &str, took: Duration, failed: bool) {
         self.requests_total.with_label_values(&[method]).inc();

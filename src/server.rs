@@ -1,6 +1,7 @@
 //! The HTTP server: metrics, probes and status. It answers from what is known and never waits for a
 //! disk.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, TextEncoder};
 use tokio::net::TcpListener;
 
@@ -52,11 +54,11 @@ pub async fn serve(
     let app = Router::new()
         .route(
             "/healthz",
-            get(async |State(shared): State<Shared>| probe(shared.status.healthy())),
+            get(async |State(shared): State<Shared>| probe(shared.status.healthy().map(|()| "ok"))),
         )
         .route(
             "/ready",
-            get(async |State(shared): State<Shared>| probe(shared.status.ready())),
+            get(async |State(shared): State<Shared>| probe(shared.status.ready().map(|()| "ok"))),
         )
         .route("/status", get(show_status))
         .route(metrics_path, get(show_metrics))
@@ -64,10 +66,25 @@ pub async fn serve(
     axum::serve(listener, app).await
 }
 
-fn probe(verdict: Result<(), String>) -> Response {
+/// What a probe is told: a word, or why not.
+pub(crate) fn probe(verdict: Result<impl Display, impl Display>) -> Response {
     match verdict {
-        Ok(()) => (StatusCode::OK, "ok\n").into_response(),
+        Ok(word) => (StatusCode::OK, format!("{word}\n")).into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+/// Metrics, as Prometheus reads them.
+pub(crate) fn exposition(families: &[MetricFamily]) -> Response {
+    let encoder = TextEncoder::new();
+    let mut text = Vec::new();
+    match encoder.encode(families, &mut text) {
+        Ok(()) => (
+            [(header::CONTENT_TYPE, encoder.format_type().to_owned())],
+            text,
+        )
+            .into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
@@ -79,16 +96,7 @@ async fn show_status(State(shared): State<Shared>) -> Response {
 
 async fn show_metrics(State(Shared { status, metrics }): State<Shared>) -> Response {
     read_live_state(&status, &metrics);
-    let encoder = TextEncoder::new();
-    let mut text = Vec::new();
-    match encoder.encode(&metrics.registry.gather(), &mut text) {
-        Ok(()) => (
-            [(header::CONTENT_TYPE, encoder.format_type().to_owned())],
-            text,
-        )
-            .into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    exposition(&metrics.registry.gather())
 }
 
 /// Some gauges are read off what they describe when somebody looks.
@@ -101,12 +109,7 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
     metrics.cleanup_waiting.set(counts.waiting as i64);
     metrics.ready.set(status.ready().is_ok().into());
     read_cleanups(status, metrics);
-    for ((resource, verb), missing) in status.permissions.seen() {
-        metrics
-            .missing_permission
-            .with_label_values(&[resource, verb])
-            .set(missing.into());
-    }
+    metrics.set_missing(status.permissions.seen());
 }
 
 /// What is told of each cleanup by name.

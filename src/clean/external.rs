@@ -9,8 +9,8 @@ use crate::plan::reasons;
 use crate::scan::{Machine, candidate_of_device};
 use crate::types::MountPath;
 
+use super::blocking::blocking;
 use super::progress::Progress;
-use super::wipe::blocking;
 use super::{Failure, Stop, command, device, exclusive};
 
 /// How long others may look at a device whose cleaner has closed it.

@@ -23,12 +23,13 @@ use super::exclusive::{self, failed, io_failed, locked, nobody};
 use super::method::Method;
 use super::permit::Permit;
 use super::volume::Volume;
-use super::wipe::no_cleaner_of_devices;
 use super::{Failure, Ground, Stop, Tell};
 
 /// How long looking at one disk may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
+/// Why a volume is left to the next process.
+pub(super) const SHUTTING_DOWN: &str = "the program is shutting down";
 /// Why a volume is judged anew that was about to be cleaned.
 pub(super) const RECONFIGURED: &str = "the configuration changed meanwhile";
 
@@ -377,4 +378,13 @@ fn no_process_uses(storage: &Storage) -> Result<(), Stop> {
     let found = users::processes_using(storage)
         .map_err(|error| failed(format!("looking for processes in /proc: {error}")))?;
     nobody(&found)
+}
+
+/// The volume is a device, and its class has it cleaned in a way that is none for devices.
+pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
+    let message = format!(
+        "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
+        order.method, order.class.name
+    );
+    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
 }

@@ -8,6 +8,7 @@
 //! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes. Whoever cleans a volume
 //! by hand (`cmd::clean`) has the first two from [`wipe`], with all their checks.
 
+pub(crate) mod blocking;
 pub mod command;
 pub mod commit;
 pub mod device;

@@ -16,7 +16,7 @@ use crate::view::JobView;
 
 use super::commit::Committed;
 use super::device::Means;
-use super::gate::{RECONFIGURED, gate};
+use super::gate::{RECONFIGURED, SHUTTING_DOWN, gate};
 use super::oversee::oversee;
 use super::permit::Permit;
 use super::progress::Progress;
@@ -127,7 +127,7 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
         } else {
             tokio::select! {
                 permit = ground.permits.acquire(&order.rotational) => permit,
-                () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+                () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
                 () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
             }
         };
@@ -177,7 +177,7 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = progress.cancelled() => return Err(Stop::NotDue("the program is shutting down".into())),
+            () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
             () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
         }
     };

@@ -11,12 +11,13 @@ use crate::host::mounts::{Mount, MountTable};
 use crate::plan::{CleanOrder, reasons};
 use crate::types::MountPath;
 
+use super::blocking::blocking;
 use super::commit::Committed;
 use super::device::{DeviceReport, Means};
 use super::external::{Target, external};
+use super::gate::no_cleaner_of_devices;
 use super::method::Method;
 use super::permit::Permit;
-use super::priority::IdleIo;
 use super::progress::Progress;
 use super::trim::Trim;
 use super::volume::Volume;
@@ -82,24 +83,6 @@ impl Committed {
             _permit: permit,
         })
     }
-}
-
-/// Runs a cleaner where it can block; last in the queue for the disk, if `idle`. Its own panic is a
-/// failure like any other.
-pub(crate) async fn blocking<T: Send + 'static>(
-    idle: bool,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    let work = move || {
-        let _idle = idle.then(IdleIo::begin);
-        work()
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            let message = format!("the cleaner ended in a panic ({error}); this is a bug");
-            Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
-        })
 }
 
 /// [`empty`], and a word in the log.
@@ -203,31 +186,4 @@ pub(crate) fn reset(
     // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
     device::check_reset(file, size, progress)?;
     Ok(Some(report))
-}
-
-/// The volume is a device, and its class has it cleaned in a way that is none for devices.
-pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
-    let message = format!(
-        "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
-        order.method, order.class.name
-    );
-    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clean::priority::is_idle;
-
-    #[test]
-    fn cleaners_come_last_at_the_disk_and_what_their_thread_does_next_does_not() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            assert_eq!(blocking(true, || Ok(is_idle())).await, Ok(true));
-            assert_eq!(blocking(false, || Ok(is_idle())).await, Ok(false));
-        });
-    }
 }

@@ -3,11 +3,10 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions};
+use serde_json::json;
 
-use super::taint::conflict_if_refused;
-use super::{ApiError, Cluster};
+use super::{ApiError, Cluster, json_patch};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
 
@@ -89,9 +88,7 @@ impl Cluster {
             { "op": "test", "path": "/metadata/uid", "value": job.uid },
             { "op": "remove", "path": "/metadata/ownerReferences" },
         ]);
-        let operations = serde_json::from_value(operations)
-            .map_err(|error| ApiError::Failed(error.to_string()))?;
-        let (params, patch) = (PatchParams::default(), Patch::Json::<Value>(operations));
+        let (params, patch) = (PatchParams::default(), json_patch(operations)?);
         let api = self.jobs(namespace);
         let patched = async {
             let patched = api.patch(&job.name, &params, &patch).await;
@@ -115,5 +112,16 @@ impl Cluster {
         self.limited(JOBS, "delete", api.delete(&job.name, &params))
             .await
             .map(drop)
+    }
+}
+
+/// A `test` that fails is answered with 422.
+fn conflict_if_refused(error: kube::Error) -> kube::Error {
+    match error {
+        kube::Error::Api(mut status) if status.code == 422 => {
+            (status.code, status.reason) = (409, "Conflict".into());
+            kube::Error::Api(status)
+        }
+        error => error,
     }
 }

@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, PatchParams};
 use serde_json::{Value, json};
 
-use super::{ApiError, Cluster};
+use super::{ApiError, Cluster, json_patch};
 use crate::view::NodeView;
 
 const NODES: &str = "nodes";
@@ -29,9 +29,7 @@ impl Cluster {
         let Some(operations) = operations(&node.uid, &taints, key) else {
             return Ok(false);
         };
-        let operations = serde_json::from_value(operations)
-            .map_err(|error| ApiError::Failed(error.to_string()))?;
-        let (params, patch) = (PatchParams::default(), Patch::Json::<Value>(operations));
+        let (params, patch) = (PatchParams::default(), json_patch(operations)?);
         let patched = api.patch(&node.name, &params, &patch);
         match self.limited(NODES, "patch", patched).await {
             Ok(_) => Ok(true),
@@ -72,17 +70,6 @@ fn operations(uid: &str, taints: &[Value], key: &str) -> Option<Value> {
         operations.push(json!({ "op": "remove", "path": path }));
     }
     (operations.len() > 1).then(|| operations.into())
-}
-
-/// A `test` that fails is answered with 422.
-pub(super) fn conflict_if_refused(error: kube::Error) -> kube::Error {
-    match error {
-        kube::Error::Api(mut status) if status.code == 422 => {
-            (status.code, status.reason) = (409, "Conflict".into());
-            kube::Error::Api(status)
-        }
-        error => error,
-    }
 }
 
 #[cfg(test)]

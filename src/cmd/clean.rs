@@ -19,9 +19,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::args::{Args, Clean, Environment};
+use crate::clean::blocking::blocking;
 use crate::clean::pace::Pace;
 use crate::clean::progress::Progress;
-use crate::clean::wipe::blocking;
 use crate::cluster::chain;
 use crate::config::duration;
 use crate::types::MountPath;

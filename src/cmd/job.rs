@@ -14,13 +14,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use crate::args;
+use crate::clean::blocking::blocking;
 use crate::clean::external::{OTHERS_LOOK, Target, external};
 use crate::clean::job::object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::clean::method::Method;
 use crate::clean::oversee::{STOPS_WITHIN, TELL_EVERY};
 use crate::clean::progress::Progress;
 use crate::clean::volume::Volume;
-use crate::clean::wipe::{blocking, reset};
+use crate::clean::wipe::reset;
 use crate::clean::{Failure, Stop, exclusive};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};

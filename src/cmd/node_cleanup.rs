@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::run::{Misuse, Told, client_of, infer};
+use super::run::{Misuse, Told, client_of, infer, listen, own_pod};
 use crate::args::{Environment, NodeCleanup};
 use crate::cluster::{Cluster, chain};
 use crate::metrics::Metrics as SharedMetrics;
@@ -21,8 +20,9 @@ use crate::node_cleanup::metrics::Metrics;
 use crate::node_cleanup::pulse::Pulse;
 use crate::node_cleanup::server::{self as http, Shared};
 use crate::report::Reporter;
-use crate::server;
 
+/// What to call ourselves where the pod's name is not known.
+const UNNAMED: &str = "node-cleanup";
 /// How long the last events have to be written at the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -46,29 +46,12 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
     let metrics = Metrics::new(Arc::clone(&shared), Arc::clone(&permissions));
     let metrics = Arc::new(metrics.context("making the metrics")?);
 
-    let addresses = args.listen_address.candidates().map_err(|error| {
-        Misuse(format!(
-            "--listen-address {} cannot be used: {error}",
-            args.listen_address
-        ))
-    })?;
-    let listener = server::bind(&addresses).await.map_err(|error| {
-        Misuse(format!(
-            "cannot listen: {error}; choose another --listen-address"
-        ))
-    })?;
+    let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.metrics_path);
 
-    let pod = environment.pod_name.as_deref().unwrap_or("node-cleanup");
+    let pod = environment.pod_name.as_deref().unwrap_or(UNNAMED);
     let identity = identity(pod);
-    let about_us = ObjectReference {
-        api_version: Some("v1".into()),
-        kind: Some("Pod".into()),
-        namespace: Some(environment.namespace.clone()),
-        name: Some(pod.to_owned()),
-        uid: environment.pod_uid.clone(),
-        ..ObjectReference::default()
-    };
+    let about_us = own_pod(&environment, UNNAMED);
     let reporter = Reporter::start(
         cluster.client().clone(),
         &format!("node-cleanup-{identity}"),

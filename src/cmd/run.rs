@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Config as ClientConfig};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 
 use crate::act::Actor;
-use crate::args::{Args, Environment};
+use crate::args::{Args, Environment, ListenAddress};
 use crate::cache::{ClassCache, JobCache, NodeCache};
 use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
@@ -68,17 +69,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
 
     let cluster = Cluster::new(client().await?, Arc::clone(&metrics));
     let settings = Settings::of(&loaded, 1);
-    let addresses = args.listen_address.candidates().map_err(|error| {
-        Misuse(format!(
-            "--listen-address {} cannot be used: {error}",
-            args.listen_address
-        ))
-    })?;
-    let listener = server::bind(&addresses).await.map_err(|error| {
-        Misuse(format!(
-            "cannot listen: {error}; choose another --listen-address"
-        ))
-    })?;
+    let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
     let table = Arc::new(ProcTable::new(epoch));
@@ -114,17 +105,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             isolation::check(Some(&node), &settings.config)
                 .map_err(|refused| Misuse(refused.to_string()))?;
         }
-        let pod = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Pod".into()),
-            namespace: Some(environment.namespace.clone()),
-            name: environment
-                .pod_name
-                .clone()
-                .or_else(|| Some(provisioner.clone())),
-            uid: environment.pod_uid.clone(),
-            ..ObjectReference::default()
-        };
+        let pod = own_pod(&environment, &provisioner);
         let reporter = Reporter::start(
             cluster.client().clone(),
             &provisioner,
@@ -260,6 +241,33 @@ pub(super) async fn infer() -> Result<ClientConfig> {
         ))
     })?;
     Ok(config)
+}
+
+/// Listens where `--listen-address` says.
+pub(super) async fn listen(address: &ListenAddress) -> Result<TcpListener, Misuse> {
+    let candidates = address.candidates().map_err(|error| {
+        Misuse(format!(
+            "--listen-address {address} cannot be used: {error}"
+        ))
+    })?;
+    server::bind(&candidates).await.map_err(|error| {
+        Misuse(format!(
+            "cannot listen: {error}; choose another --listen-address"
+        ))
+    })
+}
+
+/// The Pod that this is, for events on it. Where its name is not known, `instead` stands for it.
+pub(super) fn own_pod(environment: &Environment, instead: &str) -> ObjectReference {
+    let name = environment.pod_name.as_deref().unwrap_or(instead);
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        namespace: Some(environment.namespace.clone()),
+        name: Some(name.to_owned()),
+        uid: environment.pod_uid.clone(),
+        ..ObjectReference::default()
+    }
 }
 
 pub(super) fn client_of(config: ClientConfig) -> Result<Client> {

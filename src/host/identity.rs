@@ -20,6 +20,8 @@
 //! Neither mount ids, nor device numbers, nor the names of devices are part of it: they change at
 //! a reboot. What a pod or the kubelet puts on a device does not change the device's identity.
 
+mod sharing;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
@@ -31,6 +33,8 @@ use super::device::Device;
 use super::filesystem::FsRoot;
 use super::sysfs::{DeviceFacts, Sysfs};
 use super::{fs_uuid, ioctl};
+
+pub use sharing::may_share;
 
 const VERSION: &str = "v1:";
 
@@ -117,43 +121,6 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
     let boots = then.0.get("boot").zip(now.0.get("boot"));
     boots.is_some_and(|(then, now)| then != now)
         && then.without(&UNTIL_REBOOT) == now.without(&UNTIL_REBOOT)
-}
-
-/// Whether a volume that was recorded may have storage in common with another that is seen now: a disk
-/// with its partition, a device with the filesystem on it, a directory of a filesystem with one inside
-/// it. For a volume that cannot be looked at itself. Weak identities say nothing here.
-#[must_use]
-pub fn may_share(recorded: &str, observed: &Identity) -> bool {
-    let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
-        return false;
-    };
-    if then.has("fs") && now.has("fs") {
-        let same = |key| then.0.get(key).zip(now.0.get(key)).map(|(a, b)| a == b);
-        let roots = then.0.get("root").zip(now.0.get("root"));
-        let nested = roots.is_some_and(|(a, b)| {
-            let (a, b) = (
-                Path::new(OsStr::from_bytes(a)),
-                Path::new(OsStr::from_bytes(b)),
-            );
-            a.starts_with(b) || b.starts_with(a)
-        });
-        // Another disk is a clone of the filesystem, with a life of its own.
-        return same("uuid") == Some(true) && same("on") != Some(false) && nested;
-    }
-    let (then, now) = (then.disk(), now.disk());
-    let is_one = |key: &str| match (then.0.get(key), now.0.get(key)) {
-        // A device's own identity has the file's inode behind its name.
-        (Some(a), Some(b)) if key == "loop" => a.starts_with(b) || b.starts_with(a),
-        (Some(a), Some(b)) => a == b,
-        _ => false,
-    };
-    let apart = |key: &str| match (then.0.get(key), now.0.get(key)) {
-        (Some(a), Some(b)) => a != b,
-        _ => false,
-    };
-    ["wwid", "dm", "md", "loop"].into_iter().any(is_one)
-        && then.0.get("offset") == now.0.get("offset")
-        && !apart("start")
 }
 
 /// The identity of a filesystem volume.
@@ -293,16 +260,6 @@ impl Fields {
 
     fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// The device, of a device or below a filesystem; without fields if that is not known.
-    fn disk(&self) -> Self {
-        if !self.has("fs") {
-            return self.clone();
-        }
-        let below = self.0.get("on").map(|on| String::from_utf8_lossy(on));
-        let below = below.and_then(|on| Self::parse(&format!("{VERSION}{on}")));
-        below.unwrap_or_default()
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {

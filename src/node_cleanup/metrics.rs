@@ -75,12 +75,7 @@ impl Metrics {
     /// Everything, for a scrape.
     #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
-        for ((resource, verb), missing) in self.permissions.seen() {
-            let gauge = &self.shared.missing_permission;
-            gauge
-                .with_label_values(&[resource, verb])
-                .set(missing.into());
-        }
+        self.shared.set_missing(self.permissions.seen());
         let mut families = self.registry.gather();
         for mut family in self.shared.registry.gather() {
             let name = family.name().to_owned();

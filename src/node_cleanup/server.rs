@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use prometheus::{Encoder, TextEncoder};
 use tokio::net::TcpListener;
 
 use super::election::Leadership;
 use super::metrics::Metrics;
 use super::pulse::Pulse;
+use crate::server::{exposition, probe};
 
 /// What the handlers answer from.
 #[derive(Clone, Debug)]
@@ -68,26 +67,10 @@ pub async fn serve(listener: TcpListener, metrics_path: &str, shared: Shared) ->
     axum::serve(listener, app).await
 }
 
-fn probe(verdict: Result<&'static str, &'static str>) -> Response {
-    match verdict {
-        Ok(word) => (StatusCode::OK, format!("{word}\n")).into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
-    }
-}
-
 async fn show_metrics(State(shared): State<Shared>) -> Response {
     shared
         .metrics
         .leader
         .set(shared.leadership.is_held().into());
-    let encoder = TextEncoder::new();
-    let mut text = Vec::new();
-    match encoder.encode(&shared.metrics.gather(), &mut text) {
-        Ok(()) => (
-            [(header::CONTENT_TYPE, encoder.format_type().to_owned())],
-            text,
-        )
-            .into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    exposition(&shared.metrics.gather())
 }

@@ -72,6 +72,13 @@ impl Ground {
         (status.code(), program.log())
     }
 
+    /// Has the device open as its only user, as a mount has.
+    fn use_alone(&self) -> File {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_EXCL);
+        options.open(self.device.path()).unwrap()
+    }
+
     /// Asserts that it fails with these words, and that nothing was touched.
     fn is_refused(&self, command: Command, code: i32, words: &[&str]) {
         let (ended, log) = self.run(command);
@@ -161,11 +168,7 @@ fn a_device_that_others_have_is_left_alone_and_they_are_named() {
     let Some(ground) = Ground::enter() else {
         return;
     };
-    let user = File::options()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(ground.device.path())
-        .unwrap();
+    let user = ground.use_alone();
     ground.is_refused(
         ground.command(&["--method=zero"]),
         1,
@@ -190,11 +193,7 @@ fn whoever_only_looks_at_the_device_is_waited_for() {
     let Some(ground) = Ground::enter() else {
         return;
     };
-    let user = File::options()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(ground.device.path())
-        .unwrap();
+    let user = ground.use_alone();
     let mut program = ground.start(ground.command(&["--method=zero"]));
     std::thread::sleep(Duration::from_millis(700));
     assert!(program.is_running(), "{}", program.log());

@@ -9,15 +9,16 @@ use crate::view::JobView;
 
 use super::settle::{Still, tell};
 use super::{another, delete, known, nobody_left, object};
+use crate::clean::blocking::blocking;
 use crate::clean::commit::Committed;
 use crate::clean::device::{self, Means};
-use crate::clean::gate::api;
+use crate::clean::gate::{SHUTTING_DOWN, api};
 use crate::clean::method::Method;
 use crate::clean::oversee::{STANDS_STILL, oversee};
 use crate::clean::permit::Permit;
 use crate::clean::progress::Progress;
 use crate::clean::volume::Volume;
-use crate::clean::wipe::{self, Wiped, blocking};
+use crate::clean::wipe::{self, Wiped};
 use crate::clean::{Failure, Ground, Stop};
 
 /// The first and the longest pause after a finished Job could not be deleted.
@@ -52,7 +53,7 @@ impl Committed {
         drop((device, lock));
         // Nobody might come after us who looks after it.
         if progress.is_cancelled() {
-            return Err(Stop::NotDue("the program is shutting down".into()));
+            return Err(Stop::NotDue(SHUTTING_DOWN.into()));
         }
         let shown = place.job_of(&order);
         match ground.cluster.create_job(&place.namespace, &job).await {

@@ -1,0 +1,194 @@
+//! Whether two volumes may have storage in common, by what is recorded of one of them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{Fields, Identity, VERSION};
+
+/// Whether a volume that was recorded may have storage in common with another that is seen now: a disk
+/// with its partition, a device with the filesystem on it, a directory of a filesystem with one inside
+/// it. For a volume that cannot be looked at itself. Weak identities say nothing here.
+#[must_use]
+pub fn may_share(recorded: &str, observed: &Identity) -> bool {
+    let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
+        return false;
+    };
+    if then.has("fs") && now.has("fs") {
+        let same = |key| then.0.get(key).zip(now.0.get(key)).map(|(a, b)| a == b);
+        let roots = then.0.get("root").zip(now.0.get("root"));
+        let nested = roots.is_some_and(|(a, b)| {
+            let (a, b) = (
+                Path::new(OsStr::from_bytes(a)),
+                Path::new(OsStr::from_bytes(b)),
+            );
+            a.starts_with(b) || b.starts_with(a)
+        });
+        // Another disk is a clone of the filesystem, with a life of its own.
+        return same("uuid") == Some(true) && same("on") != Some(false) && nested;
+    }
+    let (then, now) = (then.disk(), now.disk());
+    let is_one = |key: &str| match (then.0.get(key), now.0.get(key)) {
+        // A device's own identity has the file's inode behind its name.
+        (Some(a), Some(b)) if key == "loop" => a.starts_with(b) || b.starts_with(a),
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    };
+    let apart = |key: &str| match (then.0.get(key), now.0.get(key)) {
+        (Some(a), Some(b)) => a != b,
+        _ => false,
+    };
+    ["wwid", "dm", "md", "loop"].into_iter().any(is_one)
+        && then.0.get("offset") == now.0.get("offset")
+        && !apart("start")
+}
+
+impl Fields {
+    /// The device, of a device or below a filesystem; without fields if that is not known.
+    fn disk(&self) -> Self {
+        if !self.has("fs") {
+            return self.clone();
+        }
+        let below = self.0.get("on").map(|on| String::from_utf8_lossy(on));
+        let below = below.and_then(|on| Self::parse(&format!("{VERSION}{on}")));
+        below.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encode;
+    use super::*;
+
+    #[test]
+    #[allow(clippy::too_many_lines, reason = "a table")]
+    fn what_may_share_storage_with_a_volume_that_is_not_seen() {
+        let on = |disk: &str| format!("on={}", encode(disk.as_bytes()));
+        let fs =
+            |on: &str, root: &str, uuid: &str| format!("v1:fs=ext4,{on},root={root},uuid={uuid}");
+        let (part, whole) = (on("start=2048,wwid=d"), on("wwid=d"));
+        for (situation, a, b, shares) in [
+            (
+                "a disk and its partition",
+                "v1:wwid=d".into(),
+                "v1:partuuid=p,start=2048,wwid=d".into(),
+                true,
+            ),
+            (
+                "a disk and a filesystem on its partition",
+                "v1:wwid=d".into(),
+                fs(&part, "/", "u"),
+                true,
+            ),
+            (
+                "a partition and its filesystem",
+                "v1:start=2048,wwid=d".into(),
+                fs(&part, "/", "u"),
+                true,
+            ),
+            (
+                "a disk and the filesystem on it",
+                "v1:wwid=d".into(),
+                fs(&whole, "/", "u"),
+                true,
+            ),
+            (
+                "a loop device and its filesystem",
+                "v1:loop=/a.img:12".into(),
+                fs(&on("loop=/a.img"), "/", "u"),
+                true,
+            ),
+            (
+                "a directory and one inside it",
+                fs(&part, "/a", "u"),
+                fs(&part, "/a/b", "u"),
+                true,
+            ),
+            (
+                "a logical volume and its filesystem",
+                "v1:dm=LVM-1".into(),
+                fs(&on("dm=LVM-1"), "/", "u"),
+                true,
+            ),
+            (
+                "another disk",
+                "v1:wwid=d".into(),
+                "v1:wwid=e".into(),
+                false,
+            ),
+            (
+                "another partition",
+                "v1:start=2048,wwid=d".into(),
+                "v1:start=4096,wwid=d".into(),
+                false,
+            ),
+            (
+                "a filesystem on another partition",
+                "v1:start=4096,wwid=d".into(),
+                fs(&part, "/", "u"),
+                false,
+            ),
+            (
+                "sister directories",
+                fs(&part, "/a", "u"),
+                fs(&part, "/b", "u"),
+                false,
+            ),
+            (
+                "names that begin alike",
+                fs(&part, "/a", "u"),
+                fs(&part, "/ab", "u"),
+                false,
+            ),
+            (
+                "a clone of a filesystem",
+                fs(&part, "/", "u"),
+                fs(&on("wwid=e"), "/", "u"),
+                false,
+            ),
+            (
+                "another filesystem",
+                fs(&part, "/", "u"),
+                fs(&part, "/", "w"),
+                false,
+            ),
+            (
+                "another file",
+                "v1:loop=/a.img:12".into(),
+                "v1:loop=/b.img:12".into(),
+                false,
+            ),
+            (
+                "another part of the file",
+                "v1:loop=/a.img:12".into(),
+                "v1:loop=/a.img:12,offset=4096".into(),
+                false,
+            ),
+            (
+                "nothing to go by",
+                "v1:boot=b,size=1".into(),
+                "v1:boot=b,size=1".into(),
+                false,
+            ),
+            (
+                "no identity of ours",
+                "wwid=d".into(),
+                "v1:wwid=d".into(),
+                false,
+            ),
+        ] {
+            let of = |text: &String| Identity {
+                text: text.clone(),
+                weak: false,
+            };
+            assert_eq!(may_share(&a, &of(&b)), shares, "{situation}: {a} {b}");
+            if a.starts_with(VERSION) {
+                assert_eq!(
+                    may_share(&b, &of(&a)),
+                    shares,
+                    "the other way round, {situation}: {a} {b}"
+                );
+            }
+        }
+    }
+}
