@@ -290,11 +290,11 @@ fn what_another_namespace_has_mounted_inside_is_waited_for_and_named() {
         let point = volume.join("inside");
         fs::create_dir(&point).unwrap();
         let script = format!(
-            "mount -t tmpfs x {point} && exec sleep 60",
+            "mount -t tmpfs x {point} && echo mounted && exec sleep 60",
             point = point.display()
         );
         let unshare = ["--mount", "--propagation", "private", "sh", "-c", &script];
-        let process = Guest::start(Command::new("unshare").args(unshare));
+        let process = Guest::ready(Command::new("unshare").args(unshare));
         let point = point.to_str().unwrap();
         let named = format!(
             "process {} (\"sleep\") has something mounted inside it, at {point:?}",

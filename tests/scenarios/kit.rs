@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
@@ -332,6 +333,14 @@ pub struct Guest(Child);
 impl Guest {
     pub fn start(command: &mut Command) -> Self {
         Self(command.spawn().unwrap())
+    }
+
+    /// Returns when the command has said something.
+    pub fn ready(command: &mut Command) -> Self {
+        let mut guest = Self::start(command.stdout(Stdio::piped()));
+        let mut said = BufReader::new(guest.0.stdout.take().unwrap());
+        assert_ne!(said.read_line(&mut String::new()).unwrap(), 0, "it ended");
+        guest
     }
 
     pub fn pid(&self) -> u32 {
