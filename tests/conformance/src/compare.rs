@@ -1,0 +1,89 @@
+//! How two outcomes differ.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{
+    outcome::{Outcome, Record},
+    scenario::Scenario,
+};
+
+/// Where the embedded control plane does not end as the real one, and nothing says that it may; and
+/// where something says so, and it does. One text each, for people.
+#[must_use]
+pub fn complaints(scenarios: &[Scenario], real: &Record, embedded: &Record) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for scenario in scenarios {
+        let name = &scenario.name;
+        let (Some(real), Some(embedded)) = (real.scenarios.get(name), embedded.scenarios.get(name))
+        else {
+            complaints.push(format!("{name}: it is not in both records"));
+            continue;
+        };
+        if let Some(failed) = &real.failed {
+            complaints.push(format!("{name}: it is not so on the real one: {failed}"));
+            continue;
+        }
+        let differences = differences(real, embedded);
+        match &scenario.differs {
+            None if differences.is_empty() => {}
+            None => complaints.push(format!("{name}:\n{}", differences.join("\n"))),
+            Some(_) if differences.is_empty() => {
+                complaints.push(format!("{name}: `differs` is no longer true; remove it"));
+            }
+            Some(_) => {}
+        }
+    }
+    let known: BTreeSet<&String> = scenarios.iter().map(|s| &s.name).collect();
+    for name in real.scenarios.keys().filter(|name| !known.contains(name)) {
+        complaints.push(format!(
+            "{name}: it is on record, but there is no such scenario"
+        ));
+    }
+    complaints
+}
+
+/// What differs, line by line.
+#[must_use]
+pub fn differences(real: &Outcome, embedded: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(failed) = &embedded.failed {
+        lines.push(format!("  embedded: {failed}"));
+    }
+    for (there, here) in [
+        (&real.answers, &embedded.answers),
+        (&real.objects, &embedded.objects),
+    ] {
+        let keys: BTreeSet<&String> = there.keys().chain(here.keys()).collect();
+        for key in keys {
+            walk(key, there.get(key), here.get(key), &mut lines);
+        }
+    }
+    lines
+}
+
+fn walk(path: &str, real: Option<&Value>, embedded: Option<&Value>, lines: &mut Vec<String>) {
+    match (real, embedded) {
+        (Some(Value::Object(there)), Some(Value::Object(here))) => {
+            let keys: BTreeSet<&String> = there.keys().chain(here.keys()).collect();
+            for key in keys {
+                walk(
+                    &format!("{path}: {key}"),
+                    there.get(key),
+                    here.get(key),
+                    lines,
+                );
+            }
+        }
+        (there, here) if there == here => {}
+        (there, here) => {
+            let text = |value: Option<&Value>| value.map_or("-".into(), Value::to_string);
+            lines.push(format!(
+                "  {path}: real {}, embedded {}",
+                text(there),
+                text(here)
+            ));
+        }
+    }
+}

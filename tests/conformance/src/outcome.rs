@@ -1,0 +1,217 @@
+//! What is recorded of an object when nothing happens to it any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// How one scenario ended on one API server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The step that did not go as the scenario says, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// What was answered to the steps that ask for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub answers: BTreeMap<String, Value>,
+    /// The objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub objects: BTreeMap<String, Value>,
+}
+
+/// All outcomes of one run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// The version that the API server tells.
+    pub server: String,
+    /// By the scenarios' names.
+    pub scenarios: BTreeMap<String, Outcome>,
+}
+
+impl Record {
+    /// Reads a record: a directory with a file for each topic.
+    ///
+    /// # Errors
+    /// One of the files is none of a record.
+    pub fn read(directory: &Path) -> anyhow::Result<Self> {
+        let mut record = Self::default();
+        let files = fs::read_dir(directory);
+        for file in files.with_context(|| format!("cannot read {}", directory.display()))? {
+            let path = file?.path();
+            let part = fs::read_to_string(&path)?;
+            let part: Self = serde_json::from_str(&part)
+                .with_context(|| format!("{} is no record", path.display()))?;
+            record.server = part.server;
+            record.scenarios.extend(part.scenarios);
+        }
+        Ok(record)
+    }
+
+    /// Writes it. What the directory has of other scenarios goes.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let mut topics: BTreeMap<&str, Self> = BTreeMap::new();
+        for (name, outcome) in &self.scenarios {
+            let (topic, _) = name.split_once('/').unwrap_or((name, ""));
+            let part = topics.entry(topic).or_default();
+            part.server.clone_from(&self.server);
+            part.scenarios.insert(name.clone(), outcome.clone());
+        }
+        let write = || -> anyhow::Result<()> {
+            fs::create_dir_all(directory)?;
+            for file in fs::read_dir(directory)? {
+                let path = file?.path();
+                let topic = path.file_stem().unwrap_or_default().to_string_lossy();
+                if !topics.contains_key(&*topic) {
+                    fs::remove_file(path)?;
+                }
+            }
+            for (topic, part) in &topics {
+                let text = serde_json::to_string_pretty(part)? + "\n";
+                fs::write(directory.join(format!("{topic}.json")), text)?;
+            }
+            Ok(())
+        };
+        write().with_context(|| format!("cannot write the record {}", directory.display()))
+    }
+}
+
+/// An object as it is recorded. A few kinds have their own words; of the others everything counts
+/// that is not different each time.
+#[must_use]
+pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Value {
+    let Some(object) = object else {
+        return json!("gone");
+    };
+    let mut outcome = match object["kind"].as_str() {
+        Some("PersistentVolume") => volume(object),
+        Some("PersistentVolumeClaim") => claim(object),
+        Some("Pod") => pod(object),
+        _ => return whole(object),
+    };
+    let metadata = &object["metadata"];
+    outcome.insert("annotations".into(), metadata["annotations"].clone());
+    outcome.insert("finalizers".into(), metadata["finalizers"].clone());
+    outcome.insert("labels".into(), metadata["labels"].clone());
+    if metadata["deletionTimestamp"].is_string() {
+        outcome.insert("terminating".into(), true.into());
+    }
+    outcome.insert("events".into(), told(events, messages));
+    outcome.retain(|_, value| !is_empty(value));
+    Value::Object(outcome)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+fn volume(object: &Value) -> Map<String, Value> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let reference = &spec["claimRef"];
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let claim = reference.is_object().then(|| {
+        let uid = match text("uid") {
+            "" => "no uid",
+            uid => uid,
+        };
+        format!("{}/{}, {uid}", text("namespace"), text("name"))
+    });
+    fields([
+        ("phase", status["phase"].clone()),
+        ("message", status["message"].clone()),
+        ("claim", claim.into()),
+        ("class", spec["storageClassName"].clone()),
+    ])
+}
+
+fn claim(object: &Value) -> Map<String, Value> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    fields([
+        ("phase", status["phase"].clone()),
+        ("volume", spec["volumeName"].clone()),
+        ("class", spec["storageClassName"].clone()),
+        ("capacity", status["capacity"]["storage"].clone()),
+        ("modes", status["accessModes"].clone()),
+        ("conditions", conditions(status)),
+    ])
+}
+
+/// The phase is left out: it is the kubelet's, and there may be none.
+fn pod(object: &Value) -> Map<String, Value> {
+    let scheduled = object["status"]["conditions"].as_array();
+    let scheduled = scheduled
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition["type"] == "PodScheduled");
+    let scheduled: Vec<Value> = scheduled.cloned().collect();
+    fields([
+        ("node", object["spec"]["nodeName"].clone()),
+        ("conditions", conditions(&json!({"conditions": scheduled}))),
+    ])
+}
+
+fn conditions(status: &Value) -> Value {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told: BTreeSet<String> = conditions
+        .map(|c| {
+            let told = [word(&c["type"]), word(&c["status"]), word(&c["reason"])];
+            told.join(" ").trim_end().to_owned()
+        })
+        .collect();
+    json!(told)
+}
+
+/// Events by type and reason; those of kubelets depend on there being one.
+fn told(events: &[Value], messages: bool) -> Value {
+    let events = events
+        .iter()
+        .filter(|event| event["source"]["component"] != "kubelet");
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told: BTreeSet<String> = events
+        .map(|event| {
+            let what = format!("{} {}", word(&event["type"]), word(&event["reason"]));
+            if messages {
+                format!("{what}: {}", word(&event["message"]))
+            } else {
+                what
+            }
+        })
+        .collect();
+    json!(told)
+}
+
+fn whole(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in [
+            "managedFields",
+            "resourceVersion",
+            "creationTimestamp",
+            "uid",
+        ] {
+            metadata.remove(field);
+        }
+    }
+    object
+}

@@ -1,0 +1,87 @@
+//! `docs/conformance.md`, made of the scenarios and of what is on record of the real one.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::{
+    outcome::{Outcome, Record},
+    scenario::Scenario,
+};
+
+/// The whole file.
+#[must_use]
+pub fn render(scenarios: &[Scenario], real: &Record) -> String {
+    let different = scenarios.iter().filter(|s| s.differs.is_some()).count();
+    let mut text = format!(
+        "# Conformance of the embedded control plane\n\n\
+         <!-- Made by scripts/conformance of tests/conformance; do not edit. -->\n\n\
+         {} scenarios were run on Kubernetes {}, with its own kube-controller-manager and scheduler, and \
+         what they left is on record: phases, `claimRef`, annotations, finalizers, conditions, events by \
+         reason, and what the API answered. The embedded control plane leaves the same in {} of them; \
+         {different} differ, with the reason. `scripts/test` compares it with the record on every run. How \
+         a scenario is written: [tests/conformance](../tests/conformance/README.md).\n",
+        scenarios.len(),
+        real.server,
+        scenarios.len() - different,
+    );
+    let mut topic = "";
+    for scenario in scenarios {
+        let (of, name) = scenario.name.split_once('/').unwrap_or_default();
+        if of != topic {
+            topic = of;
+            let _ = write!(
+                text,
+                "\n## {topic}\n\n| scenario | | ends as | embedded |\n|---|---|---|---|\n"
+            );
+        }
+        let end = real
+            .scenarios
+            .get(&scenario.name)
+            .map_or_else(|| "not on record".into(), ends_as);
+        let same = scenario.differs.as_ref().map_or("same", String::as_str);
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} |",
+            cell(&scenario.says),
+            cell(&end),
+            cell(same)
+        );
+    }
+    text
+}
+
+fn cell(text: &str) -> String {
+    text.trim().replace('|', "\\|").replace('\n', " ")
+}
+
+/// In a few words: the answers, then the phases.
+fn ends_as(outcome: &Outcome) -> String {
+    let mut words = Vec::new();
+    for answer in outcome.answers.values() {
+        let code = &answer["code"];
+        let reason = answer["reason"].as_str().unwrap_or_default();
+        words.push(format!("{code} {reason}").trim_end().to_owned());
+    }
+    words.dedup();
+    for (name, object) in &outcome.objects {
+        let state = match object {
+            Value::String(gone) => gone.clone(),
+            object => state(object),
+        };
+        words.push(format!("{name} {state}").trim_end().to_owned());
+    }
+    words.join(", ")
+}
+
+fn state(object: &Value) -> String {
+    let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+    let mut state = match (text("phase"), text("node")) {
+        (phase, node) if !node.is_empty() => format!("{phase} on {node}").trim().to_owned(),
+        (phase, _) => phase,
+    };
+    if object["terminating"] == true {
+        state += " (terminating)";
+    }
+    state
+}

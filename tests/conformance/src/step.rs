@@ -1,0 +1,369 @@
+//! What happens in a scenario, step by step.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    short,
+    target::{Target, TargetError},
+};
+
+/// One step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Its place in the scenario, from 1; with a letter in a list of steps.
+    pub number: String,
+    /// As people know it: `pv a`, `delete pvc c`.
+    pub title: String,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What a step does. Paths and bodies are templates: `${a}` is the name of `a` in the cluster.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// A request.
+    Request(Box<Request>),
+    /// Waiting until an object is as it says.
+    Wait(Target, Condition),
+    /// Keeping a value of an object for later steps: variable, object, JSON pointer.
+    Keep(String, Target, String),
+    /// Waiting until nothing changes any more.
+    Settle,
+    /// Waiting until the controllers have looked at everything again.
+    Resync,
+    /// Several steps with nothing in between; only then things settle.
+    Together(Vec<Step>),
+}
+
+/// A request, and what has to be answered.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// `GET`, `POST`, ...
+    pub method: &'static str,
+    /// Path and query.
+    pub path: String,
+    /// The type of the body.
+    pub content_type: String,
+    /// More headers.
+    pub headers: Vec<(String, String)>,
+    /// The body; null sends none.
+    pub body: Value,
+    /// What has to be answered; any success if it does not say.
+    pub answers: Option<Expected>,
+    /// What of the answer is recorded: JSON pointers in which `*` is every element, or `header:NAME`.
+    pub shows: Vec<String>,
+    /// The object that it makes.
+    pub makes: Option<Target>,
+    /// Whether controllers may react.
+    pub concerns_controllers: bool,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    /// The HTTP status.
+    pub code: u16,
+    /// The `reason` of a Status, if given.
+    pub reason: Option<String>,
+    /// A part of its message.
+    pub message: String,
+}
+
+/// What a step waits for.
+#[derive(Debug, Clone)]
+pub enum Condition {
+    /// The object is not there any more.
+    Gone,
+    /// Its `status.phase`.
+    Phase(String),
+    /// It has these fields, others do not matter.
+    Has(Value),
+}
+
+/// What is wrong with a step.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// Not one action.
+    #[error("a step has one action, and beside it `answers`, `shows`, `as`, `headers` at most")]
+    Shape,
+    /// No action is called so.
+    #[error("there is no action {0:?}; see README.md beside the scenarios")]
+    Unknown(String),
+    /// The action needs other words after its name.
+    #[error("{0}")]
+    Words(&'static str),
+    /// A kind that there is not.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The body.
+    #[error(transparent)]
+    Body(#[from] serde_json::Error),
+    /// The value of `answers`.
+    #[error(
+        "answers: {0}: it is a code, and after it a reason and a part of the message if you like"
+    )]
+    Answers(Value),
+    /// A value of another type.
+    #[error("{key}: {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What belongs there.
+        expected: &'static str,
+    },
+}
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+
+impl Step {
+    /// # Errors
+    /// It is no step.
+    pub fn parse(number: String, step: Value) -> Result<Self, StepError> {
+        let (title, action) = match step {
+            Value::Array(steps) => {
+                let letters = ('a'..).map(|letter| format!("{number}{letter}"));
+                let steps = letters.zip(steps).map(|(n, step)| Self::parse(n, step));
+                let steps = steps.collect::<Result<_, _>>()?;
+                ("at once".to_owned(), Action::Together(steps))
+            }
+            step => Self::single(step)?,
+        };
+        Ok(Self {
+            number,
+            title,
+            action,
+        })
+    }
+
+    fn single(step: Value) -> Result<(String, Action), StepError> {
+        match step {
+            Value::String(title) => Ok((title.clone(), action(&title, Value::Null, Map::new())?)),
+            Value::Object(mut fields) => {
+                let mut options = Map::new();
+                for key in ["answers", "shows", "as", "headers"] {
+                    if let Some(value) = fields.remove(key) {
+                        options.insert(key.into(), value);
+                    }
+                }
+                let mut fields = fields.into_iter();
+                match (fields.next(), fields.next()) {
+                    (Some((title, body)), None) => {
+                        let action = action(&title, body, options)?;
+                        Ok((title, action))
+                    }
+                    _ => Err(StepError::Shape),
+                }
+            }
+            _ => Err(StepError::Shape),
+        }
+    }
+
+    /// The objects that it makes.
+    #[must_use]
+    pub fn makes(&self) -> Vec<Target> {
+        match &self.action {
+            Action::Request(request) => request.makes.iter().cloned().collect(),
+            Action::Together(steps) => steps.iter().flat_map(Self::makes).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn action(title: &str, body: Value, options: Map<String, Value>) -> Result<Action, StepError> {
+    let words: Vec<&str> = title.split_whitespace().collect();
+    Ok(match words.as_slice() {
+        ["settle"] => Action::Settle,
+        ["resync"] => Action::Resync,
+        ["wait", kind, name] => Action::Wait(Target::parse(kind, name)?, condition(body)?),
+        ["keep", variable] => keep((*variable).to_owned(), &body)?,
+        [method @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE"), path] => {
+            let content_type = if *method == "PATCH" { MERGE } else { JSON };
+            let request = Request::new(known_method(method), (*path).to_owned(), content_type);
+            request.with(body, options)?
+        }
+        [kind, name] if short::is_short(kind) => {
+            let target = Target::parse(kind, name)?;
+            let object = short::expand(kind, &target, body)?;
+            Request::create(target).with(object, options)?
+        }
+        [verb, kind, name] => {
+            let target = Target::parse(kind, name)?;
+            verb_on(verb, target, body, options)?
+        }
+        _ => return Err(StepError::Unknown(title.into())),
+    })
+}
+
+fn verb_on(
+    verb: &str,
+    target: Target,
+    body: Value,
+    options: Map<String, Value>,
+) -> Result<Action, StepError> {
+    let path = target.path();
+    let status = format!("{path}/status");
+    let patch_as = |kind: &str| Request::new("PATCH", path.clone(), &format!("application/{kind}"));
+    let (mut request, body) = match verb {
+        "create" => {
+            let object = short::named(&target, body);
+            return Request::create(target).with(object, options);
+        }
+        "put" => (Request::new("PUT", path, JSON), short::named(&target, body)),
+        "apply" => {
+            let manager = "fieldManager=conformance";
+            let path = format!("{path}?{manager}");
+            let mut request = Request::new("PATCH", path, "application/apply-patch+yaml");
+            request.makes = Some(target.clone());
+            (request, short::named(&target, body))
+        }
+        "delete" => (Request::new("DELETE", path, JSON), body),
+        "patch" => (patch_as("merge-patch+json"), body),
+        "strategic" => (patch_as("strategic-merge-patch+json"), body),
+        "json-patch" => (patch_as("json-patch+json"), body),
+        "patch-status" => (Request::new("PATCH", status, MERGE), body),
+        "get" => (Request::new("GET", path, JSON), body),
+        _ => return Err(StepError::Unknown(verb.into())),
+    };
+    request.concerns_controllers = verb != "get" && concerns_controllers(&target);
+    request.with(body, options)
+}
+
+fn concerns_controllers(target: &Target) -> bool {
+    !matches!(
+        target.resource.singular,
+        "configmap" | "secret" | "event" | "lease" | "service" | "serviceaccount"
+    )
+}
+
+fn known_method(word: &str) -> &'static str {
+    match word {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        _ => "DELETE",
+    }
+}
+
+impl Request {
+    fn new(method: &'static str, path: String, content_type: &str) -> Self {
+        Self {
+            method,
+            path,
+            content_type: content_type.to_owned(),
+            headers: Vec::new(),
+            body: Value::Null,
+            answers: None,
+            shows: Vec::new(),
+            makes: None,
+            concerns_controllers: method != "GET",
+        }
+    }
+
+    fn create(target: Target) -> Self {
+        let mut request = Self::new("POST", target.collection(), JSON);
+        request.concerns_controllers = concerns_controllers(&target);
+        request.makes = Some(target);
+        request
+    }
+
+    /// With its body and with what stands beside the action.
+    fn with(mut self, body: Value, options: Map<String, Value>) -> Result<Action, StepError> {
+        self.body = body;
+        for (key, value) in options {
+            match key.as_str() {
+                "answers" => self.answers = Some(expected(&value)?),
+                "shows" => self.shows = strings("shows", value)?,
+                "as" => {
+                    let kind = value.as_str().ok_or(StepError::Value {
+                        key: "as",
+                        expected: "a content type, or merge, strategic, json or apply",
+                    })?;
+                    content_type(kind).clone_into(&mut self.content_type);
+                }
+                _ => self.headers = headers(&value)?,
+            }
+        }
+        // An object that is not made is none to be looked at.
+        if self
+            .answers
+            .as_ref()
+            .is_some_and(|answer| answer.code >= 300)
+        {
+            self.makes = None;
+        }
+        Ok(Action::Request(Box::new(self)))
+    }
+}
+
+fn content_type(word: &str) -> &str {
+    match word {
+        "merge" => MERGE,
+        "strategic" => "application/strategic-merge-patch+json",
+        "json" => "application/json-patch+json",
+        "apply" => "application/apply-patch+yaml",
+        other => other,
+    }
+}
+
+fn headers(value: &Value) -> Result<Vec<(String, String)>, StepError> {
+    let wrong = || StepError::Value {
+        key: "headers",
+        expected: "a map of strings",
+    };
+    let fields = value.as_object().ok_or_else(wrong)?;
+    let header = |(name, value): (&String, &Value)| {
+        let value = value.as_str().ok_or_else(wrong)?;
+        Ok((name.clone(), value.to_owned()))
+    };
+    fields.iter().map(header).collect()
+}
+
+fn strings(key: &'static str, value: Value) -> Result<Vec<String>, StepError> {
+    serde_json::from_value(value).map_err(|_| StepError::Value {
+        key,
+        expected: "a list of strings",
+    })
+}
+
+/// `409`, `409 Conflict` or `409 Conflict some words of the message`.
+fn expected(value: &Value) -> Result<Expected, StepError> {
+    let wrong = || StepError::Answers(value.clone());
+    let text = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        _ => return Err(wrong()),
+    };
+    let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    let (reason, message) = rest.split_once(' ').unwrap_or((rest, ""));
+    Ok(Expected {
+        code: code.parse().map_err(|_| wrong())?,
+        reason: (!reason.is_empty()).then(|| reason.to_owned()),
+        message: message.to_owned(),
+    })
+}
+
+fn condition(body: Value) -> Result<Condition, StepError> {
+    match body {
+        Value::String(word) if word == "gone" => Ok(Condition::Gone),
+        Value::String(phase) => Ok(Condition::Phase(phase)),
+        Value::Object(_) => Ok(Condition::Has(body)),
+        _ => Err(StepError::Words(
+            "wait takes a phase, `gone`, or fields of the object",
+        )),
+    }
+}
+
+fn keep(variable: String, body: &Value) -> Result<Action, StepError> {
+    let words: Vec<&str> = body.as_str().unwrap_or_default().split(' ').collect();
+    match words.as_slice() {
+        [kind, name, pointer] if pointer.starts_with('/') => {
+            let target = Target::parse(kind, name)?;
+            Ok(Action::Keep(variable, target, (*pointer).to_owned()))
+        }
+        _ => Err(StepError::Words(
+            "keep takes an object and a JSON pointer: `keep uid: pvc c /metadata/uid`",
+        )),
+    }
+}

@@ -1,0 +1,122 @@
+//! What a step is about: `pv a`, `pvc other/c`, `configmap settings`.
+
+use std::fmt;
+
+use control_plane::resource::{self, Resource};
+
+/// One object, by the names that a scenario gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its type.
+    pub resource: &'static Resource,
+    /// The word for the type, as the scenario has it.
+    word: String,
+    /// The other namespace that it lives in, if it is not the scenario's own.
+    namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// A target that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// No resource type is called so.
+    #[error("there is no kind {word:?}; known are {}", kinds())]
+    Kind {
+        /// What was written.
+        word: String,
+    },
+    /// Only objects of namespaces may be written with one.
+    #[error("{word} {name:?}: objects of this kind have no namespace")]
+    Namespace {
+        /// The kind.
+        word: String,
+        /// The name with a slash.
+        name: String,
+    },
+}
+
+fn kinds() -> String {
+    let all = resource::all().iter().map(|r| match r.short_names {
+        [] => r.singular.to_owned(),
+        [short, ..] => format!("{short} ({})", r.singular),
+    });
+    all.collect::<Vec<_>>().join(", ")
+}
+
+impl Target {
+    /// # Errors
+    /// The kind does not exist, or has no namespaces.
+    pub fn parse(kind: &str, name: &str) -> Result<Self, TargetError> {
+        let word = if kind == "class" { "sc" } else { kind };
+        let known = resource::all().iter().find(|r| {
+            r.singular == word
+                || r.plural == word
+                || r.short_names.contains(&word)
+                || r.qualified() == word
+        });
+        let Some(resource) = known.copied() else {
+            return Err(TargetError::Kind { word: kind.into() });
+        };
+        let (namespace, name) = match name.split_once('/') {
+            None => (None, name),
+            Some((namespace, name)) if resource.namespaced => (Some(namespace.to_owned()), name),
+            Some(_) => {
+                let (word, name) = (kind.into(), name.into());
+                return Err(TargetError::Namespace { word, name });
+            }
+        };
+        Ok(Self {
+            resource,
+            word: kind.to_owned(),
+            namespace,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Its name in the cluster, as a template: names that are the whole cluster's get a prefix.
+    #[must_use]
+    pub fn real_name(&self) -> String {
+        if self.resource.namespaced {
+            self.name.clone()
+        } else {
+            format!("${{{}}}", self.name)
+        }
+    }
+
+    /// The path of its collection, as a template.
+    #[must_use]
+    pub fn collection(&self) -> String {
+        let Resource {
+            group,
+            version,
+            plural,
+            ..
+        } = self.resource;
+        let root = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        match (&self.namespace, self.resource.namespaced) {
+            (_, false) => format!("{root}/{plural}"),
+            (None, true) => format!("{root}/namespaces/${{ns}}/{plural}"),
+            (Some(other), true) => format!("{root}/namespaces/${{{other}}}/{plural}"),
+        }
+    }
+
+    /// Its own path, as a template.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.real_name())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            None => write!(f, "{} {}", self.word, self.name),
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.word, self.name),
+        }
+    }
+}
