@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    controllers::object::BETA_CLASS,
     meta,
     resource::{self, Resource},
     status::Status,
@@ -17,9 +18,10 @@ pub(crate) fn on_create(store: &Store, r: &'static Resource, object: &mut Value)
         protect(object, "kubernetes.io/pv-protection");
     } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
         protect(object, "kubernetes.io/pvc-protection");
+        // Also a claim that names its volume; the annotation is the older way to name a class.
+        let open = object["spec"]["storageClassName"].is_null()
+            && object["metadata"]["annotations"][BETA_CLASS].is_null();
         let spec = &mut object["spec"];
-        // A claim that names its volume takes the class as it is.
-        let open = spec["storageClassName"].is_null() && spec["volumeName"].is_null();
         if let Some(class) = default_class(store).filter(|_| spec.is_object() && open) {
             spec["storageClassName"] = json!(class);
         }

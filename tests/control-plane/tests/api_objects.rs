@@ -615,6 +615,10 @@ async fn claims_take_the_default_class_and_grow_only_where_allowed() {
     unnamed["metadata"]["name"] = json!("named");
     unnamed["spec"]["volumeName"] = json!("pv");
     let created = api.post(PVCS, &unnamed).await.ok();
+    assert_eq!(created["spec"]["storageClassName"], "rigid");
+    unnamed["metadata"]["name"] = json!("annotated");
+    unnamed["metadata"]["annotations"] = json!({"volume.beta.kubernetes.io/storage-class": "old"});
+    let created = api.post(PVCS, &unnamed).await.ok();
     assert_eq!(created["spec"]["storageClassName"], Value::Null);
 
     let path = format!("{PVCS}/some");

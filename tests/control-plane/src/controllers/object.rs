@@ -161,7 +161,7 @@ view! {
 }
 
 /// Annotation of the deprecated way to name a class; it still wins over the field.
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+pub(crate) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The claim that a volume's `spec.claimRef` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,6 +227,10 @@ impl AccessModes {
         self.0 & others.0 == others.0
     }
 
+    pub(crate) fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// Whether a single pod may use the claim at a time.
     pub(crate) fn is_single_pod(self) -> bool {
         self.0 & 0b1000 != 0
@@ -235,7 +239,7 @@ impl AccessModes {
 
 impl Ord for AccessModes {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.count_ones(), self.0).cmp(&(other.0.count_ones(), other.0))
+        (self.count(), self.0).cmp(&(other.count(), other.0))
     }
 }
 

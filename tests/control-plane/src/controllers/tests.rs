@@ -166,6 +166,19 @@ impl World {
     }
 }
 
+impl World {
+    /// What the events about an object say, sorted, each once.
+    pub(crate) fn messages(&self, name: &str) -> Vec<String> {
+        let events = self.store.list(&EVENTS, None).items;
+        let about = events
+            .iter()
+            .filter(|event| event["involvedObject"]["name"] == name);
+        let messages = about.map(|event| event["message"].as_str().unwrap().to_owned());
+        let messages: std::collections::BTreeSet<_> = messages.collect();
+        messages.into_iter().collect()
+    }
+}
+
 fn ns_of(object: &Value) -> String {
     object["metadata"]["namespace"]
         .as_str()

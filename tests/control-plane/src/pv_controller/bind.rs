@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
+use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY};
 use crate::{
     controllers::{
         Context, SyncError,
         object::{Claim, Volume, remove_annotation, set_annotation},
     },
+    quantity::Quantity,
     resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES},
     store::Part,
 };
@@ -91,7 +92,9 @@ fn name_volume(cx: &mut Context, claim: Claim, volume: &Volume) -> Result<Claim,
 }
 
 /// The fourth write, and every other change of a claim's status. Access modes follow the volume;
-/// the capacity is noted when the claim becomes Bound and stays. Without a volume both go.
+/// the capacity is noted when the claim becomes Bound and stays, as does the attributes class when
+/// it leaves Pending: from then on whoever resizes or modifies the volume keeps them. Without a
+/// volume all of them go.
 pub(crate) fn set_claim_status(
     cx: &mut Context,
     claim: Claim,
@@ -113,11 +116,13 @@ pub(crate) fn set_claim_status(
         Some(volume) => {
             new["accessModes"] = volume["spec"]["accessModes"].clone();
             if claim.phase() != phase {
-                new["capacity"] = volume["spec"]["capacity"].clone();
+                new["capacity"]["storage"] = usable_capacity(volume);
             }
-            let class = volume.attributes_class();
-            let class = (!class.is_empty()).then(|| class.into());
-            set_or_remove(&mut new, "currentVolumeAttributesClassName", class);
+            if claim.phase() == "Pending" && phase == "Bound" {
+                let class = volume.attributes_class();
+                let class = (!class.is_empty()).then(|| class.into());
+                set_or_remove(&mut new, "currentVolumeAttributesClassName", class);
+            }
         }
     }
     if new == claim["status"] {
@@ -129,6 +134,15 @@ pub(crate) fn set_claim_status(
         .map(Claim)
 }
 
+/// What a claim may count on: of a volume that grew, only its size before, until its filesystem
+/// has grown as well.
+fn usable_capacity(volume: &Volume) -> Value {
+    volume
+        .annotation(PRE_RESIZE_CAPACITY)
+        .filter(|size| size.parse::<Quantity>().is_ok())
+        .map_or_else(|| volume["spec"]["capacity"]["storage"].clone(), Into::into)
+}
+
 /// Frees a volume from its claim: what the controller chose goes, what the user chose is reserved
 /// again (only the UID goes). Then it is Available.
 pub(crate) fn unbind(cx: &mut Context, volume: &Volume) -> Result<(), SyncError> {
@@ -138,7 +152,6 @@ pub(crate) fn unbind(cx: &mut Context, volume: &Volume) -> Result<(), SyncError>
         remove_annotation(&mut new, BOUND_BY_CONTROLLER);
     } else {
         set_or_remove(&mut new["spec"]["claimRef"], "uid", None);
-        set_or_remove(&mut new["spec"]["claimRef"], "resourceVersion", None);
     }
     let freed = cx
         .update(&PERSISTENT_VOLUMES, new, Part::Main)

@@ -3,7 +3,7 @@
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER,
     bind::{bind, set_claim_status},
-    default_class, matching, provision,
+    default_class, matching, migration, provision,
 };
 use crate::{
     controllers::{
@@ -19,6 +19,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let Some(claim) = cx.cache.claims.get(key).cloned() else {
         return Ok(());
     };
+    let claim = migration::note_on_claim(cx, claim)?;
     if claim.annotation(BIND_COMPLETED).is_some() {
         sync_bound(cx, claim)
     } else if claim.volume_name().is_empty() {
@@ -50,9 +51,8 @@ fn sync_bound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
 }
 
 fn lose(cx: &mut Context, claim: Claim, reason: &'static str, why: &str) -> Result<(), SyncError> {
-    let was_lost = claim.phase() == "Lost";
-    let claim = set_claim_status(cx, claim, "Lost", None)?;
-    if !was_lost {
+    if claim.phase() != "Lost" {
+        let claim = set_claim_status(cx, claim, "Lost", None)?;
         cx.tell((&PERSISTENT_VOLUME_CLAIMS, &claim), Warning, reason, why);
     }
     Ok(())
@@ -86,6 +86,8 @@ fn sync_unbound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
 }
 
 /// The volume that is reserved for the claim; else the best one, unless a pod has to come first.
+/// Volumes are looked through by their number of access modes, so a free one that has fewer goes
+/// before a reserved one.
 fn find(cx: &Context, claim: &Claim, late: bool) -> Option<Volume> {
     let reserved = cx.cache.volumes_of(&claim.key()).filter(|volume| {
         volume
@@ -93,14 +95,18 @@ fn find(cx: &Context, claim: &Claim, late: bool) -> Option<Volume> {
             .is_some_and(|reference| reference.names(claim))
             && matching::reserved_fits(volume, claim)
     });
-    let reserved = reserved.min_by_key(|volume| (volume.access_modes(), volume.capacity()));
-    reserved.cloned().or_else(|| {
-        if late {
-            None
-        } else {
-            cx.cache.pools.best(&cx.cache.volumes, claim)
-        }
-    })
+    let reserved = reserved
+        .min_by_key(|volume| (volume.access_modes(), volume.capacity()))
+        .cloned();
+    if late {
+        return reserved;
+    }
+    let modes = |volume: &Volume| volume.access_modes().count();
+    let free = cx.cache.pools.best(&cx.cache.volumes, claim);
+    match (reserved, free) {
+        (Some(reserved), Some(free)) if modes(&free) < modes(&reserved) => Some(free),
+        (reserved, free) => reserved.or(free),
+    }
 }
 
 fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
@@ -130,28 +136,19 @@ fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
 /// A claim whose user chose the volume, or one whose binding was interrupted.
 fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
     if let Some(volume) = cx.cache.volumes.get(claim.volume_name()).cloned() {
-        let obstacle = match volume.claim_ref() {
-            Some(reference) if reference.names(&claim) => None,
-            None => matching::mismatch(&volume, &claim).map(|why| {
-                (
-                    "VolumeMismatch",
-                    format!("Cannot bind to requested volume {:?}: {why}", volume.name()),
-                )
-            }),
-            Some(other) if claim.annotation(BOUND_BY_CONTROLLER).is_some() => {
-                return Err(SyncError::Claimed {
-                    claim: claim.key(),
-                    volume: volume.name().to_owned(),
-                    owner: other.key(),
-                });
-            }
-            Some(_) => Some((
-                "FailedBinding",
-                format!(
-                    "volume {:?} already bound to a different claim.",
-                    volume.name()
-                ),
-            )),
+        let stranger = volume.claim_ref().filter(|owner| !owner.names(&claim));
+        let obstacle = if stranger.is_some() {
+            let name = volume.name();
+            let why = format!("volume {name:?} already bound to a different claim.");
+            Some(("FailedBinding", why))
+        } else if volume.claim_ref().is_none() {
+            let name = volume.name();
+            matching::mismatch(&volume, &claim).map(|why| {
+                let why = format!("Cannot bind to requested volume {name:?}: {why}");
+                ("VolumeMismatch", why)
+            })
+        } else {
+            None
         };
         let Some((reason, message)) = obstacle else {
             return bind(cx, volume, claim);
@@ -162,6 +159,16 @@ fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
             reason,
             message,
         );
+        // The controller's own choice cannot be somebody else's: an error, and no new state.
+        if let Some(owner) = stranger
+            && claim.annotation(BOUND_BY_CONTROLLER).is_some()
+        {
+            return Err(SyncError::Claimed {
+                claim: claim.key(),
+                volume: volume.name().to_owned(),
+                owner: owner.key(),
+            });
+        }
     }
     set_claim_status(cx, claim, "Pending", None)?;
     Ok(())

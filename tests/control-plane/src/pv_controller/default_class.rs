@@ -1,6 +1,5 @@
 //! A claim that leaves its class open gets the default one, also when that class comes later.
 
-use super::bind::set_claim_status;
 use crate::{
     controllers::{Context, SyncError, object::Claim},
     resource::PERSISTENT_VOLUME_CLAIMS,
@@ -17,9 +16,7 @@ pub(crate) fn assign(cx: &mut Context, claim: &Claim) -> Result<bool, SyncError>
     };
     let mut new = (*claim.0).clone();
     new["spec"]["storageClassName"] = class.name().into();
-    let assigned = cx
-        .update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)
-        .map(Claim)?;
-    set_claim_status(cx, assigned, "Pending", None)?;
+    // The claim comes back with its class.
+    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)?;
     Ok(true)
 }

@@ -5,6 +5,7 @@
 //! that satisfy it and takes the first volume that is large enough, however many there are.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
@@ -195,20 +196,23 @@ pub(crate) fn would_match(volume: &Volume, claim: &Claim) -> bool {
 }
 
 /// Why a volume that the claim names, and that is free, cannot be bound to it.
-pub(crate) fn mismatch(volume: &Volume, claim: &Claim) -> Option<&'static str> {
+pub(crate) fn mismatch(volume: &Volume, claim: &Claim) -> Option<Cow<'static, str>> {
     if volume.is_terminating() {
-        Some("the volume is marked for deletion")
-    } else if volume.capacity() < claim.request() {
-        Some("requested PV is too small")
-    } else if volume.class() != claim.class() {
-        Some("storageClassName does not match")
-    } else if volume.attributes_class() != claim.attributes_class() {
-        Some("volumeAttributesClassName does not match")
-    } else if volume.mode() != claim.mode() {
-        Some("incompatible volumeMode")
-    } else if !volume.access_modes().contains(claim.access_modes()) {
-        Some("incompatible accessMode")
-    } else {
-        None
+        let name = volume.name();
+        return Some(format!("the volume is marked for deletion {name:?}").into());
     }
+    let why = if volume.capacity() < claim.request() {
+        "requested PV is too small"
+    } else if volume.class() != claim.class() {
+        "storageClassName does not match"
+    } else if volume.attributes_class() != claim.attributes_class() {
+        "volumeAttributesClassName does not match"
+    } else if volume.mode() != claim.mode() {
+        "incompatible volumeMode"
+    } else if !volume.access_modes().contains(claim.access_modes()) {
+        "incompatible accessMode"
+    } else {
+        return None;
+    };
+    Some(why.into())
 }

@@ -13,12 +13,14 @@
 //! | what happens to a volume whose claim is gone | `reclaim` |
 //! | a claim without a class gets the default one | `default_class` |
 //! | a claim for which no volume exists | `provision` |
+//! | plug-ins that a CSI driver has taken over from | `migration` |
 
 pub(crate) mod bind;
 pub(crate) mod claim;
 mod default_class;
 pub(crate) mod matching;
-mod provision;
+mod migration;
+pub(crate) mod provision;
 mod reclaim;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,9 @@ pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// On a volume of an in-tree plug-in that a CSI driver has taken over.
 pub(crate) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+
+/// On a volume whose filesystem has yet to grow: its size before.
+pub(crate) const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
 /// Queues what a change concerns.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {

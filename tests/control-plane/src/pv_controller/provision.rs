@@ -1,7 +1,7 @@
 //! What is said about a claim for which no volume exists. Nothing is provisioned here: an external
 //! provisioner is asked by annotation, as the real controller asks it.
 
-use super::bind::set_claim_status;
+use super::migration::driver_of;
 use crate::{
     controllers::{
         Context, SyncError,
@@ -13,14 +13,24 @@ use crate::{
 };
 
 /// The scheduler's request to make a volume for a late-binding claim on this node.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who shall make the volume; the older key is still written beside the newer.
-const STORAGE_PROVISIONER: [&str; 2] = [
+pub(super) const STORAGE_PROVISIONER: [&str; 2] = [
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/storage-provisioner",
 ];
-/// Plug-ins of this prefix would be the controller's own; it has none.
+/// Plug-ins of this prefix would be the controller's own.
 pub(super) const IN_TREE: &str = "kubernetes.io/";
+
+/// The one in-tree plug-in that can make volumes, unless told not to, as it is by default.
+const HOST_PATH: &str = "kubernetes.io/host-path";
+/// In-tree plug-ins that are there, and make no volumes.
+const NO_PROVISIONERS: [&str; 4] = [
+    "kubernetes.io/csi",
+    "kubernetes.io/fc",
+    "kubernetes.io/iscsi",
+    "kubernetes.io/nfs",
+];
 
 /// Whether a late-binding claim is past waiting for its pod.
 pub(crate) fn is_asked_for(claim: &Claim) -> bool {
@@ -29,37 +39,69 @@ pub(crate) fn is_asked_for(claim: &Claim) -> bool {
 
 /// Says why the claim stays without a volume, or whom it waits for.
 pub(crate) fn explain(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
-    let about = &PERSISTENT_VOLUME_CLAIMS;
-    let Some(class) = cx.cache.classes.get(claim.class()).cloned() else {
-        let message = format!("storageclass.storage.k8s.io {:?} not found", claim.class());
-        cx.tell((about, &claim), Warning, "ProvisioningFailed", message);
-        set_claim_status(cx, claim, "Pending", None)?;
+    let Some(class) = cx.cache.classes.get(claim.class()) else {
+        let why = format!("storageclass.storage.k8s.io {:?} not found", claim.class());
+        fail(cx, &claim, why);
         return Ok(());
     };
-    let provisioner = class.provisioner();
-    if provisioner.starts_with(IN_TREE) {
-        let message = format!("no volume plugin matched name: {provisioner}");
-        cx.tell((about, &claim), Warning, "ProvisioningFailed", message);
-        set_claim_status(cx, claim, "Pending", None)?;
-        return Ok(());
+    let provisioner = class.provisioner().to_owned();
+    if let Some(driver) = driver_of(&provisioner) {
+        return ask(cx, claim, driver);
     }
-    let mut asked = claim;
-    if STORAGE_PROVISIONER
-        .iter()
-        .any(|key| asked.annotation(key) != Some(provisioner))
-    {
-        let mut new = (*asked.0).clone();
-        for key in STORAGE_PROVISIONER {
-            set_annotation(&mut new, key, provisioner);
+    match provisioner.as_str() {
+        HOST_PATH => {
+            let asked = name_provisioner(cx, claim, HOST_PATH)?;
+            let why = format!(
+                "Failed to create provisioner: provisioning in volume plugin {HOST_PATH:?} is disabled"
+            );
+            fail(cx, &asked, why);
         }
-        asked = cx.update(about, new, Part::Main).map(Claim)?;
+        plugin if NO_PROVISIONERS.contains(&plugin) => {
+            fail(
+                cx,
+                &claim,
+                "no provisionable volume plugin matched".to_owned(),
+            );
+        }
+        plugin if plugin.starts_with(IN_TREE) => {
+            fail(
+                cx,
+                &claim,
+                format!("no volume plugin matched name: {plugin}"),
+            );
+        }
+        external => return ask(cx, claim, external),
     }
+    Ok(())
+}
+
+fn fail(cx: &mut Context, claim: &Claim, why: String) {
+    let about = (&PERSISTENT_VOLUME_CLAIMS, &**claim);
+    cx.tell(about, Warning, "ProvisioningFailed", why);
+}
+
+fn ask(cx: &mut Context, claim: Claim, provisioner: &str) -> Result<(), SyncError> {
+    let asked = name_provisioner(cx, claim, provisioner)?;
     let message = format!(
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or \
          manually by the system administrator. If volume creation is delayed, please verify that \
          the provisioner is running and correctly registered."
     );
-    cx.tell((about, &asked), Normal, "ExternalProvisioning", message);
-    set_claim_status(cx, asked, "Pending", None)?;
+    let about = (&PERSISTENT_VOLUME_CLAIMS, &*asked);
+    cx.tell(about, Normal, "ExternalProvisioning", message);
     Ok(())
+}
+
+/// Notes on the claim who shall make its volume.
+fn name_provisioner(cx: &mut Context, claim: Claim, name: &str) -> Result<Claim, SyncError> {
+    let [_, current] = STORAGE_PROVISIONER;
+    if claim.annotation(current) == Some(name) {
+        return Ok(claim);
+    }
+    let mut new = (*claim.0).clone();
+    for key in STORAGE_PROVISIONER {
+        set_annotation(&mut new, key, name);
+    }
+    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)
+        .map(Claim)
 }

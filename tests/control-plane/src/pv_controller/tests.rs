@@ -1,7 +1,9 @@
 //! The rules one by one, on a real store.
 
 mod binding;
+mod claim_status;
 mod claims;
+mod explanations;
 mod invariants;
 mod matching;
 mod volumes;

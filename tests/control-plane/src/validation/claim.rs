@@ -44,6 +44,29 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     if allowed != *after {
         causes.push(Cause::forbidden("spec", IMMUTABLE));
     }
+    if before["volumeMode"] != after["volumeMode"] {
+        let mode = &after["volumeMode"];
+        causes.push(Cause::invalid("volumeMode", mode, "field is immutable"));
+    }
+    attributes_class(old, after, causes);
+}
+
+/// Once a volume has a VolumeAttributesClass, it keeps having one.
+fn attributes_class(old: &Value, after: &Value, causes: &mut Vec<Cause>) {
+    const FIELD: &str = "volumeAttributesClassName";
+    let (before, after) = (&old["spec"][FIELD], &after[FIELD]);
+    if old["status"]["currentVolumeAttributesClassName"].is_null() || before == after {
+        return;
+    }
+    let emptied = match after.as_str() {
+        None => "nil",
+        Some("") => "empty string",
+        Some(_) => return,
+    };
+    let detail = format!(
+        "update to {emptied} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    );
+    causes.push(Cause::forbidden(format!("spec.{FIELD}"), &detail));
 }
 
 fn take(into: &mut Value, from: &Value, field: &str) {

@@ -2,6 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod claims;
+
 fn local_volume() -> Value {
     json!({
         "metadata": {"name": "local-pv-1"},
@@ -294,66 +296,6 @@ fn what_may_change_in_a_volume() {
 }
 
 #[test]
-fn claims() {
-    let r = &resource::PERSISTENT_VOLUME_CLAIMS;
-    assert_eq!(faults(r, &claim()), "");
-    for (pointer, value, fault) in [
-        (
-            "/spec/accessModes",
-            json!(null),
-            "at least 1 access mode is required",
-        ),
-        (
-            "/spec/resources",
-            json!(null),
-            "spec.resources[storage]: Required value",
-        ),
-        (
-            "/spec/resources/requests/storage",
-            json!("-1"),
-            "must be greater than zero",
-        ),
-    ] {
-        let found = faults(r, &with(claim(), pointer, value));
-        assert!(found.contains(fault), "{pointer}: {found}");
-    }
-}
-
-#[test]
-fn what_may_change_in_a_claim() {
-    let r = &resource::PERSISTENT_VOLUME_CLAIMS;
-    let named = with(claim(), "/spec/volumeName", json!("pv-1"));
-    assert_eq!(change_faults(r, &claim(), &named), "");
-    let other = with(claim(), "/spec/volumeName", json!("pv-2"));
-    assert!(change_faults(r, &named, &other).contains("spec is immutable after creation"));
-    let classed = with(claim(), "/spec/storageClassName", json!("fast"));
-    assert_eq!(change_faults(r, &claim(), &classed), "");
-    assert_ne!(change_faults(r, &classed, &claim()), "");
-
-    let bigger = |c: Value| with(c, "/spec/resources/requests/storage", json!("2Gi"));
-    assert_ne!(
-        change_faults(r, &claim(), &bigger(claim())),
-        "",
-        "an unbound claim cannot grow"
-    );
-    let mut bound = claim();
-    bound["status"] = json!({"phase": "Bound", "capacity": {"storage": "1536Mi"}});
-    assert_eq!(change_faults(r, &bound, &bigger(bound.clone())), "");
-    let labelled = with(bound.clone(), "/metadata/labels", json!({"a": "b"}));
-    assert_eq!(
-        change_faults(r, &bound, &labelled),
-        "",
-        "a volume may be larger than asked for"
-    );
-    let smaller = with(
-        bound.clone(),
-        "/spec/resources/requests/storage",
-        json!("1023Mi"),
-    );
-    assert!(change_faults(r, &bound, &smaller).contains("can not be less than status.capacity"));
-}
-
-#[test]
 fn jobs_and_classes() {
     let template = json!({"spec": {
         "containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"
@@ -402,11 +344,4 @@ fn what_does_not_decode() {
         assert_eq!(status.code, 400, "{pointer} = {value}");
     }
     assert_eq!(types(r, &local_volume()), Ok(()));
-}
-
-#[test]
-fn growing_is_noticed() {
-    let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
-    assert!(grows(&claim("1Gi"), &claim("1025Mi")));
-    assert!(!grows(&claim("1Gi"), &claim("1024Mi")));
 }

@@ -170,7 +170,9 @@ fn a_volume_whose_claim_is_bound_elsewhere() {
         let second = but(volume("second", "1Gi"), |v| {
             v["metadata"]["annotations"] = annotations;
             v["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
-            v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c", "uid": uid});
+            v["spec"]["claimRef"] = json!({
+                "namespace": "default", "name": "c", "uid": uid, "resourceVersion": "7",
+            });
         });
         world.create(&VOLUMES, second);
         let second = world.volume("second");
@@ -179,7 +181,9 @@ fn a_volume_whose_claim_is_bound_elsewhere() {
         match reference {
             None => assert!(present.is_null(), "{what}: {present}"),
             Some("") => assert!(
-                present["name"] == "c" && present["uid"].is_null(),
+                present["name"] == "c"
+                    && present["uid"].is_null()
+                    && present["resourceVersion"] == "7",
                 "{what}: {present}"
             ),
             Some(_) => assert_eq!(present["uid"], uid, "{what}"),

@@ -16,66 +16,6 @@ use crate::{
     store::Part,
 };
 
-#[test]
-fn a_claim_without_a_volume_says_what_it_waits_for() {
-    let external = but(class("external", "Immediate"), |c| {
-        c["provisioner"] = json!("example.com/p");
-    });
-    let selected = |late: &str| {
-        but(claim("c", "1Gi"), |c| {
-            c["spec"]["storageClassName"] = json!(late);
-            c["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "n1"});
-        })
-    };
-    let of = |class: &str| {
-        but(claim("c", "1Gi"), |c| {
-            c["spec"]["storageClassName"] = json!(class);
-        })
-    };
-    for (what, wanted, reasons) in [
-        ("no class", of(""), ["FailedBinding"]),
-        (
-            "a class that is not there",
-            of("absent"),
-            ["ProvisioningFailed"],
-        ),
-        (
-            "a class that nobody provisions",
-            of("fast"),
-            ["ProvisioningFailed"],
-        ),
-        (
-            "a class from outside",
-            of("external"),
-            ["ExternalProvisioning"],
-        ),
-        ("late binding", of("late"), ["WaitForFirstConsumer"]),
-        (
-            "late binding on a selected node",
-            selected("late"),
-            ["ProvisioningFailed"],
-        ),
-    ] {
-        let mut world = World::new();
-        for class in [
-            class("fast", "Immediate"),
-            class("late", "WaitForFirstConsumer"),
-            external.clone(),
-        ] {
-            world.create(&CLASSES, class);
-        }
-        world.create(&CLAIMS, wanted);
-        assert_eq!(world.phase(&CLAIMS, "c"), "Pending", "{what}");
-        assert_eq!(world.reasons("c"), reasons, "{what}");
-        let asked = &world.claim("c")["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"];
-        assert_eq!(
-            asked == "example.com/p",
-            what == "a class from outside",
-            "{what}"
-        );
-    }
-}
-
 /// Version 1.14 took a claim with a selected node for one that binds at once, and bound it to
 /// any volume of its class while the provisioner made another.
 #[test]
@@ -188,7 +128,7 @@ fn a_controller_bound_claim_whose_volume_belongs_to_another_is_an_error() {
     });
     world.create(&CLAIMS, broken);
     assert_eq!(world.phase(&CLAIMS, "c"), "Pending");
-    assert_eq!(world.reasons("c"), [""; 0]);
+    assert_eq!(world.reasons("c"), ["FailedBinding"]);
     assert!(
         world.manager.cx.queues.claims.next_due().is_some(),
         "it is tried again, later"
@@ -251,23 +191,6 @@ fn a_bound_claim_whose_volume_is_not_bound_to_it_is_misbound() {
         assert_eq!(world.phase(&CLAIMS, "c"), "Lost", "{uid}");
         assert_eq!(world.reasons("c"), ["ClaimMisbound"], "{uid}");
     }
-}
-
-#[test]
-fn status_follows_the_access_modes_but_not_the_capacity() {
-    let mut world = World::new();
-    world.create(&VOLUMES, volume("v", "1Gi"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world.change(&VOLUMES, "v", |v| {
-        v["spec"]["capacity"]["storage"] = json!("5Gi");
-        v["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadOnlyMany"]);
-    });
-    let status = world.claim("c")["status"].clone();
-    assert_eq!(
-        status["accessModes"],
-        json!(["ReadWriteOnce", "ReadOnlyMany"])
-    );
-    assert_eq!(status["capacity"]["storage"], "1Gi");
 }
 
 #[test]

@@ -20,6 +20,15 @@ fn labelled(object: Value, value: &str) -> Value {
     but(object, |o| o["metadata"]["labels"] = json!({"disk": value}))
 }
 
+/// A volume of a CSI driver, with a VolumeAttributesClass.
+fn gold(volume: Value) -> Value {
+    but(volume, |v| {
+        v["spec"].as_object_mut().unwrap().remove("local");
+        v["spec"]["csi"] = json!({"driver": "d", "volumeHandle": "h"});
+        v["spec"]["volumeAttributesClassName"] = json!("gold");
+    })
+}
+
 const RWO: &str = "ReadWriteOnce";
 const ROX: &str = "ReadOnlyMany";
 const RWX: &str = "ReadWriteMany";
@@ -164,13 +173,19 @@ fn access_modes_and_selector() {
         ),
         (
             "another attributes class",
-            vec![spec(
-                volume("v", "1Gi"),
-                "volumeAttributesClassName",
-                json!("gold"),
-            )],
+            vec![gold(volume("v", "1Gi"))],
             claim("c", "1Gi"),
             None,
+        ),
+        (
+            "the same attributes class",
+            vec![volume("a", "1Gi"), gold(volume("b", "1Gi"))],
+            spec(
+                claim("c", "1Gi"),
+                "volumeAttributesClassName",
+                json!("gold"),
+            ),
+            Some("b"),
         ),
     ]);
 }
@@ -211,6 +226,18 @@ fn reserved_volumes() {
             ],
             claim("c", "1Gi"),
             Some("b"),
+        ),
+        (
+            "but not before a free one with fewer access modes",
+            vec![
+                volume("a", "5Gi"),
+                but(volume("b", "1Gi"), |v| {
+                    v["spec"]["accessModes"] = json!(["ReadWriteOnce", "ReadOnlyMany"]);
+                    v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
+                }),
+            ],
+            claim("c", "1Gi"),
+            Some("a"),
         ),
         (
             "a reserved one needs neither class nor selector",
