@@ -1,31 +1,38 @@
 //! Places pods on nodes that their volumes allow, and chooses the volumes of late-binding claims.
 //!
 //! Nothing of a decision is remembered: once the volumes of a pod's late-binding claims are
-//! reserved (`claimRef` with UID), the volume controller completes their binding, and when all are
-//! bound the pod is looked at again and finds them bound. A restart in between loses nothing.
+//! reserved (`claimRef` with UID), or asked for (the selected node on the claim), the volume
+//! controller and the provisioner complete their binding, and when all are bound the pod is looked
+//! at again and finds them bound. A restart in between loses nothing.
+//!
+//! | question | file |
+//! |---|---|
+//! | does the node suit the pod | `fit` |
+//! | which volumes do its claims get there | `volumes` |
+//! | how is a refusal worded | `reasons` |
 
+mod fit;
+mod reasons;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
-use serde_json::Value;
-
+use self::{
+    reasons::{Refusals, everywhere},
+    volumes::{Claims, Plan, is_gated},
+};
 use crate::{
     controllers::{
         Change, Context, SyncError,
         conditions::set_condition,
-        object::{Claim, Key, Node, Pod, Volume, items, text},
-        selector,
+        object::{Key, Pod, Volume, set_annotation, text},
     },
-    pv_controller::{
-        BIND_COMPLETED,
-        bind::reserve,
-        matching::{Pools, reaches},
-    },
+    pv_controller::{bind::reserve, matching::Pools, provision::SELECTED_NODE},
     recorder::Severity,
     resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES},
     store::{EventKind, Part},
@@ -125,9 +132,9 @@ pub(crate) fn resync(cx: &mut Context) {
 enum Verdict {
     /// All its claims are bound, and this node can use their volumes.
     Place(Arc<str>),
-    /// A node was found; these volumes go to these claims first.
-    Reserve(Vec<(Volume, Claim)>),
-    /// Its volumes are reserved, and their binding is under way.
+    /// This node was found; the claims get their volumes first.
+    Prepare(Arc<str>, Plan),
+    /// The binding of its volumes is under way.
     Wait,
     /// No node will do now. A new volume of one of the classes might help.
     Unschedulable {
@@ -136,35 +143,21 @@ enum Verdict {
     },
 }
 
-impl Verdict {
-    fn unschedulable(why: impl Into<String>) -> Self {
-        Self::Unschedulable {
-            why: why.into(),
-            classes: BTreeSet::new(),
-        }
-    }
-}
-
 /// Brings one pod without a node to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     cx.scheduler.forget(key);
     let Some(pod) = cx.cache.pods.get(key).cloned() else {
         return Ok(());
     };
-    let held_back = items(&pod["spec"]["schedulingGates"]).next().is_some();
     let ours = matches!(text(&pod["spec"]["schedulerName"]), NAME | "");
-    if !pod.node().is_empty() || pod.is_terminating() || pod.is_finished() || held_back || !ours {
+    let is_done = !pod.node().is_empty() || pod.is_terminating() || pod.is_finished();
+    if is_done || is_gated(&pod) || !ours {
         return Ok(());
     }
     match decide(cx, &pod) {
         Verdict::Wait => Ok(()),
         Verdict::Place(node) => place(cx, &pod, &node),
-        Verdict::Reserve(pairs) => {
-            // If one fails the pod is tried again, on a node that the reserved ones allow.
-            pairs
-                .into_iter()
-                .try_for_each(|(volume, claim)| reserve(cx, volume, &claim).map(drop))
-        }
+        Verdict::Prepare(node, plan) => prepare(cx, &node, plan),
         Verdict::Unschedulable { why, classes } => {
             cx.scheduler.wait(key, classes);
             let mut new = (*pod.0).clone();
@@ -199,156 +192,53 @@ fn place(cx: &mut Context, pod: &Pod, node: &str) -> Result<(), SyncError> {
     Ok(())
 }
 
-/// The claims of a pod, sorted by what they ask of the scheduler.
-#[derive(Default)]
-struct Claims {
-    /// Volumes that are bound to a claim, or reserved for one: the node must reach them.
-    fixed: Vec<Volume>,
-    /// Whether some of them are only reserved yet.
-    in_flight: bool,
-    /// Late-binding claims that need a volume, the smallest request first.
-    open: Vec<Claim>,
+/// Reserves what is there, and asks for what is not. If one fails the pod is tried again, on a node
+/// that those done allow.
+fn prepare(cx: &mut Context, node: &str, plan: Plan) -> Result<(), SyncError> {
+    for (volume, claim) in plan.reserve {
+        reserve(cx, volume, &claim)?;
+    }
+    for claim in plan.provision {
+        let mut new = (*claim.0).clone();
+        set_annotation(&mut new, SELECTED_NODE, node);
+        cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)?;
+    }
+    Ok(())
 }
 
 fn decide(cx: &Context, pod: &Pod) -> Verdict {
-    let claims = match sort_claims(cx, pod) {
+    let nodes = &cx.cache.nodes;
+    let claims = match Claims::of(cx, pod) {
         Ok(claims) => claims,
-        Err(why) => return Verdict::unschedulable(why),
-    };
-    let mut obstacles: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, node) in &cx.cache.nodes {
-        let chosen = obstacle(pod, node, &claims.fixed).map_or_else(
-            || {
-                choose(cx, node, &claims.open)
-                    .ok_or("node(s) didn't find available persistent volumes to bind")
-            },
-            Err,
-        );
-        match chosen {
-            Ok(pairs) if !pairs.is_empty() => return Verdict::Reserve(pairs),
-            Ok(_) if claims.in_flight => return Verdict::Wait,
-            Ok(_) => return Verdict::Place(Arc::clone(name)),
-            Err(obstacle) => *obstacles.entry(obstacle).or_default() += 1,
-        }
-    }
-    if obstacles.is_empty() {
-        return Verdict::unschedulable("no nodes available to schedule pods");
-    }
-    let reasons: Vec<_> = obstacles
-        .iter()
-        .map(|(reason, count)| format!("{count} {reason}"))
-        .collect();
-    let nodes = cx.cache.nodes.len();
-    let why = format!("0/{nodes} nodes are available: {}.", reasons.join(", "));
-    Verdict::Unschedulable {
-        why,
-        classes: claims.open.iter().map(|c| c.class().into()).collect(),
-    }
-}
-
-fn sort_claims(cx: &Context, pod: &Pod) -> Result<Claims, String> {
-    let mut claims = Claims::default();
-    for key in pod.claims().collect::<BTreeSet<_>>() {
-        let name = &key.name;
-        let Some(claim) = cx.cache.claims.get(&key) else {
-            return Err(format!("persistentvolumeclaim {name:?} not found"));
-        };
-        if claim.is_terminating() {
-            return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
-        }
-        let volume = claim.volume_name();
-        if claim.phase() == "Lost" {
-            return Err(format!(
-                "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-            ));
-        }
-        let others =
-            |user: &Pod| user.uid() != pod.uid() && !user.node().is_empty() && !user.is_finished();
-        if claim.access_modes().is_single_pod() && cx.cache.users(&key).any(others) {
-            return Err(
-                "node has pod using PersistentVolumeClaim with the same name and \
-                        ReadWriteOncePod access mode"
-                    .to_owned(),
-            );
-        }
-        if !volume.is_empty() && claim.annotation(BIND_COMPLETED).is_some() {
-            let Some(volume) = cx.cache.volumes.get(volume) else {
-                return Err(format!("persistentvolume {volume:?} not found"));
+        Err(why) => {
+            return Verdict::Unschedulable {
+                why: everywhere(nodes.len(), &why),
+                classes: BTreeSet::new(),
             };
-            claims.in_flight |= claim.phase() != "Bound";
-            claims.fixed.push(volume.clone());
-        } else if !volume.is_empty() || !cx.cache.binds_late(claim) {
-            return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
-        } else if let Some(reserved) = reserved_for(cx, claim) {
-            claims.in_flight = true;
-            claims.fixed.push(reserved.clone());
+        }
+    };
+    let mut refusals = Refusals::default();
+    for (name, node) in nodes {
+        if let Some(obstacle) = fit::obstacle(pod, node) {
+            refusals.add(&[obstacle]);
+        } else if claims.taken {
+            refusals.add_preemptable(
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access \
+                 mode already in-use by another pod",
+            );
         } else {
-            claims.open.push(claim.clone());
+            match claims.plan(cx, node) {
+                Err(obstacles) => refusals.add(&obstacles),
+                Ok(plan) if !plan.reserve.is_empty() || !plan.provision.is_empty() => {
+                    return Verdict::Prepare(Arc::clone(name), plan);
+                }
+                Ok(plan) if plan.in_flight => return Verdict::Wait,
+                Ok(_) => return Verdict::Place(Arc::clone(name)),
+            }
         }
     }
-    claims.open.sort_by_key(Claim::request);
-    Ok(claims)
-}
-
-/// The volume that is reserved for a claim which does not name it yet.
-fn reserved_for<'a>(cx: &'a Context, claim: &Claim) -> Option<&'a Volume> {
-    let mut volumes = cx.cache.volumes_of(&claim.key());
-    volumes.find(|volume| {
-        volume
-            .claim_ref()
-            .is_some_and(|reference| reference.names(claim))
-            && crate::pv_controller::matching::reserved_fits(volume, claim)
-    })
-}
-
-/// A volume for every open claim on this node, or none at all.
-fn choose(cx: &Context, node: &Node, open: &[Claim]) -> Option<Vec<(Volume, Claim)>> {
-    let mut taken = HashSet::new();
-    open.iter()
-        .map(|claim| {
-            let volume = cx
-                .cache
-                .pools
-                .smallest_on(&cx.cache.volumes, claim, node, &taken)?;
-            taken.insert(volume.name().into());
-            Some((volume, claim.clone()))
-        })
-        .collect()
-}
-
-/// Why the pod cannot run on the node, whatever its open claims.
-fn obstacle(pod: &Pod, node: &Node, volumes: &[Volume]) -> Option<&'static str> {
-    let tolerates = |taint: &Value| items(&pod["spec"]["tolerations"]).any(|t| tolerates(t, taint));
-    let cordoned =
-        serde_json::json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
-    if node["spec"]["unschedulable"] == true && !tolerates(&cordoned) {
-        return Some("node(s) were unschedulable");
+    Verdict::Unschedulable {
+        why: refusals.message(),
+        classes: claims.open_classes().map(Into::into).collect(),
     }
-    let repels = |taint: &Value| taint["effect"] != "PreferNoSchedule" && !tolerates(taint);
-    if items(&node["spec"]["taints"]).any(repels) {
-        return Some("node(s) had untolerated taint(s)");
-    }
-    let labels = &node["metadata"]["labels"];
-    let mut wanted = pod["spec"]["nodeSelector"]
-        .as_object()
-        .into_iter()
-        .flatten();
-    let required =
-        &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    if wanted.any(|(key, value)| labels[key] != *value)
-        || required.is_object() && !selector::selects_node(required, node)
-    {
-        return Some("node(s) didn't match Pod's node affinity/selector");
-    }
-    let unreachable = volumes.iter().any(|volume| !reaches(volume, node));
-    unreachable.then_some("node(s) didn't match PersistentVolume's node affinity")
-}
-
-fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let any_effect = text(&toleration["effect"]).is_empty();
-    let key = text(&toleration["key"]);
-    let exists = toleration["operator"] == "Exists";
-    (any_effect || toleration["effect"] == taint["effect"])
-        && (key.is_empty() && exists || key == text(&taint["key"]))
-        && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }

@@ -364,12 +364,18 @@ impl Pod {
 
     /// The claims that it mounts, including those of generic ephemeral volumes.
     pub(crate) fn claims(&self) -> impl Iterator<Item = Key> {
+        self.claims_with_origin().map(|(claim, _)| claim)
+    }
+
+    /// The claims that it mounts, and whether they are its own: of generic ephemeral volumes, which
+    /// are made for this pod alone.
+    pub(crate) fn claims_with_origin(&self) -> impl Iterator<Item = (Key, bool)> {
         items(&self["spec"]["volumes"]).filter_map(|volume| {
             if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-                Some(Key::new(self.namespace(), name))
+                Some((Key::new(self.namespace(), name), false))
             } else if volume["ephemeral"].is_object() {
                 let name = format!("{}-{}", self.name(), text(&volume["name"]));
-                Some(Key::new(self.namespace(), &name))
+                Some((Key::new(self.namespace(), &name), true))
             } else {
                 None
             }

@@ -1,5 +1,7 @@
 //! Placement and late binding, on a real store.
 
+mod claims;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,6 +19,14 @@ fn world(nodes: &[&str]) -> World {
     }
     world.create(&CLASSES, class("fast", "WaitForFirstConsumer"));
     world
+}
+
+/// What a refusal ends with when no other pod is in the way, on the only node.
+fn unhelpful(why: &str) -> String {
+    format!(
+        "{why} no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is \
+         not helpful for scheduling."
+    )
 }
 
 fn node_of(world: &World, pod: &str) -> Value {
@@ -181,7 +191,9 @@ fn a_bound_volume_decides_about_the_node() {
     let message = world.pod("nowhere")["status"]["conditions"][0]["message"].clone();
     assert_eq!(
         message,
-        "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
+        unhelpful(
+            "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
+        )
     );
     world.add_node("n2");
     assert_eq!(node_of(&world, "nowhere"), "n2");
@@ -284,7 +296,15 @@ fn read_write_once_pod_is_exclusive() {
     world.create(&PODS, pod("first", &["c"]));
     world.create(&PODS, pod("second", &["c"]));
     assert_eq!(world.phase(&PODS, "first"), "Running");
-    assert_eq!(world.reasons("second"), ["FailedScheduling"]);
+    assert_eq!(
+        world.messages("second"),
+        [
+            "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with \
+             ReadWriteOncePod access mode already in-use by another pod. no new claims to \
+             deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for \
+             incoming pod."
+        ]
+    );
     world.delete(&PODS, "first");
     assert_eq!(world.phase(&PODS, "second"), "Running");
 }
