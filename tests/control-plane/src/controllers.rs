@@ -33,6 +33,7 @@ use tokio::{
 pub use self::options::ControllerOptions;
 use self::{cache::Cache, object::Key, queue::WorkQueue, queues::Queues};
 use crate::{
+    ephemeral, expand,
     garbage::{self, Garbage},
     jobs::{self, Jobs},
     meta, node,
@@ -121,6 +122,12 @@ pub(crate) enum SyncError {
         kind: &'static str,
         key: Key,
         source: Status,
+    },
+    #[error("no claim for the ephemeral volume {volume} of pod {pod}: {why}")]
+    Ephemeral {
+        pod: Key,
+        volume: String,
+        why: String,
     },
     #[error("claim {claim} was bound to volume {volume}, which belongs to claim {owner}")]
     Claimed {
@@ -314,6 +321,8 @@ impl Manager {
         worked |= self.work_on(|q| &mut q.volume_protection, protection::sync_volume);
         worked |= self.work_on(|q| &mut q.volumes, pv_controller::volume::sync);
         worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
+        worked |= self.work_on(|q| &mut q.expansions, expand::sync);
+        worked |= self.work_on(|q| &mut q.ephemeral, ephemeral::sync);
         worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
         worked |= self.work_on(|q| &mut q.scheduled, pods::sync);
         worked |= self.work_on(|q| &mut q.jobs, jobs::sync);
@@ -360,6 +369,8 @@ impl Manager {
         }
         pv_controller::observe(&mut self.cx, change);
         protection::observe(&mut self.cx, change);
+        expand::observe(&mut self.cx, change);
+        ephemeral::observe(&mut self.cx, change);
         scheduler::observe(&mut self.cx, change);
         pods::observe(&mut self.cx, change);
         jobs::observe(&mut self.cx, change);

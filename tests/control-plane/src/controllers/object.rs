@@ -86,7 +86,7 @@ pub(crate) fn remove_annotation(object: &mut Value, key: &str) {
     meta::child_mut(&mut object["metadata"], "annotations").remove(key);
 }
 
-pub(super) fn list_mut<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Vec<Value> {
+pub(crate) fn list_mut<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Vec<Value> {
     let value = parent.entry(key).or_insert(Value::Null);
     if !value.is_array() {
         *value = Value::Array(Vec::new());
@@ -309,6 +309,11 @@ impl Claim {
 
     pub(crate) fn access_modes(&self) -> AccessModes {
         AccessModes::of(&self["spec"]["accessModes"])
+    }
+
+    /// The size that it has, in bytes; 0 before it is bound.
+    pub(crate) fn capacity(&self) -> i128 {
+        bytes(&self["status"]["capacity"]["storage"])
     }
 
     /// The size that it asks for, in bytes.

@@ -19,6 +19,10 @@ pub(crate) struct Queues {
     pub(crate) jobs: WorkQueue<Key>,
     /// Pods whose Job may be gone.
     pub(crate) orphans: WorkQueue<Key>,
+    /// Bound claims that may ask for more than they have.
+    pub(crate) expansions: WorkQueue<Key>,
+    /// Pods with generic ephemeral volumes.
+    pub(crate) ephemeral: WorkQueue<Key>,
     pub(crate) garbage: WorkQueue<garbage::Target>,
     pub(crate) namespaces: WorkQueue<Key>,
 }
@@ -35,6 +39,8 @@ impl Queues {
             &self.scheduled,
             &self.jobs,
             &self.orphans,
+            &self.expansions,
+            &self.ephemeral,
             &self.namespaces,
         ];
         let due = keys

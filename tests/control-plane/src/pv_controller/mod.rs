@@ -19,7 +19,7 @@ pub(crate) mod bind;
 pub(crate) mod claim;
 mod default_class;
 pub(crate) mod matching;
-mod migration;
+pub(crate) mod migration;
 pub(crate) mod provision;
 mod reclaim;
 #[cfg(test)]

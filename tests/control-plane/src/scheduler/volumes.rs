@@ -6,8 +6,9 @@ use super::fit::{is_allowed, is_in_zone};
 use crate::{
     controllers::{
         Context,
-        object::{Claim, Key, Node, Pod, Volume, controller, items},
+        object::{Claim, Key, Node, Pod, Volume, items},
     },
+    ephemeral::belongs_to,
     pv_controller::{
         BIND_COMPLETED,
         matching::{reaches, reserved_fits},
@@ -170,7 +171,7 @@ fn usable<'a>(cx: &'a Context, pod: &Pod, key: &Key, own: bool) -> Result<&'a Cl
     if claim.is_terminating() {
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
-    if own && !controller(claim).is_some_and(|owner| owner["uid"] == pod.uid()) {
+    if own && !belongs_to(claim, pod) {
         return Err(format!(
             "PVC {key} was not created for pod {} (pod is not owner)",
             pod.key()

@@ -66,11 +66,11 @@ fn a_claim_that_names_its_volume() {
             vec!["VolumeMismatch"],
         ),
         (
-            "reserved for it: the size does not matter",
+            "reserved for it: the size does not matter, it may still grow",
             reserved("c"),
             naming("2Gi"),
             true,
-            vec![],
+            vec!["ExternalExpanding"],
         ),
         (
             "another mode",
