@@ -9,7 +9,8 @@
 //!
 //! A pod on a node of this control plane becomes Running once its claims are bound. As a rule it
 //! runs nothing: annotations tell it to end, or to stay where it is ([`RUN`],
-//! [`HOLD_TERMINATION`]). The pods of Jobs can be processes of this machine ([`ProcessOptions`]).
+//! [`HOLD_TERMINATION`]). The pods of Jobs can be processes of this machine ([`ProcessOptions`]), and
+//! those that empty a volume always are ([`HostPaths`](crate::HostPaths)).
 
 pub(crate) mod cache;
 pub(crate) mod conditions;
@@ -38,7 +39,12 @@ use crate::{
     jobs::{self, Jobs},
     meta, node,
     pods::{self, Kubelet},
-    protection, pv_controller,
+    protection,
+    pv_controller::{
+        self,
+        delete::{self, Deleted},
+        reclaim::Reclaims,
+    },
     recorder::{Recorder, Severity},
     resource::{self, Resource},
     scheduler::{self, Scheduler},
@@ -144,6 +150,7 @@ pub(crate) struct Context {
     pub(crate) queues: Queues,
     pub(crate) recorder: Recorder,
     pub(crate) garbage: Garbage,
+    pub(crate) reclaims: Reclaims,
     pub(crate) scheduler: Scheduler,
     pub(crate) kubelet: Kubelet,
     pub(crate) jobs: Jobs,
@@ -259,6 +266,8 @@ pub(crate) struct Manager {
     events: UnboundedReceiver<Event>,
     /// Pods of which a process has ended.
     ended: UnboundedReceiver<Key>,
+    /// Volumes whose storage was to be deleted.
+    deleted: UnboundedReceiver<Deleted>,
     pub(crate) cx: Context,
 }
 
@@ -267,18 +276,25 @@ impl Manager {
     pub(crate) fn new(store: Store, options: ControllerOptions) -> Self {
         let events = store.subscribe();
         let (kubelet, ended) = Kubelet::new(&options);
+        let (reclaims, deleted) = Reclaims::new(options.host_paths.clone());
         let cx = Context {
             cache: Cache::default(),
             queues: Queues::default(),
             recorder: Recorder::default(),
             garbage: Garbage::default(),
+            reclaims,
             scheduler: Scheduler::default(),
             kubelet,
             jobs: Jobs::default(),
             options,
             store,
         };
-        let mut manager = Self { events, ended, cx };
+        let mut manager = Self {
+            events,
+            ended,
+            deleted,
+            cx,
+        };
         for &resource in resource::all() {
             for object in manager.cx.store.list(resource, None).items {
                 let kind = EventKind::Added;
@@ -309,6 +325,7 @@ impl Manager {
                     None => return,
                 },
                 Some(pod) = self.ended.recv() => self.cx.queues.scheduled.add(pod),
+                Some(deleted) = self.deleted.recv() => delete::finish(&mut self.cx, deleted),
                 _ = resync.tick() => self.resync(),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
@@ -323,6 +340,7 @@ impl Manager {
         worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
         worked |= self.work_on(|q| &mut q.expansions, expand::sync);
         worked |= self.work_on(|q| &mut q.ephemeral, ephemeral::sync);
+        worked |= self.work_on(|q| &mut q.recyclers, pv_controller::recycle::sync);
         worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
         worked |= self.work_on(|q| &mut q.scheduled, pods::sync);
         worked |= self.work_on(|q| &mut q.jobs, jobs::sync);
@@ -359,15 +377,17 @@ impl Manager {
             object,
             ..
         } = change;
-        // Nobody decides by events, and they are the most frequent of all objects.
+        // Nobody decides by events, and they are the most frequent of all objects; they are only
+        // handed on.
         if *resource == &resource::EVENTS {
-            return;
+            return pv_controller::recycle::observe(&mut self.cx, change);
         }
         match kind {
             EventKind::Deleted => self.cx.cache.remove(resource, object),
             EventKind::Added | EventKind::Modified => self.cx.cache.store(resource, object),
         }
         pv_controller::observe(&mut self.cx, change);
+        pv_controller::recycle::observe(&mut self.cx, change);
         protection::observe(&mut self.cx, change);
         expand::observe(&mut self.cx, change);
         ephemeral::observe(&mut self.cx, change);

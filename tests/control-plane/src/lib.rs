@@ -45,6 +45,7 @@ pub mod faults;
 pub mod front;
 mod garbage;
 mod history;
+mod host_paths;
 mod http;
 mod jobs;
 mod kubeconfig;
@@ -85,6 +86,7 @@ pub use crate::{
     controllers::{ControllerOptions, NodeOptions, ProcessOptions},
     faults::Faults,
     front::Front,
+    host_paths::{BadRoot, HostPaths},
     requests::Requests,
     store::Store,
 };
@@ -108,6 +110,9 @@ pub struct Options {
     pub back_off: Duration,
     /// Run the pods of Jobs as processes of this machine. Without it they do as they are told.
     pub processes: Option<ProcessOptions>,
+    /// Where volumes of type `hostPath` are really recycled and deleted. Without it (the default)
+    /// every such volume is refused, and nothing on this machine is touched.
+    pub host_paths: Option<HostPaths>,
     /// Run the controllers; without them this is an API server alone.
     pub controllers: bool,
     /// Events kept per resource type; a watch from before them gets 410.
@@ -127,6 +132,7 @@ impl Default for Options {
             node,
             back_off,
             processes,
+            host_paths,
         } = ControllerOptions::default();
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -136,6 +142,7 @@ impl Default for Options {
             eager_rebind,
             back_off,
             processes,
+            host_paths,
             controllers: true,
             history: Store::DEFAULT_HISTORY,
             bookmarks: Duration::from_mins(1),
@@ -192,6 +199,7 @@ impl ControlPlane {
             node: options.node.clone(),
             back_off: options.back_off,
             processes: options.processes.clone(),
+            host_paths: options.host_paths.clone(),
         });
         let (stop, stopped) = oneshot::channel();
         let (started, starting) = mpsc::channel();

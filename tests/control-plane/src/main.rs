@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::Context;
 use clap::Parser;
-use control_plane::{ControlPlane, NodeOptions, Options};
+use control_plane::{ControlPlane, HostPaths, NodeOptions, Options};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -31,6 +31,11 @@ struct Args {
     /// Offer a volume that becomes available to waiting claims at once, not at the next resync
     #[arg(long)]
     eager_rebind: bool,
+
+    /// Really recycle and delete volumes of type hostPath, below this directory alone: what is in
+    /// theirs is lost. Without it every such volume is refused
+    #[arg(long, value_name = "DIR")]
+    host_paths: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -39,6 +44,7 @@ fn main() -> anyhow::Result<()> {
         node,
         listen,
         eager_rebind,
+        host_paths,
     } = Args::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
@@ -61,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         kubeconfig: Some(kubeconfig.clone()),
         node: node.map(NodeOptions::new),
         eager_rebind,
+        host_paths: host_paths.map(HostPaths::below).transpose()?,
         ..Options::default()
     })?;
     println!("listening on {}", control_plane.url());

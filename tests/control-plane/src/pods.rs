@@ -2,10 +2,12 @@
 //! How its containers run is up to a [`PodRunner`]; when one is started again is decided here.
 
 mod containers;
+mod deadline;
 mod environment;
 mod process;
 mod processes;
 mod runner;
+mod scrub;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub(crate) use self::processes::log_file;
@@ -41,7 +44,7 @@ use crate::{
 pub(crate) struct Kubelet {
     pods: HashMap<Key, Containers>,
     told: AsTold,
-    processes: Option<Processes>,
+    processes: Processes,
     back_off: Duration,
 }
 
@@ -52,27 +55,23 @@ impl Kubelet {
         let kubelet = Self {
             pods: HashMap::new(),
             told: AsTold,
-            processes: options
-                .processes
-                .clone()
-                .map(|options| Processes::new(options, ended)),
+            processes: Processes::new(options.processes.clone(), options.host_paths.clone(), ended),
             back_off: options.back_off,
         };
         (kubelet, pods_that_ended)
     }
 
     fn runner(&mut self, pod: &Pod) -> &mut dyn PodRunner {
-        match &mut self.processes {
-            Some(processes) if processes.takes(pod) => processes,
-            _ => &mut self.told,
+        if self.processes.takes(pod) {
+            &mut self.processes
+        } else {
+            &mut self.told
         }
     }
 
     fn forget(&mut self, pod: &Key) {
         self.pods.remove(pod);
-        if let Some(processes) = &mut self.processes {
-            processes.forget(pod);
-        }
+        self.processes.forget(pod);
     }
 }
 
@@ -116,6 +115,12 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     {
         return Ok(());
     }
+    if let Some(why) = cx.kubelet.processes.refuses(&pod) {
+        return fail(cx, (*pod.0).clone(), "VolumeRefused", &why);
+    }
+    if deadline::of(&pod).is_some_and(|due| due <= Instant::now()) {
+        return end_at_deadline(cx, &pod);
+    }
     let mut containers = match cx.kubelet.pods.remove(key) {
         Some(known) if known.are_of(&pod) => known,
         _ => Containers::of(&pod),
@@ -123,6 +128,9 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let back_off = cx.kubelet.back_off;
     let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
     if let Some(due) = containers.next_start() {
+        cx.queues.scheduled.add_at(key.clone(), due);
+    }
+    if let Some(due) = deadline::of(&new) {
         cx.queues.scheduled.add_at(key.clone(), due);
     }
     cx.kubelet.pods.insert(key.clone(), containers);
@@ -149,6 +157,30 @@ fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
         cx.update(&PODS, new, Part::Status)?;
     }
     remove(cx, pod)
+}
+
+/// Stops a pod that has had its time, and notes that once nothing of it runs any more.
+fn end_at_deadline(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
+    let runner = cx.kubelet.runner(pod);
+    if !runner.stop(pod) {
+        return Ok(());
+    }
+    let mut new = (*pod.0).clone();
+    report_end(&mut new, |container| runner.end(pod, container));
+    fail(cx, new, deadline::REASON, deadline::MESSAGE)
+}
+
+/// Ends a pod as a whole.
+fn fail(cx: &mut Context, mut pod: Value, reason: &str, message: &str) -> Result<(), SyncError> {
+    let status = meta::child_mut(&mut pod, "status");
+    for (field, value) in [
+        ("phase", "Failed"),
+        ("reason", reason),
+        ("message", message),
+    ] {
+        status.insert(field.into(), value.into());
+    }
+    cx.update(&PODS, pod, Part::Status).map(drop)
 }
 
 fn claims_are_bound(cx: &Context, pod: &Pod) -> bool {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{NodeOptions, ProcessOptions};
+use crate::host_paths::HostPaths;
 
 /// How the controllers behave.
 #[derive(Debug, Clone)]
@@ -19,6 +20,9 @@ pub struct ControllerOptions {
     pub back_off: Duration,
     /// How the pods of Jobs run as processes; without it they do as they are told.
     pub processes: Option<ProcessOptions>,
+    /// Where volumes of type `hostPath` are really recycled and deleted; without it every such
+    /// volume is refused, and nothing on this machine is touched.
+    pub host_paths: Option<HostPaths>,
 }
 
 impl Default for ControllerOptions {
@@ -29,6 +33,7 @@ impl Default for ControllerOptions {
             node: None,
             back_off: Duration::from_secs(10),
             processes: None,
+            host_paths: None,
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Queues {
     pub(crate) volumes: WorkQueue<Key>,
     pub(crate) claim_protection: WorkQueue<Key>,
     pub(crate) volume_protection: WorkQueue<Key>,
+    /// Pods that empty a volume.
+    pub(crate) recyclers: WorkQueue<Key>,
     /// Pods without a node.
     pub(crate) unscheduled: WorkQueue<Key>,
     /// Pods on a node.
@@ -35,6 +37,7 @@ impl Queues {
             &self.volumes,
             &self.claim_protection,
             &self.volume_protection,
+            &self.recyclers,
             &self.unscheduled,
             &self.scheduled,
             &self.jobs,

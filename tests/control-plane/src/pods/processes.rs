@@ -2,7 +2,8 @@
 //! the control plane.
 //!
 //! There is no image and no isolation: a process sees this machine's files. So a `hostPath` volume
-//! is only where its container looks for it if it is mounted under its own path.
+//! is only where its container looks for it if it is mounted under its own path. Recycler pods have
+//! theirs at hand in another way.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,8 +21,13 @@ use super::{
     environment::{command_line, environment},
     process::Process,
     runner::{Exit, PodRunner, Progress, RUN},
+    scrub,
 };
-use crate::controllers::object::{Key, Pod, controller, text};
+use crate::{
+    controllers::object::{Key, Pod, controller, text},
+    host_paths::HostPaths,
+    pv_controller::recycler_pod,
+};
 
 /// How the pods of Jobs run as processes. A pod with the annotation [`RUN`] does as that says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +50,9 @@ pub(crate) fn log_file(logs: &Path, pod: &Value, container: &str, run: u64) -> P
 /// Runs processes.
 #[derive(Debug)]
 pub(super) struct Processes {
-    options: ProcessOptions,
+    /// Without them, Jobs do as they are told.
+    options: Option<ProcessOptions>,
+    host_paths: Option<HostPaths>,
     pods: HashMap<Key, Running>,
     ended: UnboundedSender<Key>,
 }
@@ -75,9 +83,14 @@ impl Running {
 
 impl Processes {
     /// `ended` is told of pods of which a process has ended.
-    pub(super) fn new(options: ProcessOptions, ended: UnboundedSender<Key>) -> Self {
+    pub(super) fn new(
+        options: Option<ProcessOptions>,
+        host_paths: Option<HostPaths>,
+        ended: UnboundedSender<Key>,
+    ) -> Self {
         Self {
             options,
+            host_paths,
             pods: HashMap::new(),
             ended,
         }
@@ -87,8 +100,19 @@ impl Processes {
     pub(super) fn takes(&self, pod: &Pod) -> bool {
         let known = self.pods.get(&pod.key());
         known.is_some_and(|running| running.uid == pod.uid())
-            || pod.annotation(RUN).is_none()
-                && controller(pod).is_some_and(|owner| owner["kind"] == "Job")
+            || pod.annotation(RUN).is_none() && (recycler_pod::is(pod) || self.runs_job(pod))
+    }
+
+    fn runs_job(&self, pod: &Pod) -> bool {
+        self.options.is_some() && controller(pod).is_some_and(|owner| owner["kind"] == "Job")
+    }
+
+    /// Why this pod, which has not started, must not: its volume cannot be had.
+    pub(super) fn refuses(&self, pod: &Pod) -> Option<String> {
+        if self.pods.contains_key(&pod.key()) || !self.takes(pod) || !recycler_pod::is(pod) {
+            return None;
+        }
+        scrub::directory(self.host_paths.as_ref(), pod).err()
     }
 
     /// Kills what is left of a pod that is gone.
@@ -98,28 +122,36 @@ impl Processes {
 
     fn start(&self, pod: &Pod, container: &Value, run: u32) -> Result<Process, Exit> {
         let env = environment(pod, container).map_err(Exit::never_started)?;
-        let words = command_line(container, &env);
+        let mut words = command_line(container, &env);
+        let mut directory = Path::new(container["workingDir"].as_str().unwrap_or("/")).to_owned();
+        // Open until the process is in it.
+        let mut scrubbed = None;
+        if recycler_pod::is(pod) {
+            let volume = scrub::directory(self.host_paths.as_ref(), pod);
+            let volume = scrubbed.insert(volume.map_err(Exit::never_started)?);
+            directory = scrub::path(volume);
+            words = words.iter().map(|word| scrub::here(word)).collect();
+        }
         let Some((program, args)) = words.split_first() else {
             let why = "the container names no command, and there is no image to know it";
             return Err(Exit::never_started(why.to_owned()));
         };
         let program = Path::new(program);
-        let local = self.options.programs.get(program).map_or(program, |p| p);
+        let programs = self.options.as_ref().map(|options| &options.programs);
+        let local = programs.and_then(|programs| programs.get(program));
+        let local = local.map_or(program, |p| p);
         let mut command = Command::new(local);
-        command.args(args).env_clear();
+        command.args(args).env_clear().stdin(Stdio::null());
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        let directory = container["workingDir"].as_str().unwrap_or("/");
-        command.envs(env).current_dir(directory);
-        let log = log_file(
-            &self.options.logs,
-            pod,
-            text(&container["name"]),
-            run.into(),
-        );
+        command.envs(env).current_dir(&directory);
+        let log = self.options.as_ref().map(|options| {
+            let name = text(&container["name"]);
+            log_file(&options.logs, pod, name, run.into())
+        });
         let (ended, key) = (self.ended.clone(), pod.key());
-        write_to(&mut command, &log)
+        write_to(&mut command, log.as_deref())
             .and_then(|()| {
                 Process::start(command, move || {
                     // Nobody listens any more if this is the end of the control plane.
@@ -127,21 +159,22 @@ impl Processes {
                 })
             })
             .map_err(|error| {
-                let program = local.display();
+                let (program, directory) = (local.display(), directory.display());
                 Exit::never_started(format!("cannot run {program} in {directory}: {error}"))
             })
     }
 }
 
-fn write_to(command: &mut Command, log: &Path) -> io::Result<()> {
+fn write_to(command: &mut Command, log: Option<&Path>) -> io::Result<()> {
+    let Some(log) = log else {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        return Ok(());
+    };
     if let Some(directory) = log.parent() {
         fs::create_dir_all(directory)?;
     }
     let log = File::create(log)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log);
+    command.stdout(log.try_clone()?).stderr(log);
     Ok(())
 }
 

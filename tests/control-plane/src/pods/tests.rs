@@ -1,5 +1,7 @@
 //! Pods on their node, on a real store.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -90,6 +92,33 @@ fn a_deleted_pod_stops_gracefully_or_at_once() {
     world.delete(&NODES, "n1");
     world.delete(&PODS, "stranded");
     assert!(world.get(&PODS, "stranded").is_none());
+}
+
+#[test]
+fn a_pod_that_has_had_its_time() {
+    let mut world = World::new();
+    world.add_node("n1");
+    let pod = |name: &str, seconds| {
+        but(pod(name, &[]), |p| {
+            p["spec"]["activeDeadlineSeconds"] = json!(seconds);
+        })
+    };
+    world.create(&PODS, pod("short", 1));
+    world.create(&PODS, pod("long", 60));
+    assert_eq!(world.phase(&PODS, "short"), "Running");
+    std::thread::sleep(Duration::from_millis(1100));
+    // It had an appointment, and waits for no resync.
+    world.settle();
+    let status = &world.pod("short")["status"];
+    assert_eq!(
+        [&status["phase"], &status["reason"]],
+        ["Failed", "DeadlineExceeded"]
+    );
+    assert_eq!(
+        status["message"],
+        "Pod was active on the node longer than the specified deadline"
+    );
+    assert_eq!(world.phase(&PODS, "long"), "Running");
 }
 
 #[test]

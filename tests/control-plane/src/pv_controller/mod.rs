@@ -10,7 +10,10 @@
 //! | what happens to a volume | `volume` |
 //! | which volume a claim gets | `matching` |
 //! | the four writes that bind, and their undoing | `bind` |
-//! | what happens to a volume whose claim is gone | `reclaim` |
+//! | what happens to a volume whose claim is gone | `reclaim`, `recycle`, `delete` |
+//! | the pod that empties a volume | `recycler_pod` |
+//! | what takes time runs once at a time | `operations` |
+//! | what follows from who provisioned a volume | `origin` |
 //! | a claim without a class gets the default one | `default_class` |
 //! | a claim for which no volume exists | `provision` |
 //! | plug-ins that a CSI driver has taken over from | `migration` |
@@ -18,10 +21,15 @@
 pub(crate) mod bind;
 pub(crate) mod claim;
 mod default_class;
+pub(crate) mod delete;
 pub(crate) mod matching;
 pub(crate) mod migration;
+mod operations;
+mod origin;
 pub(crate) mod provision;
-mod reclaim;
+pub(crate) mod reclaim;
+pub(crate) mod recycle;
+pub(crate) mod recycler_pod;
 #[cfg(test)]
 mod tests;
 pub(crate) mod volume;

@@ -1,28 +1,67 @@
 //! What happens to a volume whose claim is gone: its own reclaim policy says.
+//!
+//! Recycling and deleting take time, so they are operations: each starts by reading the volume again,
+//! and runs once at a time per volume while the controllers go on with everything else.
+
+use std::{collections::HashMap, time::Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{
-    MIGRATED_TO, PROVISIONED_BY, bind::set_volume_phase, provision::IN_TREE, volume::claim_of,
+    MIGRATED_TO,
+    bind::set_volume_phase,
+    delete::{self, Deleted},
+    operations::{Name, Operations},
+    recycle::{self, Recycling},
+    volume::claim_of,
 };
 use crate::{
     controllers::{
         Context, SyncError,
-        object::{Key, Volume, remove_annotation},
+        object::{Key, Volume},
     },
+    host_paths::HostPaths,
     recorder::Severity::Warning,
     resource::PERSISTENT_VOLUMES,
-    store::Part,
 };
 
-/// In-tree plug-ins whose volumes a CSI driver serves; only these can be migrated.
-const MIGRATED_PLUGINS: [&str; 7] = [
-    "kubernetes.io/aws-ebs",
-    "kubernetes.io/azure-disk",
-    "kubernetes.io/azure-file",
-    "kubernetes.io/cinder",
-    "kubernetes.io/gce-pd",
-    "kubernetes.io/portworx-volume",
-    "kubernetes.io/vsphere-volume",
-];
+/// The reclaiming that is under way.
+#[derive(Debug)]
+pub(crate) struct Reclaims {
+    operations: Operations,
+    /// The volumes that are being emptied, by the pod that does it.
+    pub(super) recycling: HashMap<Key, Recycling>,
+    /// Where directories may be deleted.
+    pub(super) host_paths: Option<HostPaths>,
+    /// Takes the result of a deletion, which has a thread of its own.
+    pub(super) deleted: UnboundedSender<Deleted>,
+}
+
+impl Reclaims {
+    /// With a channel that tells of deletions that have ended.
+    pub(crate) fn new(host_paths: Option<HostPaths>) -> (Self, UnboundedReceiver<Deleted>) {
+        let (deleted, ended) = unbounded_channel();
+        let reclaims = Self {
+            operations: Operations::default(),
+            recycling: HashMap::new(),
+            host_paths,
+            deleted,
+        };
+        (reclaims, ended)
+    }
+
+    /// Ends an operation; after a failure the next one has to wait.
+    pub(super) fn end(&mut self, name: &Name, succeeded: bool) {
+        self.operations.end(name, succeeded, Instant::now());
+    }
+}
+
+/// Whether an operation goes on after its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    GoesOn,
+    IsOver,
+}
 
 /// Does what the policy of a released volume says.
 pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
@@ -34,8 +73,8 @@ pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError>
     }
     match volume.reclaim_policy() {
         "Retain" => Ok(()),
-        "Delete" => delete(cx, &volume),
-        "Recycle" => recycle(cx, &volume),
+        "Delete" => operate(cx, "delete", &volume, delete::start),
+        "Recycle" => operate(cx, "recycle", &volume, recycle::start),
         _ => {
             let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
             fail(cx, volume, "VolumeUnknownReclaimPolicy", message)
@@ -43,72 +82,30 @@ pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError>
     }
 }
 
-/// Removes the claim that a volume was migrated to a CSI driver, when whoever provisioned it is
-/// not a plug-in that can be.
-pub(crate) fn drop_false_migration(cx: &mut Context, volume: Volume) -> Result<Volume, SyncError> {
-    let migrated = volume
-        .annotation(PROVISIONED_BY)
-        .is_some_and(|by| MIGRATED_PLUGINS.contains(&by));
-    if migrated || volume.annotation(MIGRATED_TO).is_none() {
-        return Ok(volume);
-    }
-    let mut new = (*volume.0).clone();
-    remove_annotation(&mut new, MIGRATED_TO);
-    cx.update(&PERSISTENT_VOLUMES, new, Part::Main).map(Volume)
-}
-
-/// Policy Delete. Whoever provisioned the volume from outside deletes it too; of the plug-ins
-/// within, only `hostPath` has a deleter.
-fn delete(cx: &mut Context, volume: &Volume) -> Result<(), SyncError> {
-    let Some(volume) = still_released(cx, volume)? else {
-        return Ok(());
-    };
-    match volume.annotation(PROVISIONED_BY) {
-        Some(external) if !external.is_empty() && !external.starts_with(IN_TREE) => Ok(()),
-        _ if volume["spec"]["hostPath"].is_object() => {
-            leave(
-                cx,
-                &volume,
-                "VolumeFailedDelete",
-                "directories of hostPath volumes are not deleted",
-            );
-            Ok(())
-        }
-        _ => {
-            let message = format!(
-                "error getting deleter volume plugin for volume {:?}: no deletable volume plugin matched",
-                volume.name()
-            );
-            fail(cx, volume, "VolumeFailedDelete", &message)
-        }
-    }
-}
-
-/// Policy Recycle: only `hostPath` has a recycler.
-fn recycle(cx: &mut Context, volume: &Volume) -> Result<(), SyncError> {
-    let Some(volume) = still_released(cx, volume)? else {
-        return Ok(());
-    };
-    if volume["spec"]["hostPath"].is_object() {
-        leave(
-            cx,
-            &volume,
-            "VolumeFailedRecycle",
-            "directories of hostPath volumes are not scrubbed",
-        );
+fn operate(
+    cx: &mut Context,
+    verb: &str,
+    volume: &Volume,
+    start: fn(&mut Context, &Volume, &Name) -> Result<Started, SyncError>,
+) -> Result<(), SyncError> {
+    let name = Name::new(verb, volume);
+    if !cx.reclaims.operations.start(&name, Instant::now()) {
+        tracing::debug!(%name, "runs already, or has to wait after an error");
         return Ok(());
     }
-    fail(
-        cx,
-        volume,
-        "VolumeFailedRecycle",
-        "No recycler plugin found for the volume!",
-    )
+    let started = start(cx, volume, &name);
+    if !matches!(started, Ok(Started::GoesOn)) {
+        cx.reclaims.end(&name, true);
+    }
+    started.map(drop)
 }
 
 /// The volume as the store has it now, if it is still to be reclaimed: what is about to be
 /// destroyed is never judged by a cached state.
-fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, SyncError> {
+pub(super) fn still_released(
+    cx: &mut Context,
+    volume: &Volume,
+) -> Result<Option<Volume>, SyncError> {
     let key = Key::cluster(volume.name());
     let Some(fresh) = cx.read(&PERSISTENT_VOLUMES, &key)?.map(Volume) else {
         return Ok(None);
@@ -116,7 +113,7 @@ fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, S
     let bound = fresh
         .claim_ref()
         .is_some_and(|reference| !reference.uid.is_empty());
-    if fresh.uid() != volume.uid() || fresh.is_terminating() || !bound {
+    if fresh.uid() != volume.uid() || !bound {
         return Ok(None);
     }
     let claim = claim_of(cx, &fresh)?;
@@ -125,8 +122,8 @@ fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, S
     Ok(released.then_some(fresh))
 }
 
-/// Gives up until the next resync, visibly.
-fn fail(
+/// Marks the volume as failed, and says so once. It is tried again all the same.
+pub(super) fn fail(
     cx: &mut Context,
     volume: Volume,
     reason: &'static str,
@@ -138,11 +135,4 @@ fn fail(
         cx.tell((&PERSISTENT_VOLUMES, &volume), Warning, reason, message);
     }
     Ok(())
-}
-
-/// Says what this control plane does not do. The volume stays Released, because nothing failed.
-fn leave(cx: &mut Context, volume: &Volume, reason: &'static str, what: &str) {
-    let message =
-        format!("This control plane cannot reclaim the volume: {what}; it stays Released.");
-    cx.tell((&PERSISTENT_VOLUMES, volume), Warning, reason, message);
 }

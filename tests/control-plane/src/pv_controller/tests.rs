@@ -3,7 +3,9 @@
 mod binding;
 mod claim_status;
 mod claims;
+mod delete;
 mod explanations;
 mod invariants;
 mod matching;
+mod reclaim;
 mod volumes;

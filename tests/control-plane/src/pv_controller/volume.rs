@@ -3,7 +3,7 @@
 use super::{
     PROVISIONED_BY,
     bind::{set_volume_phase, unbind},
-    reclaim,
+    origin, reclaim,
 };
 use crate::{
     controllers::{
@@ -19,7 +19,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let Some(volume) = cx.cache.volumes.get(&key.name).cloned() else {
         return Ok(());
     };
-    let volume = reclaim::drop_false_migration(cx, volume)?;
+    let volume = origin::update(cx, volume)?;
     // Without a UID it is only reserved; the claim takes it when it comes.
     if volume
         .claim_ref()
