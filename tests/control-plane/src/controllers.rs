@@ -155,6 +155,9 @@ pub(crate) struct Context {
     pub(crate) kubelet: Kubelet,
     pub(crate) jobs: Jobs,
     pub(crate) options: ControllerOptions,
+    /// A rule that a test has replaced by the one that was wrong.
+    #[cfg(test)]
+    pub(crate) old_bug: Option<pv_controller::old_bugs::OldBug>,
 }
 
 impl Context {
@@ -288,6 +291,8 @@ impl Manager {
             jobs: Jobs::default(),
             options,
             store,
+            #[cfg(test)]
+            old_bug: None,
         };
         let mut manager = Self {
             events,

@@ -61,6 +61,8 @@ fn lose(cx: &mut Context, claim: Claim, reason: &'static str, why: &str) -> Resu
 /// A claim that leaves the choice to the controller.
 fn sync_unbound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
     let late = cx.cache.binds_late(&claim);
+    #[cfg(test)]
+    let late = super::old_bugs::binds_late(cx, &claim, late);
     if let Some(volume) = find(cx, &claim, late) {
         return bind(cx, volume, claim);
     }

@@ -24,6 +24,8 @@ mod default_class;
 pub(crate) mod delete;
 pub(crate) mod matching;
 pub(crate) mod migration;
+#[cfg(test)]
+pub(crate) mod old_bugs;
 mod operations;
 mod origin;
 pub(crate) mod provision;

@@ -7,5 +7,6 @@ mod delete;
 mod explanations;
 mod invariants;
 mod matching;
+mod old_bugs;
 mod reclaim;
 mod volumes;

@@ -1,7 +1,5 @@
 //! What happens to a volume.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -9,7 +7,7 @@ use crate::{
         object::Key,
         tests::{World, but, claim, provisioned, volume},
     },
-    pv_controller::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, volume as rule},
+    pv_controller::{MIGRATED_TO, PROVISIONED_BY, volume as rule},
     resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
     store::Part,
 };
@@ -177,35 +175,6 @@ fn a_mode_mismatch_is_told_on_both_sides() {
     assert!(world.reasons("c").contains(&"VolumeMismatch".to_owned()));
     assert_eq!(world.reasons("v"), ["VolumeMismatch"]);
     assert_eq!(world.bound("c"), None);
-}
-
-/// A claim that the cache has not heard of yet looks exactly like a deleted one. An old version
-/// asked the API only for volumes with the bound-by-controller annotation, and released the
-/// volumes that an external provisioner had just made.
-#[test]
-fn a_fresh_claim_is_not_taken_for_deleted() {
-    let mut world = World::new();
-    let made = world.put(&CLAIMS, claim("c", "1Gi"));
-    world.put(
-        &VOLUMES,
-        but(provisioned("v", "1Gi"), |v| {
-            v["spec"]["claimRef"] = json!({
-                "namespace": "default", "name": "c", "uid": made["metadata"]["uid"],
-            });
-        }),
-    );
-    let volume: Arc<Value> = world.volume("v");
-    assert!(volume["metadata"]["annotations"][BOUND_BY_CONTROLLER].is_null());
-    // The cache hears of the volume before it hears of the claim.
-    world.manager.cx.cache.store(&VOLUMES, &volume);
-    rule::sync(&mut world.manager.cx, &Key::cluster("v")).unwrap();
-    assert_eq!(
-        world.phase(&VOLUMES, "v"),
-        "Pending",
-        "nothing was released"
-    );
-    world.settle();
-    assert_eq!(world.bound("c").as_deref(), Some("v"));
 }
 
 #[test]
