@@ -23,6 +23,17 @@ pub(crate) fn render(url: &str) -> String {
 pub(crate) fn write(path: &Path, url: &str) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));
-    std::fs::write(&temporary, render(url))?;
-    std::fs::rename(&temporary, path)
+    let written =
+        std::fs::write(&temporary, render(url)).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Removes it, if it is still the one that points to `url`.
+pub(crate) fn remove(path: &Path, url: &str) {
+    if std::fs::read_to_string(path).is_ok_and(|text| text == render(url)) {
+        let _ = std::fs::remove_file(path);
+    }
 }

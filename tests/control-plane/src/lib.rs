@@ -16,23 +16,66 @@
 //!
 //! The faults and the record are there for a real API server, too: a [`Front`] stands before it.
 //!
-//! What it is not: there is no authentication, no authorization, no etcd, no custom resources,
-//! and only as much validation as a storage controller can run into.
+//! # A first test
+//!
+//! Any client is pointed at [`ControlPlane::url`], or at [`ControlPlane::kubeconfig`]. With kube-rs:
 //!
 //! ```
-//! use std::{io::{Read, Write}, net::TcpStream};
-//! use control_plane::{ControlPlane, Options, requests::Verb};
+//! use control_plane::{ControlPlane, Options};
+//! use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+//! use kube::{Api, Client, Config, runtime::wait::await_condition};
+//! use serde_json::{from_value, json};
 //!
+//! # #[tokio::main]
+//! # async fn main() -> anyhow::Result<()> {
 //! let control_plane = ControlPlane::start(Options::default())?;
-//! let address = control_plane.url().trim_start_matches("http://");
-//! let mut stream = TcpStream::connect(address)?;
-//! write!(stream, "GET /api/v1/namespaces/default HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
-//! let mut answer = String::new();
-//! stream.read_to_string(&mut answer)?;
-//! assert!(answer.starts_with("HTTP/1.1 200 OK"));
-//! assert_eq!(control_plane.requests().count(|r| r.verb == Verb::Get && r.name == "default"), 1);
-//! # Ok::<(), anyhow::Error>(())
+//! let client = Client::try_from(Config::new(control_plane.url().parse()?))?;
+//!
+//! let volumes: Api<PersistentVolume> = Api::all(client.clone());
+//! volumes.create(&Default::default(), &from_value(json!({
+//!     "metadata": {"name": "disk"},
+//!     "spec": {
+//!         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+//!         "storageClassName": "fast", "hostPath": {"path": "/nowhere"},
+//!     },
+//! }))?).await?;
+//! let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client);
+//! claims.create(&Default::default(), &from_value(json!({
+//!     "metadata": {"name": "data"},
+//!     "spec": {
+//!         "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+//!         "resources": {"requests": {"storage": "1Gi"}},
+//!     },
+//! }))?).await?;
+//!
+//! let is_bound = |claim: Option<&PersistentVolumeClaim>| {
+//!     claim.and_then(|c| c.status.as_ref()).is_some_and(|s| s.phase.as_deref() == Some("Bound"))
+//! };
+//! let claim = await_condition(claims, "data", is_bound).await?;
+//! assert_eq!(claim.unwrap().spec.unwrap().volume_name.as_deref(), Some("disk"));
+//! # Ok(())
+//! # }
 //! ```
+//!
+//! # What is served, and what is not
+//!
+//! | | |
+//! |---|---|
+//! | Types | those of [`resource`]; no custom resources, no other API versions |
+//! | Requests | get, list (pages, any kept version), watch (bookmarks, initial events, 410), create, update, patch (JSON, merge, strategic, server-side apply), delete, deletecollection, each with `dryRun`; JSON and YAML, and protobuf where `kubectl` sends it |
+//! | Subresources | `status`, `finalize` of namespaces, `log` of pods; no `scale`, `exec`, `eviction`, `token` |
+//! | Semantics | `resourceVersion`, `generation`, `generateName`, finalizers, preconditions, owner references, field ownership from the first server-side apply on, `Status` bodies |
+//! | Validation | what a storage controller can run into; a field that nobody knows is kept, whatever `fieldValidation` says |
+//! | Admission | default class, protection finalizers, growth of claims; no quotas, no webhooks |
+//! | Identity | none: everybody may do everything, and is told so when they ask. A refusal is a fault: [`FaultBuilder::forbid`] |
+//! | Controllers | volumes and claims, scheduler, pods and Jobs, garbage collection, namespaces, protection; Deployments and `DaemonSets` are objects that nothing acts upon |
+//! | Pods | seem to run, as their annotations tell ([`RUN`]), or those of Jobs are processes ([`ProcessOptions`]); no images, no network |
+//!
+//! Where it is not what kube-controller-manager and kube-scheduler do, it is wrong: scenarios and
+//! `kubectl`'s words are compared with a real Kubernetes 1.36.
+//!
+//! [`FaultBuilder::forbid`]: faults::FaultBuilder::forbid
+//! [`RUN`]: controllers::RUN
 
 mod admission;
 pub mod controllers;
@@ -52,6 +95,7 @@ mod kubeconfig;
 pub mod meta;
 mod names;
 mod node;
+mod options;
 mod patch;
 mod pods;
 mod protection;
@@ -71,87 +115,45 @@ mod validation;
 mod view;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    io,
+    net::{SocketAddr, TcpListener},
     path::PathBuf,
     sync::{Arc, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
 use tokio::sync::oneshot;
 
-use crate::faults::Newest;
 pub use crate::{
     controllers::{ControllerOptions, NodeOptions, ProcessOptions},
     faults::Faults,
     front::Front,
     host_paths::{BadRoot, HostPaths},
+    options::Options,
     requests::Requests,
     store::Store,
 };
+use crate::{faults::Newest, status::Status};
 
-/// How a control plane is set up.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where to listen; port 0 (the default, on 127.0.0.1) takes a free one.
-    pub listen: SocketAddr,
-    /// Where to write a kubeconfig; it is removed again in the end.
-    pub kubeconfig: Option<PathBuf>,
-    /// A node to register at start.
-    pub node: Option<NodeOptions>,
-    /// How often the controllers look at everything again; 15 s, as in the real ones.
-    pub resync: Duration,
-    /// Offer a volume that becomes available to waiting claims at once instead of at the next
-    /// resync. The real controller does not.
-    pub eager_rebind: bool,
-    /// The first wait after a failed container or pod of a Job, before the next try; 10 s, as in
-    /// the real ones, and it doubles each time.
-    pub back_off: Duration,
-    /// Run the pods of Jobs as processes of this machine. Without it they do as they are told.
-    pub processes: Option<ProcessOptions>,
-    /// Where volumes of type `hostPath` are really recycled and deleted. Without it (the default)
-    /// every such volume is refused, and nothing on this machine is touched.
-    pub host_paths: Option<HostPaths>,
-    /// Run the controllers; without them this is an API server alone.
-    pub controllers: bool,
-    /// Events kept per resource type; a watch from before them gets 410.
-    pub history: usize,
-    /// How often a quiet watch gets a bookmark.
-    pub bookmarks: Duration,
-    /// Requests with this `User-Agent` meet no fault and are not on record: those of a test, beside
-    /// the program that it tests.
-    pub bystander: Option<String>,
-}
+/// The minor version of Kubernetes 1 whose behaviour this follows.
+const MINOR_VERSION: &str = "36";
 
-impl Default for Options {
-    fn default() -> Self {
-        let ControllerOptions {
-            resync,
-            eager_rebind,
-            node,
-            back_off,
-            processes,
-            host_paths,
-        } = ControllerOptions::default();
-        Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            kubeconfig: None,
-            node,
-            resync,
-            eager_rebind,
-            back_off,
-            processes,
-            host_paths,
-            controllers: true,
-            history: Store::DEFAULT_HISTORY,
-            bookmarks: Duration::from_mins(1),
-            bystander: None,
-        }
-    }
+/// What it calls itself where clients look for a version of Kubernetes.
+fn version() -> String {
+    format!("v1.{MINOR_VERSION}.0+control-plane")
 }
 
 /// A running control plane; dropping it stops everything.
+///
+/// Many can run side by side in one process: each has its own port, its own thread and its own
+/// objects, and starts within milliseconds, so that every test can have one.
+///
+/// ```
+/// # use control_plane::{ControlPlane, Options};
+/// let [one, other] = [(); 2].map(|()| ControlPlane::start(Options::default()).unwrap());
+/// assert_ne!(one.url(), other.url());
+/// ```
 #[derive(Debug)]
 pub struct ControlPlane {
     url: String,
@@ -163,17 +165,60 @@ pub struct ControlPlane {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Why a control plane does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken, or none of this machine.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// [`Options::listen`].
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The kubeconfig cannot be written.
+    #[error("cannot write the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// [`Options::kubeconfig`].
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The API server refuses the node.
+    #[error("cannot register the node")]
+    Node {
+        /// In the words of the API.
+        source: Status,
+    },
+    /// There is no thread or runtime to be had.
+    #[error("cannot start a thread of its own")]
+    Thread(#[source] io::Error),
+}
+
 impl ControlPlane {
     /// Starts it on a thread and a runtime of its own. When this returns, it answers.
     ///
     /// # Errors
     /// The address is taken, the kubeconfig cannot be written, or the node is not acceptable.
-    pub fn start(options: Options) -> anyhow::Result<Self> {
-        let listen = options.listen;
-        let listener =
-            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-        listener.set_nonblocking(true)?;
-        let url = format!("http://{}", listener.local_addr()?);
+    ///
+    /// ```
+    /// use control_plane::{ControlPlane, Options, StartError};
+    ///
+    /// let first = ControlPlane::start(Options::default())?;
+    /// let taken = first.url().trim_start_matches("http://").parse().unwrap();
+    /// let second = ControlPlane::start(Options { listen: taken, ..Options::default() });
+    /// assert!(matches!(second, Err(StartError::Listen { address, .. }) if address == taken));
+    /// # Ok::<(), StartError>(())
+    /// ```
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let address = options.listen;
+        let listener = TcpListener::bind(address);
+        let bound = listener.and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            let url = format!("http://{}", listener.local_addr()?);
+            Ok((listener, url))
+        });
+        let (listener, url) = bound.map_err(|source| StartError::Listen { address, source })?;
         let store = Store::new(options.history);
         let faults = Faults::new(Newest::new({
             let store = store.clone();
@@ -185,22 +230,16 @@ impl ControlPlane {
             faults: faults.clone(),
             requests: requests.clone(),
             bookmarks: options.bookmarks,
-            bystander: options.bystander,
+            bystander: options.bystander.clone(),
             pod_logs: options.processes.as_ref().map(|p| p.logs.clone()),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("control-plane")
             .enable_all()
-            .build()?;
-        let controllers = options.controllers.then(|| ControllerOptions {
-            resync: options.resync,
-            eager_rebind: options.eager_rebind,
-            node: options.node.clone(),
-            back_off: options.back_off,
-            processes: options.processes.clone(),
-            host_paths: options.host_paths.clone(),
-        });
+            .build()
+            .map_err(StartError::Thread)?;
+        let controllers = options.controllers.then(|| options.of_controllers());
         let (stop, stopped) = oneshot::channel();
         let (started, starting) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -212,26 +251,30 @@ impl ControlPlane {
                     let _ = started.send(Err(error));
                 }
                 runtime.shutdown_timeout(Duration::from_secs(1));
-            })?;
-        starting
-            .recv()
-            .map_err(|_| anyhow!("the control plane died while starting"))??;
-        if let Some(path) = &options.kubeconfig {
-            kubeconfig::write(path, &url)
-                .with_context(|| format!("cannot write the kubeconfig {}", path.display()))?;
-        }
-        Ok(Self {
+            })
+            .map_err(StartError::Thread)?;
+        let mut control_plane = Self {
             url,
-            kubeconfig: options.kubeconfig,
+            kubeconfig: None,
             store,
             faults,
             requests,
             stop: Some(stop),
             thread: Some(thread),
-        })
+        };
+        let died = |_| StartError::Thread(io::Error::other("it died at once"));
+        starting.recv().map_err(died)??;
+        if let Some(path) = options.kubeconfig {
+            kubeconfig::write(&path, &control_plane.url).map_err(|source| {
+                let path = path.clone();
+                StartError::Kubeconfig { path, source }
+            })?;
+            control_plane.kubeconfig = Some(path);
+        }
+        Ok(control_plane)
     }
 
-    /// `http://127.0.0.1:<port>`.
+    /// Where it answers: `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -243,19 +286,30 @@ impl ControlPlane {
         kubeconfig::render(&self.url)
     }
 
-    /// What may go wrong on purpose.
+    /// What may go wrong on purpose; [`faults`] has examples.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What has been asked.
+    /// What has been asked; [`requests`] has examples.
     #[must_use]
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// The objects, past the HTTP server: no fault hits, no request is recorded.
+    /// The objects, past the HTTP server: no fault hits, no request is recorded. For the setting of a
+    /// scene, and for a look at its end; what is tested should go through the API.
+    ///
+    /// ```
+    /// # use control_plane::{ControlPlane, Options};
+    /// use control_plane::resource;
+    ///
+    /// let control_plane = ControlPlane::start(Options::default())?;
+    /// let namespace = control_plane.store().get(&resource::NAMESPACES, "", "default")?;
+    /// assert_eq!(namespace["status"]["phase"], "Active");
+    /// # Ok::<(), anyhow::Error>(())
+    /// ```
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
@@ -271,7 +325,7 @@ impl Drop for ControlPlane {
             let _ = thread.join();
         }
         if let Some(path) = &self.kubeconfig {
-            let _ = std::fs::remove_file(path);
+            kubeconfig::remove(path, &self.url);
         }
     }
 }
@@ -280,14 +334,13 @@ async fn run(
     listener: TcpListener,
     server: http::Server,
     controllers: Option<ControllerOptions>,
-    started: &mpsc::Sender<anyhow::Result<()>>,
+    started: &mpsc::Sender<Result<(), StartError>>,
     stopped: oneshot::Receiver<()>,
-) -> anyhow::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let _controllers = match controllers {
-        Some(options) => Some(controllers::spawn(server.store.clone(), options)?),
-        None => None,
-    };
+) -> Result<(), StartError> {
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Thread)?;
+    let controllers = controllers.map(|options| controllers::spawn(server.store.clone(), options));
+    let controllers = controllers.transpose();
+    let _controllers = controllers.map_err(|source| StartError::Node { source })?;
     let _ = started.send(Ok(()));
     tokio::select! {
         never = http::serve(listener, Arc::new(server)) => match never {},

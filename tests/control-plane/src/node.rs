@@ -64,7 +64,7 @@ pub(crate) fn register(store: &Store, options: &NodeOptions) -> Result<(), Statu
             "nodeInfo": {
                 "architecture": arch,
                 "operatingSystem": "linux",
-                "kubeletVersion": format!("v{}", env!("CARGO_PKG_VERSION")),
+                "kubeletVersion": crate::version(),
             },
         },
     });

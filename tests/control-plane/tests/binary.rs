@@ -1,16 +1,51 @@
 //! The `control-plane` program.
+#![cfg(feature = "program")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use std::{
-    io::{BufRead, BufReader},
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
-struct Running(Child);
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Running {
+    fn start(kubeconfig: &Path, more: &[&str]) -> Self {
+        let mut command = program();
+        command.arg("--kubeconfig").arg(kubeconfig).args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first.strip_prefix("listening on http://").unwrap();
+        assert_eq!(
+            lines.next().unwrap().unwrap(),
+            format!("export KUBECONFIG={}", kubeconfig.display())
+        );
+        Self {
+            child,
+            address: address.to_owned(),
+        }
+    }
+
+    fn signal(&mut self, signal: &str) -> std::process::ExitStatus {
+        let pid = self.child.id().to_string();
+        let kill = Command::new("kill").args([signal, &pid]).status();
+        assert!(kill.unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -18,71 +53,179 @@ fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_control-plane"))
 }
 
+/// What a run that must fail says on standard error.
+#[track_caller]
+fn fails(arguments: &[&str]) -> String {
+    let failed = program().args(arguments).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(failed.stdout.is_empty());
+    String::from_utf8(failed.stderr).unwrap()
+}
+
 #[test]
 fn it_serves_until_it_is_told_to_end() {
     for signal in ["-TERM", "-INT"] {
         let home = tempfile::tempdir().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let mut command = program();
-        command
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .args(["--node", "n1"]);
-        let mut running = Running(command.stdout(Stdio::piped()).spawn().unwrap());
-        let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
-        let first = lines.next().unwrap().unwrap();
-        let address = first
-            .strip_prefix("listening on http://")
-            .unwrap()
-            .to_owned();
-        assert_eq!(
-            lines.next().unwrap().unwrap(),
-            format!("export KUBECONFIG={}", kubeconfig.display())
-        );
-        assert!(
-            std::fs::read_to_string(&kubeconfig)
-                .unwrap()
-                .contains(&address)
-        );
-        std::net::TcpStream::connect(&address).unwrap();
+        let mut running = Running::start(&kubeconfig, &["--node", "n1"]);
+        let address = running.address.clone();
+        assert!(fs::read_to_string(&kubeconfig).unwrap().contains(&address));
+        // Somebody watches, and does not let go.
+        let mut watch = TcpStream::connect(&address).unwrap();
+        write!(
+            watch,
+            "GET /api/v1/nodes?watch=true HTTP/1.1\r\nhost: x\r\n\r\n"
+        )
+        .unwrap();
+        let mut head = String::new();
+        BufReader::new(&watch).read_line(&mut head).unwrap();
+        assert_eq!(head, "HTTP/1.1 200 OK\r\n");
 
-        let pid = running.0.id().to_string();
+        let told = Instant::now();
+        assert!(running.signal(signal).success(), "{signal}");
         assert!(
-            Command::new("kill")
-                .args([signal, &pid])
-                .status()
-                .unwrap()
-                .success()
+            told.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            told.elapsed()
         );
-        assert!(running.0.wait().unwrap().success(), "{signal}");
         assert!(!kubeconfig.exists(), "{signal}");
-        std::net::TcpStream::connect(&address).unwrap_err();
+        TcpStream::connect(&address).unwrap_err();
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
+}
+
+#[test]
+fn killed_it_leaves_its_kubeconfig_and_nothing_else() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let mut running = Running::start(&kubeconfig, &[]);
+    let address = running.address.clone();
+    assert!(!running.signal("-KILL").success());
+    TcpStream::connect(&address).unwrap_err();
+    assert!(kubeconfig.exists());
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+
+    // The next one takes address and file over.
+    let mut next = Running::start(&kubeconfig, &["--listen", &address]);
+    assert_eq!(next.address, address);
+    assert!(next.signal("-TERM").success());
+    assert!(!kubeconfig.exists());
+}
+
+#[test]
+fn a_kubeconfig_that_somebody_else_has_written_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let mut one = Running::start(&kubeconfig, &[]);
+    let other = Running::start(&kubeconfig, &[]);
+    assert!(one.signal("-TERM").success());
+    assert!(
+        fs::read_to_string(&kubeconfig)
+            .unwrap()
+            .contains(&other.address)
+    );
 }
 
 #[test]
 fn it_explains_itself() {
     let help = program().arg("--help").output().unwrap();
     let text = String::from_utf8(help.stdout).unwrap();
-    for option in ["--kubeconfig <FILE>", "--node <NAME>", "--listen <ADDR>"] {
+    for option in [
+        "--kubeconfig <FILE>",
+        "--listen <ADDR:PORT>",
+        "--node <NAME>",
+        "--node-label <KEY=VALUE>",
+        "--resync <SECONDS>",
+        "--processes <DIR>",
+        "A first minute",
+    ] {
         assert!(text.contains(option), "{text}");
     }
+    let version = program().arg("--version").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert_eq!(
+        version,
+        format!("control-plane {}\n", env!("CARGO_PKG_VERSION"))
+    );
     let nothing = program().output().unwrap();
     assert_eq!(nothing.status.code(), Some(2));
 }
 
 #[test]
 fn an_address_that_is_taken_is_an_error() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let failed = program()
-        .args(["--kubeconfig", "/nonexistent", "--listen", &address])
-        .output()
-        .unwrap();
-    assert_eq!(failed.status.code(), Some(1));
-    let error = String::from_utf8(failed.stderr).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let first = Running::start(&kubeconfig, &[]);
+    let other = home.path().join("other");
+    let error = fails(&[
+        "--kubeconfig",
+        other.to_str().unwrap(),
+        "--listen",
+        &first.address,
+    ]);
     assert!(
-        error.contains(&format!("cannot listen on {address}")),
+        error.contains(&format!("cannot listen on {}: Address", first.address)),
         "{error}"
     );
+    assert!(
+        error.contains("another control plane") && error.contains("--listen"),
+        "{error}"
+    );
+    assert!(!other.exists());
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_written_is_an_error() {
+    let home = tempfile::tempdir().unwrap();
+    let nowhere = home.path().join("none/kubeconfig");
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let error = fails(&["--kubeconfig", nowhere.to_str().unwrap(), "--listen", &free]);
+    let expected = format!(
+        "cannot write the kubeconfig {}: No such file",
+        nowhere.display()
+    );
+    assert!(
+        error.contains(&expected) && error.contains("--kubeconfig"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_node_that_kubernetes_refuses_is_an_error() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let error = fails(&["--kubeconfig", kubeconfig, "--node", "Upper_Case"]);
+    assert!(error.contains("cannot register the node: "), "{error}");
+    assert!(
+        error.contains("\"Upper_Case\"") && error.contains("--node"),
+        "{error}"
+    );
+}
+
+#[test]
+fn nobody_has_to_read_what_it_prints() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("kubeconfig");
+    let mut command = program();
+    command
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let begun = Instant::now();
+    while !kubeconfig.exists() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let still_runs = child.try_wait().unwrap().is_none();
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(still_runs);
 }
