@@ -1,9 +1,9 @@
 //! Fields that the API server fills in.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    meta, quantity,
+    meta, protobuf, quantity,
     resource::{self, Resource},
 };
 
@@ -51,7 +51,20 @@ pub(crate) fn apply(r: &'static Resource, object: &mut Value) {
             object["spec"] = json!({"finalizers": ["kubernetes"]});
         }
     } else if r == &resource::SECRETS {
-        fill(object, "type", json!("Opaque"));
+        secret(object);
+    }
+}
+
+/// What was written as text is kept as data.
+fn secret(object: &mut Value) {
+    fill(object, "type", json!("Opaque"));
+    let Some(Value::Object(texts)) = meta::object_mut(object).remove("stringData") else {
+        return;
+    };
+    let data = meta::child_mut(object, "data");
+    for (key, text) in texts {
+        let text = text.as_str().unwrap_or_default();
+        data.insert(key, json!(protobuf::base64(text.as_bytes())));
     }
 }
 
@@ -144,6 +157,17 @@ fn job(object: &mut Value) {
     }
     pod_spec(&mut spec["template"]["spec"]);
     tidy(&mut spec["template"], "spec");
+    // A Job without labels has those of its pods.
+    let labels = spec["template"]["metadata"]["labels"].clone();
+    if labels.is_object() {
+        let own = meta::metadata_mut(object);
+        if own
+            .get("labels")
+            .is_none_or(|own| own.as_object().is_none_or(Map::is_empty))
+        {
+            own.insert("labels".to_owned(), labels);
+        }
+    }
 }
 
 fn meta_of_template(spec: &mut Value) -> &mut Value {
@@ -219,5 +243,33 @@ fn tidy(holder: &mut Value, field: &str) {
         && map.get(field).is_some_and(Value::is_null)
     {
         map.remove(field);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_secret_becomes_data() {
+        let mut secret = json!({"data": {"a": "eA==", "b": "eQ=="}, "stringData": {"b": "me"}});
+        apply(&resource::SECRETS, &mut secret);
+        let expected = json!({"type": "Opaque", "data": {"a": "eA==", "b": "bWU="}});
+        assert_eq!(secret, expected);
+    }
+
+    #[test]
+    fn a_job_without_labels_has_those_of_its_pods() {
+        let labels_of = |labels: Value| {
+            let mut job = json!({
+                "metadata": {"name": "j", "uid": "u", "labels": labels},
+                "spec": {"template": {"metadata": {"labels": {"app": "x"}}, "spec": {}}},
+            });
+            apply(&resource::JOBS, &mut job);
+            job["metadata"]["labels"].clone()
+        };
+        assert_eq!(labels_of(Value::Null)["app"], "x");
+        assert_eq!(labels_of(Value::Null)["job-name"], "j");
+        assert_eq!(labels_of(json!({"own": "y"})), json!({"own": "y"}));
     }
 }

@@ -182,11 +182,15 @@ fn field_requirement(r: &'static Resource, term: &str) -> Result<FieldRequiremen
                     .is_some_and(|stem| path.starts_with(stem))
         });
     if !supported {
-        return Err(Status::bad_request(format!(
-            "Unable to find {:?} that match label selector \"\", field selector {term:?}: field \
-             label not supported: {path}",
-            r.qualified()
-        )));
+        let known = if fields_of(r).is_empty() {
+            format!(
+                "{path:?} is not a known field selector: only \"metadata.name\", \
+                 \"metadata.namespace\""
+            )
+        } else {
+            format!("field label not supported: {path}")
+        };
+        return Err(Status::bad_request(known));
     }
     let path = if r == &resource::EVENTS && path == "source" {
         "source.component"
@@ -319,7 +323,7 @@ mod tests {
         assert!(
             refused
                 .message
-                .contains("field label not supported: spec.x")
+                .contains("\"spec.x\" is not a known field selector")
         );
     }
 }

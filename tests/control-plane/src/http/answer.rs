@@ -22,8 +22,20 @@ pub(super) fn bytes_of_json(code: u16, bytes: Vec<u8>) -> Response<Body> {
 }
 
 pub(super) fn text(text: &str) -> Response<Body> {
+    text_stream(Body::whole(text.into()))
+}
+
+pub(super) fn text_stream(body: Body) -> Response<Body> {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    with_body(200, kind, Body::whole(text.into()))
+    with_body(200, kind, body)
+}
+
+pub(super) fn protobuf(kind: &'static str, bytes: &[u8]) -> Response<Body> {
+    with_body(
+        200,
+        HeaderValue::from_static(kind),
+        Body::whole(bytes.to_vec()),
+    )
 }
 
 pub(super) fn stream(body: Body) -> Response<Body> {

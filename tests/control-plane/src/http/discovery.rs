@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Call, answer, body::Body, openapi};
 use crate::{
+    MINOR_VERSION,
     resource::{self, Resource},
     status::Status,
 };
-
-/// The version of Kubernetes whose behaviour this follows.
-const MINOR: &str = "36";
 
 const VERBS: [&str; 8] = [
     "create",
@@ -50,6 +48,7 @@ pub(super) fn respond(path: &str, call: &Call) -> Result<Response<Body>, Status>
         }
         ["api", version] => resource_list("", version),
         ["apis", group, version] => resource_list(group, version),
+        ["openapi", "v2"] => Ok(openapi::empty_v2()),
         ["openapi", "v3"] => answer::json(200, &openapi::index()),
         ["openapi", "v3", "api", version] => openapi::document("", version),
         ["openapi", "v3", "apis", group, version] => openapi::document(group, version),
@@ -162,8 +161,8 @@ fn entries(r: &'static Resource) -> Vec<Value> {
 fn version() -> Value {
     json!({
         "major": "1",
-        "minor": MINOR,
-        "gitVersion": format!("v1.{MINOR}.0+control-plane"),
+        "minor": MINOR_VERSION,
+        "gitVersion": crate::version(),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

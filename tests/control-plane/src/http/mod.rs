@@ -4,10 +4,12 @@
 mod answer;
 mod body;
 mod discovery;
+mod logs;
 mod openapi;
 mod query;
 mod read;
 mod relay;
+mod reviews;
 mod route;
 pub(crate) mod upstream;
 mod watching;
@@ -306,10 +308,11 @@ fn respond(
             Verb::Watch => watching::watch(server, reset, target, call),
             Verb::List => read::list(server, target, call),
             Verb::Get if target.name.is_empty() => Err(Status::method_not_allowed()),
-            Verb::Get if target.subresource == "log" => read::log(server, target, call),
+            Verb::Get if target.subresource == "log" => logs::log(server, target, call),
             Verb::Get => read::get(server, target, call),
             _ => write::handle(server, target, call),
         },
+        Route::Other(path) if call.method == Method::POST => reviews::respond(path),
         Route::Other(path) => discovery::respond(path, call),
     }
 }

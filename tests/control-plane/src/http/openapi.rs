@@ -7,6 +7,22 @@ use serde_json::{Map, Value, json};
 use super::{answer, body::Body, discovery};
 use crate::{resource::Resource, status::Status};
 
+/// What `kubectl explain` shows.
+const UNDESCRIBED: &str = "This control plane knows its types, but does not describe their fields. A \
+    real API server does, and https://kubernetes.io/docs/reference/kubernetes-api.";
+
+/// A document that knows no type, in the only encoding in which `kubectl` asks for version 2. It
+/// does so for a `List` and for what it does not find in version 3, and skips its own validation of what
+/// is not in there.
+pub(super) fn empty_v2() -> Response<Body> {
+    // Field 1, the version of Swagger, of three letters.
+    const DOCUMENT: &[u8] = b"\x0a\x032.0";
+    answer::protobuf(
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        DOCUMENT,
+    )
+}
+
 pub(super) fn index() -> Value {
     let paths: Map<_, _> = discovery::versions()
         .map(|(group, version)| {
@@ -47,7 +63,11 @@ pub(super) fn document(group: &str, version: &str) -> Result<Response<Body>, Sta
         );
         let post = json!({"get": operation(r, "list"), "post": operation(r, "post")});
         paths.insert(collection, post);
-        let schema = json!({"type": "object", "x-kubernetes-group-version-kind": [kind(r)]});
+        let schema = json!({
+            "type": "object",
+            "description": UNDESCRIBED,
+            "x-kubernetes-group-version-kind": [kind(r)],
+        });
         schemas.insert(format!("{group}.{version}.{}", r.kind), schema);
     }
     answer::json(

@@ -1,4 +1,4 @@
-//! `get` and `list`, and the logs of pods.
+//! `get` and `list`.
 
 use std::sync::Arc;
 
@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Call, Server, answer, body::Body, route::Target};
 use crate::{
-    controllers::object::{items, text},
     meta,
-    pods::log_file,
     selectors::Selectors,
     status::Status,
     store::{Listing, Store},
@@ -38,37 +36,6 @@ pub(super) fn get(server: &Server, target: &Target, call: &Call) -> Result<Respo
     let r = view::stored(target.resource);
     let object = server.store.get(r, &target.namespace, &target.name)?;
     answer::json(200, &view(target, call).object(&object))
-}
-
-/// What a container has written so far: nothing, if it did not run as a process.
-pub(super) fn log(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
-    let r = target.resource;
-    let pod = server.store.get(r, &target.namespace, &target.name)?;
-    let container = match call.query.get("container") {
-        "" => &pod["spec"]["containers"][0]["name"],
-        name => items(&pod["spec"]["containers"])
-            .map(|container| &container["name"])
-            .find(|known| *known == name)
-            .ok_or_else(|| {
-                let pod = &target.name;
-                Status::bad_request(format!("container {name} is not valid for pod {pod}"))
-            })?,
-    };
-    let mut statuses = items(&pod["status"]["containerStatuses"]);
-    let status = statuses.find(|status| status["name"] == *container);
-    let restarts = status.and_then(|status| status["restartCount"].as_u64());
-    let restarts = restarts.unwrap_or_default();
-    let run = if call.query.flag("previous") {
-        restarts.checked_sub(1)
-    } else {
-        Some(restarts)
-    };
-    let written = run.zip(server.pod_logs.as_ref()).and_then(|(run, logs)| {
-        let file = log_file(logs, &pod, text(container), run);
-        std::fs::read(file).ok()
-    });
-    let written = written.unwrap_or_default();
-    Ok(answer::text(&String::from_utf8_lossy(&written)))
 }
 
 pub(super) fn list(

@@ -25,6 +25,9 @@ static ANSWER_WITH_OBJECT: [&Resource; 6] = [
     &resource::STORAGE_CLASSES,
 ];
 
+/// Namespaces that nobody can delete.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
 pub(super) fn handle(
     server: &Server,
     target: &Target,
@@ -173,6 +176,10 @@ fn modify(
 
 fn delete(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
     let r = view::stored(target.resource);
+    if r == &resource::NAMESPACES && IMMORTAL.contains(&&*target.name) {
+        let why = "this namespace may not be deleted";
+        return Err(Status::forbidden(r, &target.name, why));
+    }
     let options = delete_options(call)?;
     let object = server
         .store

@@ -98,6 +98,11 @@ fn scalar(kind: &Type, wire: &Wire<'_>) -> Result<Option<Value>, DecodeError> {
         (Type::Nested(schema), Wire::Bytes(bytes)) => {
             Some(message(bytes, schema)?).filter(|m| m.as_object().is_none_or(|m| !m.is_empty()))
         }
+        (Type::NumberOrText, Wire::Bytes(bytes)) => {
+            let mut parts = message(bytes, &schema::NUMBER_OR_TEXT)?;
+            let kind = if parts["type"] == 1 { "text" } else { "number" };
+            Some(parts[kind].take()).filter(|part| !part.is_null())
+        }
         (Type::OptionalNumber, Wire::Number(number)) => Some(json!(number.cast_signed())),
         (Type::OptionalFlag, Wire::Number(number)) => Some(json!(*number != 0)),
         (Type::Number, Wire::Number(number)) => (*number != 0).then(|| json!(number.cast_signed())),
@@ -155,7 +160,7 @@ fn text(bytes: &[u8]) -> Result<String, DecodeError> {
         .map_err(|_| DecodeError::Malformed)
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::new();
     for chunk in bytes.chunks(3) {
@@ -216,6 +221,25 @@ mod tests {
                 "data": {"key": "dmFsdWUhIQ=="},
                 "type": "Opaque",
             }))
+        );
+    }
+
+    #[test]
+    fn a_service() {
+        let by_number = field(4, &[1 << 3, 0, 2 << 3, 80, 3 << 3 | 2, 0]);
+        let by_name = field(
+            4,
+            &[&[1 << 3, 1, 2 << 3, 0][..], &field(3, b"web")].concat(),
+        );
+        let port = |target: &[u8]| field(1, &[&[3 << 3, 80], target].concat());
+        let spec = [port(&by_number), port(&by_name), field(4, b"ClusterIP")].concat();
+        let decoded = decode(&body("Service", &field(2, &spec))).unwrap();
+        assert_eq!(
+            decoded["spec"],
+            json!({
+                "ports": [{"port": 80, "targetPort": 80}, {"port": 80, "targetPort": "web"}],
+                "type": "ClusterIP",
+            })
         );
     }
 

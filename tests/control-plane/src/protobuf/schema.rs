@@ -22,11 +22,16 @@ pub(super) enum Type {
     Nested(&'static Message),
     List(&'static Type),
     Map(&'static Type),
+    /// `IntOrString`.
+    NumberOrText,
     /// Known, and of no consequence in what a client creates: the server sets it itself.
     Ignored,
 }
 
-use Type::{Bytes, Flag, Ignored, List, Map, Nested, Number, OptionalFlag, OptionalNumber, Text};
+use Type::{
+    Bytes, Flag, Ignored, List, Map, Nested, Number, NumberOrText, OptionalFlag, OptionalNumber,
+    Text,
+};
 
 macro_rules! messages {
     ($($name:ident $text:literal { $($number:literal $field:literal $kind:expr,)* })*) => {
@@ -190,7 +195,34 @@ messages! {
         18 "tty" Flag,
         20 "terminationMessagePolicy" Text,
     }
+    SERVICE "Service" {
+        1 "metadata" Nested(&OBJECT_META),
+        2 "spec" Nested(&SERVICE_SPEC),
+        3 "status" Ignored,
+    }
+    SERVICE_SPEC "ServiceSpec" {
+        1 "ports" List(&Nested(&SERVICE_PORT)),
+        2 "selector" Map(&Text),
+        3 "clusterIP" Text,
+        4 "type" Text,
+        5 "externalIPs" List(&Text),
+        7 "sessionAffinity" Text,
+        8 "loadBalancerIP" Text,
+        9 "loadBalancerSourceRanges" List(&Text),
+        10 "externalName" Text,
+        11 "externalTrafficPolicy" Text,
+        12 "healthCheckNodePort" Number,
+        13 "publishNotReadyAddresses" Flag,
+    }
+    SERVICE_PORT "ServicePort" {
+        1 "name" Text,
+        2 "protocol" Text,
+        3 "port" Number,
+        4 "targetPort" NumberOrText,
+        5 "nodePort" Number,
+    }
     EMPTY_RESOURCES "ResourceRequirements" {}
+    NUMBER_OR_TEXT "IntOrString" { 1 "type" Number, 2 "number" OptionalNumber, 3 "text" Text, }
     ENV_VAR "EnvVar" { 1 "name" Text, 2 "value" Text, }
 }
 
@@ -205,6 +237,7 @@ pub(super) fn of(kind: &str) -> Option<&'static Message> {
         "ClusterRole" | "Role" => &ROLE,
         "ClusterRoleBinding" | "RoleBinding" => &ROLE_BINDING,
         "Secret" => &SECRET,
+        "Service" => &SERVICE,
         "ServiceAccount" => &SERVICE_ACCOUNT,
         _ => return None,
     })

@@ -1,10 +1,13 @@
 //! The columns of each type, as the real API server prints them.
 
+mod access;
+mod workloads;
+
 use serde_json::{Value, json};
 
 use super::{
     Column,
-    words::{access_modes, age, between, joined},
+    words::{access_modes, age},
 };
 use crate::{
     meta,
@@ -30,7 +33,11 @@ const fn wide(name: &'static str, cell: fn(&Value) -> Value) -> Column {
 const NAME: Column = column("Name", |o| json!(meta::name(o)));
 const AGE: Column = column("Age", |o| json!(age(&o["metadata"]["creationTimestamp"])));
 
-static PLAIN: [Column; 2] = [NAME, AGE];
+/// Of a type for which the real one has no columns of its own, either.
+static PLAIN: [Column; 2] = [
+    NAME,
+    column("Created At", |o| text(&o["metadata"]["creationTimestamp"])),
+];
 
 static PERSISTENT_VOLUMES: [Column; 11] = [
     NAME,
@@ -63,7 +70,8 @@ static PERSISTENT_VOLUME_CLAIMS: [Column; 9] = [
     column("Status", phase),
     column("Volume", |o| text(&o["spec"]["volumeName"])),
     column("Capacity", |o| {
-        bound(o, text(&o["status"]["capacity"]["storage"]))
+        // Until the controller has said how much it is, that is a quantity of nothing.
+        bound(o, or(&o["status"]["capacity"]["storage"], "0"))
     }),
     column("Access Modes", |o| {
         bound(o, json!(access_modes(&o["status"]["accessModes"])))
@@ -74,73 +82,6 @@ static PERSISTENT_VOLUME_CLAIMS: [Column; 9] = [
     }),
     AGE,
     wide("VolumeMode", |o| or(&o["spec"]["volumeMode"], "<unset>")),
-];
-
-static PODS: [Column; 9] = [
-    NAME,
-    column("Ready", |o| {
-        let ready = statuses(o).filter(|c| c["ready"] == true).count();
-        let all = o["spec"]["containers"].as_array().map_or(0, Vec::len);
-        json!(format!("{ready}/{all}"))
-    }),
-    column("Status", pod_status),
-    column("Restarts", |o| {
-        let restarts: u64 = statuses(o).filter_map(|c| c["restartCount"].as_u64()).sum();
-        let ends = statuses(o).map(|c| &c["lastState"]["terminated"]["finishedAt"]);
-        // Timestamps of this form sort as text.
-        match ends.max_by_key(|end| end.as_str()) {
-            Some(end) if end.is_string() => json!(format!("{restarts} ({} ago)", age(end))),
-            _ => json!(restarts.to_string()),
-        }
-    }),
-    AGE,
-    wide("IP", |o| or(&o["status"]["podIP"], "<none>")),
-    wide("Node", |o| or(&o["spec"]["nodeName"], "<none>")),
-    wide("Nominated Node", |o| {
-        or(&o["status"]["nominatedNodeName"], "<none>")
-    }),
-    wide("Readiness Gates", |_| json!("<none>")),
-];
-
-static JOBS: [Column; 8] = [
-    NAME,
-    column("Status", job_status),
-    column("Completions", |o| {
-        let done = o["status"]["succeeded"].as_u64().unwrap_or(0);
-        match (
-            o["spec"]["completions"].as_u64(),
-            o["spec"]["parallelism"].as_u64().unwrap_or(1),
-        ) {
-            (Some(all), _) => json!(format!("{done}/{all}")),
-            (None, n) if n > 1 => json!(format!("{done}/1 of {n}")),
-            (None, _) => json!(format!("{done}/1")),
-        }
-    }),
-    column("Duration", |o| {
-        let start = &o["status"]["startTime"];
-        let text = match &o["status"]["completionTime"] {
-            _ if start.is_null() => String::new(),
-            Value::Null => age(start),
-            end => between(start, end).unwrap_or_default(),
-        };
-        json!(text)
-    }),
-    AGE,
-    wide("Containers", |o| {
-        json!(joined(&o["spec"]["template"]["spec"]["containers"], "name"))
-    }),
-    wide("Images", |o| {
-        json!(joined(
-            &o["spec"]["template"]["spec"]["containers"],
-            "image"
-        ))
-    }),
-    wide("Selector", |o| {
-        let labels = o["spec"]["selector"]["matchLabels"].as_object();
-        let pairs = labels.into_iter().flatten();
-        let pairs = pairs.map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()));
-        json!(pairs.collect::<Vec<_>>().join(","))
-    }),
 ];
 
 static NODES: [Column; 10] = [
@@ -248,27 +189,30 @@ static CONFIG_MAPS: [Column; 3] = [
 ];
 
 pub(super) fn of(r: &'static Resource) -> &'static [Column] {
-    if r == &resource::PERSISTENT_VOLUMES {
-        &PERSISTENT_VOLUMES
-    } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-        &PERSISTENT_VOLUME_CLAIMS
-    } else if r == &resource::PODS {
-        &PODS
-    } else if r == &resource::JOBS {
-        &JOBS
-    } else if r == &resource::NODES {
-        &NODES
-    } else if r == &resource::STORAGE_CLASSES {
-        &STORAGE_CLASSES
-    } else if r == &resource::NAMESPACES {
-        &NAMESPACES
-    } else if r == &resource::EVENTS {
-        &EVENTS
-    } else if r == &resource::CONFIG_MAPS {
-        &CONFIG_MAPS
-    } else {
-        &PLAIN
-    }
+    let table: [(&Resource, &[Column]); 17] = [
+        (&resource::PERSISTENT_VOLUMES, &PERSISTENT_VOLUMES),
+        (
+            &resource::PERSISTENT_VOLUME_CLAIMS,
+            &PERSISTENT_VOLUME_CLAIMS,
+        ),
+        (&resource::NODES, &NODES),
+        (&resource::STORAGE_CLASSES, &STORAGE_CLASSES),
+        (&resource::NAMESPACES, &NAMESPACES),
+        (&resource::EVENTS, &EVENTS),
+        (&resource::CONFIG_MAPS, &CONFIG_MAPS),
+        (&resource::SECRETS, &access::SECRETS),
+        (&resource::SERVICE_ACCOUNTS, &access::SERVICE_ACCOUNTS),
+        (&resource::SERVICES, &access::SERVICES),
+        (&resource::LEASES, &access::LEASES),
+        (&resource::ROLE_BINDINGS, &access::ROLE_BINDINGS),
+        (&resource::CLUSTER_ROLE_BINDINGS, &access::ROLE_BINDINGS),
+        (&resource::PODS, &workloads::PODS),
+        (&resource::JOBS, &workloads::JOBS),
+        (&resource::DEPLOYMENTS, &workloads::DEPLOYMENTS),
+        (&resource::DAEMON_SETS, &workloads::DAEMON_SETS),
+    ];
+    let found = table.into_iter().find(|(known, _)| *known == r);
+    found.map_or(&PLAIN, |(_, columns)| columns)
 }
 
 fn text(value: &Value) -> Value {
@@ -298,56 +242,6 @@ fn bound(claim: &Value, value: Value) -> Value {
     } else {
         value
     }
-}
-
-fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
-    pod["status"]["containerStatuses"]
-        .as_array()
-        .into_iter()
-        .flatten()
-}
-
-/// The phase, unless a container's state or the deletion says more.
-fn pod_status(pod: &Value) -> Value {
-    let reasons = statuses(pod).find_map(|c| {
-        let state = &c["state"];
-        state["waiting"]["reason"]
-            .as_str()
-            .or(state["terminated"]["reason"].as_str())
-    });
-    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-    let over = matches!(phase, "Succeeded" | "Failed");
-    if meta::is_terminating(pod) && !over {
-        return json!("Terminating");
-    }
-    let reason = pod["status"]["reason"].as_str();
-    json!(reason.or(reasons).unwrap_or(match phase {
-        "Succeeded" => "Completed",
-        "Failed" => "Error",
-        phase => phase,
-    }))
-}
-
-fn job_status(job: &Value) -> Value {
-    let is = |kind: &str| {
-        let conditions = job["status"]["conditions"].as_array();
-        conditions.is_some_and(|c| c.iter().any(|c| c["type"] == kind && c["status"] == "True"))
-    };
-    json!(if is("Complete") {
-        "Complete"
-    } else if is("Failed") {
-        "Failed"
-    } else if meta::is_terminating(job) {
-        "Terminating"
-    } else if is("Suspended") {
-        "Suspended"
-    } else if is("FailureTarget") {
-        "FailureTarget"
-    } else if is("SuccessCriteriaMet") {
-        "SuccessCriteriaMet"
-    } else {
-        "Running"
-    })
 }
 
 fn node_status(node: &Value) -> Value {

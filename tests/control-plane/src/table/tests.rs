@@ -63,6 +63,11 @@ fn volumes_and_claims() {
             "Filesystem"
         ]
     );
+    claim["status"] = json!({"phase": "Pending"});
+    assert_eq!(
+        cells(&resource::PERSISTENT_VOLUME_CLAIMS, &claim)[1..5],
+        ["Pending", "pv", "0", ""]
+    );
     claim["metadata"]["deletionTimestamp"] = json!(meta::now());
     assert_eq!(
         cells(&resource::PERSISTENT_VOLUME_CLAIMS, &claim)[1],
@@ -155,8 +160,76 @@ fn classes_and_the_rest() {
         cells(&resource::STORAGE_CLASSES, &class),
         ["fast (default)", "p", "Delete", "Immediate", "false", "0s"]
     );
-    let lease = json!({"metadata": {"name": "l", "creationTimestamp": meta::now()}});
-    assert_eq!(cells(&resource::LEASES, &lease), ["l", "0s"]);
+    let lease = json!({
+        "metadata": {"name": "l", "creationTimestamp": meta::now()},
+        "spec": {"holderIdentity": "me"},
+    });
+    assert_eq!(cells(&resource::LEASES, &lease), ["l", "me", "0s"]);
+    let role = json!({"metadata": {"name": "r", "creationTimestamp": "2026-01-02T03:04:05Z"}});
+    assert_eq!(
+        cells(&resource::ROLES, &role),
+        ["r", "2026-01-02T03:04:05Z"]
+    );
+    let binding = json!({
+        "metadata": {"name": "b", "creationTimestamp": meta::now()},
+        "roleRef": {"kind": "ClusterRole", "name": "view"},
+        "subjects": [
+            {"kind": "User", "name": "me"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "x"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "y"},
+        ],
+    });
+    assert_eq!(
+        cells(&resource::CLUSTER_ROLE_BINDINGS, &binding),
+        ["b", "ClusterRole/view", "0s", "me", "", "x/robot, y/robot"]
+    );
+    let service = json!({
+        "metadata": {"name": "s", "creationTimestamp": meta::now()},
+        "spec": {"type": "NodePort", "ports": [
+            {"port": 80, "protocol": "TCP"}, {"port": 53, "nodePort": 30053, "protocol": "UDP"},
+        ]},
+    });
+    assert_eq!(
+        cells(&resource::SERVICES, &service),
+        [
+            "s",
+            "NodePort",
+            "<none>",
+            "<none>",
+            "80/TCP,53:30053/UDP",
+            "0s",
+            "<none>"
+        ]
+    );
+}
+
+#[test]
+fn deployments_and_daemon_sets() {
+    let spec = json!({
+        "replicas": 3,
+        "selector": {"matchLabels": {"app": "x"}},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    });
+    let deployment = json!({
+        "metadata": {"name": "d", "creationTimestamp": meta::now()},
+        "spec": spec,
+        "status": {"readyReplicas": 1, "updatedReplicas": 2},
+    });
+    assert_eq!(
+        cells(&resource::DEPLOYMENTS, &deployment),
+        ["d", "1/3", "2", "0", "0s", "c", "i", "app=x"]
+    );
+    let daemon_set = json!({
+        "metadata": {"name": "d", "creationTimestamp": meta::now()},
+        "spec": spec,
+        "status": {"desiredNumberScheduled": 4, "numberReady": 3},
+    });
+    assert_eq!(
+        cells(&resource::DAEMON_SETS, &daemon_set),
+        [
+            "d", "4", "0", "3", "0", "0", "<none>", "0s", "c", "i", "app=x"
+        ]
+    );
 }
 
 #[test]

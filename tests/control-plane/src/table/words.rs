@@ -72,3 +72,16 @@ pub(super) fn joined(items: &Value, field: &str) -> String {
         .collect::<Vec<_>>()
         .join(",")
 }
+
+/// Labels as a selector is written; `<none>` without any.
+pub(super) fn labels(labels: &Value) -> String {
+    let pairs = labels.as_object().into_iter().flatten();
+    let pairs: Vec<_> = pairs
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if pairs.is_empty() {
+        "<none>".to_owned()
+    } else {
+        pairs.join(",")
+    }
+}
