@@ -1,5 +1,5 @@
 //! What the built-in admission plug-ins do to requests: StorageObjectInUseProtection,
-//! DefaultStorageClass and PersistentVolumeClaimResize.
+//! DefaultStorageClass, PersistentVolumeClaimResize and PodTopologyLabels.
 
 use serde_json::{Value, json};
 
@@ -24,6 +24,23 @@ pub(crate) fn on_create(store: &Store, r: &'static Resource, object: &mut Value)
         let spec = &mut object["spec"];
         if let Some(class) = default_class(store).filter(|_| spec.is_object() && open) {
             spec["storageClassName"] = json!(class);
+        }
+    } else if r == &resource::PODS
+        && let Some(name) = object["spec"]["nodeName"].as_str()
+        && let Ok(node) = store.get(&resource::NODES, "", name)
+    {
+        copy_topology(&node, object);
+    }
+}
+
+/// Labels a pod with the zone and region of the node that it is on.
+pub(crate) fn copy_topology(node: &Value, pod: &mut Value) {
+    for key in [
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    ] {
+        if let label @ Value::String(_) = &node["metadata"]["labels"][key] {
+            meta::child_mut(&mut pod["metadata"], "labels").insert(key.into(), label.clone());
         }
     }
 }

@@ -27,6 +27,7 @@ use self::{
     volumes::{Claims, Plan, is_gated},
 };
 use crate::{
+    admission::copy_topology,
     controllers::{
         Change, Context, SyncError,
         conditions::set_condition,
@@ -176,6 +177,9 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
 fn place(cx: &mut Context, pod: &Pod, node: &str) -> Result<(), SyncError> {
     let mut new = (*pod.0).clone();
     new["spec"]["nodeName"] = node.into();
+    if let Some(node) = cx.cache.nodes.get(node) {
+        copy_topology(node, &mut new);
+    }
     let mut placed = Arc::unwrap_or_clone(cx.update(&PODS, new, Part::Main)?);
     let message = format!("Successfully assigned {} to {node}", pod.key());
     cx.recorder.record(

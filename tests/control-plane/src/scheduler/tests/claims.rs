@@ -231,6 +231,8 @@ fn a_volume_stays_in_its_zone() {
         world.create(&CLAIMS, claim("c", "1Gi"));
         world.create(&PODS, pod("p", &["c"]));
         assert_eq!(node_of(&world, "p").is_string(), placed, "{what}");
+        let label = &world.pod("p")["metadata"]["labels"][newer];
+        assert_eq!(*label == "a", placed && of_node[newer] == "a", "{what}");
         if !placed {
             let why = "0/1 nodes are available: 1 node(s) had no available volume zone.";
             assert_eq!(world.messages("p"), [unhelpful(why)]);
