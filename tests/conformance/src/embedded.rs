@@ -1,8 +1,8 @@
 //! The embedded control plane, for as long as a run takes.
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
-use control_plane::{ControlPlane, Options};
+use control_plane::{ControlPlane, HostPaths, Options};
 use kube::config::Kubeconfig;
 
 use crate::{
@@ -21,6 +21,9 @@ const PACE: Pace = Pace {
     parallel: 32,
 };
 
+/// Where scenarios may have directories deleted; they name none that exists.
+const HOST_PATHS: &str = "/tmp/conformance";
+
 /// Where the scenarios are.
 #[must_use]
 pub fn directory() -> &'static Path {
@@ -32,10 +35,15 @@ pub fn directory() -> &'static Path {
 /// # Errors
 /// It does not start. What a scenario runs into is part of its outcome.
 pub async fn run(scenarios: &[Scenario]) -> anyhow::Result<Record> {
+    fs::create_dir_all(HOST_PATHS)?;
     let control_plane = ControlPlane::start(Options {
         resync: RESYNC,
+        host_paths: Some(HostPaths::below(HOST_PATHS)?),
         ..Options::default()
     })?;
     let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig())?;
-    Runner::start(kubeconfig, PACE).await?.run(scenarios).await
+    let record = Runner::start(kubeconfig, PACE).await?.run(scenarios).await;
+    // Others may use it, too.
+    let _ = fs::remove_dir(HOST_PATHS);
+    record
 }
