@@ -2,8 +2,6 @@
 
 use std::{
     env, fs,
-    io::Write,
-    os::fd::AsFd,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -129,7 +127,7 @@ fn embedded(logs: &Path) -> ControlPlane {
 /// Where the commands are, `kubectl` among them: the one that `scripts/cluster` builds, else whatever is
 /// on the path. `None`, and said, if it is none whose words are known.
 pub fn path_with_kubectl() -> Option<String> {
-    find_kubectl().map_err(|why| skip(&why)).ok()
+    find_kubectl().map_err(|why| support::skip(&why)).ok()
 }
 
 fn find_kubectl() -> Result<String, String> {
@@ -157,20 +155,5 @@ fn find_kubectl() -> Result<String, String> {
         Some(version) => Err(format!(
             "kubectl is {version}, and the stories have the words of {KUBECTL}x"
         )),
-    }
-}
-
-/// Says so where it is seen, and where `scripts/test` counts it.
-fn skip(why: &str) {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("SKIPPED {test}: {why}\n");
-    // The test harness captures `eprintln!` of a test that passes, but not this.
-    let terminal = std::io::stderr().as_fd().try_clone_to_owned();
-    let _ = terminal
-        .map(fs::File::from)
-        .and_then(|mut file| file.write_all(line.as_bytes()));
-    if let Some(path) = env::var_os("SKIPPED_TESTS") {
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }

@@ -81,8 +81,10 @@ impl Story {
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
             if let Some(name) = line.strip_prefix("== ") {
-                let content = lines.by_ref().take_while(|line| *line != "==");
-                let content = content.map(|line| format!("{line}\n")).collect();
+                let mut content = String::new();
+                for line in lines.by_ref().take_while(|line| *line != "==") {
+                    add(&mut content, line);
+                }
                 parts.push(Part::File {
                     name: name.to_owned(),
                     content,
@@ -93,7 +95,8 @@ impl Story {
                     ..Command::default()
                 };
                 while let Some(more) = lines.next_if(|line| line.starts_with("> ")) {
-                    command.line += &format!("\n{}", &more[2..]);
+                    command.line.push('\n');
+                    command.line.push_str(&more[2..]);
                 }
                 let is_output = |line: &&str| {
                     !["$ ", "# ", "== "]
@@ -109,8 +112,8 @@ impl Story {
                                 ..Difference::default()
                             });
                         }
-                        (_, Some(difference)) => difference.printed += &format!("{line}\n"),
-                        (None, None) => command.printed += &format!("{line}\n"),
+                        (_, Some(difference)) => add(&mut difference.printed, line),
+                        (None, None) => add(&mut command.printed, line),
                     }
                 }
                 command.printed = trimmed(&command.printed);
@@ -124,6 +127,11 @@ impl Story {
         }
         Self { parts }
     }
+}
+
+fn add(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
 }
 
 /// Without empty lines at the end, which only keep commands apart.
