@@ -18,6 +18,7 @@ pub(crate) mod object;
 mod options;
 pub(crate) mod queue;
 mod queues;
+mod running;
 pub(crate) mod selector;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,17 +28,19 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::{
     sync::mpsc::UnboundedReceiver,
-    task::JoinHandle,
     time::{Instant, MissedTickBehavior},
 };
 
-pub use self::options::ControllerOptions;
 use self::{cache::Cache, object::Key, queue::WorkQueue, queues::Queues};
+pub use self::{
+    options::ControllerOptions,
+    running::{Controllers, spawn},
+};
 use crate::{
     ephemeral, expand,
     garbage::{self, Garbage},
     jobs::{self, Jobs},
-    meta, node,
+    meta,
     pods::{self, Kubelet},
     protection,
     pv_controller::{
@@ -55,36 +58,6 @@ pub use crate::{
     node::NodeOptions,
     pods::{HOLD_TERMINATION, ProcessOptions, RUN},
 };
-
-/// The running controllers; they stop when this is dropped.
-#[derive(Debug)]
-#[must_use = "the controllers stop when their handle is dropped"]
-pub struct Controllers {
-    task: JoinHandle<()>,
-}
-
-impl Drop for Controllers {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Registers the node and starts the controllers on the current runtime.
-///
-/// # Errors
-/// The node is not accepted by the store.
-///
-/// # Panics
-/// If it is called outside a tokio runtime.
-pub fn spawn(store: Store, options: ControllerOptions) -> Result<Controllers, Status> {
-    if let Some(node) = &options.node {
-        node::register(&store, node)?;
-    }
-    let manager = Manager::new(store, options);
-    Ok(Controllers {
-        task: tokio::spawn(manager.run()),
-    })
-}
 
 /// What the controllers hear of: an event of the store, or at their start an object that is there.
 #[derive(Debug)]

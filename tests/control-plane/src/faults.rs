@@ -4,35 +4,69 @@
 //! and what happens to them. Rules are asked in the order in which they were made; the first
 //! that matches decides, but latencies add to what follows.
 //!
-//! ```no_run
-//! # fn example(control_plane: &control_plane::ControlPlane) {
-//! use control_plane::{faults::Answer, requests::Verb};
+//! ```
+//! use control_plane::{ControlPlane, Options, faults::Answer, requests::Verb};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::{Api, Client, Config, api::PostParams};
+//! use serde_json::{from_value, json};
 //!
+//! # #[tokio::main]
+//! # async fn main() -> anyhow::Result<()> {
+//! let control_plane = ControlPlane::start(Options::default())?;
+//! let mut config = Config::new(control_plane.url().parse()?);
+//! config.default_retry = false; // this client's user looks at errors itself
+//! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config)?);
+//! let map = from_value(json!({"metadata": {"name": "settings"}}))?;
+//!
+//! // The first creation is told that it may not, the next is done but its answer lost.
 //! let faults = control_plane.faults();
-//! // The first PV is created, then two creations fail, then all is well.
-//! let fault = faults.on(Verb::Create).resource("persistentvolumes").skip(1).times(2)
-//!     .answer(Answer::code(503).retry_after(1));
-//! // ... let the controller run ...
-//! assert_eq!(fault.hits(), 2);
+//! let denied = faults.on(Verb::Create).resource("configmaps").times(1).forbid();
+//! let lost = faults.on(Verb::Create).resource("configmaps").times(1).reset_after();
+//! let mut outcomes = Vec::new();
+//! loop {
+//!     match maps.create(&PostParams::default(), &map).await {
+//!         Ok(_) => break,
+//!         Err(kube::Error::Api(status)) if status.code == 409 => break, // it is there
+//!         Err(kube::Error::Api(status)) => outcomes.push(status.code.to_string()),
+//!         Err(_) => outcomes.push("lost".to_owned()),
+//!     }
+//! }
+//! assert_eq!(outcomes, ["403", "lost"]);
+//! assert_eq!((denied.hits(), lost.hits()), (1, 1));
 //!
-//! // From here on, watches of claims hear nothing, while get and list tell the truth.
-//! let stale = faults.hold_watches("persistentvolumeclaims");
+//! // Somebody else is always first: after two conflicts the update goes through.
+//! let conflict = faults.on(Verb::Update).name("settings").times(2).answer(Answer::code(409));
+//! let mut tries = 1;
+//! loop {
+//!     let newest = maps.get("settings").await?;
+//!     match maps.replace("settings", &PostParams::default(), &newest).await {
+//!         Ok(_) => break,
+//!         Err(kube::Error::Api(status)) if status.code == 409 => tries += 1,
+//!         Err(error) => return Err(error.into()),
+//!     }
+//! }
+//! assert_eq!((tries, conflict.hits()), (3, 2));
+//!
+//! // From here on, watches of ConfigMaps hear nothing, while get and list tell the truth.
+//! let stale = faults.hold_watches("configmaps");
 //! drop(stale); // Now they hear it all, in order.
+//! # Ok(())
 //! # }
 //! ```
+
+mod rule;
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::sync::watch;
 
+use self::rule::Rule;
+pub use self::rule::{Answer, Fault, FaultBuilder};
 use crate::{
     requests::{Request, Verb},
     status::Status,
@@ -62,51 +96,12 @@ impl fmt::Debug for Newest {
     }
 }
 
-/// An error answer to inject.
-#[derive(Debug, Clone)]
-pub struct Answer(Status);
-
-/// A fault being described; one of its last methods puts it in force.
-#[derive(Debug, Clone)]
-#[must_use = "a fault is in force once it is told what happens"]
-pub struct FaultBuilder {
-    faults: Faults,
-    matcher: Matcher,
-    skip: usize,
-    times: usize,
-}
-
-/// A fault in force. It stays so when this is dropped, so nobody has to keep it.
-#[derive(Debug, Clone)]
-pub struct Fault {
-    faults: Faults,
-    rule: Arc<Rule>,
-}
-
 /// Watches of one resource held back; dropping this lets everything through, in order.
 #[derive(Debug)]
 #[must_use = "dropping it releases the watches"]
 pub struct Hold {
     faults: Faults,
     resource: String,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Matcher {
-    verb: Option<Verb>,
-    group: Option<String>,
-    resource: Option<String>,
-    subresource: Option<String>,
-    name: Option<String>,
-}
-
-#[derive(Debug)]
-struct Rule {
-    matcher: Matcher,
-    skip: usize,
-    times: usize,
-    seen: AtomicUsize,
-    outcome: Outcome,
 }
 
 /// What happens to a request.
@@ -140,150 +135,6 @@ pub(crate) struct Stream {
     pub(crate) delay: Duration,
 }
 
-impl Answer {
-    /// An HTTP error by its code, with the reason that Kubernetes pairs with it.
-    #[must_use]
-    pub fn code(code: u16) -> Self {
-        let reason = match code {
-            400 => "BadRequest",
-            401 => "Unauthorized",
-            403 => "Forbidden",
-            404 => "NotFound",
-            409 => "Conflict",
-            410 => "Expired",
-            422 => "Invalid",
-            429 => "TooManyRequests",
-            500 => "InternalError",
-            503 => "ServiceUnavailable",
-            504 => "Timeout",
-            _ => "",
-        };
-        Self(Status::new(code, reason, "injected fault"))
-    }
-
-    /// Adds `Retry-After`, in seconds.
-    #[must_use]
-    pub fn retry_after(mut self, seconds: u32) -> Self {
-        self.0.retry_after = Some(seconds);
-        self
-    }
-
-    /// The text of the error.
-    #[must_use]
-    pub fn message(mut self, message: &str) -> Self {
-        message.clone_into(&mut self.0.message);
-        self
-    }
-}
-
-#[expect(
-    clippy::must_use_candidate,
-    reason = "a fault is in force whether or not it is kept"
-)]
-impl FaultBuilder {
-    /// Only requests for types of this API group; empty for the core group.
-    pub fn group(mut self, group: &str) -> Self {
-        self.matcher.group = Some(group.to_owned());
-        self
-    }
-
-    /// Only requests for this type, by its plural name.
-    pub fn resource(mut self, plural: &str) -> Self {
-        self.matcher.resource = Some(plural.to_owned());
-        self
-    }
-
-    /// Only requests for this subresource, for example `status`.
-    pub fn subresource(mut self, subresource: &str) -> Self {
-        self.matcher.subresource = Some(subresource.to_owned());
-        self
-    }
-
-    /// Only requests for the object of this name. A creation has it from the object's body.
-    pub fn name(mut self, name: &str) -> Self {
-        self.matcher.name = Some(name.to_owned());
-        self
-    }
-
-    /// The first `n` matching requests go through.
-    pub fn skip(mut self, n: usize) -> Self {
-        self.skip = n;
-        self
-    }
-
-    /// Only `n` requests are hit; without this the fault lasts until it is cleared.
-    pub fn times(mut self, n: usize) -> Self {
-        self.times = n;
-        self
-    }
-
-    /// The store is not asked; the client gets this error.
-    pub fn answer(self, answer: Answer) -> Fault {
-        self.put(Outcome::Answer(answer.0))
-    }
-
-    /// 403, as when RBAC does not allow it, and in its words.
-    pub fn forbid(self) -> Fault {
-        self.put(Outcome::Forbid)
-    }
-
-    /// The request is handled this much later.
-    pub fn latency(self, latency: Duration) -> Fault {
-        self.put(Outcome::Latency(latency))
-    }
-
-    /// The connection is reset before the store has done anything.
-    pub fn reset_before(self) -> Fault {
-        self.put(Outcome::ResetBefore)
-    }
-
-    /// The store does its work, then the connection is reset: the answer is lost.
-    pub fn reset_after(self) -> Fault {
-        self.put(Outcome::ResetAfter)
-    }
-
-    /// A watch begins as always (200) and then says that its version has expired (410). This happens
-    /// to nothing but watches.
-    pub fn watch_gone(mut self) -> Fault {
-        self.matcher.verb = Some(Verb::Watch);
-        self.put(Outcome::WatchGone)
-    }
-
-    fn put(self, outcome: Outcome) -> Fault {
-        let Self {
-            faults,
-            matcher,
-            skip,
-            times,
-        } = self;
-        let rule = Arc::new(Rule {
-            matcher,
-            skip,
-            times,
-            seen: AtomicUsize::new(0),
-            outcome,
-        });
-        faults.lock().push(Arc::clone(&rule));
-        Fault { faults, rule }
-    }
-}
-
-impl Fault {
-    /// How many requests it has hit.
-    #[must_use]
-    pub fn hits(&self) -> usize {
-        let seen = self.rule.seen.load(Ordering::Relaxed);
-        seen.saturating_sub(self.rule.skip).min(self.rule.times)
-    }
-
-    /// Ends it.
-    pub fn clear(&self) {
-        self.faults
-            .lock()
-            .retain(|rule| !Arc::ptr_eq(rule, &self.rule));
-    }
-}
-
 impl Hold {
     /// Lets everything through, in order; the same as dropping it.
     pub fn release(self) {}
@@ -310,20 +161,12 @@ impl Faults {
 
     /// Begins a fault for one verb.
     pub fn on(&self, verb: Verb) -> FaultBuilder {
-        let mut fault = self.on_any();
-        fault.matcher.verb = Some(verb);
-        fault
+        FaultBuilder::new(self.clone(), Some(verb))
     }
 
     /// Begins a fault for every verb.
     pub fn on_any(&self) -> FaultBuilder {
-        let (faults, matcher) = (self.clone(), Matcher::default());
-        FaultBuilder {
-            faults,
-            matcher,
-            skip: 0,
-            times: usize::MAX,
-        }
+        FaultBuilder::new(self.clone(), None)
     }
 
     /// Ends all faults and releases all watches.
@@ -382,11 +225,7 @@ impl Faults {
     pub(crate) fn judge(&self, request: &Request, created_name: Option<&str>) -> Verdict {
         let mut verdict = Verdict::default();
         for rule in self.lock().iter() {
-            if !rule.matcher.matches(request, created_name) {
-                continue;
-            }
-            let seen = rule.seen.fetch_add(1, Ordering::Relaxed);
-            if seen < rule.skip || seen - rule.skip >= rule.times {
+            if !rule.hits(request, created_name) {
                 continue;
             }
             match &rule.outcome {
@@ -412,26 +251,5 @@ impl Faults {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Rule>>> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Matcher {
-    fn matches(&self, request: &Request, created_name: Option<&str>) -> bool {
-        let name = created_name.unwrap_or(&request.name);
-        let in_group = |group: &String| match group.as_str() {
-            "" => request.path.starts_with("/api/"),
-            group => request.path.starts_with(&format!("/apis/{group}/")),
-        };
-        self.verb.is_none_or(|verb| verb == request.verb)
-            && self.group.as_ref().is_none_or(in_group)
-            && self
-                .resource
-                .as_ref()
-                .is_none_or(|r| *r == request.resource)
-            && self
-                .subresource
-                .as_ref()
-                .is_none_or(|s| *s == request.subresource)
-            && self.name.as_ref().is_none_or(|n| n == name)
     }
 }

@@ -7,6 +7,18 @@ use serde_json::json;
 use crate::{controllers::selector::HOSTNAME, meta, resource, status::Status, store::Store};
 
 /// A node to register.
+///
+/// ```
+/// use control_plane::{ControlPlane, NodeOptions, Options, resource};
+///
+/// let mut node = NodeOptions::new("node-1");
+/// node.labels.insert("topology.kubernetes.io/zone".into(), "a".into());
+/// let control_plane = ControlPlane::start(Options { node: Some(node), ..Options::default() })?;
+/// let node = control_plane.store().get(&resource::NODES, "", "node-1")?;
+/// assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "node-1");
+/// assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], "a");
+/// # Ok::<(), anyhow::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOptions {
     /// Its name.

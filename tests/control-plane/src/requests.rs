@@ -1,4 +1,30 @@
 //! Every request that came in, so that tests can assert on API traffic.
+//!
+//! ```
+//! use std::time::Duration;
+//! use control_plane::{ControlPlane, Options, requests::Verb};
+//! use k8s_openapi::api::core::v1::Node;
+//! use kube::{Api, Client, Config};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> anyhow::Result<()> {
+//! let control_plane = ControlPlane::start(Options::default())?;
+//! let client = Client::try_from(Config::new(control_plane.url().parse()?))?;
+//! let requests = control_plane.requests();
+//!
+//! Api::<Node>::all(client).list(&Default::default()).await?;
+//! assert_eq!(requests.count(|r| r.verb == Verb::List && r.resource == "nodes"), 1);
+//! assert_eq!(requests.count(|r| r.writes()), 0);
+//!
+//! // An idle second makes no request.
+//! let mark = requests.mark();
+//! tokio::time::sleep(Duration::from_secs(1)).await;
+//! assert!(requests.since(mark).is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The controllers here work on the store itself, so that what is on record is the clients' alone.
 
 use std::{
     collections::VecDeque,
@@ -14,15 +40,22 @@ use tokio::sync::Notify;
 
 /// What a request does, in the words of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
 pub enum Verb {
+    /// One object, or a subresource of it.
     Get,
+    /// A collection.
     List,
+    /// What happens to a collection.
     Watch,
+    /// A new object (POST).
     Create,
+    /// An object as a whole (PUT).
     Update,
+    /// Part of an object (PATCH), server-side apply too.
     Patch,
+    /// One object.
     Delete,
+    /// All objects of a collection.
     DeleteCollection,
 }
 

@@ -28,7 +28,29 @@ use crate::{
 /// The owner of what the controllers here write.
 const OWN_MANAGER: &str = "kube-controller-manager";
 
-/// A cheap handle on the store.
+/// A cheap handle on the store. It can be used without a server, too: it does to objects what an API
+/// server does.
+///
+/// ```
+/// use control_plane::{Store, resource, store::Part};
+/// use serde_json::json;
+///
+/// let store = Store::default();
+/// let map = json!({"metadata": {"generateName": "settings-"}, "data": {"a": "1"}});
+/// let created = store.create(&resource::CONFIG_MAPS, "default", map)?;
+/// let name = created["metadata"]["name"].as_str().unwrap();
+/// assert!(name.starts_with("settings-"));
+///
+/// // The version is that of the creation, and so may change the object once.
+/// let update = || store.update(&resource::CONFIG_MAPS, "default", name, {
+///     let mut changed = (*created).clone();
+///     changed["data"]["a"] = json!("2");
+///     changed
+/// }, Part::Main);
+/// assert_eq!(update()?["data"]["a"], "2");
+/// assert_eq!(update().unwrap_err().code, 409);
+/// # Ok::<(), control_plane::status::Status>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Store {
     state: Arc<Mutex<State>>,

@@ -30,6 +30,47 @@ use crate::{
 };
 
 /// How the pods of Jobs run as processes. A pod with the annotation [`RUN`] does as that says.
+///
+/// There is no image and no isolation: the command of a container is run as whoever runs the control
+/// plane, with the environment that the pod declares and `PATH`. Its end is the container's.
+///
+/// ```
+/// use control_plane::{ControlPlane, NodeOptions, Options, ProcessOptions};
+/// use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+/// use kube::{Api, Client, Config, runtime::{conditions::is_job_completed, wait::await_condition}};
+/// use serde_json::{from_value, json};
+///
+/// # #[tokio::main]
+/// # async fn main() -> anyhow::Result<()> {
+/// let logs = tempfile::tempdir()?;
+/// let control_plane = ControlPlane::start(Options {
+///     node: Some(NodeOptions::new("node-1")),
+///     processes: Some(ProcessOptions {
+///         // What the image has as /app/greet is /bin/sh on this machine.
+///         programs: [("/app/greet".into(), "/bin/sh".into())].into(),
+///         logs: logs.path().to_owned(),
+///     }),
+///     ..Options::default()
+/// })?;
+/// let client = Client::try_from(Config::new(control_plane.url().parse()?))?;
+/// let jobs: Api<Job> = Api::default_namespaced(client.clone());
+/// jobs.create(&Default::default(), &from_value(json!({
+///     "metadata": {"name": "hello"},
+///     "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{
+///         "name": "main", "image": "greeter:1",
+///         "command": ["/app/greet", "-c", "echo Hello, $WHO"],
+///         "env": [{"name": "WHO", "value": "world"}],
+///     }]}}},
+/// }))?).await?;
+/// await_condition(jobs, "hello", is_job_completed()).await?;
+///
+/// let pods: Api<Pod> = Api::default_namespaced(client);
+/// let pod = pods.list(&Default::default()).await?.items.remove(0);
+/// let written = pods.logs(&pod.metadata.name.unwrap(), &Default::default()).await?;
+/// assert_eq!(written, "Hello, world\n");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessOptions {
     /// Where the programs of container images are on this machine, by their paths in the image. A
