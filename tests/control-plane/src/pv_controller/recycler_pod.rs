@@ -10,12 +10,13 @@ pub(crate) const NAMESPACE: &str = "default";
 /// Where the container finds the volume.
 pub(crate) const MOUNT_PATH: &str = "/scrub";
 
-/// It fails where there is no volume, and where something is left in it.
-const SCRIPT: &str =
-    "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1";
+/// It fails where there is no volume, and where something is left in it. What somebody mounts in it
+/// meanwhile is left alone.
+const SCRIPT: &str = "find /scrub -xdev -mindepth 1 -delete && \
+                      [ -z \"$(find /scrub -mindepth 1 -print -quit)\" ]";
 
-/// kube-controller-manager's image; nothing is pulled here.
-const IMAGE: &str = "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6";
+/// Any with a shell and find would do; nothing is pulled here.
+const IMAGE: &str = "debian:stable-slim";
 
 /// A kind of volume that has a recycler, with how long its pod may take: at least this many
 /// seconds, and this many for each GiB.
