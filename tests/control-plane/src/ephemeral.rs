@@ -118,6 +118,7 @@ mod tests {
             PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS,
             STORAGE_CLASSES as CLASSES,
         },
+        store::DeleteOptions,
     };
     use serde_json::{Value, json};
 
@@ -163,5 +164,34 @@ mod tests {
                 .contains(&format!("ephemeral volume scratch: {why}"))
         );
         assert_eq!(world.bound("p-scratch"), None);
+    }
+
+    /// A pod that waits for its claim to go, and a claim that waits for its pod.
+    #[test]
+    fn a_pod_that_was_shut_down_protects_only_the_claims_of_others() {
+        let mut world = World::new();
+        world.add_node("n1");
+        world.create(&CLASSES, class("fast", "WaitForFirstConsumer"));
+        for name in ["v", "w"] {
+            world.create(&VOLUMES, volume(name, "1Gi"));
+        }
+        world.create(&CLAIMS, claim("c", "1Gi"));
+        let held = but(ephemeral("p"), |p| {
+            p["metadata"]["finalizers"] = json!(["example.com/held"]);
+            let shared = json!({"name": "shared", "persistentVolumeClaim": {"claimName": "c"}});
+            p["spec"]["volumes"].as_array_mut().unwrap().push(shared);
+        });
+        world.create(&PODS, held);
+        world.delete(&CLAIMS, "p-scratch");
+        world.delete(&CLAIMS, "c");
+        assert!(world.get(&CLAIMS, "p-scratch").is_some(), "in use");
+        let at_once = DeleteOptions {
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        world.delete_with(&PODS, "p", &at_once);
+        assert!(world.get(&PODS, "p").is_some(), "held");
+        assert!(world.get(&CLAIMS, "p-scratch").is_none());
+        assert!(world.get(&CLAIMS, "c").is_some());
     }
 }

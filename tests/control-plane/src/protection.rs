@@ -8,6 +8,7 @@ use crate::{
         Change, Context, SyncError,
         object::{Claim, Key, Pod, Volume, add_finalizer, has_finalizer, remove_finalizer},
     },
+    ephemeral::belongs_to,
     meta,
     resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource},
     store::{EventKind, Part},
@@ -58,10 +59,20 @@ pub(crate) fn sync_claim(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     if !claim.is_terminating() {
         return protect(cx, &PERSISTENT_VOLUME_CLAIMS, object, PVC_PROTECTION);
     }
-    if cx.cache.users(key).any(|pod| !pod.node().is_empty()) {
+    if cx.cache.users(key).any(|pod| protects(pod, &claim)) {
         return Ok(());
     }
     let_go(cx, &PERSISTENT_VOLUME_CLAIMS, object, PVC_PROTECTION)
+}
+
+/// The claim of a generic ephemeral volume is its own pod's only, and not needed any more when that
+/// has been shut down: its pod may wait for it to go.
+fn protects(pod: &Pod, claim: &Claim) -> bool {
+    let shut_down = pod["metadata"]["deletionGracePeriodSeconds"] == 0;
+    !pod.node().is_empty()
+        && pod
+            .claims_with_origin()
+            .any(|(key, own)| key == claim.key() && (!own || belongs_to(claim, pod) && !shut_down))
 }
 
 /// The phase alone says whether a volume is in use.

@@ -250,3 +250,25 @@ fn protection_holds_and_is_put_back() {
     assert!(world.get(&CLAIMS, "c").is_none());
     assert!(world.get(&VOLUMES, "v").is_none(), "released, so not held");
 }
+
+/// The API server lets no such policy in; a newer one might know more of them.
+#[test]
+fn a_policy_that_is_not_known_fails_the_volume_and_keeps_it() {
+    let mut world = World::new();
+    let gone = but(volume("v", "1Gi"), |v| {
+        v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c", "uid": "gone"});
+    });
+    let stored = world.put(&VOLUMES, gone);
+    let strange = but((*stored).clone(), |v| {
+        v["spec"]["persistentVolumeReclaimPolicy"] = json!("Shred");
+        v["status"]["phase"] = json!("Released");
+    });
+    world.manager.cx.cache.store(&VOLUMES, &Arc::new(strange));
+    rule::sync(&mut world.manager.cx, &Key::cluster("v")).unwrap();
+    assert_eq!(world.phase(&VOLUMES, "v"), "Failed");
+    assert_eq!(world.reasons("v"), ["VolumeUnknownReclaimPolicy"]);
+    assert_eq!(
+        world.messages("v"),
+        ["Volume has unrecognized PersistentVolumeReclaimPolicy"]
+    );
+}
