@@ -14,6 +14,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod conditions;
+pub(crate) mod known;
 pub(crate) mod object;
 mod options;
 pub(crate) mod queue;
@@ -52,7 +53,7 @@ use crate::{
     resource::{self, Resource},
     scheduler::{self, Scheduler},
     status::Status,
-    store::{DeleteOptions, Event, EventKind, Part, Store},
+    store::{DeleteOptions, Event, EventKind, Part, Store, Written},
 };
 pub use crate::{
     node::NodeOptions,
@@ -239,7 +240,7 @@ impl Context {
 
 /// The one task.
 pub(crate) struct Manager {
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<Written>,
     /// Pods of which a process has ended.
     ended: UnboundedReceiver<Key>,
     /// Volumes whose storage was to be deleted.
@@ -250,7 +251,7 @@ pub(crate) struct Manager {
 impl Manager {
     /// Subscribes first and reads everything then, so that nothing is missed in between.
     pub(crate) fn new(store: Store, options: ControllerOptions) -> Self {
-        let events = store.subscribe();
+        let events = store.listen();
         let (kubelet, ended) = Kubelet::new(&options);
         let (reclaims, deleted) = Reclaims::new(options.host_paths.clone());
         let cx = Context {
@@ -274,12 +275,11 @@ impl Manager {
             cx,
         };
         for &resource in resource::all() {
-            for object in manager.cx.store.list(resource, None).items {
-                let kind = EventKind::Added;
+            for stored in manager.cx.store.shelf(resource, None).items {
                 manager.observe(&Change {
-                    kind,
+                    kind: EventKind::Added,
                     resource,
-                    object,
+                    object: stored.value(),
                     previous: None,
                 });
             }
@@ -299,7 +299,7 @@ impl Manager {
             let due = self.cx.queues.next_due();
             tokio::select! {
                 event = self.events.recv() => match event {
-                    Some(event) => self.observe(&event.into()),
+                    Some(written) => self.hear(&written),
                     None => return,
                 },
                 Some(pod) = self.ended.recv() => self.cx.queues.scheduled.add(pod),
@@ -333,8 +333,8 @@ impl Manager {
         queue: fn(&mut Queues) -> &mut WorkQueue<K>,
         sync: fn(&mut Context, &K) -> Result<(), SyncError>,
     ) -> bool {
-        while let Ok(event) = self.events.try_recv() {
-            self.observe(&event.into());
+        while let Ok(written) = self.events.try_recv() {
+            self.hear(&written);
         }
         let now = Instant::now().into_std();
         let Some(key) = queue(&mut self.cx.queues).take(now) else {
@@ -348,6 +348,14 @@ impl Manager {
         true
     }
 
+    fn hear(&mut self, written: &Written) {
+        // Nobody decides by events, and they are the most frequent of all objects; they are only
+        // handed on.
+        if written.resource != &resource::EVENTS || !self.cx.reclaims.recycling.is_empty() {
+            self.observe(&written.event().into());
+        }
+    }
+
     fn observe(&mut self, change: &Change) {
         let Change {
             kind,
@@ -355,8 +363,6 @@ impl Manager {
             object,
             ..
         } = change;
-        // Nobody decides by events, and they are the most frequent of all objects; they are only
-        // handed on.
         if *resource == &resource::EVENTS {
             return pv_controller::recycle::observe(&mut self.cx, change);
         }

@@ -48,10 +48,10 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
 
 /// Looks whether a claim wants more than it has.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(claim) = cx.cache.claims.get(key).cloned() else {
+    let Some(claim) = cx.cache.claims.get(key) else {
         return Ok(());
     };
-    let Some(volume) = cx.cache.volumes.get(claim.volume_name()).cloned() else {
+    let Some(volume) = cx.cache.volumes.get(claim.volume_name()) else {
         return Ok(());
     };
     let is_its = |owner: &str| owner == claim.uid();

@@ -85,7 +85,9 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
         cx.queues.namespaces.add(target.key.clone());
     }
     if gone {
-        if cx.garbage.emptying.contains(&target.key.namespace) {
+        // Its last object's end, not each one's, brings the namespace back.
+        let namespace = &target.key.namespace;
+        if cx.garbage.emptying.contains(namespace) && cx.store.is_empty(namespace) {
             cx.queues
                 .namespaces
                 .add(Key::cluster(&target.key.namespace));

@@ -6,14 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
+use crate::{
+    status::Status,
+    store::{Stored, Written},
+};
 
-use crate::{meta, status::Status, store::Event};
+/// Objects by namespace and name.
+pub(crate) type Objects = BTreeMap<(Arc<str>, Arc<str>), Arc<Stored>>;
 
-/// The latest events of one resource type, oldest first.
+/// The latest writes of one resource type, oldest first.
 #[derive(Debug)]
 pub(crate) struct History {
-    events: VecDeque<Event>,
+    events: VecDeque<Written>,
     capacity: usize,
     /// Nothing at or before this version is known any more.
     compacted: u64,
@@ -28,7 +32,7 @@ impl History {
         }
     }
 
-    pub(crate) fn push(&mut self, event: Event) {
+    pub(crate) fn push(&mut self, event: Written) {
         self.events.push_back(event);
         while self.events.len() > self.capacity {
             if let Some(oldest) = self.events.pop_front() {
@@ -43,11 +47,11 @@ impl History {
         self.compacted = revision;
     }
 
-    /// Events after `version`, or 410 when some of them are forgotten.
+    /// What was written after `version`, or 410 when some of it is forgotten.
     pub(crate) fn since(
         &self,
         version: u64,
-    ) -> Result<impl DoubleEndedIterator<Item = &Event>, Status> {
+    ) -> Result<impl DoubleEndedIterator<Item = &Written>, Status> {
         if version < self.compacted {
             return Err(Status::gone(format!(
                 "too old resource version: {version} ({})",
@@ -61,16 +65,12 @@ impl History {
     }
 
     /// Turns today's objects into those of `version` by undoing what came later.
-    pub(crate) fn rewind(
-        &self,
-        version: u64,
-        objects: &mut BTreeMap<(String, String), Arc<Value>>,
-    ) -> Result<(), Status> {
+    pub(crate) fn rewind(&self, version: u64, objects: &mut Objects) -> Result<(), Status> {
         for event in self.since(version)?.rev() {
-            let key = (
-                meta::namespace(&event.object).to_owned(),
-                meta::name(&event.object).to_owned(),
-            );
+            let Stored {
+                namespace, name, ..
+            } = &*event.object;
+            let key = (Arc::clone(namespace), Arc::clone(name));
             match &event.previous {
                 Some(previous) => objects.insert(key, Arc::clone(previous)),
                 None => objects.remove(&key),

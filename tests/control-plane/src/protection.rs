@@ -29,7 +29,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
                     .cache
                     .claims
                     .get(&claim)
-                    .is_some_and(Claim::is_terminating)
+                    .is_some_and(|claim| claim.is_terminating())
                 {
                     cx.queues.claim_protection.add(claim);
                 }
@@ -52,7 +52,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
 /// A pod protects its claims from the moment that it has a node until it is gone, also when it
 /// has run to its end.
 pub(crate) fn sync_claim(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(claim) = cx.cache.claims.get(key).cloned() else {
+    let Some(claim) = cx.cache.claims.get(key) else {
         return Ok(());
     };
     let Claim(object) = &claim;
@@ -77,7 +77,7 @@ fn protects(pod: &Pod, claim: &Claim) -> bool {
 
 /// The phase alone says whether a volume is in use.
 pub(crate) fn sync_volume(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(volume) = cx.cache.volumes.get(&key.name).cloned() else {
+    let Some(volume) = cx.cache.volumes.get(&*key.name) else {
         return Ok(());
     };
     let Volume(object) = &volume;

@@ -33,7 +33,7 @@ use crate::{
         conditions::set_condition,
         object::{Key, Pod, Volume, set_annotation, text},
     },
-    pv_controller::{bind::reserve, matching::Pools, provision::SELECTED_NODE},
+    pv_controller::{bind::reserve, pools::Pools, provision::SELECTED_NODE},
     recorder::Severity,
     resource::{NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES},
     store::{EventKind, Part},

@@ -4,21 +4,26 @@
 //! One lock guards it all, so what a subscriber hears is exactly the order of the writes.
 
 mod state;
+mod stored;
 mod types;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::state::State;
-pub(crate) use self::types::Write;
-pub use self::types::{DeleteOptions, Event, EventKind, Listing, Part, Subscription};
+pub use self::{
+    stored::Events,
+    types::{DeleteOptions, Event, EventKind, Listing, Part},
+};
+pub(crate) use self::{
+    stored::{Shelf, Stored, Written},
+    types::{Subscription, Write},
+};
 use crate::{
     deletion::{self, Fate},
+    history::Objects,
     meta, names,
     resource::{self, Resource},
     status::Status,
@@ -90,53 +95,56 @@ impl Store {
     /// # Errors
     /// 404 if it is not there.
     pub fn get(&self, r: &'static Resource, ns: &str, name: &str) -> Result<Arc<Value>, Status> {
-        self.lock().get(r, ns, name).cloned()
+        let stored = Arc::clone(self.lock().get(r, ns, name)?);
+        Ok(stored.value())
     }
 
     /// All objects of a type, or those of one namespace.
     #[must_use]
     pub fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
+        let Shelf {
+            items,
+            resource_version,
+        } = self.shelf(r, ns);
+        Listing {
+            items: items.iter().map(|stored| stored.value()).collect(),
+            resource_version,
+        }
+    }
+
+    /// [`Store::list`], of objects as they are kept.
+    pub(crate) fn shelf(&self, r: &'static Resource, ns: Option<&str>) -> Shelf {
         self.lock().list(r, ns)
     }
 
-    /// The listing as it was at an earlier version.
-    ///
-    /// # Errors
-    /// 410 if the history does not reach back that far.
-    pub fn list_at(
+    /// The shelf as it was at an earlier version: 410 if the history does not reach back that far.
+    pub(crate) fn shelf_at(
         &self,
         r: &'static Resource,
         ns: Option<&str>,
         version: u64,
-    ) -> Result<Listing, Status> {
+    ) -> Result<Shelf, Status> {
         let state = self.lock();
         if version == state.revision {
             return Ok(state.list(r, ns));
         }
-        let mut objects: BTreeMap<_, _> = state
-            .list(r, None)
-            .items
-            .into_iter()
-            .map(|o| {
-                (
-                    (meta::namespace(&o).to_owned(), meta::name(&o).to_owned()),
-                    o,
-                )
-            })
-            .collect();
+        let key = |o: &Arc<Stored>| (Arc::clone(&o.namespace), Arc::clone(&o.name));
+        let now = state.list(r, None).items;
+        let mut objects: Objects = now.into_iter().map(|o| (key(&o), o)).collect();
         if let Some(table) = state.tables.get(r) {
             table.history.rewind(version, &mut objects)?;
         }
-        let wanted = |(namespace, _): &(String, String)| ns.is_none_or(|ns| ns == namespace);
-        let items = objects
-            .into_iter()
-            .filter(|(key, _)| wanted(key))
-            .map(|(_, o)| o)
-            .collect();
-        Ok(Listing {
+        let mut items: Vec<_> = objects.into_values().collect();
+        items.retain(|o| ns.is_none_or(|ns| ns == &*o.namespace));
+        Ok(Shelf {
             items,
             resource_version: version,
         })
+    }
+
+    /// Whether no object of any type is left in a namespace.
+    pub(crate) fn is_empty(&self, ns: &str) -> bool {
+        self.lock().is_empty(ns)
     }
 
     /// The version of the latest write.
@@ -239,7 +247,8 @@ impl Store {
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Value>, Status> {
         let mut state = self.lock();
-        let old = Arc::clone(state.get(r, ns, name)?);
+        let stored = Arc::clone(state.get(r, ns, name)?);
+        let old = stored.value();
         let mut new = change(&old)?;
         strategy::prepare_for_update(r, &old, &mut new, write)?;
         if new == *old {
@@ -254,7 +263,7 @@ impl Store {
         } else {
             EventKind::Modified
         };
-        Ok(state.commit(kind, r, new, Some(old)))
+        Ok(state.commit(kind, r, new, Some(stored)))
     }
 
     /// Deletes an object, or marks it as terminating where finalizers or a grace period want
@@ -270,7 +279,8 @@ impl Store {
         options: &DeleteOptions,
     ) -> Result<Arc<Value>, Status> {
         let mut state = self.lock();
-        let old = Arc::clone(state.get(r, ns, name)?);
+        let stored = Arc::clone(state.get(r, ns, name)?);
+        let old = stored.value();
         let fate = deletion::decide(r, &old, options)?;
         let (kind, object) = match fate {
             Fate::Stays => return Ok(old),
@@ -280,22 +290,25 @@ impl Store {
         if options.dry_run {
             return Ok(Arc::new(object));
         }
-        Ok(state.commit(kind, r, object, Some(old)))
+        Ok(state.commit(kind, r, object, Some(stored)))
     }
 
     /// Every event from now on, in order, of all types.
     #[must_use]
-    pub fn subscribe(&self) -> UnboundedReceiver<Event> {
+    pub fn subscribe(&self) -> Events {
+        Events(self.listen())
+    }
+
+    /// [`Store::subscribe`], of writes as they are kept.
+    pub(crate) fn listen(&self) -> UnboundedReceiver<Written> {
         let (sender, receiver) = unbounded_channel();
         self.lock().subscribers.push(sender);
         receiver
     }
 
-    /// Events of one type after `version`.
-    ///
-    /// # Errors
-    /// 410 if some of them are forgotten, 504 if the version lies in the future.
-    pub fn watch(&self, r: &'static Resource, version: u64) -> Result<Subscription, Status> {
+    /// Events of one type after `version`: 410 if some of them are forgotten, 504 if the version
+    /// lies in the future.
+    pub(crate) fn watch(&self, r: &'static Resource, version: u64) -> Result<Subscription, Status> {
         let mut state = self.lock();
         let resource_version = state.revision;
         if version > resource_version {

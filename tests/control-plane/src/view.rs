@@ -1,7 +1,7 @@
 //! How stored objects are shown: in full, as metadata only, as a table row, or, for
 //! `events.k8s.io`, under that group's field names.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::{
     event_view,
     resource::{self, Resource},
-    store::Listing,
     table::{self, IncludeObject},
 };
 
@@ -89,38 +88,47 @@ impl View {
         }
     }
 
-    /// A listing as it is sent.
-    pub(crate) fn list(&self, listing: &Listing, metadata: &Value) -> serde_json::Result<Vec<u8>> {
+    /// A listing as it is sent. The objects are asked for one by one, as many as they may be.
+    pub(crate) fn list(
+        &self,
+        objects: impl Iterator<Item = Arc<Value>>,
+        metadata: &Value,
+    ) -> serde_json::Result<Vec<u8>> {
         if let Format::Table(include) = self.format {
             let r = stored(self.resource);
-            let rows: Vec<_> = listing
-                .items
-                .iter()
-                .map(|o| table::row(r, o, include))
-                .collect();
+            let rows: Vec<_> = objects.map(|o| table::row(r, &o, include)).collect();
             return serde_json::to_vec(&table::table(r, metadata, &rows));
         }
         let (kind, api_version) = match self.format {
-            Format::Metadata => ("PartialObjectMetadataList".into(), "meta.k8s.io/v1".into()),
+            Format::Metadata => (
+                "PartialObjectMetadataList".to_owned(),
+                "meta.k8s.io/v1".to_owned(),
+            ),
             _ => (
                 format!("{}List", self.resource.kind),
                 self.resource.api_version(),
             ),
         };
-        let items: Vec<_> = listing
-            .items
-            .iter()
-            .map(|o| Item {
-                object: self.object(o),
+        let mut list = serde_json::to_vec(&json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": metadata,
+        }))?;
+        // Instead of the closing brace.
+        list.pop();
+        list.extend_from_slice(br#","items":["#);
+        for (index, object) in objects.enumerate() {
+            if index > 0 {
+                list.push(b',');
+            }
+            let item = Item {
+                object: self.object(&object),
                 typed: self.format == Format::Metadata,
-            })
-            .collect();
-        serde_json::to_vec(&List {
-            kind,
-            api_version,
-            metadata,
-            items,
-        })
+            };
+            serde_json::to_writer(&mut list, &item)?;
+        }
+        list.extend_from_slice(b"]}");
+        Ok(list)
     }
 
     /// A watch event's object of a bookmark.
@@ -147,15 +155,6 @@ impl View {
             }
         }
     }
-}
-
-#[derive(serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-struct List<'a> {
-    kind: String,
-    api_version: String,
-    metadata: &'a Value,
-    items: Vec<Item<'a>>,
 }
 
 /// Items of a list do not repeat kind and version, except where the list mixes kinds.

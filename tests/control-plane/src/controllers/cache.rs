@@ -9,10 +9,13 @@ use std::{
 
 use serde_json::Value;
 
-use super::object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text};
+use super::{
+    known::Known,
+    object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text},
+};
 use crate::{
     meta,
-    pv_controller::matching::{Pools, Volumes},
+    pv_controller::pools::{Pools, Volumes},
     resource::{self, Resource},
 };
 
@@ -24,7 +27,7 @@ pub(crate) struct Cache {
     pub(crate) pools: Pools,
     /// Volumes by the claim that their `claimRef` names, whatever its UID.
     by_claim: HashMap<Key, BTreeSet<Arc<str>>>,
-    pub(crate) claims: HashMap<Key, Claim>,
+    pub(crate) claims: Known<Key, Claim>,
     /// Claims without a volume, by class.
     unbound: HashMap<Arc<str>, BTreeSet<Key>>,
     /// Claims by the volume that their `volumeName` names.
@@ -40,11 +43,11 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Takes in the state of an object, unless a newer one is known.
+    /// Takes in the state of an object, unless this or a newer one is known.
     pub(crate) fn store(&mut self, r: &'static Resource, object: &Arc<Value>) {
         if self
             .version(r, object)
-            .is_some_and(|known| known > meta::resource_version(object))
+            .is_some_and(|known| known >= meta::resource_version(object))
         {
             return;
         }
@@ -52,7 +55,7 @@ impl Cache {
         let object = Arc::clone(object);
         let name: Arc<str> = meta::name(&object).into();
         if r == &resource::PERSISTENT_VOLUMES {
-            let volume = Volume(object);
+            let volume = Volume(Arc::clone(&object));
             if let Some(claim) = volume.claim_ref() {
                 self.by_claim
                     .entry(claim.key())
@@ -60,9 +63,9 @@ impl Cache {
                     .insert(Arc::clone(&name));
             }
             self.pools.insert(&volume);
-            self.volumes.insert(name, volume);
+            self.volumes.insert(name, &object);
         } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-            let claim = Claim(object);
+            let claim = Claim(Arc::clone(&object));
             let key = claim.key();
             match claim.volume_name() {
                 "" => self
@@ -76,7 +79,7 @@ impl Cache {
                     .or_default()
                     .insert(key.clone()),
             };
-            self.claims.insert(key, claim);
+            self.claims.insert(key, &object);
         } else if r == &resource::PODS {
             let pod = Pod(object);
             let key = pod.key();
@@ -110,9 +113,9 @@ impl Cache {
     fn version(&self, r: &'static Resource, object: &Value) -> Option<u64> {
         let name = meta::name(object);
         let known: &Value = if r == &resource::PERSISTENT_VOLUMES {
-            self.volumes.get(name)?
+            return self.volumes.version(name);
         } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-            self.claims.get(&Key::of(object))?
+            return self.claims.version(&Key::of(object));
         } else if r == &resource::PODS {
             self.pods.get(&Key::of(object))?
         } else if r == &resource::STORAGE_CLASSES {
@@ -165,12 +168,12 @@ impl Cache {
     }
 
     /// The volumes whose `claimRef` has this claim's name; their UID may be another claim's.
-    pub(crate) fn volumes_of(&self, claim: &Key) -> impl Iterator<Item = &Volume> + use<'_> {
+    pub(crate) fn volumes_of(&self, claim: &Key) -> impl Iterator<Item = Volume> + use<'_> {
         self.by_claim
             .get(claim)
             .into_iter()
             .flatten()
-            .filter_map(|name| self.volumes.get(name))
+            .filter_map(|name| self.volumes.get(&**name))
     }
 
     /// The pods that mount this claim.
@@ -192,7 +195,7 @@ impl Cache {
     }
 
     /// Claims of this class that have no volume yet.
-    pub(crate) fn unbound(&self, class: &str) -> impl Iterator<Item = &Claim> {
+    pub(crate) fn unbound(&self, class: &str) -> impl Iterator<Item = Claim> {
         self.unbound
             .get(class)
             .into_iter()

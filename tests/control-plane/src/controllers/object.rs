@@ -1,7 +1,7 @@
 //! Reading and editing the JSON objects that the controllers handle.
 //!
 //! Objects stay the `Arc` that the store handed out; a typed view ([`Volume`], [`Claim`], [`Pod`],
-//! …) is that `Arc` with named accessors, so ten thousand cached volumes cost ten thousand pointers.
+//! …) is that `Arc` with named accessors.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -109,6 +109,12 @@ macro_rules! view {
 
             fn deref(&self) -> &Value {
                 &self.0
+            }
+        }
+
+        impl From<Arc<Value>> for $name {
+            fn from(object: Arc<Value>) -> Self {
+                Self(object)
             }
         }
 

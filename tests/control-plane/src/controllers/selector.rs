@@ -1,5 +1,7 @@
 //! Label selectors of claims, and node selectors of volumes and pods.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::object::{Node, items, text};
@@ -11,12 +13,35 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Whether a `metav1.LabelSelector` matches the labels of an object.
 pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
     let labels = &object["metadata"]["labels"];
+    selects_labels(selector, &|key| labels[key].as_str())
+}
+
+/// Whether a `metav1.LabelSelector` matches labels.
+pub(crate) fn selects_labels<'a>(
+    selector: &Value,
+    lookup: &dyn Fn(&str) -> Option<&'a str>,
+) -> bool {
     let exactly = selector["matchLabels"].as_object().into_iter().flatten();
     exactly
         .into_iter()
-        .all(|(key, value)| labels[key] == *value)
-        && items(&selector["matchExpressions"])
-            .all(|expression| holds(expression, &|key| labels[key].as_str()))
+        .all(|(key, value)| lookup(key) == value.as_str())
+        && items(&selector["matchExpressions"]).all(|expression| holds(expression, lookup))
+}
+
+/// Labels of which an object must have one, for each requirement of a selector that names some.
+pub(crate) fn required_labels(selector: &Value) -> impl Iterator<Item = Vec<(String, String)>> {
+    let exactly = selector["matchLabels"].as_object().into_iter().flatten();
+    let exactly = exactly.map(|(key, value)| vec![(key.clone(), text(value).to_owned())]);
+    let one_of = items(&selector["matchExpressions"]).filter(|it| it["operator"] == "In");
+    let one_of = one_of.map(|it| {
+        let key = text(&it["key"]);
+        let values: BTreeSet<_> = items(&it["values"]).map(text).collect();
+        let labels = values
+            .into_iter()
+            .map(|value| (key.to_owned(), value.to_owned()));
+        labels.collect()
+    });
+    exactly.chain(one_of)
 }
 
 /// Whether a `core/v1.NodeSelector` matches a node: any of its terms does. No term matches

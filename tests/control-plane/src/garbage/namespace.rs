@@ -20,9 +20,9 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
         cx.garbage.emptying.remove(&key.name);
         return Ok(());
     }
-    let mut empty = true;
     for &resource in resource::all().iter().filter(|r| r.namespaced) {
-        for object in cx.store.list(resource, Some(&key.name)).items {
+        for stored in cx.store.shelf(resource, Some(&key.name)).items {
+            let object = stored.value();
             if !meta::is_terminating(&object) {
                 delete(
                     cx,
@@ -34,10 +34,9 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
                 )?;
             }
         }
-        empty &= cx.store.list(resource, Some(&key.name)).items.is_empty();
     }
-    // Otherwise the end of each object brings the namespace back here.
-    if empty {
+    // Otherwise the end of the last object brings the namespace back here.
+    if cx.store.is_empty(&key.name) {
         cx.garbage.emptying.remove(&key.name);
         if let Some(namespace) = namespace {
             let mut new = (*namespace).clone();

@@ -1,16 +1,13 @@
 //! `get` and `list`.
 
-use std::sync::Arc;
-
 use hyper::{Response, header::ACCEPT};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Call, Server, answer, body::Body, route::Target};
 use crate::{
-    meta,
     selectors::Selectors,
     status::Status,
-    store::{Listing, Store},
+    store::{Shelf, Store, Stored},
     view::{self, Format, View},
 };
 
@@ -51,7 +48,9 @@ pub(super) fn list(
         let last = (token.namespace.as_str(), token.name.as_str());
         listing.items.retain(|o| key(o) > last);
     }
-    listing.items.retain(|o| selectors.matches(o));
+    if !selectors.is_empty() {
+        listing.items.retain(|o| selectors.matches(&o.value()));
+    }
 
     let mut metadata = json!({"resourceVersion": listing.resource_version.to_string()});
     if let Some(limit) = limit.filter(|limit| *limit < listing.items.len()) {
@@ -66,7 +65,7 @@ pub(super) fn list(
         }
     }
     let bytes = view(target, call)
-        .list(&listing, &metadata)
+        .list(listing.items.iter().map(|o| o.value()), &metadata)
         .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
     Ok(answer::bytes_of_json(200, bytes))
 }
@@ -77,11 +76,11 @@ fn read(
     target: &Target,
     call: &Call,
     token: Option<&Token>,
-) -> Result<Listing, Status> {
+) -> Result<Shelf, Status> {
     let r = view::stored(target.resource);
     let ns = target.list_namespace();
     if let Some(token) = token {
-        return store.list_at(r, ns, token.version).map_err(|_| {
+        return store.shelf_at(r, ns, token.version).map_err(|_| {
             Status::gone(
                 "The provided continue parameter is too old to display a consistent list result. \
                  You can start a new list without the continue parameter.",
@@ -104,14 +103,14 @@ fn read(
         return Err(Status::new(504, "Timeout", message).with_retry_after(1));
     }
     if exact {
-        store.list_at(r, ns, version)
+        store.shelf_at(r, ns, version)
     } else {
-        Ok(store.list(r, ns))
+        Ok(store.shelf(r, ns))
     }
 }
 
-fn key(object: &Value) -> (&str, &str) {
-    (meta::namespace(object), meta::name(object))
+fn key(object: &Stored) -> (&str, &str) {
+    (&object.namespace, &object.name)
 }
 
 /// Where the next page begins.
@@ -122,7 +121,7 @@ struct Token {
 }
 
 impl Token {
-    fn after(last: &Arc<Value>, version: u64) -> Self {
+    fn after(last: &Stored, version: u64) -> Self {
         let (namespace, name) = key(last);
         Self {
             version,

@@ -20,11 +20,10 @@ use tokio::{
 use super::{Call, Server, answer, body::Body, read, route::Target};
 use crate::{
     faults::{Faults, Stream},
-    meta,
     selectors::Selectors,
     status::Status,
-    store::{Event, EventKind, Listing, Subscription},
-    view::{self, View},
+    store::{EventKind, Shelf, Stored, Subscription, Written},
+    view::{self, Format, View},
 };
 
 /// How long a watch lives if the client does not say; the real server picks 30 to 60 minutes.
@@ -47,7 +46,7 @@ struct Watch {
 /// What a watch begins with.
 struct Start {
     /// State to be told as ADDED.
-    initial: Option<Listing>,
+    initial: Option<Shelf>,
     /// Whether a bookmark says that the initial state is complete.
     mark_end: bool,
     /// The version after which events are told.
@@ -148,8 +147,8 @@ fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status>
         .and_then(|s| s.held_after);
     let ns = target.list_namespace();
     let (initial, from) = if with_state {
-        let now = held.and_then(|held| server.store.list_at(r, ns, held).ok());
-        let listing = now.unwrap_or_else(|| server.store.list(r, ns));
+        let now = held.and_then(|held| server.store.shelf_at(r, ns, held).ok());
+        let listing = now.unwrap_or_else(|| server.store.shelf(r, ns));
         let from = listing.resource_version;
         (Some(listing), from)
     } else if version == 0 {
@@ -181,8 +180,15 @@ impl Watch {
             subscription,
         } = start;
         if let Some(initial) = initial {
-            for object in initial.items.iter().filter(|o| self.selectors.matches(o)) {
-                self.send("ADDED", &self.view.object(object)).await?;
+            for stored in &initial.items {
+                if self.is_whole() {
+                    self.send_text("ADDED", stored.text()).await?;
+                    continue;
+                }
+                let object = stored.value();
+                if self.selectors.matches(&object) {
+                    self.send("ADDED", &self.view.object(&object)).await?;
+                }
             }
             if mark_end && self.bookmarks.is_some() {
                 self.send("BOOKMARK", &self.view.bookmark(from, true))
@@ -246,30 +252,52 @@ impl Watch {
             .await
     }
 
+    /// Whether everything is told as it is kept: no selector, no other view.
+    fn is_whole(&self) -> bool {
+        self.selectors.is_empty()
+            && self.view.format == Format::Full
+            && view::stored(self.view.resource) == self.view.resource
+    }
+
     /// Tells of an event what this watch may know: what stops matching is DELETED, what begins to
     /// match is ADDED.
-    async fn tell(&self, event: &Event) -> Result<(), Closed> {
-        let here = |object: &&Arc<Value>| {
-            self.namespace
-                .as_deref()
-                .is_none_or(|ns| ns == meta::namespace(object))
-                && self.selectors.matches(object)
+    async fn tell(&self, event: &Written) -> Result<(), Closed> {
+        let here = |object: &&Arc<Stored>| {
+            let namespace = self.namespace.as_deref();
+            namespace.is_none_or(|ns| ns == &*object.namespace)
         };
         let before = event.previous.as_ref().filter(here);
         let after = Some(&event.object)
             .filter(|_| event.kind != EventKind::Deleted)
             .filter(here);
-        match (before, after) {
+        if let Some(object) = after.filter(|_| self.is_whole()) {
+            let kind = if before.is_some() {
+                "MODIFIED"
+            } else {
+                "ADDED"
+            };
+            return self.send_text(kind, object.text()).await;
+        }
+        let matching = |stored: &Arc<Stored>| {
+            let object = stored.value();
+            self.selectors.matches(&object).then_some(object)
+        };
+        match (before.and_then(matching), after.and_then(matching)) {
             (None, None) => Ok(()),
-            (None, Some(object)) => self.send("ADDED", &self.view.object(object)).await,
-            (Some(_), Some(object)) => self.send("MODIFIED", &self.view.object(object)).await,
+            (None, Some(object)) => self.send("ADDED", &self.view.object(&object)).await,
+            (Some(_), Some(object)) => self.send("MODIFIED", &self.view.object(&object)).await,
             (Some(last), None) => {
                 // Its last state that matched, under the version of the change.
-                let mut last = Value::clone(last);
+                let mut last = Arc::unwrap_or_clone(last);
                 last["metadata"]["resourceVersion"] = json!(event.resource_version.to_string());
                 self.send("DELETED", &self.view.object(&last)).await
             }
         }
+    }
+
+    async fn send_text(&self, kind: &str, object: &str) -> Result<(), Closed> {
+        let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+        self.lines.send(Ok(line.into())).await.map_err(|_| Closed)
     }
 
     async fn send(&self, kind: &str, object: &Value) -> Result<(), Closed> {
@@ -303,13 +331,13 @@ fn current(streams: &crate::faults::Streams, plural: &str) -> Stream {
 }
 
 /// When an event that arrived `at` may be told; `None` while it is held back.
-fn due(event: &Event, at: Instant, stream: &Stream) -> Option<Instant> {
+fn due(event: &Written, at: Instant, stream: &Stream) -> Option<Instant> {
     let held = stream
         .held_after
         .is_some_and(|version| event.resource_version > version);
     (!held).then(|| at + stream.delay)
 }
 
-fn is_due(event: &Event, at: Instant, stream: &Stream) -> bool {
+fn is_due(event: &Written, at: Instant, stream: &Stream) -> bool {
     due(event, at, stream).is_some_and(|due| stream.delay.is_zero() || due <= Instant::now())
 }

@@ -11,7 +11,7 @@ use crate::{
     patch::{Patch, apply},
     resource::{self, Resource},
     status::Status,
-    store::{DeleteOptions, Listing, Part, Write},
+    store::{DeleteOptions, Part, Write},
     view,
 };
 
@@ -211,25 +211,23 @@ fn delete_collection(
 ) -> Result<Response<Body>, Status> {
     let r = view::stored(target.resource);
     let (selectors, options) = (read::selectors(target, call)?, delete_options(call)?);
-    let mut listing = server.store.list(r, target.list_namespace());
-    let mut items = Vec::new();
-    for object in listing.items.iter().filter(|o| selectors.matches(o)) {
+    let mut deleted = Vec::new();
+    for stored in server.store.shelf(r, target.list_namespace()).items {
+        if !selectors.matches(&stored.value()) {
+            continue;
+        }
         match server
             .store
-            .delete(r, meta::namespace(object), meta::name(object), &options)
+            .delete(r, &stored.namespace, &stored.name, &options)
         {
-            Ok(object) => items.push(object),
+            Ok(object) => deleted.push(object),
             Err(status) if status.is_not_found() => {}
             Err(status) => return Err(status),
         }
     }
-    listing = Listing {
-        items,
-        resource_version: server.store.revision(),
-    };
-    let metadata = json!({"resourceVersion": listing.resource_version.to_string()});
+    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     let bytes = read::view(target, call)
-        .list(&listing, &metadata)
+        .list(deleted.into_iter(), &metadata)
         .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
     Ok(answer::bytes_of_json(200, bytes))
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// Brings one claim to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(claim) = cx.cache.claims.get(key).cloned() else {
+    let Some(claim) = cx.cache.claims.get(key) else {
         return Ok(());
     };
     let claim = migration::note_on_claim(cx, claim)?;
@@ -35,7 +35,7 @@ fn sync_bound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         let why = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
         return lose(cx, claim, "ClaimLost", why);
     }
-    let Some(volume) = cx.cache.volumes.get(claim.volume_name()).cloned() else {
+    let Some(volume) = cx.cache.volumes.get(claim.volume_name()) else {
         let why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
         return lose(cx, claim, "ClaimLost", why);
     };
@@ -97,9 +97,7 @@ fn find(cx: &Context, claim: &Claim, late: bool) -> Option<Volume> {
             .is_some_and(|reference| reference.names(claim))
             && matching::reserved_fits(volume, claim)
     });
-    let reserved = reserved
-        .min_by_key(|volume| (volume.access_modes(), volume.capacity()))
-        .cloned();
+    let reserved = reserved.min_by_key(|volume| (volume.access_modes(), volume.capacity()));
     if late {
         return reserved;
     }
@@ -137,7 +135,7 @@ fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
 
 /// A claim whose user chose the volume, or one whose binding was interrupted.
 fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
-    if let Some(volume) = cx.cache.volumes.get(claim.volume_name()).cloned() {
+    if let Some(volume) = cx.cache.volumes.get(claim.volume_name()) {
         let stranger = volume.claim_ref().filter(|owner| !owner.names(&claim));
         let obstacle = if stranger.is_some() {
             let name = volume.name();

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | what happens to a claim | `claim` |
 //! | what happens to a volume | `volume` |
-//! | which volume a claim gets | `matching` |
+//! | which volume suits which claim | `matching` |
+//! | how the best one is found among many | `pools` |
 //! | the four writes that bind, and their undoing | `bind` |
 //! | what happens to a volume whose claim is gone | `reclaim`, `recycle`, `delete` |
 //! | the pod that empties a volume | `recycler_pod` |
@@ -28,6 +29,7 @@ pub(crate) mod migration;
 pub(crate) mod old_bugs;
 mod operations;
 mod origin;
+pub(crate) mod pools;
 pub(crate) mod provision;
 pub(crate) mod reclaim;
 pub(crate) mod recycle;
@@ -36,7 +38,7 @@ pub(crate) mod recycler_pod;
 mod tests;
 pub(crate) mod volume;
 
-use self::matching::Pools;
+use self::pools::Pools;
 use crate::{
     controllers::{
         Change, Context,

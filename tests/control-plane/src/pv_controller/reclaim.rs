@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct Reclaims {
     operations: Operations,
     /// The volumes that are being emptied, by the pod that does it.
-    pub(super) recycling: HashMap<Key, Recycling>,
+    pub(crate) recycling: HashMap<Key, Recycling>,
     /// Where directories may be deleted.
     pub(super) host_paths: Option<HostPaths>,
     /// Takes the result of a deletion, which has a thread of its own.

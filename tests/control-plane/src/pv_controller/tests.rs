@@ -8,5 +8,6 @@ mod explanations;
 mod invariants;
 mod matching;
 mod old_bugs;
+mod pools;
 mod reclaim;
 mod volumes;

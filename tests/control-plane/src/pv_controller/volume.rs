@@ -16,7 +16,7 @@ use crate::{
 
 /// Brings one volume to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(volume) = cx.cache.volumes.get(&key.name).cloned() else {
+    let Some(volume) = cx.cache.volumes.get(&*key.name) else {
         return Ok(());
     };
     let volume = origin::update(cx, volume)?;
@@ -64,7 +64,7 @@ pub(crate) fn claim_of(cx: &mut Context, volume: &Volume) -> Result<Option<Claim
         .get(&key)
         .filter(|claim| claim.uid() == reference.uid)
     {
-        return Ok(Some(claim.clone()));
+        return Ok(Some(claim));
     }
     #[cfg(test)]
     if super::old_bugs::gone_unasked(cx, volume) {

@@ -64,7 +64,7 @@ impl Claims {
         }
         let mut claims = Self::default();
         for claim in found {
-            claims.sort_in(cx, pod, claim)?;
+            claims.sort_in(cx, pod, &claim)?;
         }
         claims.open.sort_by_key(Claim::request);
         Ok(claims)
@@ -82,7 +82,7 @@ impl Claims {
                 return Err(format!("persistentvolume {volume:?} not found"));
             };
             self.settling |= claim.phase() != "Bound";
-            self.bound.push(volume.clone());
+            self.bound.push(volume);
         } else if !volume.is_empty() || !cx.cache.binds_late(claim) {
             return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
         } else {
@@ -132,7 +132,7 @@ impl Claims {
                 }
                 plan.in_flight = true;
             } else if let Some(reserved) = reserved_for(cx, claim) {
-                if !reaches(reserved, node) {
+                if !reaches(&reserved, node) {
                     return None;
                 }
                 plan.in_flight = true;
@@ -155,7 +155,7 @@ impl Claims {
 
 /// A claim that the pod may use; `own` says that it is to be the pod's own (a generic ephemeral
 /// volume).
-fn usable<'a>(cx: &'a Context, pod: &Pod, key: &Key, own: bool) -> Result<&'a Claim, String> {
+fn usable(cx: &Context, pod: &Pod, key: &Key, own: bool) -> Result<Claim, String> {
     let name = &key.name;
     let Some(claim) = cx.cache.claims.get(key) else {
         return Err(format!(
@@ -171,7 +171,7 @@ fn usable<'a>(cx: &'a Context, pod: &Pod, key: &Key, own: bool) -> Result<&'a Cl
     if claim.is_terminating() {
         return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
     }
-    if own && !belongs_to(claim, pod) {
+    if own && !belongs_to(&claim, pod) {
         return Err(format!(
             "PVC {key} was not created for pod {} (pod is not owner)",
             pod.key()
@@ -181,7 +181,7 @@ fn usable<'a>(cx: &'a Context, pod: &Pod, key: &Key, own: bool) -> Result<&'a Cl
 }
 
 /// The volume that is reserved for a claim which does not name it yet.
-fn reserved_for<'a>(cx: &'a Context, claim: &Claim) -> Option<&'a Volume> {
+fn reserved_for(cx: &Context, claim: &Claim) -> Option<Volume> {
     let mut volumes = cx.cache.volumes_of(&claim.key());
     volumes.find(|volume| {
         volume

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Event, EventKind, Listing, Store};
+use super::{EventKind, Shelf, Store, Stored, Written};
 use crate::{
     history::History,
     meta,
@@ -20,15 +20,15 @@ use crate::{
 pub(super) struct State {
     pub(super) revision: u64,
     pub(super) tables: HashMap<&'static Resource, Table>,
-    pub(super) subscribers: Vec<UnboundedSender<Event>>,
+    pub(super) subscribers: Vec<UnboundedSender<Written>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Table {
     /// Namespace, then name: a listing of one namespace reads nothing else.
-    objects: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
+    objects: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Stored>>>,
     pub(super) history: History,
-    pub(super) watchers: Vec<UnboundedSender<Event>>,
+    pub(super) watchers: Vec<UnboundedSender<Written>>,
 }
 
 impl Table {
@@ -65,14 +65,14 @@ impl State {
         r: &'static Resource,
         ns: &str,
         name: &str,
-    ) -> Result<&Arc<Value>, Status> {
+    ) -> Result<&Arc<Stored>, Status> {
         self.tables
             .get(r)
             .and_then(|t| t.objects.get(ns)?.get(name))
             .ok_or_else(|| Status::not_found(r, name))
     }
 
-    pub(super) fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
+    pub(super) fn list(&self, r: &'static Resource, ns: Option<&str>) -> Shelf {
         let objects = self.tables.get(r).map(|t| &t.objects);
         let items = if let Some(ns) = ns {
             let names = objects.and_then(|o| o.get(ns));
@@ -85,10 +85,16 @@ impl State {
             let namespaces = objects.into_iter().flat_map(BTreeMap::values);
             namespaces.flat_map(BTreeMap::values).cloned().collect()
         };
-        Listing {
+        Shelf {
             items,
             resource_version: self.revision,
         }
+    }
+
+    /// Whether no object of any type is left in a namespace.
+    pub(super) fn is_empty(&self, ns: &str) -> bool {
+        let mut tables = self.tables.values();
+        tables.all(|table| table.objects.get(ns).is_none_or(BTreeMap::is_empty))
     }
 
     pub(super) fn check_namespace(&self, r: &Resource, ns: &str, name: &str) -> Result<(), Status> {
@@ -96,7 +102,7 @@ impl State {
             return Ok(());
         }
         let namespace = self.get(&resource::NAMESPACES, "", ns)?;
-        if meta::is_terminating(namespace) {
+        if meta::is_terminating(&namespace.value()) {
             let why = format!(
                 "unable to create new content in namespace {ns} because it is being terminated"
             );
@@ -110,7 +116,7 @@ impl State {
         kind: EventKind,
         r: &'static Resource,
         mut object: Value,
-        previous: Option<Arc<Value>>,
+        previous: Option<Arc<Stored>>,
     ) -> Arc<Value> {
         self.revision += 1;
         let resource_version = self.revision;
@@ -118,28 +124,33 @@ impl State {
             "resourceVersion".into(),
             json!(resource_version.to_string()),
         );
-        let object = Arc::new(object);
-        let event = Event {
+        let stored = match &previous {
+            Some(previous) => previous.next(&object),
+            None => Stored::new(&object),
+        };
+        let written = Written {
             kind,
             resource: r,
-            object: Arc::clone(&object),
+            object: Arc::new(stored),
             previous,
             resource_version,
         };
 
         let table = self.table(r);
-        let (ns, name) = (meta::namespace(&object), meta::name(&object));
+        let Stored {
+            namespace, name, ..
+        } = &*written.object;
         if kind == EventKind::Deleted {
-            if let Some(names) = table.objects.get_mut(ns) {
+            if let Some(names) = table.objects.get_mut(namespace) {
                 names.remove(name);
             }
         } else {
-            let names = table.objects.entry(ns.to_owned()).or_default();
-            names.insert(name.to_owned(), Arc::clone(&object));
+            let names = table.objects.entry(Arc::clone(namespace)).or_default();
+            names.insert(Arc::clone(name), Arc::clone(&written.object));
         }
-        table.watchers.retain(|w| w.send(event.clone()).is_ok());
-        table.history.push(event.clone());
-        self.subscribers.retain(|s| s.send(event.clone()).is_ok());
-        object
+        table.watchers.retain(|w| w.send(written.clone()).is_ok());
+        self.subscribers.retain(|s| s.send(written.clone()).is_ok());
+        self.table(r).history.push(written);
+        Arc::new(object)
     }
 }

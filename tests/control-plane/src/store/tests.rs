@@ -35,9 +35,10 @@ fn write(store: &Store, (action, ns, name): (u8, usize, usize)) {
 
 type Objects = BTreeMap<(String, String), Arc<Value>>;
 
-fn objects(listing: Listing) -> Objects {
-    let key = |o: &Value| (meta::namespace(o).to_owned(), meta::name(o).to_owned());
-    listing.items.into_iter().map(|o| (key(&o), o)).collect()
+fn objects(shelf: &Shelf) -> Objects {
+    let key = |o: &Stored| (o.namespace.to_string(), o.name.to_string());
+    let items = shelf.items.iter();
+    items.map(|o| (key(o), o.value())).collect()
 }
 
 proptest! {
@@ -48,24 +49,24 @@ proptest! {
         let mut past = Vec::new();
         for step in writes {
             write(&store, step);
-            past.push(store.list(R, None));
+            past.push(store.shelf(R, None));
         }
-        let now = objects(store.list(R, None));
+        let now = objects(&store.shelf(R, None));
         for seen in past {
             let version = seen.resource_version;
-            let mut then = objects(store.list_at(R, None, version).unwrap());
-            prop_assert_eq!(&then, &objects(seen));
+            let mut then = objects(&store.shelf_at(R, None, version).unwrap());
+            prop_assert_eq!(&then, &objects(&seen));
             let mut last = version;
             for event in store.watch(R, version).unwrap().backlog {
                 prop_assert!(event.resource_version > last);
                 last = event.resource_version;
-                let object = event.object;
+                let object = event.object.value();
                 let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());
                 let before = match event.kind {
                     EventKind::Deleted => then.remove(&key),
                     _ => then.insert(key, object),
                 };
-                prop_assert_eq!(before, event.previous);
+                prop_assert_eq!(before, event.previous.map(|previous| previous.value()));
             }
             prop_assert_eq!(&then, &now);
         }
@@ -117,7 +118,7 @@ fn forgotten_versions_are_gone_but_now_is_not() {
             .unwrap();
     }
     assert_eq!(store.watch(R, before).unwrap_err().code, 410);
-    assert_eq!(store.list_at(R, None, before).unwrap_err().code, 410);
+    assert_eq!(store.shelf_at(R, None, before).unwrap_err().code, 410);
     assert_eq!(store.watch(R, before + 1).unwrap().backlog.len(), 2);
     store.compact();
     assert_eq!(store.watch(R, before + 1).unwrap_err().code, 410);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::Written;
 use crate::resource::Resource;
 
 /// Which part of an object a write may change.
@@ -79,11 +80,11 @@ pub(crate) struct Write<'a> {
 
 /// A watch of one resource type: what happened since, and everything from now on.
 #[derive(Debug)]
-pub struct Subscription {
-    /// Events between the version asked for and now.
-    pub backlog: Vec<Event>,
+pub(crate) struct Subscription {
+    /// What was written between the version asked for and now.
+    pub(crate) backlog: Vec<Written>,
     /// Everything after that, in order.
-    pub live: UnboundedReceiver<Event>,
+    pub(crate) live: UnboundedReceiver<Written>,
     /// The store's version at the moment of subscribing.
-    pub resource_version: u64,
+    pub(crate) resource_version: u64,
 }

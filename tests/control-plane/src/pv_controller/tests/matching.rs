@@ -299,6 +299,6 @@ fn a_volume_leaves_the_pools_with_its_last_trace() {
     let after = format!("{:?}", world.manager.cx.cache.pools);
     assert_eq!(
         after,
-        format!("{:?}", crate::pv_controller::matching::Pools::default())
+        format!("{:?}", crate::pv_controller::pools::Pools::default())
     );
 }
