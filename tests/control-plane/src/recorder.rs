@@ -3,7 +3,10 @@
 //! An event that repeats is counted on the object that tells of it, as client-go's correlator
 //! does, so a claim that waits for a day does not fill the store.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use serde_json::{Value, json};
 
@@ -14,8 +17,9 @@ use crate::{
     store::{Part, Store},
 };
 
-/// Repetitions are recognised among this many latest events.
-const REMEMBERED: usize = 4096;
+/// Repetitions are recognised among this many latest events. Ten thousand claims that wait tell so
+/// at each resync: if one of them were forgotten meanwhile, the store would fill up.
+const REMEMBERED: usize = 32_768;
 
 /// How serious an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,8 +32,8 @@ pub(crate) enum Severity {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// The name of the event that tells what this key says.
-    known: HashMap<Told, String>,
-    order: VecDeque<Told>,
+    known: HashMap<Arc<Told>, String>,
+    order: VecDeque<Arc<Told>>,
     /// Makes names unique.
     written: u64,
 }
@@ -82,7 +86,8 @@ impl Recorder {
     }
 
     fn remember(&mut self, told: Told, name: String) {
-        if self.known.insert(told.clone(), name).is_none() {
+        let told = Arc::new(told);
+        if self.known.insert(Arc::clone(&told), name).is_none() {
             self.order.push_back(told);
         }
         if self.order.len() > REMEMBERED
@@ -126,4 +131,35 @@ fn count_up(store: &Store, ns: &str, name: &str) -> Result<(), Status> {
     store
         .update(&resource::EVENTS, ns, name, event, Part::Main)
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_repeats_is_counted_however_much_there_is() {
+        const MANY: usize = 6_000;
+        let (store, mut recorder) = (Store::new(1), Recorder::default());
+        for _ in 0..2 {
+            for number in 0..MANY {
+                let claim = json!({"metadata": {
+                    "name": format!("c{number}"),
+                    "namespace": "default",
+                    "uid": number.to_string(),
+                }});
+                recorder.record(
+                    &store,
+                    "test",
+                    (&resource::PERSISTENT_VOLUME_CLAIMS, &claim),
+                    Severity::Normal,
+                    "Waits",
+                    "it waits".into(),
+                );
+            }
+        }
+        let events = store.list(&resource::EVENTS, None).items;
+        assert_eq!(events.len(), MANY);
+        assert!(events.iter().all(|event| event["count"] == 2));
+    }
 }
