@@ -144,9 +144,7 @@ impl Context {
         part: Part,
     ) -> Result<Arc<Value>, SyncError> {
         let key = Key::of(&object);
-        let updated = self
-            .store
-            .update(r, &key.namespace, &key.name, object, part);
+        let updated = self.write(|store| store.update(r, &key.namespace, &key.name, object, part));
         let stored = updated.map_err(|source| SyncError::Write {
             kind: r.kind,
             key,
@@ -154,6 +152,13 @@ impl Context {
         })?;
         self.cache.store(r, &stored);
         Ok(stored)
+    }
+
+    /// All writes go through here; the tests come in between.
+    fn write<T>(&self, write: impl FnOnce(&Store) -> Result<T, Status>) -> Result<T, Status> {
+        #[cfg(test)]
+        tests::disturbance::before_write(&self.store)?;
+        write(&self.store)
     }
 
     /// Reads an object past the cache; `None` if it does not exist.
@@ -180,13 +185,13 @@ impl Context {
         key: &Key,
         finalizer: &str,
     ) -> Result<(), SyncError> {
-        let released = self
-            .store
-            .modify(r, &key.namespace, &key.name, Part::Main, false, |old| {
+        let released = self.write(|store| {
+            store.modify(r, &key.namespace, &key.name, Part::Main, false, |old| {
                 let mut new = old.clone();
                 object::remove_finalizer(&mut new, finalizer);
                 Ok(new)
-            });
+            })
+        });
         match released {
             Ok(stored) => self.cache.store(r, &stored),
             Err(status) if status.is_not_found() => {}
@@ -210,7 +215,7 @@ impl Context {
             uid: Some(meta::uid(object).to_owned()),
             ..options
         };
-        match self.store.delete(r, &key.namespace, &key.name, &options) {
+        match self.write(|store| store.delete(r, &key.namespace, &key.name, &options)) {
             Err(source) if !source.is_not_found() => {
                 let kind = r.kind;
                 Err(SyncError::Write { kind, key, source })

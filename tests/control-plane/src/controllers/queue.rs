@@ -84,6 +84,14 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
         }
     }
 
+    /// Makes everything due that waits for a time.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        for Reverse((_, key)) in std::mem::take(&mut self.delayed) {
+            self.add(key);
+        }
+    }
+
     /// When the next of the keys that wait for a time is due, if any does.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((due, _))| *due)

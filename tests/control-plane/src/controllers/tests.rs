@@ -1,9 +1,13 @@
 //! The bench for the controllers' tests: a store, and a manager that works when it is told to.
 
+pub(crate) mod disturbance;
+mod relay;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use self::relay::Relay;
 use super::{ControllerOptions, Manager, NodeOptions};
 use crate::{
     meta, node,
@@ -17,6 +21,8 @@ use crate::{
 pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) manager: Manager,
+    /// Stands between the store and the controllers, once they have been deaf.
+    relay: Option<Relay>,
 }
 
 impl World {
@@ -27,21 +33,76 @@ impl World {
     pub(crate) fn with(options: ControllerOptions) -> Self {
         let store = Store::new(100);
         let manager = Manager::new(store.clone(), options);
-        Self { store, manager }
+        disturbance::clear();
+        Self {
+            store,
+            manager,
+            relay: None,
+        }
     }
 
     /// A controller that starts over, with nothing but the store.
     pub(crate) fn restart(&mut self) {
+        disturbance::clear();
+        self.relay = None;
         self.manager = Manager::new(self.store.clone(), ControllerOptions::default());
+    }
+
+    /// From now on the controllers do not hear of this type, while they hear of the others.
+    pub(crate) fn withhold(&mut self, r: &'static Resource) {
+        let events = &mut self.manager.events;
+        let relay = self.relay.get_or_insert_with(|| Relay::before(events));
+        relay.silent = Some(r);
+    }
+
+    /// They hear of everything, also of what was withheld.
+    pub(crate) fn let_go(&mut self) {
+        if let Some(relay) = &mut self.relay {
+            relay.silent = None;
+            relay.pass_on();
+        }
+    }
+
+    /// Lets the controllers do a little; `false` if there was nothing to do.
+    pub(crate) fn work(&mut self) -> bool {
+        if let Some(relay) = &mut self.relay {
+            relay.pass_on();
+        }
+        self.manager.work()
+    }
+
+    pub(crate) fn disturb_no_more(&mut self) {
+        if disturbance::has_crashed() {
+            self.restart();
+        }
+        disturbance::clear();
     }
 
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
-            if !self.manager.work() {
+            if !self.work() {
                 return;
             }
         }
         panic!("the controllers do not come to rest");
+    }
+
+    /// Resyncs, and tries everything again that has failed, until nothing is left to do.
+    pub(crate) fn rest(&mut self) {
+        for _ in 0..3 {
+            let queues = &mut self.manager.cx.queues;
+            for queue in [
+                &mut queues.claims,
+                &mut queues.volumes,
+                &mut queues.claim_protection,
+                &mut queues.volume_protection,
+                &mut queues.unscheduled,
+                &mut queues.scheduled,
+            ] {
+                queue.hurry();
+            }
+            self.resync();
+        }
     }
 
     pub(crate) fn resync(&mut self) {

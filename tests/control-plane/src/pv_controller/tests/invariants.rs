@@ -1,197 +1,93 @@
-//! What holds after any sequence of events.
+//! What holds after any sequence of events, and at each write on the way.
+
+mod steps;
 
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::steps::steps;
 use crate::{
-    controllers::tests::{World, but, claim, class, on_node, pod, provisioned, volume},
+    controllers::tests::{World, class},
     meta,
+    pv_controller::PROVISIONED_BY,
     resource::{
-        EVENTS, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS, Resource,
+        EVENTS, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS,
         STORAGE_CLASSES,
     },
-    store::{DeleteOptions, EventKind},
+    store::{Event, EventKind},
 };
 
-#[derive(Debug, Clone)]
-enum Step {
-    Volume {
-        name: u8,
-        size: u8,
-        provisioned: bool,
-        node: u8,
-        reserved: Option<u8>,
-    },
-    Claim {
-        name: u8,
-        size: u8,
-        late: bool,
-        volume: Option<u8>,
-    },
-    Pod {
-        name: u8,
-        claims: Vec<u8>,
-    },
-    Delete(&'static Resource, u8),
-    /// Somebody else's write in between: what the controller cached is stale.
-    Touch(&'static Resource, u8),
-    ClearClaimRef(u8),
-    Settle,
-    Work,
-    Resync,
-    Restart,
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let name = 0_u8..5;
-    let kind = prop_oneof![Just(&VOLUMES), Just(&CLAIMS), Just(&PODS)];
-    let touched = prop_oneof![Just(&VOLUMES), Just(&CLAIMS)];
-    let step = prop_oneof![
-        4 => (name.clone(), 1_u8..4, any::<bool>(), 1_u8..3, prop::option::weighted(0.2, name.clone()))
-            .prop_map(|(name, size, provisioned, node, reserved)| Step::Volume { name, size, provisioned, node, reserved }),
-        4 => (name.clone(), 1_u8..4, any::<bool>(), prop::option::weighted(0.2, name.clone()))
-            .prop_map(|(name, size, late, volume)| Step::Claim { name, size, late, volume }),
-        2 => (name.clone(), prop::collection::vec(name.clone(), 1..3)).prop_map(|(name, claims)| Step::Pod { name, claims }),
-        4 => (kind, name.clone()).prop_map(|(kind, name)| Step::Delete(kind, name)),
-        1 => (touched, name.clone()).prop_map(|(kind, name)| Step::Touch(kind, name)),
-        1 => name.prop_map(Step::ClearClaimRef),
-        3 => Just(Step::Settle),
-        3 => Just(Step::Work),
-        1 => Just(Step::Resync),
-        1 => Just(Step::Restart),
-    ];
-    prop::collection::vec(step, 1..60)
+fn owner(volume: &Value) -> &str {
+    text(&volume["spec"]["claimRef"]["uid"])
 }
 
-fn prefix(r: &'static Resource) -> &'static str {
-    match r {
-        r if r == &VOLUMES => "v",
-        r if r == &CLAIMS => "c",
-        _ => "p",
+fn phase(object: &Value) -> &str {
+    text(&object["status"]["phase"])
+}
+
+/// Whether the controller has to do something with such a volume when it is released, which it
+/// cannot: volumes here are local ones.
+fn must_fail(volume: &Value) -> bool {
+    match text(&volume["spec"]["persistentVolumeReclaimPolicy"]) {
+        "Retain" => false,
+        "Delete" => volume["metadata"]["annotations"][PROVISIONED_BY].is_null(),
+        _ => true,
     }
 }
 
-fn take(world: &mut World, step: &Step) {
-    match step {
-        Step::Volume {
-            name,
-            size,
-            provisioned: external,
-            node,
-            reserved,
-        } => {
-            let (name, size) = (format!("v{name}"), format!("{size}Gi"));
-            let made = if *external {
-                provisioned(&name, &size)
-            } else {
-                volume(&name, &size)
-            };
-            let made = but(on_node(made, &format!("n{node}")), |v| {
-                if let Some(claim) = reserved {
-                    v["spec"]["claimRef"] =
-                        json!({"namespace": "default", "name": format!("c{claim}")});
-                }
-            });
-            let _ = world.store.create(&VOLUMES, "", made);
-        }
-        Step::Claim {
-            name,
-            size,
-            late,
-            volume,
-        } => {
-            let made = but(claim(&format!("c{name}"), &format!("{size}Gi")), |c| {
-                c["spec"]["storageClassName"] = json!(if *late { "late" } else { "fast" });
-                if let Some(volume) = volume {
-                    c["spec"]["volumeName"] = json!(format!("v{volume}"));
-                }
-            });
-            let _ = world.store.create(&CLAIMS, "default", made);
-        }
-        Step::Pod { name, claims } => {
-            let claims: Vec<_> = claims.iter().map(|claim| format!("c{claim}")).collect();
-            let claims: Vec<_> = claims.iter().map(String::as_str).collect();
-            let _ = world
-                .store
-                .create(&PODS, "default", pod(&format!("p{name}"), &claims));
-        }
-        Step::Delete(r, name) => {
-            let ns = if r.namespaced { "default" } else { "" };
-            let _ = world.store.delete(
-                r,
-                ns,
-                &format!("{}{name}", prefix(r)),
-                &DeleteOptions::default(),
-            );
-        }
-        Step::Touch(r, name) => {
-            let name = format!("{}{name}", prefix(r));
-            if world
-                .get(r, &name)
-                .is_some_and(|object| !meta::is_terminating(&object))
-            {
-                world.edit(r, &name, crate::store::Part::Main, |o| {
-                    let version = o["metadata"]["resourceVersion"].clone();
-                    o["metadata"]["labels"] = json!({"touched": version});
-                });
-            }
-        }
-        Step::ClearClaimRef(name) => {
-            let name = format!("v{name}");
-            if world.get(&VOLUMES, &name).is_some() {
-                world.edit(&VOLUMES, &name, crate::store::Part::Main, |v| {
-                    v["spec"].as_object_mut().unwrap().remove("claimRef");
-                });
-            }
-        }
-        Step::Settle => world.settle(),
-        Step::Work => {
-            world.manager.work();
-        }
-        Step::Resync => world.resync(),
-        Step::Restart => world.restart(),
-    }
-}
-
-fn check(world: &World) -> Result<(), TestCaseError> {
+/// The end of it all: both sides agree, and what is released is reclaimed.
+fn check_end(world: &World) -> Result<(), TestCaseError> {
     let mut owner_of = HashMap::new();
+    // The volume that each claim names, by the claim's UID.
+    let mut named_by = HashMap::new();
     for claim in world.store.list(&CLAIMS, None).items {
-        let name = claim["spec"]["volumeName"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        if claim["status"]["phase"] != "Bound" {
+        let name = text(&claim["spec"]["volumeName"]).to_owned();
+        named_by.insert(meta::uid(&claim).to_owned(), name.clone());
+        if phase(&claim) != "Bound" {
             continue;
         }
         let volume = world.get(&VOLUMES, &name);
         let volume = volume.ok_or_else(|| TestCaseError::fail(format!("{claim}: no volume")))?;
-        prop_assert_eq!(
-            &volume["spec"]["claimRef"]["uid"],
-            &claim["metadata"]["uid"]
-        );
-        prop_assert_eq!(&volume["status"]["phase"], "Bound");
+        prop_assert_eq!(owner(&volume), meta::uid(&claim));
+        prop_assert_eq!(phase(&volume), "Bound");
         prop_assert_eq!(owner_of.insert(name, meta::name(&claim).to_owned()), None);
     }
     let mut claimed = HashSet::new();
     for volume in world.store.list(&VOLUMES, None).items {
-        let (phase, reference) = (&volume["status"]["phase"], &volume["spec"]["claimRef"]);
-        let claim = world.get(&CLAIMS, reference["name"].as_str().unwrap_or_default());
-        let lives = claim.is_some_and(|claim| claim["metadata"]["uid"] == reference["uid"]);
-        if phase == "Bound" {
-            prop_assert!(
-                lives && owner_of.contains_key(meta::name(&volume)),
-                "{}",
-                volume
-            );
-            prop_assert!(claimed.insert(reference["uid"].to_string()));
-        } else if phase == "Available" {
-            prop_assert!(reference["uid"].is_null(), "{}", volume);
+        let (name, owner) = (meta::name(&volume), owner(&volume));
+        let named = named_by.get(owner).map(String::as_str);
+        match phase(&volume) {
+            // Deleted amid its binding, it waits until the claim gets another.
+            "Bound" if meta::is_terminating(&volume) && named == Some("") => {}
+            "Bound" => {
+                prop_assert!(
+                    named == Some(name) && owner_of.contains_key(name),
+                    "{volume}"
+                );
+                prop_assert!(claimed.insert(owner.to_owned()), "{volume}");
+            }
+            // Or reserved, with a UID, for a claim that it does not fit.
+            "Available" | "Pending" => {
+                prop_assert!(owner.is_empty() || named == Some(""), "{volume}");
+            }
+            // The claim is gone, or bound elsewhere.
+            free @ ("Released" | "Failed") => {
+                let is_its = named.is_some_and(|named| named.is_empty() || named == name);
+                prop_assert!(!is_its && !owner.is_empty(), "{volume}");
+                let is_done = free == "Failed" || !must_fail(&volume);
+                prop_assert!(is_done || meta::is_terminating(&volume), "{volume}");
+            }
+            other => prop_assert!(false, "{other}: {volume}"),
         }
     }
     for pod in world.store.list(&PODS, None).items {
-        if pod["status"]["phase"] == "Running" && !meta::is_terminating(&pod) {
+        if phase(&pod) == "Running" && !meta::is_terminating(&pod) {
             prop_assert!(pod["spec"]["nodeName"].is_string(), "{}", pod);
         }
     }
@@ -204,8 +100,84 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What was seen of one volume, by its UID.
+#[derive(Default)]
+struct Past {
+    /// How often the controller gave up to reclaim it.
+    failed: u64,
+    /// Whether the policy wanted that since the volume was released.
+    had_to_fail: bool,
+    /// How often it was told of.
+    told: u64,
+}
+
+/// Every write on the way.
+fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
+    // The volume that each living claim names, by the claim's UID.
+    let mut living: HashMap<String, String> = HashMap::new();
+    let mut pasts: HashMap<String, Past> = HashMap::new();
+    for event in writes {
+        let object = &event.object;
+        if event.resource == &CLAIMS {
+            let uid = meta::uid(object).to_owned();
+            match event.kind {
+                EventKind::Deleted => living.remove(&uid),
+                _ => living.insert(uid, text(&object["spec"]["volumeName"]).to_owned()),
+            };
+        }
+        if event.resource == &EVENTS && text(&object["reason"]).starts_with("VolumeFailed") {
+            let counted = |event: &Value| event["count"].as_u64().unwrap_or_default();
+            let before = event.previous.as_deref().map_or(0, counted);
+            let uid = text(&object["involvedObject"]["uid"]).to_owned();
+            pasts.entry(uid).or_default().told += counted(object) - before;
+        }
+        let Some(before) = event.previous.filter(|_| event.resource == &VOLUMES) else {
+            continue;
+        };
+        let (owned, owns) = (owner(&before), owner(object));
+        let robbed = !owns.is_empty() && owns != owned && living.contains_key(owned);
+        prop_assert!(!robbed, "{object} was taken from the living claim {owned}");
+        // A claim that is bound elsewhere has no right to the volume.
+        let named = living.get(owns).map(String::as_str);
+        let is_its = named.is_some_and(|named| named.is_empty() || named == meta::name(object));
+        let freed = phase(&before) != phase(object)
+            && matches!(phase(object), "Released" | "Failed" | "Available");
+        prop_assert!(
+            !(freed && is_its),
+            "{object} was released while its claim lives"
+        );
+
+        let past = pasts.entry(meta::uid(object).to_owned()).or_default();
+        match (phase(&before), phase(object)) {
+            ("Released" | "Failed", "Released" | "Failed") => {}
+            _ => past.had_to_fail = false,
+        }
+        past.had_to_fail |= must_fail(object);
+        if phase(object) == "Failed" && phase(&before) != "Failed" {
+            past.failed += 1;
+            prop_assert_eq!(phase(&before), "Released", "{}", object);
+            prop_assert!(
+                past.had_to_fail,
+                "{object} is none that the controller reclaims"
+            );
+        }
+    }
+    for (uid, past) in pasts {
+        prop_assert_eq!(past.told, past.failed, "of volume {}", uid);
+    }
+    Ok(())
+}
+
+fn cases() -> u32 {
+    if std::env::var_os("SLOW_TESTS").is_some() {
+        4_000
+    } else {
+        400
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_agree_and_nothing_alive_is_released(steps in steps()) {
@@ -217,35 +189,18 @@ proptest! {
         world.create(&STORAGE_CLASSES, class("late", "WaitForFirstConsumer"));
         let mut writes = world.store.subscribe();
         for step in &steps {
-            take(&mut world, step);
+            step.take(&mut world);
         }
-        world.resync();
-        world.resync();
-        check(&world)?;
+        world.let_go();
+        world.disturb_no_more();
+        world.rest();
+        check_end(&world)?;
         // What is settled stays as it is; only events may be counted up.
         let mut quiet = world.store.subscribe();
         world.resync();
         while let Ok(event) = quiet.try_recv() {
             prop_assert_eq!(event.resource, &EVENTS, "{}", event.object);
         }
-        let mut living = HashSet::new();
-        while let Ok(event) = writes.try_recv() {
-            let (object, kind) = (&event.object, event.kind);
-            if event.resource == &CLAIMS && kind == EventKind::Deleted {
-                living.remove(meta::uid(object));
-            } else if event.resource == &CLAIMS {
-                living.insert(meta::uid(object).to_owned());
-            }
-            let Some(before) = event.previous.filter(|_| event.resource == &VOLUMES) else { continue };
-            let owner = |volume: &Value| {
-                volume["spec"]["claimRef"]["uid"].as_str().unwrap_or_default().to_owned()
-            };
-            let (owned, owns) = (owner(&before), owner(object));
-            let robbed = !owns.is_empty() && owns != owned && living.contains(&owned);
-            prop_assert!(!robbed, "{object} was taken from the living claim {owned}");
-            let freed = before["status"]["phase"] == "Bound"
-                && matches!(object["status"]["phase"].as_str(), Some("Released" | "Failed"));
-            prop_assert!(!(freed && living.contains(&owns)), "{object} was released while its claim lives");
-        }
+        check_way(std::iter::from_fn(|| writes.try_recv().ok()))?;
     }
 }
