@@ -1,5 +1,7 @@
 //! What happens to a volume.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::{
