@@ -44,8 +44,11 @@ impl Record {
         for file in files.with_context(|| format!("cannot read {}", directory.display()))? {
             let path = file?.path();
             let part = fs::read_to_string(&path)?;
-            let part: Self = serde_json::from_str(&part)
+            let mut part: Self = serde_json::from_str(&part)
                 .with_context(|| format!("{} is no record", path.display()))?;
+            for outcome in part.scenarios.values_mut() {
+                outcome.objects.values_mut().for_each(forget_waiting);
+            }
             record.server = part.server;
             record.scenarios.extend(part.scenarios);
         }
@@ -105,7 +108,33 @@ pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Va
     }
     outcome.insert("events".into(), told(events, messages));
     outcome.retain(|_, value| !is_empty(value));
-    Value::Object(outcome)
+    let mut outcome = Value::Object(outcome);
+    forget_waiting(&mut outcome);
+    outcome
+}
+
+/// What was said of a claim or a pod while it waited counts only if it still waits: whether it was
+/// said at all depends on how fast everybody was.
+fn forget_waiting(outcome: &mut Value) {
+    let past: &[&str] = if outcome["phase"] == "Bound" {
+        &["Normal WaitForFirstConsumer", "Normal WaitForPodScheduled"]
+    } else if outcome["node"].is_string() {
+        &["Warning FailedScheduling"]
+    } else {
+        return;
+    };
+    let is_past = |event: &Value| {
+        let event = event.as_str().unwrap_or_default();
+        past.iter().any(|said| event.starts_with(said))
+    };
+    if let Some(outcome) = outcome.as_object_mut()
+        && let Some(events) = outcome.get_mut("events").and_then(Value::as_array_mut)
+    {
+        events.retain(|event| !is_past(event));
+        if events.is_empty() {
+            outcome.remove("events");
+        }
+    }
 }
 
 fn is_empty(value: &Value) -> bool {
