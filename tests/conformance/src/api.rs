@@ -98,7 +98,7 @@ impl Api {
         Ok(Answer {
             code: head.status.as_u16(),
             headers: head.headers,
-            body: read(&body),
+            body: read(&body, path.contains("watch=")),
         })
     }
 
@@ -142,10 +142,12 @@ impl Api {
     }
 }
 
-/// JSON, lines of JSON as a watch has them, or text.
-fn read(body: &[u8]) -> Value {
-    if let Ok(value) = serde_json::from_slice(body) {
-        return value;
+/// JSON, lines of JSON as a watch has them (an event may be the only one), or text.
+fn read(body: &[u8], watch: bool) -> Value {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(event) if watch && event["object"].is_object() => return json!([event]),
+        Ok(value) => return value,
+        Err(_) => {}
     }
     let lines: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(body)
         .into_iter()

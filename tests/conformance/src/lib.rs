@@ -15,5 +15,6 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod short;
+pub mod shown;
 pub mod step;
 pub mod target;

@@ -15,6 +15,7 @@ use crate::{
     outcome::{self, Outcome, Record},
     pulse::Pulse,
     scenario::Scenario,
+    shown,
     step::{Action, Condition, Request, Step},
     target::Target,
 };
@@ -259,10 +260,7 @@ impl Play<'_> {
                 let object = object.with_context(|| format!("there is no {target}"))?;
                 let value = object.pointer(pointer);
                 let value = value.with_context(|| format!("{target} has no {pointer}"))?;
-                let text = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                self.names.keep(variable.clone(), text);
+                self.names.keep(variable.clone(), plain(value));
             }
             Action::Settle => self.runner.settle(&self.names.scope).await?,
             Action::Resync => {
@@ -294,8 +292,13 @@ impl Play<'_> {
                 .know(uid.unwrap_or_default(), &target.to_string());
         }
         self.judge(request, &answer)?;
+        for (variable, pointer) in &request.keeps {
+            let value = answer.body.pointer(pointer);
+            let value = value.with_context(|| format!("the answer has no {pointer}"))?;
+            self.names.keep(variable.clone(), plain(value));
+        }
         if request.answers.is_some() || !request.shows.is_empty() {
-            let shown = self.names.strip_all(&show(request, &answer));
+            let shown = self.names.strip_all(&shown::of(request, &answer));
             self.outcome.answers.insert(key.to_owned(), shown);
         }
         Ok(())
@@ -381,39 +384,11 @@ fn events_of(object: &Value) -> String {
     format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}")
 }
 
-/// What a step asks to be recorded of its answer: its code, its reason, and what it shows.
-fn show(request: &Request, answer: &Answer) -> Value {
-    let mut shown = json!({"code": answer.code});
-    if !answer.is_ok() {
-        shown["reason"] = answer.reason().into();
-    }
-    for what in &request.shows {
-        shown[what] = if let Some(header) = what.strip_prefix("header:") {
-            let values = answer.headers.get_all(header).iter();
-            values
-                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-                .collect()
-        } else {
-            let parts: Vec<&str> = what.split('/').skip(1).collect();
-            pick(&answer.body, &parts)
-        };
-    }
-    shown
-}
-
-/// A JSON pointer in which `*` is every element.
-fn pick(value: &Value, pointer: &[&str]) -> Value {
-    match pointer {
-        [] => value.clone(),
-        ["*", rest @ ..] => match value.as_array() {
-            Some(items) => items.iter().map(|item| pick(item, rest)).collect(),
-            None => Value::Null,
-        },
-        [part, rest @ ..] => {
-            let next = value.pointer(&format!("/{part}"));
-            next.map_or(Value::Null, |next| pick(next, rest))
-        }
-    }
+/// A value as it is put into paths and names.
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Whether all of `part` is in `whole`. A null is a field that is not there.

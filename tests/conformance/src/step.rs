@@ -1,5 +1,7 @@
 //! What happens in a scenario, step by step.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -50,8 +52,11 @@ pub struct Request {
     pub body: Value,
     /// What has to be answered; any success if it does not say.
     pub answers: Option<Expected>,
-    /// What of the answer is recorded: JSON pointers in which `*` is every element, or `header:NAME`.
+    /// What of the answer is recorded: JSON pointers in which `*` is every element, `header:NAME`, or
+    /// `length:` and a pointer.
     pub shows: Vec<String>,
+    /// What of the answer is kept for later steps: variable, JSON pointer.
+    pub keeps: BTreeMap<String, String>,
     /// The object that it makes.
     pub makes: Option<Target>,
     /// Whether controllers may react.
@@ -84,7 +89,9 @@ pub enum Condition {
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
     /// Not one action.
-    #[error("a step has one action, and beside it `answers`, `shows`, `as`, `headers` at most")]
+    #[error(
+        "a step has one action, and beside it `answers`, `shows`, `keeps`, `as`, `headers` at most"
+    )]
     Shape,
     /// No action is called so.
     #[error("there is no action {0:?}; see README.md beside the scenarios")]
@@ -141,7 +148,7 @@ impl Step {
             Value::String(title) => Ok((title.clone(), action(&title, Value::Null, Map::new())?)),
             Value::Object(mut fields) => {
                 let mut options = Map::new();
-                for key in ["answers", "shows", "as", "headers"] {
+                for key in ["answers", "shows", "keeps", "as", "headers"] {
                     if let Some(value) = fields.remove(key) {
                         options.insert(key.into(), value);
                     }
@@ -256,6 +263,7 @@ impl Request {
             body: Value::Null,
             answers: None,
             shows: Vec::new(),
+            keeps: BTreeMap::new(),
             makes: None,
             concerns_controllers: method != "GET",
         }
@@ -275,6 +283,7 @@ impl Request {
             match key.as_str() {
                 "answers" => self.answers = Some(expected(&value)?),
                 "shows" => self.shows = strings("shows", value)?,
+                "keeps" => self.keeps = string_map("keeps", &value)?,
                 "as" => {
                     let kind = value.as_str().ok_or(StepError::Value {
                         key: "as",
@@ -282,7 +291,7 @@ impl Request {
                     })?;
                     content_type(kind).clone_into(&mut self.content_type);
                 }
-                _ => self.headers = headers(&value)?,
+                _ => self.headers = string_map("headers", &value)?.into_iter().collect(),
             }
         }
         // An object that is not made is none to be looked at.
@@ -307,17 +316,11 @@ fn content_type(word: &str) -> &str {
     }
 }
 
-fn headers(value: &Value) -> Result<Vec<(String, String)>, StepError> {
-    let wrong = || StepError::Value {
-        key: "headers",
+fn string_map(key: &'static str, value: &Value) -> Result<BTreeMap<String, String>, StepError> {
+    serde_json::from_value(value.clone()).map_err(|_| StepError::Value {
+        key,
         expected: "a map of strings",
-    };
-    let fields = value.as_object().ok_or_else(wrong)?;
-    let header = |(name, value): (&String, &Value)| {
-        let value = value.as_str().ok_or_else(wrong)?;
-        Ok((name.clone(), value.to_owned()))
-    };
-    fields.iter().map(header).collect()
+    })
 }
 
 fn strings(key: &'static str, value: Value) -> Result<Vec<String>, StepError> {

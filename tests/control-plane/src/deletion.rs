@@ -59,8 +59,10 @@ pub(crate) fn decide(
         meta::child_mut(&mut new, "status").insert("phase".into(), json!("Terminating"));
     }
     Ok(if is_finished(r, &new) {
-        // An object that never was terminating does not look so in its last event either.
-        Fate::Goes(if was_terminating { new } else { object.clone() })
+        // An object that never was terminating does not look so in its last event either, but for a
+        // pod, which has a time to stop, if only none.
+        let marked = was_terminating || r == &resource::PODS;
+        Fate::Goes(if marked { new } else { object.clone() })
     } else if new == *object {
         Fate::Stays
     } else {
@@ -88,22 +90,25 @@ fn check_preconditions(
     object: &Value,
     options: &DeleteOptions,
 ) -> Result<(), Status> {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    let version = version.unwrap_or_default();
+    let [uid, changed] = ["deleted and then recreated", "modified"];
     let checks = [
-        ("UID", &options.uid, meta::uid(object)),
+        ("UID", &options.uid, meta::uid(object), uid),
         (
             "ResourceVersion",
             &options.resource_version,
-            object["metadata"]["resourceVersion"]
-                .as_str()
-                .unwrap_or_default(),
+            version,
+            changed,
         ),
     ];
-    for (what, wanted, found) in checks {
+    for (what, wanted, found, happened) in checks {
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
             let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                "the {what} in the precondition ({wanted}) does not match the {what} in record \
+                 ({found}). The object might have been {happened}"
             );
-            return Err(Status::conflict(r, meta::name(object), &why));
+            return Err(Status::not_the_one(r, meta::name(object), &why));
         }
     }
     Ok(())
@@ -141,14 +146,11 @@ fn add_propagation_finalizer(
         "Foreground" => (Some(FOREGROUND), [ORPHAN, ORPHAN]),
         "Orphan" => (Some(ORPHAN), [FOREGROUND, FOREGROUND]),
         unknown => {
-            return Err(Status::new(
-                422,
-                "Invalid",
-                format!(
-                    "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \
-                     {unknown:?}: supported values: \"Foreground\", \"Background\", \"Orphan\""
-                ),
-            ));
+            let why = format!(
+                "propagationPolicy: Unsupported value: {unknown:?}: supported values: \"Foreground\", \
+                 \"Background\", \"Orphan\", \"nil\""
+            );
+            return Err(Status::invalid_options("DeleteOptions", why));
         }
     };
     // What an earlier deletion, or the object's owner, has decided holds unless said otherwise.

@@ -111,6 +111,7 @@ pub mod status;
 pub mod store;
 mod strategy;
 mod table;
+mod typed;
 mod validation;
 mod view;
 

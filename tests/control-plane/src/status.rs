@@ -65,6 +65,25 @@ impl Cause {
         Self::new("FieldValueNotSupported", field, message)
     }
 
+    /// A value that stands there twice.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self::new(
+            "FieldValueDuplicate",
+            field,
+            format!("Duplicate value: {value}"),
+        )
+    }
+
+    /// A reference to something that there is not.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        Self::new("FieldValueNotFound", field, format!("Not found: {value}"))
+    }
+
+    /// A value that may not change.
+    pub fn immutable(field: impl Into<String>, value: &Value) -> Self {
+        Self::invalid(field, value, "field is immutable")
+    }
+
     /// A value that is too large to keep.
     pub fn too_long(field: impl Into<String>, detail: &str) -> Self {
         Self::new("FieldValueTooLong", field, format!("Too long: {detail}"))
@@ -98,9 +117,7 @@ impl Status {
     }
 
     fn about(mut self, r: &Resource, name: &str) -> Self {
-        self.details = Some(Box::new(
-            json!({"name": name, "group": r.group, "kind": r.plural}),
-        ));
+        self.details = Some(Box::new(details(r, r.plural, name)));
         self
     }
 
@@ -132,6 +149,14 @@ impl Status {
         Self::new(409, "AlreadyExists", message).about(r, name)
     }
 
+    /// 409 on create while an earlier object of that name has not gone yet.
+    #[must_use]
+    pub fn still_being_deleted(r: &Resource, name: &str) -> Self {
+        let mut status = Self::already_exists(r, name);
+        status.message = format!("object is being deleted: {}", status.message);
+        status
+    }
+
     /// 409 for a stale resourceVersion or a failed precondition.
     #[must_use]
     pub fn conflict(r: &Resource, name: &str, why: &str) -> Self {
@@ -140,6 +165,17 @@ impl Status {
             r.qualified()
         );
         Self::new(409, "Conflict", message).about(r, name)
+    }
+
+    /// 409 for a delete that means another object, or another version of it. The store says this, and
+    /// knows kinds only.
+    #[must_use]
+    pub fn not_the_one(r: &Resource, name: &str, why: &str) -> Self {
+        let kind = qualified_kind(r);
+        let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
+        let mut status = Self::new(409, "Conflict", message);
+        status.details = Some(Box::new(details(r, r.kind, name)));
+        status
     }
 
     /// 422 with every faulty field at once.
@@ -152,11 +188,7 @@ impl Status {
                 format!("[{}]", all.join(", "))
             }
         };
-        let qualified = if r.group.is_empty() {
-            r.kind.to_owned()
-        } else {
-            format!("{}.{}", r.kind, r.group)
-        };
+        let qualified = qualified_kind(r);
         let mut status = Self::new(
             422,
             "Invalid",
@@ -166,9 +198,9 @@ impl Status {
             .iter()
             .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
             .collect();
-        status.details = Some(Box::new(
-            json!({"name": name, "group": r.group, "kind": r.kind, "causes": causes}),
-        ));
+        let mut details = details(r, r.kind, name);
+        details["causes"] = causes.into();
+        status.details = Some(Box::new(details));
         status
     }
 
@@ -200,11 +232,57 @@ impl Status {
         )
     }
 
+    /// 406.
+    #[must_use]
+    pub fn not_acceptable() -> Self {
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, \
+                       application/yaml, application/vnd.kubernetes.protobuf";
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 422 for options that contradict each other, or that there are not.
+    #[must_use]
+    pub fn invalid_options(kind: &str, why: impl fmt::Display) -> Self {
+        Self::unprocessable(format!("{kind}.meta.k8s.io \"\" is invalid: {why}"))
+    }
+
+    /// 422 for a patch that makes something of an object that is none.
+    #[must_use]
+    pub fn unpatchable(patched: &Value, why: &str) -> Self {
+        let cause = Cause::invalid("patch", patched, why);
+        let mut status = Self::unprocessable(format!(" \"\" is invalid: {cause}"));
+        let cause = json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
+        status.details = Some(Box::new(json!({"causes": [cause]})));
+        status
+    }
+
+    /// 500: what nobody has thought of as the client's fault.
+    pub fn unexpected(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    /// 504: a version of the future was asked for.
+    #[must_use]
+    pub fn too_large_version(wanted: u64, now: u64) -> Self {
+        let why = "Too large resource version";
+        let message = format!("{why}: {wanted}, current: {now}");
+        let mut status = Self::new(504, "Timeout", message).with_retry_after(1);
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": why});
+        status.details = Some(Box::new(json!({"causes": [cause]})));
+        status
+    }
+
     /// 415.
     #[must_use]
     pub fn unsupported_media_type(got: &str) -> Self {
         let message = format!("the body of the request was in an unknown format: {got:?}");
         Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 415 for a patch of a type that there is not.
+    #[must_use]
+    pub fn unsupported_patch() -> Self {
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     }
 
     /// 422 for a patch that cannot be applied (a failed `test`, a path that is not there).
@@ -247,9 +325,11 @@ impl Status {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            body["reason"] = self.reason.into();
+        }
         if let Some(details) = &self.details {
             body["details"] = (**details).clone();
         }
@@ -258,6 +338,24 @@ impl Status {
         }
         body
     }
+}
+
+/// `Kind` or `Kind.group`, as validation names a type.
+fn qualified_kind(r: &Resource) -> String {
+    if r.group.is_empty() {
+        r.kind.to_owned()
+    } else {
+        format!("{}.{}", r.kind, r.group)
+    }
+}
+
+/// What the `details` of a body begin with; what is empty is left out.
+fn details(r: &Resource, kind: &str, name: &str) -> Value {
+    let all = [("name", name), ("group", r.group), ("kind", kind)];
+    let given = all.into_iter().filter(|(_, value)| !value.is_empty());
+    given
+        .map(|(key, value)| (key.to_owned(), Value::from(value)))
+        .collect()
 }
 
 impl fmt::Display for Status {

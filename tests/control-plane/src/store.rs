@@ -190,8 +190,13 @@ impl Store {
             strategy::set_name(r, &mut object, &name);
         }
         strategy::validate_create(r, &object)?;
-        if state.get(r, ns, meta::name(&object)).is_ok() {
-            return Err(Status::already_exists(r, meta::name(&object)));
+        if let Ok(there) = state.get(r, ns, meta::name(&object)) {
+            return Err(match meta::name(&object) {
+                name if meta::is_terminating(&there.value()) => {
+                    Status::still_being_deleted(r, name)
+                }
+                name => Status::already_exists(r, name),
+            });
         }
         if dry_run {
             return Ok(Arc::new(object));
@@ -312,9 +317,7 @@ impl Store {
         let mut state = self.lock();
         let resource_version = state.revision;
         if version > resource_version {
-            let message =
-                format!("Too large resource version: {version}, current: {resource_version}");
-            return Err(Status::new(504, "Timeout", message).with_retry_after(1));
+            return Err(Status::too_large_version(version, resource_version));
         }
         let (sender, live) = unbounded_channel();
         let table = state.table(r);

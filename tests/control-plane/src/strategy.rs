@@ -48,11 +48,13 @@ pub(crate) fn prepare_for_create(
         .and_then(Value::as_str)
         .is_some_and(|v| !v.is_empty())
     {
-        return Err(Status::bad_request(
+        // So says the real one: it does not take this for the client's fault.
+        return Err(Status::unexpected(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    for field in SYSTEM_FIELDS {
+    // Where nothing counts generations, whatever the client says stays.
+    for field in SYSTEM_FIELDS.into_iter().filter(|f| *f != "generation") {
         metadata.remove(field);
     }
     metadata.remove("selfLink");
@@ -124,9 +126,17 @@ pub(crate) fn prepare_for_update(
     defaults::apply(r, new);
     stamp_phase_change(r, old, new);
     if let Some(manager) = write.manager {
-        apply::take_over(r, old, new, manager);
+        let manager = apply::Manager {
+            name: manager.to_owned(),
+            subresource: match write.part {
+                Part::Status => "status".into(),
+                Part::Main => String::new(),
+            },
+            force: false,
+        };
+        apply::take_over(r, old, new, &manager);
     }
-    if r.generation && old["spec"] != new["spec"] {
+    if r.generation && spec_changed(r, &old["spec"], &new["spec"]) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::metadata_mut(new).insert("generation".into(), json!(generation + 1));
     }
@@ -147,13 +157,28 @@ pub(crate) fn validate_update(
             .collect();
         if !added.is_empty() {
             let detail = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+                "no new finalizers can be added if the object is being deleted, found new finalizers \
+                 []string{{{}}}",
+                added
+                    .iter()
+                    .map(|f| format!("{f:?}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             );
             causes.push(Cause::forbidden("metadata.finalizers", &detail));
         }
     }
     validation::update(r, old, new, &mut causes);
     refuse(r, new, &causes)
+}
+
+/// Putting a pod on a node is no change of what was asked for.
+fn spec_changed(r: &'static Resource, old: &Value, new: &Value) -> bool {
+    let mut old = old.clone();
+    if r == &resource::PODS && old["nodeName"].is_null() && !new["nodeName"].is_null() {
+        old["nodeName"] = new["nodeName"].clone();
+    }
+    old != *new
 }
 
 fn refuse(r: &'static Resource, object: &Value, causes: &[Cause]) -> Result<(), Status> {

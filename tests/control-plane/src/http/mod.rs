@@ -3,9 +3,12 @@
 
 mod answer;
 mod body;
+mod delete;
 mod discovery;
+mod fields;
 mod logs;
 mod openapi;
+mod pod_actions;
 mod query;
 mod read;
 mod relay;
@@ -305,6 +308,9 @@ fn respond(
 ) -> Result<Response<Body>, Status> {
     match route {
         Route::Resource(target) => match verb(&call.method, route, &call.query) {
+            _ if target.subresource != "log" && read::check_accept(call).is_err() => {
+                Err(Status::not_acceptable())
+            }
             Verb::Watch => watching::watch(server, reset, target, call),
             Verb::List => read::list(server, target, call),
             Verb::Get if target.name.is_empty() => Err(Status::method_not_allowed()),
@@ -325,7 +331,8 @@ fn verb(method: &Method, route: &Route, query: &Query) -> Verb {
         Method::PATCH => Verb::Patch,
         Method::DELETE if collection => Verb::DeleteCollection,
         Method::DELETE => Verb::Delete,
-        _ if matches!(route, Route::Resource(_)) && query.flag("watch") => Verb::Watch,
+        // One object is not watched by its path; the real one answers with the object.
+        _ if collection && query.flag("watch") => Verb::Watch,
         _ if collection => Verb::List,
         _ => Verb::Get,
     }

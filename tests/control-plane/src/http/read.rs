@@ -5,11 +5,21 @@ use serde_json::json;
 
 use super::{Call, Server, answer, body::Body, route::Target};
 use crate::{
+    resource,
     selectors::Selectors,
     status::Status,
     store::{Shelf, Store, Stored},
     view::{self, Format, View},
 };
+
+/// Refuses a client that wants to see something that nobody can send.
+pub(super) fn check_accept(call: &Call) -> Result<(), Status> {
+    if Format::can_satisfy(call.header(ACCEPT)) {
+        Ok(())
+    } else {
+        Err(Status::not_acceptable())
+    }
+}
 
 /// How this client wants to see objects of the target's type.
 pub(super) fn view(target: &Target, call: &Call) -> View {
@@ -22,11 +32,11 @@ pub(super) fn view(target: &Target, call: &Call) -> View {
 
 pub(super) fn selectors(target: &Target, call: &Call) -> Result<Selectors, Status> {
     let r = view::stored(target.resource);
-    Selectors::parse(
-        r,
-        call.query.get("labelSelector"),
-        call.query.get("fieldSelector"),
-    )
+    let mut fields = call.query.get("fieldSelector").to_owned();
+    if target.resource == &resource::EVENTS_V1 {
+        fields = fields.replace("regarding.", "involvedObject.");
+    }
+    Selectors::parse(r, call.query.get("labelSelector"), &fields)
 }
 
 pub(super) fn get(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
@@ -41,6 +51,10 @@ pub(super) fn list(
     call: &Call,
 ) -> Result<Response<Body>, Status> {
     let selectors = selectors(target, call)?;
+    if !call.query.get("sendInitialEvents").is_empty() {
+        let why = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list";
+        return Err(Status::invalid_options("ListOptions", why));
+    }
     let limit: Option<usize> = call.query.number("limit")?.filter(|limit| *limit > 0);
     let token = Token::parse(call.query.get("continue"))?;
     let mut listing = read(&server.store, target, call, token.as_ref())?;
@@ -79,7 +93,13 @@ fn read(
 ) -> Result<Shelf, Status> {
     let r = view::stored(target.resource);
     let ns = target.list_namespace();
+    let version = call.query.get("resourceVersion");
     if let Some(token) = token {
+        if !matches!(version, "" | "0") {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
         return store.shelf_at(r, ns, token.version).map_err(|_| {
             Status::gone(
                 "The provided continue parameter is too old to display a consistent list result. \
@@ -87,26 +107,38 @@ fn read(
             )
         });
     }
+    let matching = call.query.get("resourceVersionMatch");
+    check_match(version, matching)?;
+    let exact = matching == "Exact";
     let version: u64 = call.query.number("resourceVersion")?.unwrap_or(0);
-    let exact = match call.query.get("resourceVersionMatch") {
-        "" | "NotOlderThan" => false,
-        "Exact" if version > 0 => true,
-        other => {
-            return Err(Status::unprocessable(format!(
-                "resourceVersionMatch: Invalid value: {other:?} with resourceVersion {version}"
-            )));
-        }
-    };
     let now = store.revision();
     if version > now {
-        let message = format!("Too large resource version: {version}, current: {now}");
-        return Err(Status::new(504, "Timeout", message).with_retry_after(1));
+        return Err(Status::too_large_version(version, now));
     }
     if exact {
         store.shelf_at(r, ns, version)
     } else {
         Ok(store.shelf(r, ns))
     }
+}
+
+/// Which version is wanted how.
+fn check_match(version: &str, matching: &str) -> Result<(), Status> {
+    let why = match (matching, version) {
+        ("Exact" | "NotOlderThan", "") => {
+            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided".into()
+        }
+        ("Exact", "0") => {
+            "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
+                .into()
+        }
+        ("" | "Exact" | "NotOlderThan", _) => return Ok(()),
+        (other, _) => format!(
+            "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
+        ),
+    };
+    let why = format!("resourceVersionMatch: {why}");
+    Err(Status::invalid_options("ListOptions", why))
 }
 
 fn key(object: &Stored) -> (&str, &str) {

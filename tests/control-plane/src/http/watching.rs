@@ -41,6 +41,8 @@ struct Watch {
     cuts: u64,
     lines: Sender<io::Result<Bytes>>,
     reset: Arc<AtomicBool>,
+    /// Whether a table has told its columns: once is enough.
+    columns_told: AtomicBool,
 }
 
 /// What a watch begins with.
@@ -86,6 +88,7 @@ pub(super) fn watch(
         cuts: call.cuts,
         lines,
         reset: Arc::clone(reset),
+        columns_told: AtomicBool::new(false),
     };
     let plural = target.resource.plural;
     let faults = server.faults.clone();
@@ -108,16 +111,21 @@ fn error_stream(status: &Status) -> Response<Body> {
 
 fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status> {
     let r = view::stored(target.resource);
-    let version: u64 = call.query.number("resourceVersion")?.unwrap_or(0);
+    let version = call.query.get("resourceVersion");
+    let version: u64 = match version {
+        "" => 0,
+        // So says the real one: it does not take this for the client's fault.
+        text => text.parse().map_err(|_| {
+            let why = format!("resourceVersion: Invalid value: {text:?}: invalid syntax");
+            Status::unexpected(why)
+        })?,
+    };
     let send_initial = match call.query.get("sendInitialEvents") {
         "" => None,
         text => Some(text == "true" || text == "1"),
     };
     let matching = call.query.get("resourceVersionMatch");
-    let invalid = |why: &str| {
-        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {why}");
-        Err(Status::unprocessable(message))
-    };
+    let invalid = |why: &str| Err(Status::invalid_options("ListOptions", why));
     match (send_initial, matching) {
         (None, "") | (Some(_), "NotOlderThan") => {}
         (None, _) => {
@@ -126,11 +134,16 @@ fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status>
                  unless sendInitialEvents is provided",
             );
         }
-        (Some(_), _) => {
-            return invalid(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
-                 resourceVersionMatch to NotOlderThan",
+        (Some(_), other) => {
+            const WHY: &str = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
+                               resourceVersionMatch to NotOlderThan";
+            let supported = format!(
+                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"NotOlderThan\""
             );
+            return match other {
+                "" => invalid(WHY),
+                _ => invalid(&format!("[{WHY}, {supported}]")),
+            };
         }
     }
     let with_state = send_initial.unwrap_or(version == 0);
@@ -305,6 +318,14 @@ impl Watch {
         struct Line<'a> {
             r#type: &'a str,
             object: &'a Value,
+        }
+        let mut without_columns;
+        let mut object = object;
+        if object["columnDefinitions"].is_array() && self.columns_told.swap(true, Ordering::Relaxed)
+        {
+            without_columns = object.clone();
+            without_columns["columnDefinitions"].take();
+            object = &without_columns;
         }
         let mut line = serde_json::to_vec(&Line {
             r#type: kind,

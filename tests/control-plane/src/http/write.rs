@@ -1,32 +1,32 @@
-//! `create`, `update`, `patch`, `delete` and `deletecollection`.
+//! Which method writes what; `create`, `update` and `patch`.
 
 use std::sync::Arc;
 
 use hyper::{Method, Response, header::USER_AGENT};
 use serde_json::{Value, json};
 
-use super::{Call, Server, answer, body::Body, read, route::Target};
+use super::{
+    Call, Server, answer, body::Body, delete, fields::Fields, pod_actions, read, route::Target,
+};
 use crate::{
     admission, event_view, meta,
     patch::{Patch, apply},
     resource::{self, Resource},
-    status::Status,
-    store::{DeleteOptions, Part, Write},
-    view,
+    status::{Cause, Status},
+    store::{Part, Write},
+    validation, view,
 };
 
-/// What answers a DELETE with the object rather than with a Status.
-static ANSWER_WITH_OBJECT: [&Resource; 6] = [
-    &resource::PERSISTENT_VOLUMES,
-    &resource::PERSISTENT_VOLUME_CLAIMS,
-    &resource::PODS,
+/// What a PUT makes if it is not there.
+static CREATE_ON_UPDATE: [&Resource; 7] = [
+    &resource::CLUSTER_ROLES,
+    &resource::CLUSTER_ROLE_BINDINGS,
+    &resource::EVENTS,
+    &resource::LEASES,
+    &resource::ROLES,
+    &resource::ROLE_BINDINGS,
     &resource::SERVICES,
-    &resource::SERVICE_ACCOUNTS,
-    &resource::STORAGE_CLASSES,
 ];
-
-/// Namespaces that nobody can delete.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn handle(
     server: &Server,
@@ -34,13 +34,25 @@ pub(super) fn handle(
     call: &Call,
 ) -> Result<Response<Body>, Status> {
     let collection = target.name.is_empty();
+    let r = view::stored(target.resource);
     match call.method {
         Method::POST if collection => create(server, target, call),
-        _ if target.subresource == "log" => Err(Status::method_not_allowed()),
+        Method::POST if target.subresource == "binding" => pod_actions::bind(server, target, call),
+        Method::POST if target.subresource == "eviction" => {
+            pod_actions::evict(server, target, call)
+        }
+        _ if matches!(&*target.subresource, "binding" | "eviction" | "log") => {
+            Err(Status::method_not_allowed())
+        }
         Method::PUT if !collection => update(server, target, call),
         Method::PATCH if !collection => patch(server, target, call),
-        Method::DELETE if collection => delete_collection(server, target, call),
-        Method::DELETE if target.subresource.is_empty() => delete(server, target, call),
+        // All namespaces at once: nobody means that.
+        Method::DELETE if collection && r != &resource::NAMESPACES => {
+            delete::collection(server, target, call)
+        }
+        Method::DELETE if !collection && target.subresource.is_empty() => {
+            delete::object(server, target, call)
+        }
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -50,9 +62,25 @@ fn create(server: &Server, target: &Target, call: &Call) -> Result<Response<Body
     if r.namespaced && target.namespace.is_empty() {
         return Err(Status::method_not_allowed());
     }
-    let object = from_client(target, call.object()?)?;
+    let mut fields = Fields::of(call)?;
+    let object = body_of(target, call, &mut fields)?;
     let created = create_object(server, target, object, call.query.dry_run()?)?;
-    answer::json(201, &read::view(target, call).object(&created))
+    let mut response = answer::json(201, &read::view(target, call).object(&created))?;
+    fields.warn(&mut response);
+    Ok(response)
+}
+
+/// The whole object that a client sends, without the fields that there are not, as it is stored.
+fn body_of(target: &Target, call: &Call, fields: &mut Fields) -> Result<Value, Status> {
+    let object = call.object()?;
+    fields.look_for_duplicates(&call.body);
+    let typed = &object["kind"];
+    if !typed.is_null() && *typed != target.resource.kind {
+        // Refused for that, not for its fields.
+        return from_client(target, object);
+    }
+    let object = fields.known_of_body(target.resource, object)?;
+    from_client(target, object)
 }
 
 fn create_object(
@@ -62,6 +90,9 @@ fn create_object(
     dry_run: bool,
 ) -> Result<Arc<Value>, Status> {
     let r = view::stored(target.resource);
+    if target.resource == &resource::EVENTS_V1 {
+        validation::strict_event(&object)?;
+    }
     admission::on_create(&server.store, r, &mut object);
     server
         .store
@@ -69,31 +100,67 @@ fn create_object(
 }
 
 fn update(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
-    let object = from_client(target, call.object()?)?;
+    let mut fields = Fields::of(call)?;
+    let object = body_of(target, call, &mut fields)?;
     let manager = manager(call);
-    let updated = modify(server, target, call, Some(&manager), |_| Ok(object))?;
-    answer::json(200, &read::view(target, call).object(&updated))
+    let creates = CREATE_ON_UPDATE.contains(&view::stored(target.resource));
+    let new = creates.then(|| object.clone());
+    let replace = |old: &Value| {
+        // Whoever leads must not be replaced by somebody who has not looked.
+        if target.resource == &resource::LEASES && meta::resource_version(&object) == 0 {
+            let detail = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
+            return Err(Status::invalid(target.resource, meta::name(old), &[cause]));
+        }
+        Ok(object)
+    };
+    let (code, object) = match modify(server, target, call, Some(&manager), replace) {
+        Err(status) if status.is_not_found() && target.subresource.is_empty() => {
+            let object = new.ok_or(status)?;
+            let dry_run = call.query.dry_run()?;
+            (201, create_object(server, target, object, dry_run)?)
+        }
+        updated => (200, updated?),
+    };
+    let mut response = answer::json(code, &read::view(target, call).object(&object))?;
+    fields.warn(&mut response);
+    Ok(response)
 }
 
 fn patch(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
     let r = view::stored(target.resource);
+    let mut fields = Fields::of(call)?;
     let (code, object) = match call.content_type() {
-        "application/apply-patch+yaml" => server_side_apply(server, target, call)?,
+        "application/apply-patch+yaml" => server_side_apply(server, target, call, &mut fields)?,
         kind => {
+            if !call.query.get("force").is_empty() {
+                let why = "force: Forbidden: may not be specified for non-apply patch";
+                return Err(Status::invalid_options("PatchOptions", why));
+            }
             let patch = match kind {
-                "application/json-patch+json" => Patch::Json(call.json()?),
+                "application/json-patch+json" => Patch::json(call.json()?)?,
                 "application/merge-patch+json" => Patch::Merge(body_object(target, call)?),
                 "application/strategic-merge-patch+json" => {
                     Patch::Strategic(body_object(target, call)?)
                 }
-                other => return Err(Status::unsupported_media_type(other)),
+                _ => return Err(Status::unsupported_patch()),
             };
             let manager = manager(call);
-            let change = |old: &Value| patch.apply(r, old);
+            let change = |old: &Value| {
+                let new = fields.known_of_patched(r, patch.apply(r, old)?)?;
+                let uid = meta::uid(&new);
+                if !uid.is_empty() && uid != meta::uid(old) {
+                    let cause = Cause::immutable("metadata.uid", &new["metadata"]["uid"]);
+                    return Err(Status::invalid(r, meta::name(old), &[cause]));
+                }
+                Ok(new)
+            };
             (200, modify(server, target, call, Some(&manager), change)?)
         }
     };
-    answer::json(code, &read::view(target, call).object(&object))
+    let mut response = answer::json(code, &read::view(target, call).object(&object))?;
+    fields.warn(&mut response);
+    Ok(response)
 }
 
 /// Creates or merges.
@@ -101,20 +168,33 @@ fn server_side_apply(
     server: &Server,
     target: &Target,
     call: &Call,
+    fields: &mut Fields,
 ) -> Result<(u16, Arc<Value>), Status> {
     let r = view::stored(target.resource);
     let name = call.query.get("fieldManager");
     if name.is_empty() {
-        return Err(Status::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required \
-             for apply patch",
-        ));
+        let why = "fieldManager: Required value: is required for apply patch";
+        return Err(Status::invalid_options("PatchOptions", why));
     }
     let manager = apply::Manager {
         name: name.to_owned(),
+        subresource: target.subresource.clone(),
         force: call.query.flag("force"),
     };
-    let mut config = from_client(target, call.object()?)?;
+    let config = call.object()?;
+    if config["kind"].is_null() || config["apiVersion"].is_null() {
+        return Err(Status::bad_request(
+            "Object 'Kind' or 'apiVersion' is missing",
+        ));
+    }
+    let mut config = from_client(target, fields.known_of_apply(target.resource, config)?)?;
+    let given = meta::name(&config);
+    if !given.is_empty() && given != target.name {
+        return Err(Status::bad_request(format!(
+            "metadata.name {given:?} does not match {:?} of the request",
+            target.name
+        )));
+    }
     if config["metadata"]["managedFields"]
         .as_array()
         .is_some_and(|m| !m.is_empty())
@@ -161,6 +241,7 @@ fn modify(
         dry_run: call.query.dry_run()?,
         manager,
     };
+    let bound_by_hand = r == &resource::PODS && part == Part::Main;
     server
         .store
         .modify_as(r, &target.namespace, &target.name, &write, |old| {
@@ -170,115 +251,11 @@ fn modify(
                 new["spec"] = old["spec"].clone();
             }
             admission::on_update(&expandable, r, old, &new)?;
+            if bound_by_hand && old["spec"]["nodeName"] != new["spec"]["nodeName"] {
+                return Err(validation::pod_is_fixed(old));
+            }
             Ok(new)
         })
-}
-
-fn delete(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
-    let r = view::stored(target.resource);
-    if r == &resource::NAMESPACES && IMMORTAL.contains(&&*target.name) {
-        let why = "this namespace may not be deleted";
-        return Err(Status::forbidden(r, &target.name, why));
-    }
-    let options = delete_options(call)?;
-    let object = server
-        .store
-        .delete(r, &target.namespace, &target.name, &options)?;
-    let gone = server
-        .store
-        .get(r, &target.namespace, &target.name)
-        .map_or(true, |now| meta::uid(&now) != meta::uid(&object));
-    let mut response = if gone && !ANSWER_WITH_OBJECT.contains(&r) {
-        answer::json(200, &deleted(r, &object))?
-    } else {
-        answer::json(200, &read::view(target, call).object(&object))?
-    };
-    if r == &resource::JOBS && options.propagation_policy.is_none() {
-        answer::warn(
-            &mut response,
-            "child pods are preserved by default when jobs are deleted; set \
-             propagationPolicy=Background to remove them or set propagationPolicy=Orphan to \
-             suppress this warning",
-        );
-    }
-    Ok(response)
-}
-
-fn delete_collection(
-    server: &Server,
-    target: &Target,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
-    let r = view::stored(target.resource);
-    let (selectors, options) = (read::selectors(target, call)?, delete_options(call)?);
-    let mut deleted = Vec::new();
-    for stored in server.store.shelf(r, target.list_namespace()).items {
-        if !selectors.matches(&stored.value()) {
-            continue;
-        }
-        match server
-            .store
-            .delete(r, &stored.namespace, &stored.name, &options)
-        {
-            Ok(object) => deleted.push(object),
-            Err(status) if status.is_not_found() => {}
-            Err(status) => return Err(status),
-        }
-    }
-    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
-    let bytes = read::view(target, call)
-        .list(deleted.into_iter(), &metadata)
-        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
-    Ok(answer::bytes_of_json(200, bytes))
-}
-
-fn delete_options(call: &Call) -> Result<DeleteOptions, Status> {
-    let body: Value = if call.body.is_empty() {
-        Value::Null
-    } else {
-        call.object()?
-    };
-    let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
-    let query = |key: &str| {
-        Some(call.query.get(key))
-            .filter(|v| !v.is_empty())
-            .map(str::to_owned)
-    };
-    let orphan = match body["orphanDependents"].as_bool() {
-        Some(true) => Some("Orphan".to_owned()),
-        Some(false) => Some("Background".to_owned()),
-        None => None,
-    };
-    let dry_run = body["dryRun"]
-        .as_array()
-        .is_some_and(|d| d.iter().any(|v| v == "All"));
-    Ok(DeleteOptions {
-        uid: text(&body["preconditions"]["uid"]),
-        resource_version: text(&body["preconditions"]["resourceVersion"]),
-        propagation_policy: text(&body["propagationPolicy"])
-            .or_else(|| query("propagationPolicy"))
-            .or(orphan),
-        grace_period_seconds: match body["gracePeriodSeconds"].as_i64() {
-            Some(seconds) => Some(seconds),
-            None => call.query.number("gracePeriodSeconds")?,
-        },
-        dry_run: dry_run || call.query.dry_run()?,
-    })
-}
-
-fn deleted(r: &Resource, object: &Value) -> Value {
-    json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {
-            "name": meta::name(object),
-            "group": r.group,
-            "kind": r.plural,
-            "uid": meta::uid(object),
-        },
-    })
 }
 
 /// An object as a client of this group writes it, in the shape that is stored.

@@ -26,6 +26,8 @@ const UNOWNED: [&str; 8] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Manager {
     pub(crate) name: String,
+    /// `status`, or empty.
+    pub(crate) subresource: String,
     pub(crate) force: bool,
 }
 
@@ -48,16 +50,17 @@ pub(crate) fn apply(
     if owned.is_empty() {
         let earlier = Manager {
             name: "before-first-apply".into(),
+            subresource: String::new(),
             force: false,
         };
         owned.push(entry(r, &earlier, "Update", &fields(r, "", live)));
     }
-    let mine = |e: &Value| e["manager"] == manager.name.as_str() && e["operation"] == "Apply";
+    let mine = |e: &Value| is_of(e, manager, "Apply");
     let before = owned.iter().position(mine).map(|at| owned.remove(at));
 
     let wanted = fields(r, "", config);
     let mut new = live.clone();
-    super::strategic::merge(r, &mut new, config);
+    super::strategic::merge_applied(r, &mut new, config);
     let changed = differing(&wanted, live, &new);
     let conflicts: Vec<_> = owned
         .iter()
@@ -81,13 +84,16 @@ pub(crate) fn apply(
     // An apply that changes nothing must not even change a timestamp.
     let unchanged = before.filter(|b| b["fieldsV1"] == wanted && is_empty(&changed));
     owned.push(unchanged.unwrap_or_else(|| entry(r, manager, "Apply", &wanted)));
-    owned.sort_by_key(|e| e["time"].as_str().map(str::to_owned));
+    owned.sort_by_key(|e| {
+        let time = e["time"].as_str().map(str::to_owned);
+        (e["operation"] != "Apply", time)
+    });
     meta::metadata_mut(&mut new).insert("managedFields".into(), json!(owned));
     Ok(new)
 }
 
 /// After a write that is no apply: what it changed now belongs to `manager`.
-pub(crate) fn take_over(r: &'static Resource, old: &Value, new: &mut Value, manager: &str) {
+pub(crate) fn take_over(r: &'static Resource, old: &Value, new: &mut Value, manager: &Manager) {
     let mut owned = owners(old);
     if owned.is_empty() {
         meta::metadata_mut(new).remove("managedFields");
@@ -100,15 +106,11 @@ pub(crate) fn take_over(r: &'static Resource, old: &Value, new: &mut Value, mana
         other["fieldsV1"] = without(&without(&other["fieldsV1"], &gone), &changed);
     }
     if !is_empty(&changed) {
-        let mine = |e: &&mut Value| e["manager"] == manager && e["operation"] == "Update";
+        let mine = |e: &&mut Value| is_of(e, manager, "Update");
         if let Some(entry) = owned.iter_mut().find(mine) {
             unite(&mut entry["fieldsV1"], &changed);
         } else {
-            let manager = Manager {
-                name: manager.to_owned(),
-                force: false,
-            };
-            owned.push(entry(r, &manager, "Update", &changed));
+            owned.push(entry(r, manager, "Update", &changed));
         }
     }
     owned.retain(|e| !is_empty(&e["fieldsV1"]));
@@ -122,24 +124,44 @@ fn owners(object: &Value) -> Vec<Value> {
         .unwrap_or_default()
 }
 
+/// Whether an entry is this manager's.
+fn is_of(entry: &Value, manager: &Manager, operation: &str) -> bool {
+    entry["manager"] == *manager.name
+        && entry["operation"] == operation
+        && entry["subresource"].as_str().unwrap_or_default() == manager.subresource
+}
+
 fn entry(r: &'static Resource, manager: &Manager, operation: &str, fields: &Value) -> Value {
-    json!({
+    let mut entry = json!({
         "manager": manager.name,
         "operation": operation,
         "apiVersion": r.api_version(),
         "time": meta::now(),
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
-    })
+    });
+    if !manager.subresource.is_empty() {
+        entry["subresource"] = json!(manager.subresource);
+    }
+    entry
 }
 
 fn conflict(entry: &Value, fields: &Value) -> Value {
-    let manager = entry["manager"].as_str().unwrap_or_default();
+    let text = |field: &str| entry[field].as_str().unwrap_or_default();
+    let manager = text("manager");
+    let subresource = match text("subresource") {
+        "" => String::new(),
+        subresource => format!(" with subresource {subresource:?}"),
+    };
+    let using = match text("operation") {
+        "Update" => format!(" using {}", text("apiVersion")),
+        _ => String::new(),
+    };
     let mut paths = Vec::new();
     leaves(fields, String::new(), &mut paths);
     json!({
         "reason": "FieldManagerConflict",
-        "message": format!("conflict with {manager:?}"),
+        "message": format!("conflict with {manager:?}{subresource}{using}"),
         "field": paths.join(", "),
     })
 }
@@ -335,9 +357,20 @@ fn leaves(tree: &Value, path: String, into: &mut Vec<String>) {
     for (step, below) in tree.as_object().into_iter().flatten() {
         let step = match step.split_at_checked(2) {
             Some(("f:", field)) => format!(".{field}"),
-            Some((_, key)) => format!("[{key}]"),
+            Some(("k:", key)) => format!("[{}]", key_text(key)),
+            Some((_, value)) => format!("[={value}]"),
             None => continue,
         };
         leaves(below, format!("{path}{step}"), into);
     }
+}
+
+/// `{"type":"Ready"}` as `type="Ready"`.
+fn key_text(key: &str) -> String {
+    let key: Value = serde_json::from_str(key).unwrap_or_default();
+    let parts = key.as_object().into_iter().flatten();
+    let parts: Vec<_> = parts
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    parts.join(",")
 }

@@ -21,6 +21,22 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
+    /// A JSON patch. A list of something else is no patch that could be applied.
+    pub(crate) fn json(body: Value) -> Result<Self, Status> {
+        if !body
+            .as_array()
+            .is_some_and(|operations| operations.iter().all(Value::is_object))
+        {
+            return Err(Status::bad_request(
+                "a JSON patch must be a list of operations",
+            ));
+        }
+        let operations = serde_json::from_value(body);
+        operations.map(Self::Json).map_err(|error| {
+            Status::unprocessable(format!("the JSON patch cannot be applied: {error}"))
+        })
+    }
+
     pub(crate) fn apply(&self, r: &'static Resource, object: &Value) -> Result<Value, Status> {
         let mut new = object.clone();
         match self {

@@ -6,19 +6,31 @@ use serde_json::{Map, Value};
 use super::lists::{self, ListKind};
 use crate::{meta, resource::Resource};
 
+/// How patches are merged.
+#[derive(Clone, Copy)]
+struct How {
+    r: &'static Resource,
+    /// Whether the items of a list come in the order of the patch.
+    in_order: bool,
+}
+
 /// Applies `patch` to `object`.
 pub(super) fn merge(r: &'static Resource, object: &mut Value, patch: &Value) {
+    let how = How { r, in_order: true };
     if let Some(patch) = patch.as_object() {
-        merge_object(r, "", meta::object_mut(object), patch);
+        merge_object(how, "", meta::object_mut(object), patch);
     }
 }
 
-fn merge_object(
-    r: &'static Resource,
-    name: &str,
-    target: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-) {
+/// Merges what somebody applies: items of a list stay where they are, and new ones come last.
+pub(super) fn merge_applied(r: &'static Resource, object: &mut Value, config: &Value) {
+    let how = How { r, in_order: false };
+    if let Some(config) = config.as_object() {
+        merge_object(how, "", meta::object_mut(object), config);
+    }
+}
+
+fn merge_object(how: How, name: &str, target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => target.clear(),
         Some("delete") => return target.clear(),
@@ -43,15 +55,28 @@ fn merge_object(
             Value::Null => {
                 target.remove(key);
             }
+            Value::Object(fields) if fields.get("$patch").is_some_and(|p| p == "delete") => {
+                target.remove(key);
+            }
             Value::Object(fields) => {
                 let child = target.entry(key).or_insert(Value::Null);
-                merge_object(r, key, meta::object_mut(child), fields);
+                merge_object(how, key, meta::object_mut(child), fields);
             }
             Value::Array(items) => {
                 let child = target
                     .entry(key)
                     .or_insert_with(|| Value::Array(Vec::new()));
-                merge_list(r, lists::kind(r, name, key), child, items);
+                let kind = lists::kind(how.r, name, key);
+                let before = child.as_array().cloned().unwrap_or_default();
+                merge_list(how, kind, child, items);
+                if let Value::Array(merged) = child
+                    && kind != ListKind::Atomic
+                    && how.in_order
+                {
+                    let order = patch.get(&format!("$setElementOrder/{key}"));
+                    let order = order.and_then(Value::as_array).unwrap_or(items);
+                    reorder(kind, merged, &before, order);
+                }
             }
             plain => {
                 target.insert(key.clone(), plain.clone());
@@ -61,14 +86,16 @@ fn merge_object(
     for (key, order) in patch {
         if let (Some(field), Some(order)) =
             (key.strip_prefix("$setElementOrder/"), order.as_array())
+            && !patch.contains_key(field)
             && let Some(Value::Array(items)) = target.get_mut(field)
         {
-            reorder(lists::kind(r, name, field), items, order);
+            let before = items.clone();
+            reorder(lists::kind(how.r, name, field), items, &before, order);
         }
     }
 }
 
-fn merge_list(r: &'static Resource, kind: ListKind, target: &mut Value, patch: &[Value]) {
+fn merge_list(how: How, kind: ListKind, target: &mut Value, patch: &[Value]) {
     let Value::Array(items) = target else {
         *target = Value::Array(patch.to_vec());
         return;
@@ -87,13 +114,13 @@ fn merge_list(r: &'static Resource, kind: ListKind, target: &mut Value, patch: &
                 items.clear();
             }
             for item in patch {
-                merge_item(r, key, items, item);
+                merge_item(how, key, items, item);
             }
         }
     }
 }
 
-fn merge_item(r: &'static Resource, key: &'static str, items: &mut Vec<Value>, item: &Value) {
+fn merge_item(how: How, key: &'static str, items: &mut Vec<Value>, item: &Value) {
     let Some(fields) = item.as_object() else {
         return;
     };
@@ -111,14 +138,28 @@ fn merge_item(r: &'static Resource, key: &'static str, items: &mut Vec<Value>, i
         items.push(Value::Object(Map::new()));
         items.len() - 1
     });
-    merge_object(r, "", meta::object_mut(&mut items[at]), fields);
+    merge_object(how, "", meta::object_mut(&mut items[at]), fields);
 }
 
-/// Items named in `order` come in that order, the others after them.
-fn reorder(kind: ListKind, items: &mut [Value], order: &[Value]) {
-    let place = |item: &Value| match kind {
-        ListKind::Keyed(key) => lists::position(order, key, item),
-        ListKind::Set | ListKind::Atomic => order.iter().position(|o| o == item),
+/// Items named in `order` come in that order. Between them stand the others, each before the first
+/// of those that it was before earlier on.
+fn reorder(kind: ListKind, items: &mut Vec<Value>, before: &[Value], order: &[Value]) {
+    let place = |list: &[Value], item: &Value| match kind {
+        ListKind::Keyed(key) => lists::position(list, key, item),
+        ListKind::Set | ListKind::Atomic => list.iter().position(|o| o == item),
     };
-    items.sort_by_key(|item| place(item).unwrap_or(usize::MAX));
+    let (mut named, others): (Vec<_>, Vec<_>) = items
+        .drain(..)
+        .partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    let mut others = others.into_iter().peekable();
+    for item in named {
+        let earlier = place(before, &item);
+        let precedes = |other: &Value| place(before, other) < earlier;
+        while let Some(other) = others.next_if(|other| precedes(other)) {
+            items.push(other);
+        }
+        items.push(item);
+    }
+    items.extend(others);
 }

@@ -59,7 +59,7 @@ fn strategic_merge() {
             "finalizers are a set",
             json!({"metadata": {"finalizers": ["a/a"]}}),
             json!({"metadata": {"finalizers": ["b/b", "a/a"]}}),
-            json!({"metadata": {"finalizers": ["a/a", "b/b"]}}),
+            json!({"metadata": {"finalizers": ["b/b", "a/a"]}}),
         ),
         (
             "a finalizer is taken out",
@@ -116,6 +116,7 @@ fn strategic_merge() {
 fn manager(name: &str) -> Manager {
     Manager {
         name: name.into(),
+        subresource: String::new(),
         force: false,
     }
 }
@@ -164,8 +165,8 @@ fn apply_conflicts_with_other_owners() {
     );
 
     let force = Manager {
-        name: "second".into(),
         force: true,
+        ..manager("second")
     };
     let forced = apply::apply(r, &live, &config("k", "2"), &force).unwrap();
     assert_eq!(forced["data"]["k"], "2");
@@ -183,12 +184,12 @@ fn an_update_takes_ownership() {
     let live = apply::create(r, &config, &manager("applier"));
     let mut edited = live.clone();
     edited["data"]["k"] = json!("edited");
-    apply::take_over(r, &live, &mut edited, "kubectl-edit");
+    apply::take_over(r, &live, &mut edited, &manager("kubectl-edit"));
     let refused = apply::apply(r, &edited, &config, &manager("applier")).unwrap_err();
     assert!(
         refused
             .message
-            .contains("conflict with \"kubectl-edit\": .data.k"),
+            .contains("conflict with \"kubectl-edit\" using v1: .data.k"),
         "{refused}"
     );
 }

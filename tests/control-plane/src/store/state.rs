@@ -106,7 +106,16 @@ impl State {
             let why = format!(
                 "unable to create new content in namespace {ns} because it is being terminated"
             );
-            return Err(Status::forbidden(r, name, &why));
+            let cause = json!({
+                "reason": "NamespaceTerminating",
+                "message": format!("namespace {ns} is being terminated"),
+                "field": "metadata.namespace",
+            });
+            let mut status = Status::forbidden(r, name, &why);
+            if let Some(details) = &mut status.details {
+                details["causes"] = json!([cause]);
+            }
+            return Err(status);
         }
         Ok(())
     }

@@ -22,6 +22,10 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and \
     must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_KEY: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+    '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an \
+    optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const TOO_LONG_63: &str = "must be no more than 63 characters";
 const TOO_LONG_253: &str = "must be no more than 253 characters";
 /// All keys and values together.
@@ -104,16 +108,38 @@ pub(crate) fn metadata(r: &'static Resource, object: &Value, causes: &mut Vec<Ca
         let detail = format!("may not be more than {MAX_ANNOTATIONS} bytes");
         causes.push(Cause::too_long("metadata.annotations", &detail));
     }
-    for finalizer in meta::finalizers(object) {
+    for (i, finalizer) in meta::finalizers(object).enumerate() {
         if let Some(fault) = finalizer_name(finalizer) {
             causes.push(Cause::invalid(
-                "metadata.finalizers",
+                format!("metadata.finalizers[{i}]"),
                 &Value::from(finalizer),
                 fault,
             ));
         }
     }
-    for owner in metadata["ownerReferences"].as_array().into_iter().flatten() {
+    owners(&metadata["ownerReferences"], causes);
+}
+
+fn owners(owners: &Value, causes: &mut Vec<Cause>) {
+    let all = || owners.as_array().into_iter().flatten();
+    let controllers: Vec<_> = all().filter(|owner| owner["controller"] == true).collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let text =
+            |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+        let called = |owner: &Value| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} \
+             and {}",
+            called(first),
+            called(second)
+        );
+        causes.push(Cause::invalid("metadata.ownerReferences", owners, &detail));
+    }
+    for owner in all() {
+        if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            causes.push(Cause::invalid("metadata.ownerReferences", owner, detail));
+        }
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
                 let path = format!("metadata.ownerReferences.{field}");
@@ -150,7 +176,12 @@ fn label(name: &str) -> Option<&'static str> {
     if name.len() > 63 {
         return Some(TOO_LONG_63);
     }
-    (!is_label(name)).then_some(LABEL)
+    let parts_fit = || name.split('.').all(is_label);
+    match is_label(name) {
+        true => None,
+        false if parts_fit() => Some("must not contain dots"),
+        false => Some(LABEL),
+    }
 }
 
 fn is_label(part: &str) -> bool {
@@ -164,6 +195,9 @@ pub(crate) fn qualified_name(key: &str) -> Option<&'static str> {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
+    if name.contains('/') {
+        return Some(LABEL_KEY);
+    }
     if name.is_empty() {
         return Some("name part must be non-empty");
     }
@@ -171,14 +205,14 @@ pub(crate) fn qualified_name(key: &str) -> Option<&'static str> {
         return Some(fault);
     }
     if name.len() > 63 {
-        return Some("name part must be no more than 63 characters");
+        return Some("name part must be no more than 63 bytes");
     }
     (!is_name_part(name)).then_some(QUALIFIED)
 }
 
 fn label_value(value: &str) -> Option<&'static str> {
     if value.len() > 63 {
-        return Some(TOO_LONG_63);
+        return Some("must be no more than 63 bytes");
     }
     (!value.is_empty() && !is_name_part(value)).then_some(LABEL_VALUE)
 }

@@ -2,6 +2,8 @@
 //! Every fault of an object is reported at once, in the real one's words.
 
 mod claim;
+mod data;
+mod event;
 mod metadata;
 mod volume;
 mod workload;
@@ -10,6 +12,7 @@ use serde_json::Value;
 
 pub(crate) use claim::grows;
 pub(crate) use metadata::{metadata, qualified_name};
+pub(crate) use workload::pod_is_fixed;
 
 use crate::{
     quantity::Quantity,
@@ -59,6 +62,16 @@ pub(crate) fn types(r: &'static Resource, object: &Value) -> Result<(), Status> 
     Ok(())
 }
 
+/// What events.k8s.io insists on beyond what holds for all events.
+pub(crate) fn strict_event(event: &Value) -> Result<(), Status> {
+    let causes = event::strict(event);
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = crate::meta::name(event);
+    Err(Status::invalid(&resource::EVENTS_V1, name, &causes))
+}
+
 /// The rules for a new object.
 pub(crate) fn create(r: &'static Resource, object: &Value, causes: &mut Vec<Cause>) {
     if r == &resource::PERSISTENT_VOLUMES {
@@ -71,6 +84,12 @@ pub(crate) fn create(r: &'static Resource, object: &Value, causes: &mut Vec<Caus
         workload::job(&object["spec"], causes);
     } else if r == &resource::STORAGE_CLASSES {
         class(object, causes);
+    } else if r == &resource::CONFIG_MAPS || r == &resource::SECRETS {
+        data::keys(object, causes);
+    } else if r == &resource::EVENTS {
+        event::event(object, causes);
+    } else if r == &resource::LEASES {
+        lease(&object["spec"], causes);
     }
 }
 
@@ -93,11 +112,35 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
             "volumeBindingMode",
         ] {
             if old[field] != new[field] {
-                causes.push(Cause::forbidden(
-                    field,
-                    &format!("updates to {field} are forbidden."),
-                ));
+                causes.push(Cause::immutable(field, &new[field]));
             }
+        }
+    } else if r == &resource::CONFIG_MAPS || r == &resource::SECRETS {
+        if old["type"] != new["type"] {
+            causes.push(Cause::immutable("type", &new["type"]));
+        }
+        data::keys(new, causes);
+        data::change(old, new, causes);
+    } else if r == &resource::EVENTS {
+        event::event(new, causes);
+    } else if r == &resource::LEASES {
+        lease(&new["spec"], causes);
+    } else if r == &resource::PODS {
+        workload::pod_change(&old["spec"], &new["spec"], causes);
+    }
+}
+
+fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+    for (field, least, detail) in [
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ] {
+        if spec[field].as_i64().is_some_and(|n| n < least) {
+            causes.push(Cause::invalid(
+                format!("spec.{field}"),
+                &spec[field],
+                detail,
+            ));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! PersistentVolumes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{metadata::qualified_name, one_of, positive, storage};
-use crate::status::Cause;
+use crate::{quantity::Quantity, status::Cause};
 
 /// Every volume source that a PersistentVolume may have.
 const SOURCES: [&str; 22] = [
@@ -35,12 +35,25 @@ pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
     storage(spec, "", causes);
     let capacity = spec["capacity"].as_object();
     match capacity.map(|c| (c.len(), c.get("storage"))) {
-        None | Some((0, _)) => causes.push(Cause::required("spec.capacity", "")),
-        Some((1, Some(amount))) => positive(amount, "spec.capacity[storage]", causes),
-        Some(_) => {
+        Some((1, Some(amount))) => {
+            const FIELD: &str = "spec.capacity[storage]";
+            let size = amount
+                .as_str()
+                .and_then(|text| text.parse::<Quantity>().ok());
+            if let Some(size) = size.map(|size| size.value()).filter(|size| *size < 0) {
+                let detail = "must be a valid resource quantity";
+                causes.push(Cause::invalid(FIELD, &json!(size), detail));
+            }
+            positive(amount, FIELD, causes);
+        }
+        several_or_none => {
+            if several_or_none.is_none_or(|(count, _)| count == 0) {
+                causes.push(Cause::required("spec.capacity", ""));
+            }
+            let capacity = &spec["capacity"];
             causes.push(Cause::not_supported(
                 "spec.capacity",
-                &spec["capacity"],
+                capacity,
                 &["storage"],
             ));
         }
@@ -197,6 +210,6 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (before, after) = (&old["nodeAffinity"], &new["nodeAffinity"]);
     if !before.is_null() && before != after {
         let detail = "field is immutable, except for updating from beta label to GA";
-        causes.push(Cause::invalid("spec.nodeAffinity", after, detail));
+        causes.push(Cause::invalid("nodeAffinity", after, detail));
     }
 }

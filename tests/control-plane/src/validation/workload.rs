@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::one_of;
-use crate::status::Cause;
+use crate::{
+    meta, resource,
+    status::{Cause, Status},
+};
 
 pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     let containers = spec["containers"]
@@ -23,6 +26,7 @@ pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
             }
         }
     }
+    names_and_mounts(spec, path, containers, causes);
     let policies = ["Always", "OnFailure", "Never"];
     one_of(
         spec,
@@ -33,13 +37,91 @@ pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     );
 }
 
+/// Names of containers are unique, and what they mount is there.
+fn names_and_mounts(spec: &Value, path: &str, containers: &[Value], causes: &mut Vec<Cause>) {
+    let volumes = spec["volumes"].as_array().map(Vec::as_slice);
+    let known = |name: &Value| {
+        volumes
+            .unwrap_or_default()
+            .iter()
+            .any(|v| v["name"] == *name)
+    };
+    for (i, container) in containers.iter().enumerate() {
+        let (path, name) = (format!("{path}.containers[{i}]"), &container["name"]);
+        let twice = containers[..i].iter().any(|other| other["name"] == *name);
+        if twice && name.as_str().is_some_and(|name| !name.is_empty()) {
+            causes.push(Cause::duplicate(format!("{path}.name"), name));
+        }
+        for (list, item) in [("volumeMounts", "name"), ("volumeDevices", "name")] {
+            let mounts = container[list].as_array().into_iter().flatten();
+            for (j, mount) in mounts.enumerate().filter(|(_, mount)| !known(&mount[item])) {
+                causes.push(Cause::not_found(
+                    format!("{path}.{list}[{j}].{item}"),
+                    &mount[item],
+                ));
+            }
+        }
+    }
+}
+
+const FIXED: &str = "pod updates may not change fields other than \
+    `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+    `spec.tolerations` (only additions to existing tolerations),\
+    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// A pod is put on a node by its binding alone.
+pub(crate) fn pod_is_fixed(pod: &Value) -> Status {
+    let cause = Cause::forbidden("spec", FIXED);
+    Status::invalid(&resource::PODS, meta::name(pod), &[cause])
+}
+
+/// Of a pod only images, the deadline and tolerations change, and its node, once.
+pub(super) fn pod_change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        if let Some(fields) = spec.as_object_mut() {
+            for field in [
+                "activeDeadlineSeconds",
+                "tolerations",
+                "terminationGracePeriodSeconds",
+            ] {
+                fields.remove(field);
+            }
+            // Gates only go, and as long as there is one, where the pod may run is open.
+            fields.remove("schedulingGates");
+            if !old["schedulingGates"].is_null() {
+                fields.remove("nodeSelector");
+                fields.remove("affinity");
+            }
+            if old["nodeName"].is_null() {
+                fields.remove("nodeName");
+            }
+        }
+        for list in ["containers", "initContainers"] {
+            for container in spec
+                .get_mut(list)
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                container["image"].take();
+            }
+        }
+        spec
+    };
+    if fixed(old) != fixed(new) {
+        causes.push(Cause::forbidden("spec", FIXED));
+    }
+}
+
 pub(super) fn job(spec: &Value, causes: &mut Vec<Cause>) {
     let pod = &spec["template"]["spec"];
     pod_spec(pod, "spec.template.spec", causes);
     let policy = &pod["restartPolicy"];
     if policy == "Always" {
         let field = "spec.template.spec.restartPolicy";
-        causes.push(Cause::not_supported(field, policy, &["OnFailure", "Never"]));
+        let detail = "valid values: \"OnFailure\", \"Never\"";
+        causes.push(Cause::required(field, detail));
     }
     for field in ["parallelism", "completions", "backoffLimit"] {
         if spec[field].as_i64().is_some_and(|n| n < 0) {

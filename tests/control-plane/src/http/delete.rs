@@ -1,0 +1,156 @@
+//! `delete` and `deletecollection`.
+
+use hyper::Response;
+use serde_json::{Value, json};
+
+use super::{Call, Server, answer, body::Body, read, route::Target};
+use crate::{
+    deletion, meta,
+    resource::{self, Resource},
+    status::Status,
+    store::DeleteOptions,
+    view,
+};
+
+/// What answers a DELETE with the object rather than with a Status.
+static ANSWER_WITH_OBJECT: [&Resource; 6] = [
+    &resource::PERSISTENT_VOLUMES,
+    &resource::PERSISTENT_VOLUME_CLAIMS,
+    &resource::PODS,
+    &resource::SERVICES,
+    &resource::SERVICE_ACCOUNTS,
+    &resource::STORAGE_CLASSES,
+];
+
+/// Namespaces that nobody can delete.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub(super) fn object(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+) -> Result<Response<Body>, Status> {
+    let r = view::stored(target.resource);
+    if r == &resource::NAMESPACES && IMMORTAL.contains(&&*target.name) {
+        let why = "this namespace may not be deleted";
+        return Err(Status::forbidden(r, &target.name, why));
+    }
+    let options = options(call)?;
+    let object = server
+        .store
+        .delete(r, &target.namespace, &target.name, &options)?;
+    // What stays for a while has a deletionTimestamp, and something that holds it.
+    let gone = !meta::is_terminating(&object) || deletion::is_finished(r, &object);
+    let mut response = if gone && !ANSWER_WITH_OBJECT.contains(&r) {
+        answer::json(200, &deleted(r, &object))?
+    } else {
+        answer::json(200, &read::view(target, call).object(&object))?
+    };
+    if r == &resource::JOBS && options.propagation_policy.is_none() {
+        answer::warn(
+            &mut response,
+            "child pods are preserved by default when jobs are deleted; set \
+             propagationPolicy=Background to remove them or set propagationPolicy=Orphan to \
+             suppress this warning",
+        );
+    }
+    Ok(response)
+}
+
+pub(super) fn collection(
+    server: &Server,
+    target: &Target,
+    call: &Call,
+) -> Result<Response<Body>, Status> {
+    let r = view::stored(target.resource);
+    let (selectors, options) = (read::selectors(target, call)?, options(call)?);
+    let mut deleted = Vec::new();
+    for stored in server.store.shelf(r, target.list_namespace()).items {
+        if !selectors.matches(&stored.value()) {
+            continue;
+        }
+        match server
+            .store
+            .delete(r, &stored.namespace, &stored.name, &options)
+        {
+            Ok(object) => deleted.push(object),
+            Err(status) if status.is_not_found() => {}
+            Err(status) => return Err(status),
+        }
+    }
+    let metadata = json!({"resourceVersion": server.store.revision().to_string()});
+    let bytes = read::view(target, call)
+        .list(deleted.into_iter(), &metadata)
+        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
+    Ok(answer::bytes_of_json(200, bytes))
+}
+
+fn options(call: &Call) -> Result<DeleteOptions, Status> {
+    let body: Value = if call.body.is_empty() {
+        Value::Null
+    } else {
+        call.object()?
+    };
+    options_of(&body, call)
+}
+
+/// The options of a DELETE, or of an eviction.
+pub(super) fn options_of(body: &Value, call: &Call) -> Result<DeleteOptions, Status> {
+    let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
+    let query = |key: &str| {
+        Some(call.query.get(key))
+            .filter(|v| !v.is_empty())
+            .map(str::to_owned)
+    };
+    let orphan = match body["orphanDependents"].as_bool() {
+        Some(true) => Some("Orphan".to_owned()),
+        Some(false) => Some("Background".to_owned()),
+        None => None,
+    };
+    let kind = &body["kind"];
+    if !kind.is_null() && *kind != "DeleteOptions" {
+        return Err(Status::bad_request(format!(
+            "the body of a DELETE is DeleteOptions, not {kind}"
+        )));
+    }
+    if let (Some(_), Some(policy)) = (&orphan, body["propagationPolicy"].as_str()) {
+        let why = format!(
+            "propagationPolicy: Invalid value: {policy:?}: orphanDependents and deletionPropagation \
+             cannot be both set"
+        );
+        return Err(Status::invalid_options("DeleteOptions", why));
+    }
+    let dry_run = body["dryRun"]
+        .as_array()
+        .is_some_and(|d| d.iter().any(|v| v == "All"));
+    Ok(DeleteOptions {
+        uid: text(&body["preconditions"]["uid"]),
+        resource_version: text(&body["preconditions"]["resourceVersion"]),
+        propagation_policy: text(&body["propagationPolicy"])
+            .or_else(|| query("propagationPolicy"))
+            .or(orphan),
+        grace_period_seconds: match body["gracePeriodSeconds"].as_i64() {
+            Some(seconds) => Some(seconds),
+            None => call.query.number("gracePeriodSeconds")?,
+        },
+        dry_run: dry_run || call.query.dry_run()?,
+    })
+}
+
+fn deleted(r: &Resource, object: &Value) -> Value {
+    let mut details = json!({
+        "name": meta::name(object),
+        "kind": r.plural,
+        "uid": meta::uid(object),
+    });
+    if !r.group.is_empty() {
+        details["group"] = r.group.into();
+    }
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })
+}
