@@ -1,4 +1,7 @@
 //! When something of a scenario last changed.
+//!
+//! Only what would be recorded counts: an event that is counted up, or a message with the number of
+//! nodes, changes for as long as other scenarios run.
 
 use std::{
     collections::HashMap,
@@ -20,9 +23,10 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::names::Names;
+use crate::{names::Names, outcome};
 
 /// What controllers write to.
 const WATCHED: [&Resource; 7] = [
@@ -35,11 +39,20 @@ const WATCHED: [&Resource; 7] = [
     &EVENTS,
 ];
 
-type Changes = Arc<Mutex<HashMap<String, Instant>>>;
+/// What is known of the cluster.
+#[derive(Default)]
+struct Seen {
+    /// By scope.
+    changes: HashMap<String, Instant>,
+    /// The objects as they would be recorded, by kind, namespace and name.
+    objects: HashMap<(&'static str, String, String), Value>,
+}
+
+type Shared = Arc<Mutex<Seen>>;
 
 /// Watches the whole cluster, and knows what belongs to which scenario by its name.
 pub struct Activity {
-    changes: Changes,
+    seen: Shared,
     _watches: JoinSet<()>,
 }
 
@@ -47,7 +60,7 @@ impl Activity {
     /// # Errors
     /// The cluster cannot be watched.
     pub async fn watch(client: &Client) -> anyhow::Result<Self> {
-        let changes = Changes::default();
+        let seen = Shared::default();
         let mut watches = JoinSet::new();
         for resource in WATCHED {
             let mut events = watcher::watcher(
@@ -69,18 +82,22 @@ impl Activity {
                 .map_err(anyhow::Error::from)
                 .flatten()
                 .with_context(|| format!("cannot watch {}", resource.qualified()))?;
-            let changes = Arc::clone(&changes);
+            let seen = Arc::clone(&seen);
             watches.spawn(async move {
-                // A watch that breaks begins again; what it then shows counts as a change.
                 while let Some(event) = events.next().await {
-                    if let Ok(Event::Apply(o) | Event::Delete(o) | Event::InitApply(o)) = event {
-                        note(&changes, &o);
+                    match event {
+                        Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                            note(&seen, resource, &object, Some(&view(resource, &object)));
+                        }
+                        Ok(Event::Delete(object)) => note(&seen, resource, &object, None),
+                        // A watch that breaks begins again.
+                        Ok(Event::Init | Event::InitDone) | Err(_) => {}
                     }
                 }
             });
         }
         Ok(Self {
-            changes,
+            seen,
             _watches: watches,
         })
     }
@@ -88,21 +105,42 @@ impl Activity {
     /// When something of this scope last changed.
     #[must_use]
     pub fn last(&self, scope: &str) -> Option<Instant> {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.get(scope).copied()
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.changes.get(scope).copied()
     }
 }
 
-fn note(changes: &Changes, object: &DynamicObject) {
-    let namespace = object.namespace();
-    let place = match namespace.as_deref() {
+/// The part of an object that is recorded.
+fn view(resource: &Resource, object: &DynamicObject) -> Value {
+    if resource == &EVENTS {
+        return json!([object.data["type"], object.data["reason"]]);
+    }
+    let mut whole = object.data.clone();
+    whole["kind"] = resource.kind.into();
+    whole["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
+    outcome::of_object(Some(&whole), &[], false)
+}
+
+/// Takes in what an object is now; `None` if it is gone.
+fn note(seen: &Shared, r: &'static Resource, object: &DynamicObject, view: Option<&Value>) {
+    let namespace = object.namespace().unwrap_or_default();
+    let name = object.name_any();
+    let scope = match namespace.as_str() {
         // The events of what has no namespace.
-        None | Some("default") => object.name_any(),
-        Some(namespace) => namespace.to_owned(),
+        "" | "default" => Names::scope_of(&name),
+        namespace => Names::scope_of(namespace),
     };
-    if let Some(scope) = Names::scope_of(&place) {
-        let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.insert(scope.to_owned(), Instant::now());
+    let Some(scope) = scope.map(str::to_owned) else {
+        return;
+    };
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (r.kind, namespace, name);
+    let known = match view {
+        Some(view) => seen.objects.insert(key, view.clone()),
+        None => seen.objects.remove(&key),
+    };
+    if known.as_ref() != view {
+        seen.changes.insert(scope, Instant::now());
     }
 }
 

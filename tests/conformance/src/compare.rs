@@ -87,3 +87,66 @@ fn walk(path: &str, real: Option<&Value>, embedded: Option<&Value>, lines: &mut 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::scenario;
+
+    const SCENARIOS: &str = "[{name: same, says: x, steps: []}, \
+                              {name: known, says: x, steps: [], differs: slower}]";
+
+    /// What is complained of when the volume ends in these phases.
+    fn complained(same: [&str; 2], known: [&str; 2]) -> Vec<String> {
+        let scenarios = scenario::parse(Path::new("t.yaml"), SCENARIOS).unwrap_or_default();
+        let record = |i: usize| {
+            let mut record = Record::default();
+            for (name, phases) in [("t/same", same), ("t/known", known)] {
+                let mut outcome = Outcome::default();
+                let object = json!({"phase": phases[i]});
+                outcome.objects.insert("pv a".into(), object);
+                record.scenarios.insert(name.into(), outcome);
+            }
+            record
+        };
+        complaints(&scenarios, &record(0), &record(1))
+    }
+
+    #[test]
+    fn only_what_is_not_listed_is_complained_of() {
+        let differs = "t/same:\n  pv a: phase: real \"Bound\", embedded \"Available\"";
+        let no_more = "t/known: `differs` is no longer true; remove it";
+        for (same, known, expected) in [
+            (["Bound"; 2], ["Bound", "Lost"], vec![]),
+            (["Bound", "Available"], ["Bound", "Lost"], vec![differs]),
+            (["Bound"; 2], ["Bound"; 2], vec![no_more]),
+        ] {
+            assert_eq!(complained(same, known), expected);
+        }
+    }
+
+    #[test]
+    fn a_scenario_that_the_real_one_does_not_follow_proves_nothing() {
+        let scenarios = scenario::parse(Path::new("t.yaml"), SCENARIOS).unwrap_or_default();
+        let mut real = Record::default();
+        for name in ["t/same", "t/known", "t/gone"] {
+            let failed = Some("step 1".into());
+            let outcome = Outcome {
+                failed,
+                ..Outcome::default()
+            };
+            real.scenarios.insert(name.into(), outcome);
+        }
+        let told = complaints(&scenarios, &real, &real).join("\n");
+        assert_eq!(
+            told.matches("it is not so on the real one: step 1").count(),
+            2,
+            "{told}"
+        );
+        assert!(told.contains("t/gone: it is on record"), "{told}");
+    }
+}

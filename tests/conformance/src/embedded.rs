@@ -1,8 +1,9 @@
-//! The embedded control plane, for as long as a run takes.
+//! Embedded control planes, for as long as a run takes.
 
 use std::{fs, path::Path, time::Duration};
 
 use control_plane::{ControlPlane, HostPaths, Options};
+use futures::future::try_join_all;
 use kube::config::Kubeconfig;
 
 use crate::{
@@ -16,9 +17,9 @@ const RESYNC: Duration = Duration::from_secs(1);
 /// It reacts at once, and looks at everything again every second.
 const PACE: Pace = Pace {
     quiet: Duration::from_millis(150),
-    resync: Duration::from_millis(1050),
-    patience: Duration::from_secs(10),
-    parallel: 32,
+    resync: Duration::from_secs(3),
+    patience: Duration::from_secs(20),
+    parallel: 100,
 };
 
 /// Where scenarios may have directories deleted; they name none that exists.
@@ -30,20 +31,33 @@ pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Starts one, runs the scenarios on it, and ends it.
+/// Starts one, runs the scenarios on it, and ends it. Scenarios that need a cluster for themselves
+/// get one.
 ///
 /// # Errors
 /// It does not start. What a scenario runs into is part of its outcome.
 pub async fn run(scenarios: &[Scenario]) -> anyhow::Result<Record> {
+    let (alone, together): (Vec<_>, Vec<_>) = scenarios.iter().cloned().partition(|s| s.alone);
+    let mut crowds: Vec<_> = alone.into_iter().map(|scenario| vec![scenario]).collect();
+    crowds.push(together);
     fs::create_dir_all(HOST_PATHS)?;
+    let records = try_join_all(crowds.iter().map(|crowd| on_one(crowd))).await;
+    // Others may use it, too.
+    let _ = fs::remove_dir(HOST_PATHS);
+    let mut all = Record::default();
+    for record in records? {
+        all.server = record.server;
+        all.scenarios.extend(record.scenarios);
+    }
+    Ok(all)
+}
+
+async fn on_one(scenarios: &[Scenario]) -> anyhow::Result<Record> {
     let control_plane = ControlPlane::start(Options {
         resync: RESYNC,
         host_paths: Some(HostPaths::below(HOST_PATHS)?),
         ..Options::default()
     })?;
     let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig())?;
-    let record = Runner::start(kubeconfig, PACE).await?.run(scenarios).await;
-    // Others may use it, too.
-    let _ = fs::remove_dir(HOST_PATHS);
-    record
+    Runner::start(kubeconfig, PACE).await?.run(scenarios).await
 }

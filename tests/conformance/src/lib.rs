@@ -10,6 +10,7 @@ pub mod compare;
 pub mod embedded;
 pub mod names;
 pub mod outcome;
+mod play;
 pub mod pulse;
 pub mod report;
 pub mod run;

@@ -137,3 +137,54 @@ fn map_strings(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_go_into_the_cluster_and_come_back() {
+        let mut names = Names::new("c1-007".into());
+        names.keep("old".into(), "12345".into());
+        let template = json!({"${a}": ["${ns}", "${old}", "${unclosed"]});
+        let real = json!({"c1-007-a": ["c1-007", "12345", "${unclosed"]});
+        assert_eq!(names.fill_all(&template), real);
+        let recorded = json!({"a": ["NS", "${old}", "${unclosed"]});
+        assert_eq!(names.strip_all(&real), recorded);
+    }
+
+    #[test]
+    fn what_differs_from_run_to_run_is_not_recorded() {
+        let mut names = Names::new("c1-007".into());
+        let (first, second) = (
+            "11111111-2222-3333-4444-555555555555",
+            "11111111-2222-3333-4444-666666666666",
+        );
+        for uid in [first, second, first] {
+            names.know(uid, "pvc c");
+        }
+        for (real, recorded) in [
+            (first, "uid of pvc c"),
+            (second, "uid of pvc c, number 2"),
+            ("00000000-2222-3333-4444-555555555555", "a uid"),
+            ("2026-11-22T01:02:03Z", "a time"),
+            ("2026-11-22T01:02:03.123456Z", "a time"),
+            ("nothing of c1-008-a", "nothing of c1-008-a"),
+        ] {
+            assert_eq!(names.strip_all(&json!(real)), json!(recorded), "{real}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_known_by_its_first_two_words() {
+        for (name, scope) in [
+            ("c1-007", Some("c1-007")),
+            ("c1-007-a-b", Some("c1-007")),
+            ("default", None),
+        ] {
+            assert_eq!(Names::scope_of(name), scope, "{name}");
+        }
+    }
+}

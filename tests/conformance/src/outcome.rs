@@ -118,6 +118,8 @@ pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Va
 fn forget_waiting(outcome: &mut Value) {
     let past: &[&str] = if outcome["phase"] == "Bound" {
         &["Normal WaitForFirstConsumer", "Normal WaitForPodScheduled"]
+    } else if outcome["annotations"]["volume.kubernetes.io/selected-node"].is_string() {
+        &["Normal WaitForPodScheduled"]
     } else if outcome["node"].is_string() {
         &["Warning FailedScheduling"]
     } else {

@@ -75,30 +75,30 @@ const fn yes() -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// It cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {why}")]
     Read {
         /// The file or directory.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// It is no list of scenarios.
-    #[error("{path}: {source}")]
+    #[error("{path}: {why}")]
     Syntax {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        source: Box<serde_saphyr::Error>,
+        why: Box<serde_saphyr::Error>,
     },
     /// A key or a value of a scenario is wrong.
-    #[error("{path}: scenario {scenario}: {source}")]
+    #[error("{path}: scenario {scenario}: {why}")]
     Scenario {
         /// The file.
         path: PathBuf,
         /// Its name, or its place in the file.
         scenario: String,
         /// What is wrong.
-        source: Box<ScenarioError>,
+        why: Box<ScenarioError>,
     },
 }
 
@@ -109,22 +109,22 @@ pub enum ScenarioError {
     #[error(transparent)]
     Keys(#[from] serde_json::Error),
     /// A step.
-    #[error("step {number}, {step}: {source}")]
+    #[error("step {number}, {step}: {why}")]
     Step {
         /// From 1.
         number: usize,
         /// As it is written.
         step: String,
         /// What is wrong with it.
-        source: StepError,
+        why: StepError,
     },
     /// What `record` names.
-    #[error("record: {entry:?}: {source}")]
+    #[error("record: {entry:?}: {why}")]
     Record {
         /// As it is written.
         entry: String,
         /// What is wrong with it.
-        source: TargetError,
+        why: TargetError,
     },
     /// Another scenario is called so.
     #[error("there is another one of this name in the file")]
@@ -139,9 +139,9 @@ pub enum ScenarioError {
 /// # Errors
 /// One of them cannot be used; the message says where and why.
 pub fn load(directory: &Path) -> Result<Vec<Scenario>, DataError> {
-    let read = |source| DataError::Read {
+    let read = |why| DataError::Read {
         path: directory.to_owned(),
-        source,
+        why,
     };
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(read)? {
@@ -156,9 +156,9 @@ pub fn load(directory: &Path) -> Result<Vec<Scenario>, DataError> {
     files.sort();
     let mut scenarios = Vec::new();
     for path in files {
-        let text = fs::read_to_string(&path).map_err(|source| DataError::Read {
+        let text = fs::read_to_string(&path).map_err(|why| DataError::Read {
             path: path.clone(),
-            source,
+            why,
         })?;
         scenarios.extend(parse(&path, &text)?);
     }
@@ -171,10 +171,13 @@ pub fn load(directory: &Path) -> Result<Vec<Scenario>, DataError> {
 /// As [`load`].
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Scenario>, DataError> {
     let topic = path.file_stem().unwrap_or_default().to_string_lossy();
-    let items: Vec<Value> = serde_saphyr::from_str(text).map_err(|source| DataError::Syntax {
-        path: path.to_owned(),
-        source: Box::new(source),
-    })?;
+    // `n` is the name of a node, and no falsehood.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let items: Vec<Value> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|why| DataError::Syntax {
+            path: path.to_owned(),
+            why: Box::new(why),
+        })?;
     let mut names = HashSet::new();
     let mut scenarios = Vec::new();
     for (i, item) in items.into_iter().enumerate() {
@@ -186,10 +189,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Scenario>, DataError> {
                 Err(ScenarioError::Twice)
             }
         });
-        scenarios.push(scenario.map_err(|source| DataError::Scenario {
+        scenarios.push(scenario.map_err(|why| DataError::Scenario {
             path: path.to_owned(),
             scenario: called.unwrap_or_else(|| format!("number {}", i + 1)),
-            source: Box::new(source),
+            why: Box::new(why),
         })?);
     }
     Ok(scenarios)
@@ -231,16 +234,16 @@ fn one(topic: &str, item: Value) -> Result<Scenario, ScenarioError> {
 
 fn parse_step(number: usize, step: Value) -> Result<Step, ScenarioError> {
     let text = step.to_string();
-    Step::parse(number.to_string(), step).map_err(|source| ScenarioError::Step {
+    Step::parse(number.to_string(), step).map_err(|why| ScenarioError::Step {
         number,
         step: text,
-        source,
+        why,
     })
 }
 
 fn recorded(entry: String) -> Result<Target, ScenarioError> {
     let (kind, name) = entry.split_once(' ').unwrap_or((&entry, ""));
-    Target::parse(kind, name).map_err(|source| ScenarioError::Record { entry, source })
+    Target::parse(kind, name).map_err(|why| ScenarioError::Record { entry, why })
 }
 
 /// Without a word about it: the volumes, claims and pods that the steps make.
