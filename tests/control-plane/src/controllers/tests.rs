@@ -43,9 +43,13 @@ impl World {
 
     /// A controller that starts over, with nothing but the store.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(ControllerOptions::default());
+    }
+
+    pub(crate) fn restart_with(&mut self, options: ControllerOptions) {
         disturbance::clear();
         self.relay = None;
-        self.manager = Manager::new(self.store.clone(), ControllerOptions::default());
+        self.manager = Manager::new(self.store.clone(), options);
     }
 
     /// From now on the controllers do not hear of this type, while they hear of the others.

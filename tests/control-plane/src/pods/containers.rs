@@ -17,6 +17,9 @@ use crate::{
 /// The longest wait before a restart, in first waits: 5 minutes of 10 seconds.
 const LONGEST_BACK_OFF: u32 = 30;
 
+/// The exit code of a process that was killed.
+const KILLED: i32 = 137;
+
 /// What is remembered of the containers of a pod, in the order of its spec.
 #[derive(Debug)]
 pub(super) struct Containers {
@@ -227,6 +230,25 @@ fn report(pod: &mut Value, phase: &str, containers: Vec<Value>) {
     set_condition(pod, "Ready", ready, unready, "");
 }
 
+/// How a run that the status tells of has ended, if nobody knows its process: what ran died with
+/// the control plane that had started it, as on a node that lost its power.
+pub(super) fn end_of_unknown(pod: &Value, container: &Value, run: u32) -> Option<Exit> {
+    let status = status_of(pod, container);
+    let state = &status["state"];
+    let ended = &state["terminated"];
+    if status["restartCount"].as_u64().unwrap_or_default() != u64::from(run) {
+        None
+    } else if ended.is_object() {
+        let code = ended["exitCode"].as_i64().and_then(|c| c.try_into().ok());
+        Some(Exit::with(code.unwrap_or(KILLED)))
+    } else if state["running"].is_object() || state.is_null() && pod["status"]["phase"] == "Running"
+    {
+        Some(Exit::with(KILLED))
+    } else {
+        None
+    }
+}
+
 fn status_of<'a>(pod: &'a Value, container: &Value) -> &'a Value {
     items(&pod["status"]["containerStatuses"])
         .find(|status| status["name"] == container["name"])
@@ -297,6 +319,27 @@ mod tests {
 
         let mut life = Life::default();
         assert_eq!(life.step(None, now, fail), Stage::Over(1));
+    }
+
+    #[test]
+    fn a_run_whose_process_nobody_knows() {
+        let running = json!({"running": {"startedAt": "2025-01-01T00:00:00Z"}});
+        let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
+        let ended = json!({"terminated": {"exitCode": 3}});
+        for (phase, state, run, code) in [
+            ("Pending", json!(null), 0, None),
+            ("Pending", waiting, 0, None),
+            ("Running", running.clone(), 0, Some(137)),
+            ("Running", running, 1, None),
+            ("Running", json!(null), 0, Some(137)),
+            ("Running", ended, 0, Some(3)),
+        ] {
+            let container = json!({"name": "c"});
+            let statuses = json!([{"name": "c", "restartCount": 0, "state": state}]);
+            let pod = json!({"status": {"phase": phase, "containerStatuses": statuses}});
+            let exit = end_of_unknown(&pod, &container, run);
+            assert_eq!(exit.map(|exit| exit.code), code, "{pod} {run}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
+    containers::end_of_unknown,
     environment::{command_line, environment},
     process::Process,
     runner::{Exit, PodRunner, Progress, RUN},
@@ -236,10 +237,16 @@ impl PodRunner for Processes {
         {
             return progress(process);
         }
+        let unknown = known
+            .and_then(|running| running.containers.get(name))
+            .is_none();
         if known.is_none() {
             self.pods.insert(pod.key(), Running::of(pod));
         }
-        let process = self.start(pod, container, run);
+        let before = unknown
+            .then(|| end_of_unknown(pod, container, run))
+            .flatten();
+        let process = before.map_or_else(|| self.start(pod, container, run), Err);
         let progress = progress(&process);
         if let Some(running) = self.pods.get_mut(&pod.key()) {
             running.containers.insert(name.to_owned(), (run, process));

@@ -1,11 +1,18 @@
 //! Pods on their node, on a real store.
 
-use std::time::Duration;
+use std::{fs, process::Command, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
+use super::ProcessOptions;
 use crate::{
-    controllers::tests::{World, but, claim, pod, volume},
+    controllers::{
+        ControllerOptions,
+        object::Volume,
+        tests::{World, but, claim, pod, volume},
+    },
+    host_paths::HostPaths,
+    pv_controller::recycler_pod,
     resource::{NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS},
     store::DeleteOptions,
 };
@@ -145,4 +152,51 @@ fn a_pod_on_a_node_protects_its_claim_to_its_end() {
         assert!(world.get(&CLAIMS, "c").is_none(), "{what}");
         assert_eq!(world.phase(&VOLUMES, "v"), "Released", "{what}");
     }
+}
+
+/// Its process died with the controllers, and its policy is Never.
+#[test]
+fn a_recycler_pod_that_ran_is_not_started_again_by_the_next_controllers() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("root/v")).unwrap();
+    fs::write(dir.path().join("root/v/data"), "data").unwrap();
+    // Made by a process of its own: this one's open file might be inherited by a child, and then
+    // cannot be run.
+    let script = "printf '#!/bin/sh\\nexec sleep 600\\n' > held && \
+                  chmod +x held";
+    let mut make = Command::new("/bin/sh");
+    make.args(["-c", script]).current_dir(dir.path());
+    assert!(make.status().unwrap().success());
+    let options = |shell: &str| ControllerOptions {
+        host_paths: Some(HostPaths::below(dir.path().join("root")).unwrap()),
+        processes: Some(ProcessOptions {
+            programs: [("/bin/sh".into(), dir.path().join(shell))].into(),
+            logs: dir.path().join("logs"),
+        }),
+        ..ControllerOptions::default()
+    };
+
+    let mut world = World::with(options("held"));
+    world.add_node("n1");
+    let released = but(volume("v", "1Gi"), |v| {
+        let spec = v["spec"].as_object_mut().unwrap();
+        spec.remove("local");
+        spec.insert(
+            "hostPath".into(),
+            json!({"path": dir.path().join("root/v")}),
+        );
+    });
+    let recycler = recycler_pod::of(&Volume(Arc::new(released))).unwrap();
+    world.create(&PODS, recycler);
+    assert_eq!(world.phase(&PODS, "recycler-for-v"), "Running");
+
+    world.restart_with(options("/bin/sh"));
+    world.resync();
+    std::thread::sleep(Duration::from_millis(300));
+    world.resync();
+    let status = &world.pod("recycler-for-v")["status"];
+    assert_eq!(status["phase"], "Failed");
+    let state = &status["containerStatuses"][0]["state"];
+    assert_eq!(state["terminated"]["exitCode"], 137);
+    assert!(dir.path().join("root/v/data").exists(), "it was emptied");
 }
