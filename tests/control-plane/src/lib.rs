@@ -177,7 +177,8 @@ pub enum StartError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// The kubeconfig cannot be written.
+    /// The kubeconfig cannot be written, or something is there that is not from here
+    /// (of the kind `AlreadyExists`).
     #[error("cannot write the kubeconfig {}", path.display())]
     Kubeconfig {
         /// [`Options::kubeconfig`].

@@ -43,7 +43,8 @@ The same as a library, with faults at will and a record of all requests, is the 
 #[derive(Debug, Parser)]
 #[command(name = "control-plane", version, after_help = FIRST_MINUTE)]
 struct Args {
-    /// Where to write a kubeconfig that points here
+    /// Where to write a kubeconfig that points here; a file that is somebody else's stays, and is an
+    /// error
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
 
@@ -196,6 +197,10 @@ fn explain(error: &StartError) -> String {
         StartError::Listen { .. } => {
             "\nIf another control plane listens there, use that one or end it; \
              otherwise give --listen another address, or port 0 for any free one."
+        }
+        StartError::Kubeconfig { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
+            "\nIt stays as it is. Give --kubeconfig a file that does not exist yet; \
+             if this one is of no use any more, remove it."
         }
         StartError::Kubeconfig { .. } => {
             "\nGive --kubeconfig a file in a directory that exists and that you may write to."

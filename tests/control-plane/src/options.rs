@@ -29,7 +29,8 @@ pub struct Options {
     /// authentication, so an address that others reach gives them everything.
     pub listen: SocketAddr,
     /// Where to write a kubeconfig; it is removed again in the end, unless somebody else has written
-    /// there since. None by default.
+    /// there since. A file that is there already is replaced only if it is empty or was left by a
+    /// control plane that was killed. None by default.
     pub kubeconfig: Option<PathBuf>,
     /// A node to register at start; none by default, and then no pod is scheduled.
     pub node: Option<NodeOptions>,

@@ -127,6 +127,47 @@ fn a_kubeconfig_that_somebody_else_has_written_stays() {
 }
 
 #[test]
+fn a_file_of_somebody_else_is_not_overwritten() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("config");
+    let one = Running::start(&home.path().join("other"), &[]);
+    let ours = fs::read_to_string(home.path().join("other")).unwrap();
+    for theirs in [
+        "apiVersion: v1\nkind: Config\nclusters: []\n",
+        "their notes\n",
+        // One of ours that somebody has added something to.
+        &format!("{ours}- name: mine\n"),
+        &ours.replace("namespace: default", "namespace: mine"),
+    ] {
+        fs::write(&kubeconfig, theirs).unwrap();
+        let error = fails(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
+        let expected = format!(
+            "cannot write the kubeconfig {}: it is somebody else's file\n",
+            kubeconfig.display()
+        );
+        assert!(
+            error.contains(&expected) && error.contains("remove it"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&kubeconfig).unwrap(), theirs);
+    }
+    fs::remove_file(&kubeconfig).unwrap();
+    std::os::unix::fs::symlink("nowhere", &kubeconfig).unwrap();
+    fails(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    fs::read_link(&kubeconfig).unwrap();
+
+    // What is empty, as mktemp makes it, or was left by one that was killed, is no loss.
+    fs::remove_file(&kubeconfig).unwrap();
+    for stale in ["", ours.as_str()] {
+        fs::write(&kubeconfig, stale).unwrap();
+        let mut running = Running::start(&kubeconfig, &[]);
+        assert!(running.signal("-TERM").success());
+        assert!(!kubeconfig.exists());
+    }
+    drop(one);
+}
+
+#[test]
 fn it_explains_itself() {
     let help = program().arg("--help").output().unwrap();
     let text = String::from_utf8(help.stdout).unwrap();
