@@ -6,6 +6,7 @@
 
 pub mod activity;
 pub mod api;
+pub mod check;
 pub mod compare;
 pub mod embedded;
 pub mod names;

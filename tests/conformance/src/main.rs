@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 use conformance::{
-    compare, embedded,
+    check, compare, embedded,
     outcome::Record,
     report,
     run::{Pace, Runner},
@@ -54,6 +54,15 @@ enum Command {
         /// Of the embedded one
         embedded: PathBuf,
     },
+    /// Runs the scenarios, and says how they end otherwise than a record of the real one
+    Check {
+        /// A real API server, so that no difference is expected; without it an embedded control
+        /// plane is started
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: Option<PathBuf>,
+        /// The record of the real one
+        real: PathBuf,
+    },
     /// Prints docs/conformance.md
     Report {
         /// The record of the real one
@@ -80,7 +89,7 @@ fn act(args: Args) -> anyhow::Result<bool> {
     }
     match args.command {
         Command::Run { kubeconfig, out } => {
-            let mut record = run(&scenarios, kubeconfig.as_deref())?;
+            let mut record = runtime()?.block_on(run(&scenarios, kubeconfig.as_deref()))?;
             let failed = record.scenarios.iter().filter_map(|(name, outcome)| {
                 Some(format!("{name}: {}", outcome.failed.as_ref()?))
             });
@@ -111,23 +120,23 @@ fn act(args: Args) -> anyhow::Result<bool> {
             embedded,
         } => {
             if same {
-                for scenario in &mut scenarios {
-                    scenario.differs = None;
-                }
+                expect_no_difference(&mut scenarios);
             }
-            let (mut real, mut embedded) = (Record::read(&real)?, Record::read(&embedded)?);
-            for record in [&mut real, &mut embedded] {
-                let asked = |name: &String| {
-                    args.only.is_empty() || scenarios.iter().any(|s| s.name == *name)
-                };
-                record.scenarios.retain(|name, _| asked(name));
-            }
+            let real = read(&real, &args.only, &scenarios)?;
+            let embedded = read(&embedded, &args.only, &scenarios)?;
             let complaints = compare::complaints(&scenarios, &real, &embedded);
-            for complaint in &complaints {
-                println!("{complaint}");
+            Ok(tell(&scenarios, &complaints))
+        }
+        Command::Check { kubeconfig, real } => {
+            if kubeconfig.is_some() {
+                expect_no_difference(&mut scenarios);
             }
-            eprintln!("{} scenarios, {} differ", scenarios.len(), complaints.len());
-            Ok(complaints.is_empty())
+            let real = read(&real, &args.only, &scenarios)?;
+            let complaints =
+                runtime()?.block_on(check::against(&real, &scenarios, async |asked| {
+                    run(asked, kubeconfig.as_deref()).await
+                }))?;
+            Ok(tell(&scenarios, &complaints))
         }
         Command::Report { real } => {
             print!("{}", report::render(&scenarios, &Record::read(&real)?));
@@ -136,19 +145,43 @@ fn act(args: Args) -> anyhow::Result<bool> {
     }
 }
 
-fn run(scenarios: &[Scenario], kubeconfig: Option<&Path>) -> anyhow::Result<Record> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+/// Both are real.
+fn expect_no_difference(scenarios: &mut [Scenario]) {
+    for scenario in scenarios {
+        scenario.differs = None;
+    }
+}
+
+/// A record, of the scenarios that are asked for.
+fn read(path: &Path, only: &[String], scenarios: &[Scenario]) -> anyhow::Result<Record> {
+    let mut record = Record::read(path)?;
+    let asked = |name: &String| only.is_empty() || scenarios.iter().any(|s| s.name == *name);
+    record.scenarios.retain(|name, _| asked(name));
+    Ok(record)
+}
+
+fn tell(scenarios: &[Scenario], complaints: &[String]) -> bool {
+    for complaint in complaints {
+        println!("{complaint}");
+    }
+    eprintln!("{} scenarios, {} differ", scenarios.len(), complaints.len());
+    complaints.is_empty()
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        match kubeconfig {
-            None => embedded::run(scenarios).await,
-            Some(path) => {
-                let kubeconfig = Kubeconfig::read_from(path)
-                    .with_context(|| format!("cannot use {}", path.display()))?;
-                let runner = Runner::start(kubeconfig, Pace::REAL).await?;
-                runner.run(scenarios).await
-            }
-        }
-    })
+        .build()
+}
+
+async fn run(scenarios: &[Scenario], kubeconfig: Option<&Path>) -> anyhow::Result<Record> {
+    let Some(path) = kubeconfig else {
+        return embedded::run(scenarios).await;
+    };
+    let kubeconfig =
+        Kubeconfig::read_from(path).with_context(|| format!("cannot use {}", path.display()))?;
+    Runner::start(kubeconfig, Pace::REAL)
+        .await?
+        .run(scenarios)
+        .await
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use conformance::{compare, embedded, outcome::Record, report, scenario};
+use conformance::{check, embedded, outcome::Record, report, scenario};
 
 fn recorded() -> anyhow::Result<Record> {
     Record::read(&embedded::directory().join("real-1.36"))
@@ -15,8 +15,7 @@ fn scenarios() -> anyhow::Result<Vec<scenario::Scenario>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_control_plane_ends_where_the_real_one_does() -> anyhow::Result<()> {
     let scenarios = scenarios()?;
-    let embedded = embedded::run(&scenarios).await?;
-    let complaints = compare::complaints(&scenarios, &recorded()?, &embedded);
+    let complaints = check::against(&recorded()?, &scenarios, embedded::run).await?;
     assert!(
         complaints.is_empty(),
         "{}\n\nscripts/conformance asks the real one again",
