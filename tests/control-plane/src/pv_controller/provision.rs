@@ -24,13 +24,9 @@ pub(super) const IN_TREE: &str = "kubernetes.io/";
 
 /// The one in-tree plug-in that can make volumes, unless told not to, as it is by default.
 const HOST_PATH: &str = "kubernetes.io/host-path";
-/// In-tree plug-ins that are there, and make no volumes.
-const NO_PROVISIONERS: [&str; 4] = [
-    "kubernetes.io/csi",
-    "kubernetes.io/fc",
-    "kubernetes.io/iscsi",
-    "kubernetes.io/nfs",
-];
+/// The one in-tree plug-in that is there, and makes no volumes: the controller loads only those that
+/// can make or recycle some.
+const NFS: &str = "kubernetes.io/nfs";
 
 /// Whether a late-binding claim is past waiting for its pod.
 pub(crate) fn is_asked_for(claim: &Claim) -> bool {
@@ -56,7 +52,7 @@ pub(crate) fn explain(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
             );
             fail(cx, &asked, why);
         }
-        plugin if NO_PROVISIONERS.contains(&plugin) => {
+        NFS => {
             fail(
                 cx,
                 &claim,

@@ -135,6 +135,11 @@ fn who_would_make_a_volume_is_said_as_the_plug_ins_say_it() {
             None,
             "no volume plugin matched name: kubernetes.io/rbd".to_owned(),
         ),
+        (
+            "kubernetes.io/iscsi",
+            None,
+            "no volume plugin matched name: kubernetes.io/iscsi".to_owned(),
+        ),
     ] {
         let mut world = World::new();
         let class = but(class("fast", "Immediate"), |c| {
