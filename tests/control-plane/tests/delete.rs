@@ -161,3 +161,37 @@ fn what_is_mounted_in_a_volume_is_safe() {
         }
     });
 }
+
+/// The scrub has begun when somebody mounts another filesystem.
+#[test]
+fn what_is_mounted_in_a_volume_during_its_scrub_is_safe() {
+    let Some(_sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let ground = Ground::new().await;
+        let hold = ground.path("hold");
+        fs::write(&hold, "").unwrap();
+        let wait = format!("while [ -e '{}' ]; do sleep 0.1; done", hold.display());
+        ground.first(&wait);
+        ground.released("Recycle").await;
+        ground.recycler_runs().await;
+        let place = ground.path("root/v/sub");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "none"]).arg(&place);
+        assert!(mount.status().unwrap().success());
+        fs::write(place.join("theirs"), "data").unwrap();
+        // Nobody scrubs it a second time meanwhile.
+        ground.first("exit 1");
+        fs::remove_file(hold).unwrap();
+        let why = ground.failure("Recycle").await;
+        assert!(why.contains("failed to recycle volume"), "{why}");
+        assert!(place.join("theirs").exists(), "a stranger's file is lost");
+        let mut unmount = Command::new("umount");
+        assert!(unmount.arg(&place).status().unwrap().success());
+    });
+}

@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::controllers::object::{Pod, Volume, items};
+use crate::{
+    controllers::object::{Pod, Volume},
+    defaults, meta,
+    resource::PODS,
+};
 
 /// Where recycler pods are made, whatever the namespace of the claim was.
 pub(crate) const NAMESPACE: &str = "default";
@@ -10,8 +14,9 @@ pub(crate) const NAMESPACE: &str = "default";
 /// Where the container finds the volume.
 pub(crate) const MOUNT_PATH: &str = "/scrub";
 
-/// It fails where there is no volume, and where something is left in it. What somebody mounts in it
-/// meanwhile is left alone.
+/// It fails where there is no volume, and where something is left in it. Another filesystem that
+/// somebody mounts in it meanwhile is left alone. A directory of the same filesystem that is bound
+/// there is not: `find` tells filesystems apart by their device numbers, mounts not at all.
 const SCRIPT: &str = "find /scrub -xdev -mindepth 1 -delete && \
                       [ -z \"$(find /scrub -mindepth 1 -print -quit)\" ]";
 
@@ -46,52 +51,58 @@ pub(crate) fn name(volume: &Volume) -> String {
 
 /// The pod for a volume; `None` if its kind has no recycler.
 pub(crate) fn of(volume: &Volume) -> Option<Value> {
-    let plugin = PLUGINS
-        .iter()
-        .find(|plugin| volume["spec"][plugin.source].is_object())?;
-    let given = &volume["spec"][plugin.source];
-    let source = match plugin.source {
-        "nfs" => json!({"server": given["server"], "path": given["path"]}),
-        _ => json!({"path": given["path"]}),
-    };
+    let plugin = plugin(&volume["spec"])?;
     let gib = volume.capacity() / (1 << 30);
     let deadline = i64::try_from((gib * plugin.per_gib).max(plugin.least)).unwrap_or(i64::MAX);
     Some(json!({
         "metadata": {"name": name(volume), "namespace": NAMESPACE},
-        "spec": {
-            "activeDeadlineSeconds": deadline,
-            "restartPolicy": "Never",
-            "volumes": [{"name": "vol", plugin.source: source}],
-            "containers": [{
-                "name": "pv-recycler",
-                "image": IMAGE,
-                "command": ["/bin/sh"],
-                "args": ["-c", SCRIPT],
-                "volumeMounts": [{"name": "vol", "mountPath": MOUNT_PATH}],
-            }],
-        },
+        "spec": spec(plugin, &volume["spec"], &json!(deadline)),
     }))
 }
 
-/// Whether this is such a pod: one that does exactly what theirs do, and nothing else.
+/// The plug-in for the kind of volume that is described here.
+fn plugin(source: &Value) -> Option<&'static Plugin> {
+    let mut plugins = PLUGINS.iter();
+    plugins.find(|plugin| source[plugin.source].is_object())
+}
+
+fn spec(plugin: &Plugin, source: &Value, deadline: &Value) -> Value {
+    let given = &source[plugin.source];
+    let source = match plugin.source {
+        "nfs" => json!({"server": given["server"], "path": given["path"]}),
+        _ => json!({"path": given["path"]}),
+    };
+    json!({
+        "activeDeadlineSeconds": deadline,
+        "restartPolicy": "Never",
+        "volumes": [{"name": "vol", plugin.source: source}],
+        "containers": [{
+            "name": "pv-recycler",
+            "image": IMAGE,
+            "command": ["/bin/sh"],
+            "args": ["-c", SCRIPT],
+            "volumeMounts": [{"name": "vol", "mountPath": MOUNT_PATH}],
+        }],
+    })
+}
+
+/// Whether this is such a pod: one that is made exactly as theirs are, and has at most got a node.
 pub(crate) fn is(pod: &Pod) -> bool {
-    let mut containers = items(&pod["spec"]["containers"]);
-    let (Some(container), None) = (containers.next(), containers.next()) else {
+    if pod.namespace() != NAMESPACE || !pod.name().starts_with("recycler-for-") {
+        return false;
+    }
+    let source = &pod["spec"]["volumes"][0];
+    let Some(plugin) = plugin(source) else {
         return false;
     };
-    let mounts = &container["volumeMounts"];
-    pod.namespace() == NAMESPACE
-        && pod.name().starts_with("recycler-for-")
-        && items(&pod["spec"]["initContainers"]).next().is_none()
-        && items(&pod["spec"]["volumes"]).count() == 1
-        && container["command"] == json!(["/bin/sh"])
-        && container["args"] == json!(["-c", SCRIPT])
-        && container["env"].is_null()
-        && container["envFrom"].is_null()
-        && items(mounts).count() == 1
-        && mounts[0]["mountPath"] == MOUNT_PATH
-        && mounts[0]["name"] == pod["spec"]["volumes"][0]["name"]
-        && mounts[0]["subPath"].is_null()
+    let deadline = &pod["spec"]["activeDeadlineSeconds"];
+    let mut genuine = json!({"spec": spec(plugin, source, deadline)});
+    let mut given = json!({"spec": pod["spec"]});
+    meta::child_mut(&mut given, "spec").remove("nodeName");
+    for pod in [&mut genuine, &mut given] {
+        defaults::apply(&PODS, pod);
+    }
+    given == genuine
 }
 
 #[cfg(test)]
@@ -158,5 +169,23 @@ mod tests {
             });
             assert!(!is(pod), "{path}");
         }
+        for (holder, field, forged) in [
+            ("", "initContainers", json!([{"name": "x"}])),
+            ("", "securityContext", json!({"runAsUser": 1000})),
+            ("/containers/0", "env", json!([{"name": "PATH"}])),
+            ("/containers/0", "workingDir", json!("/tmp")),
+            ("/containers/0", "securityContext", json!({"runAsUser": 1})),
+            ("/containers/0/volumeMounts/0", "readOnly", json!(true)),
+            ("/containers/0/volumeMounts/0", "subPath", json!("sub")),
+            ("/containers/0/volumeMounts/0", "subPathExpr", json!("$(A)")),
+            ("/volumes/0/hostPath", "type", json!("File")),
+        ] {
+            let pod = but(genuine.clone(), |pod| {
+                pod.pointer_mut(&format!("/spec{holder}")).unwrap()[field] = forged;
+            });
+            assert!(!is(pod), "{holder} {field}");
+        }
+        let on_node = but(genuine, |pod| pod["spec"]["nodeName"] = json!("n1"));
+        assert!(is(on_node));
     }
 }
