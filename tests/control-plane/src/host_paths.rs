@@ -5,6 +5,10 @@
 //! directory that is really there: the kernel (openat2) follows no symbolic link on the way and
 //! leaves neither the root nor its filesystem. What was accepted is held open, so nobody can
 //! put something else in its place. Everything in doubt is refused, and then nothing is touched.
+//!
+//! Mounts in the directory are looked for before anything starts. What is mounted there later, the
+//! deleter does not enter. The recycler's `find` does not enter another filesystem, but cannot tell
+//! a directory of the same filesystem that is bound there.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +22,10 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use nix::{
@@ -78,6 +85,8 @@ pub(crate) enum Refused {
     Mounts { path: PathBuf, source: io::Error },
     #[error("the hostPath {path} could not be deleted whole: {source}")]
     Delete { path: PathBuf, source: Errno },
+    #[error("the hostPath {path} was not deleted whole: the controllers have stopped")]
+    Stopped { path: PathBuf },
 }
 
 impl HostPaths {
@@ -118,8 +127,9 @@ impl HostPaths {
         Ok(directory)
     }
 
-    /// Deletes the directory of a volume and all that is in it. One that is not there needs nothing.
-    pub(crate) fn delete(&self, path: &Path) -> Result<(), Refused> {
+    /// Deletes the directory of a volume and all that is in it, until it is `stopped`. What is not
+    /// there, or what somebody else deletes meanwhile, needs nothing.
+    pub(crate) fn delete(&self, path: &Path, stopped: &AtomicBool) -> Result<(), Refused> {
         let rest = self.rest(path)?;
         let (Some(parent), Some(name)) = (rest.parent(), rest.file_name()) else {
             return Err(Refused::Root { path: path.into() });
@@ -139,12 +149,15 @@ impl HostPaths {
             Err(errno) => return Err(refused(path, errno)),
         };
         nothing_mounted_in(&directory, path)?;
-        empty(&directory)
-            .and_then(|()| unlinkat(&parent, name, UnlinkatFlags::RemoveDir))
-            .map_err(|source| Refused::Delete {
+        let deleted = empty(&directory, stopped)
+            .and_then(|()| remove(&parent, name, UnlinkatFlags::RemoveDir, stopped));
+        deleted.map_err(|source| match source {
+            Errno::ECANCELED => Refused::Stopped { path: path.into() },
+            source => Refused::Delete {
                 path: path.into(),
                 source,
-            })
+            },
+        })
     }
 
     /// The part of a path below the root.
@@ -234,29 +247,49 @@ fn mount_points(table: &[u8]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Removes all that is in a directory, without leaving it or its filesystem.
-fn empty(directory: &OwnedFd) -> Result<(), Errno> {
-    let mut entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::last())?)?;
-    let names: Vec<CString> = entries
-        .iter()
-        .map(|entry| Ok(entry?.file_name().to_owned()))
-        .collect::<Result<_, Errno>>()?;
-    for name in names {
+fn empty(directory: &OwnedFd, stopped: &AtomicBool) -> Result<(), Errno> {
+    for name in names_in(directory)? {
         let name = OsStr::from_bytes(name.to_bytes());
         if name == "." || name == ".." {
             continue;
         }
         match open_below(directory, Path::new(name)) {
             Ok(child) => {
-                empty(&child)?;
-                unlinkat(directory, name, UnlinkatFlags::RemoveDir)?;
+                empty(&child, stopped)?;
+                remove(directory, name, UnlinkatFlags::RemoveDir, stopped)?;
             }
             // A file, a link, a device.
             Err(Errno::ENOTDIR | Errno::ELOOP) => {
-                unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)?;
+                remove(directory, name, UnlinkatFlags::NoRemoveDir, stopped)?;
             }
             Err(Errno::ENOENT) => {}
             Err(other) => return Err(other),
         }
     }
     Ok(())
+}
+
+/// All names at once: a stream that stayed open would cost a second descriptor for each level.
+fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::last())?)?;
+    let names = entries.iter();
+    names
+        .map(|entry| Ok(entry?.file_name().to_owned()))
+        .collect()
+}
+
+/// Removes one entry. One that is gone may be the work of the controllers before these.
+fn remove(
+    directory: impl AsFd,
+    name: &OsStr,
+    kind: UnlinkatFlags,
+    stopped: &AtomicBool,
+) -> Result<(), Errno> {
+    if stopped.load(Ordering::Relaxed) {
+        return Err(Errno::ECANCELED);
+    }
+    match unlinkat(directory, name, kind) {
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    }
 }

@@ -1,10 +1,10 @@
 //! Policy Delete: whoever provisioned a volume from outside deletes it too. Of the plug-ins within,
 //! only `hostPath` has a deleter, and that one deletes directories for tests alone.
 
-use std::{path::PathBuf, thread};
+use std::{path::PathBuf, sync::Arc, thread};
 
 use super::{
-    PROVISIONED_BY,
+    MIGRATED_TO, PROVISIONED_BY,
     operations::Name,
     origin,
     provision::IN_TREE,
@@ -48,33 +48,25 @@ pub(super) fn start(
     volume: &Volume,
     operation: &Name,
 ) -> Result<Started, SyncError> {
-    match deleter(volume) {
-        Err(why) => return fail(cx, volume.clone(), FAILED, &why).map(|()| Started::IsOver),
-        Ok(Deleter::External) => return Ok(Started::IsOver),
-        Ok(Deleter::HostPath) => {}
-    }
     let Some(volume) = still_released(cx, volume)? else {
         return Ok(Started::IsOver);
     };
-    let permitted = permitted(cx.reclaims.host_paths.as_ref(), &volume);
-    let (operation, ended) = (operation.clone(), cx.reclaims.deleted.clone());
-    let (host_paths, path) = match permitted {
+    match deleter(&volume) {
+        Err(why) => return fail(cx, volume, FAILED, &why).map(|()| Started::IsOver),
+        Ok(Deleter::External) => return Ok(Started::IsOver),
+        Ok(Deleter::HostPath) => {}
+    }
+    let (host_paths, path) = match permitted(cx.reclaims.host_paths.as_ref(), &volume) {
         Ok(permitted) => permitted,
-        Err(why) => {
-            let result = Err(why);
-            let refused = Deleted {
-                operation,
-                volume,
-                result,
-            };
-            finish(cx, refused);
-            return Ok(Started::GoesOn);
-        }
+        Err(why) => return fail(cx, volume, FAILED, &why).map(|()| Started::HasFailed),
     };
+    let (operation, ended) = (operation.clone(), cx.reclaims.deleted.clone());
+    let stopped = Arc::clone(&cx.reclaims.stopped);
     // A deep directory takes its time, and a disk may hang.
     let thread = thread::Builder::new().name("host-path-deleter".into());
     let spawned = thread.spawn(move || {
-        let result = host_paths.delete(&path).map_err(|why| why.to_string());
+        let result = host_paths.delete(&path, &stopped);
+        let result = result.map_err(|why| why.to_string());
         // Nobody listens any more if this is the end of the control plane.
         let _ = ended.send(Deleted {
             operation,
@@ -105,6 +97,10 @@ pub(crate) fn finish(cx: &mut Context, deleted: Deleted) {
         })
     });
     cx.reclaims.end(&operation, result.is_ok());
+    let known = cx.cache.volumes.get(volume.name());
+    if known.is_none_or(|known| known.uid() != volume.uid()) {
+        cx.reclaims.forget(&volume);
+    }
     let written = match result {
         Ok(()) => cx.delete(&PERSISTENT_VOLUMES, &volume, DeleteOptions::default()),
         Err(why) => fail(cx, volume, FAILED, &why),
@@ -117,6 +113,8 @@ pub(crate) fn finish(cx: &mut Context, deleted: Deleted) {
 /// Looks for the plug-in that provisioned the volume, else for one that knows its kind.
 fn deleter(volume: &Volume) -> Result<Deleter, String> {
     match volume.annotation(PROVISIONED_BY) {
+        // Even an empty one says that no plug-in within is asked.
+        None | Some("") if volume.annotation(MIGRATED_TO).is_some() => Ok(Deleter::External),
         None | Some("") if volume["spec"]["csi"].is_object() => Ok(Deleter::External),
         None | Some("") if volume["spec"]["hostPath"].is_object() => Ok(Deleter::HostPath),
         None | Some("") => Err(format!(

@@ -45,6 +45,7 @@ use crate::{
         object::{Claim, Key, Volume},
     },
     resource,
+    store::EventKind,
 };
 
 /// The name that its events carry.
@@ -67,6 +68,9 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     let states = change.previous.iter().chain([&change.object]);
     if change.resource == &resource::PERSISTENT_VOLUMES {
         cx.queues.volumes.add(Key::of(&change.object));
+        if change.kind == EventKind::Deleted {
+            cx.reclaims.forget(&Volume(change.object.clone()));
+        }
         for claim in states.filter_map(|state| Some(Volume(state.clone()).claim_ref()?.key())) {
             cx.queues.claims.add(claim);
         }

@@ -73,6 +73,18 @@ impl Operations {
                 .insert(name.clone(), Operation::Waits { wait, until });
         }
     }
+
+    /// Forgets the errors of an operation of which no more will come. One that runs goes on.
+    pub(crate) fn forget(&mut self, name: &Name) {
+        if let Some(Operation::Waits { .. }) = self.0.get(name) {
+            self.0.remove(name);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,14 @@
 //! Recycling and deleting take time, so they are operations: each starts by reading the volume again,
 //! and runs once at a time per volume while the controllers go on with everything else.
 
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -25,16 +32,27 @@ use crate::{
     resource::PERSISTENT_VOLUMES,
 };
 
+const DELETE: &str = "delete";
+const RECYCLE: &str = "recycle";
+
 /// The reclaiming that is under way.
 #[derive(Debug)]
 pub(crate) struct Reclaims {
-    operations: Operations,
+    pub(super) operations: Operations,
     /// The volumes that are being emptied, by the pod that does it.
     pub(crate) recycling: HashMap<Key, Recycling>,
     /// Where directories may be deleted.
     pub(super) host_paths: Option<HostPaths>,
     /// Takes the result of a deletion, which has a thread of its own.
     pub(super) deleted: UnboundedSender<Deleted>,
+    /// Ends the deletions that still run when these controllers do.
+    pub(super) stopped: Arc<AtomicBool>,
+}
+
+impl Drop for Reclaims {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Reclaims {
@@ -46,6 +64,7 @@ impl Reclaims {
             recycling: HashMap::new(),
             host_paths,
             deleted,
+            stopped: Arc::default(),
         };
         (reclaims, ended)
     }
@@ -54,6 +73,13 @@ impl Reclaims {
     pub(super) fn end(&mut self, name: &Name, succeeded: bool) {
         self.operations.end(name, succeeded, Instant::now());
     }
+
+    /// Forgets the errors with a volume that is gone.
+    pub(super) fn forget(&mut self, volume: &Volume) {
+        for verb in [DELETE, RECYCLE] {
+            self.operations.forget(&Name::new(verb, volume));
+        }
+    }
 }
 
 /// Whether an operation goes on after its start.
@@ -61,25 +87,30 @@ impl Reclaims {
 pub(super) enum Started {
     GoesOn,
     IsOver,
+    /// It is over, and the next one has to wait.
+    HasFailed,
 }
 
 /// Does what the policy of a released volume says.
 pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
-    if volume
-        .annotation(MIGRATED_TO)
-        .is_some_and(|driver| !driver.is_empty())
-    {
+    if is_migrated(&volume) {
         return Ok(());
     }
     match volume.reclaim_policy() {
         "Retain" => Ok(()),
-        "Delete" => operate(cx, "delete", &volume, delete::start),
-        "Recycle" => operate(cx, "recycle", &volume, recycle::start),
+        "Delete" => operate(cx, DELETE, &volume, delete::start),
+        "Recycle" => operate(cx, RECYCLE, &volume, recycle::start),
         _ => {
             let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
             fail(cx, volume, "VolumeUnknownReclaimPolicy", message)
         }
     }
+}
+
+/// Whether a CSI driver has taken over the volume, and reclaims it.
+fn is_migrated(volume: &Volume) -> bool {
+    let driver = volume.annotation(MIGRATED_TO);
+    driver.is_some_and(|driver| !driver.is_empty())
 }
 
 fn operate(
@@ -94,14 +125,16 @@ fn operate(
         return Ok(());
     }
     let started = start(cx, volume, &name);
-    if !matches!(started, Ok(Started::GoesOn)) {
-        cx.reclaims.end(&name, true);
+    match started {
+        Ok(Started::GoesOn) => {}
+        Ok(Started::HasFailed) => cx.reclaims.end(&name, false),
+        Ok(Started::IsOver) | Err(_) => cx.reclaims.end(&name, true),
     }
     started.map(drop)
 }
 
-/// The volume as the store has it now, if it is still to be reclaimed: what is about to be
-/// destroyed is never judged by a cached state.
+/// The volume as the store has it now, if it is still to be reclaimed in the same way: what is
+/// about to be destroyed is never judged by a cached state.
 pub(super) fn still_released(
     cx: &mut Context,
     volume: &Volume,
@@ -113,7 +146,8 @@ pub(super) fn still_released(
     let bound = fresh
         .claim_ref()
         .is_some_and(|reference| !reference.uid.is_empty());
-    if fresh.uid() != volume.uid() || !bound {
+    let same = fresh.uid() == volume.uid() && fresh.reclaim_policy() == volume.reclaim_policy();
+    if !same || !bound || is_migrated(&fresh) {
         return Ok(None);
     }
     let claim = claim_of(cx, &fresh)?;

@@ -1,15 +1,21 @@
 //! Deleting, and what holds a volume until then.
 
-use serde_json::json;
+use std::sync::{Arc, atomic::Ordering};
+
+use serde_json::{Value, json};
 
 use super::reclaim::{annotated, host_path, messages};
 use crate::{
     controllers::{
         ControllerOptions,
+        object::Volume,
         tests::{World, but, claim, volume},
     },
     host_paths::HostPaths,
-    pv_controller::{MIGRATED_TO, PROVISIONED_BY},
+    pv_controller::{
+        MIGRATED_TO, PROVISIONED_BY,
+        reclaim::{Reclaims, reclaim},
+    },
     resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
 };
 
@@ -177,4 +183,76 @@ fn an_in_tree_volume_outlives_its_deletion_until_its_storage_is_deleted() {
     let volume = world.volume("v");
     assert_eq!(volume["status"]["phase"], "Failed");
     assert_eq!(volume["metadata"]["finalizers"], json!([IN_TREE_DELETION]));
+}
+
+/// Only an external deleter is left, though nothing says which.
+#[test]
+fn a_volume_migrated_to_nobody_is_left_alone() {
+    let mut world = World::new();
+    world.create(
+        &VOLUMES,
+        annotated(host_path("Delete"), json!({MIGRATED_TO: ""})),
+    );
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    world.delete(&CLAIMS, "c");
+    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
+}
+
+/// The volume was edited since the controller has looked at it.
+#[test]
+fn what_was_read_before_does_not_decide() {
+    type Edit = Box<dyn Fn(&mut Value)>;
+    let annotate = |annotations: Value| {
+        move |v: &mut Value| v["metadata"]["annotations"] = annotations.clone()
+    };
+    let retain = |v: &mut Value| v["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    let edits: [(&str, Edit); 3] = [
+        ("kept", Box::new(retain)),
+        (
+            "external",
+            Box::new(annotate(json!({PROVISIONED_BY: "example.com/x"}))),
+        ),
+        (
+            "migrated",
+            Box::new(annotate(json!({MIGRATED_TO: "example.com"}))),
+        ),
+    ];
+    for (what, edit) in edits {
+        // Without a test root the deletion fails at once, and that can be seen.
+        let mut world = World::new();
+        world.create(&VOLUMES, but(host_path("Delete"), |v| edit(v)));
+        world.create(&CLAIMS, claim("c", "1Gi"));
+        world.delete(&CLAIMS, "c");
+        assert_eq!(world.phase(&VOLUMES, "v"), "Released", "{what}");
+        let read_before = but((*world.volume("v")).clone(), |v| {
+            v["metadata"]["annotations"] = json!({});
+            v["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+        });
+        let cx = &mut world.manager.cx;
+        reclaim(cx, Volume(Arc::new(read_before))).unwrap();
+        assert_eq!(world.phase(&VOLUMES, "v"), "Released", "{what}");
+        assert_eq!(messages(&world, "VolumeFailedDelete"), [""; 0], "{what}");
+    }
+}
+
+#[test]
+fn deletions_end_with_their_controllers() {
+    let (reclaims, _) = Reclaims::new(None);
+    let stopped = Arc::clone(&reclaims.stopped);
+    assert!(!stopped.load(Ordering::Relaxed));
+    drop(reclaims);
+    assert!(stopped.load(Ordering::Relaxed));
+}
+
+#[test]
+fn the_errors_of_a_volume_are_forgotten_with_it() {
+    let mut world = World::new();
+    world.create(&VOLUMES, host_path("Delete"));
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    world.delete(&CLAIMS, "c");
+    assert_eq!(world.phase(&VOLUMES, "v"), "Failed");
+    assert_eq!(world.manager.cx.reclaims.operations.len(), 1, "it waits");
+    world.delete(&VOLUMES, "v");
+    assert!(world.get(&VOLUMES, "v").is_none());
+    assert_eq!(world.manager.cx.reclaims.operations.len(), 0);
 }
