@@ -117,7 +117,7 @@ mod view;
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     path::PathBuf,
     sync::{Arc, mpsc},
     thread::JoinHandle,
@@ -217,7 +217,7 @@ impl ControlPlane {
         let listener = TcpListener::bind(address);
         let bound = listener.and_then(|listener| {
             listener.set_nonblocking(true)?;
-            let url = format!("http://{}", listener.local_addr()?);
+            let url = url_of(listener.local_addr()?);
             Ok((listener, url))
         });
         let (listener, url) = bound.map_err(|source| StartError::Listen { address, source })?;
@@ -332,6 +332,16 @@ impl Drop for ControlPlane {
     }
 }
 
+/// Where clients of this machine find what listens there: "all addresses" is none that one can ask.
+fn url_of(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    format!("http://{address}")
+}
+
 async fn run(
     listener: TcpListener,
     server: http::Server,
@@ -347,5 +357,22 @@ async fn run(
     tokio::select! {
         never = http::serve(listener, Arc::new(server)) => match never {},
         _ = stopped => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url_of;
+
+    #[test]
+    fn clients_are_sent_to_an_address_that_there_is() {
+        for (listens, url) in [
+            ("127.0.0.1:80", "http://127.0.0.1:80"),
+            ("192.0.2.1:80", "http://192.0.2.1:80"),
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+        ] {
+            assert_eq!(url_of(listens.parse().unwrap()), url);
+        }
     }
 }
