@@ -17,6 +17,7 @@ use tracing_subscriber::EnvFilter;
 
 const FIRST_MINUTE: &str = "\
 A first minute, in a shell:
+  rm -f /tmp/first-minute
   control-plane --kubeconfig /tmp/first-minute --node n1 &
   until [ -s /tmp/first-minute ]; do sleep 0.1; done
   export KUBECONFIG=/tmp/first-minute
@@ -30,7 +31,7 @@ A first minute, in a shell:
   END
   kubectl wait --for=jsonpath={.status.phase}=Bound pvc/data
   kubectl get pv,pvc
-  kill %1
+  kill $!
 
 No data is touched (but see --host-paths): a path need not exist. RUST_LOG=debug logs every request.
 The same as a library, with faults at will and a record of all requests, is the crate control-plane.";
@@ -74,16 +75,18 @@ struct Args {
     back_off: Duration,
 
     /// Really recycle and delete volumes of type hostPath, below this directory alone: what is in
-    /// theirs is lost. Without it every such volume is refused
+    /// theirs is lost. Recycling is a pod's work, and so needs --node. Without it every such volume
+    /// is refused
     #[arg(long, value_name = "DIR", value_parser = below, help_heading = "Controllers")]
     host_paths: Option<HostPaths>,
 
     /// No controllers at all: an API server alone
-    #[arg(long, help_heading = "Controllers", conflicts_with_all = ["node", "eager_rebind", "host_paths", "processes"])]
+    #[arg(long, help_heading = "Controllers", conflicts_with_all = ["node", "resync", "eager_rebind", "back_off", "host_paths", "processes"])]
     no_controllers: bool,
 
     /// Run the pods of Jobs as processes of this machine (there is no isolation), and keep what they
-    /// write in this directory, where kubectl logs finds it; otherwise pods only seem to run
+    /// write in this directory, where kubectl logs finds it as long as there is the pod; otherwise
+    /// pods only seem to run
     #[arg(long, value_name = "DIR", help_heading = "Pods")]
     processes: Option<PathBuf>,
 
@@ -285,6 +288,8 @@ mod tests {
             ("--node-label a=b", "--node <NAME>"),
             ("--program a=b", "--processes <DIR>"),
             ("--no-controllers --node n", "cannot be used with"),
+            ("--no-controllers --resync 1", "cannot be used with"),
+            ("--no-controllers --back-off 1", "cannot be used with"),
             ("--listen nowhere", "'nowhere' for '--listen <ADDR:PORT>'"),
         ] {
             let error = options(wrong).unwrap_err().to_string();
