@@ -20,9 +20,11 @@ macro_rules! slow_stories {
     ($($name:ident)*) => { $(
         #[test]
         fn $name() {
-            if ["SLOW_TESTS", "TEST_KUBECONFIG", "RECORD"].iter().any(|v| env::var_os(v).is_some()) {
-                tell(stringify!($name));
+            let asked = ["TEST_KUBECONFIG", "RECORD"].iter().any(|v| env::var_os(v).is_some());
+            if !asked && !support::slow() {
+                return support::skip("it takes half a minute; scripts/test --slow runs it");
             }
+            tell(stringify!($name));
         }
     )* };
 }
@@ -37,6 +39,7 @@ macro_rules! stories {
 }
 
 stories! {
+    first_steps
     looking_around
     reading
 }
@@ -62,12 +65,9 @@ fn every_story_is_told() {
     }
 }
 
-/// The example of `control-plane --help`, as somebody types it.
+/// The example of `control-plane --help`, and of docs/control-plane.md, as somebody types it.
 #[test]
 fn the_first_minute_works() {
-    let Some(path) = server::path_with_kubectl() else {
-        return;
-    };
     let program = Path::new(env!("CARGO_BIN_EXE_control-plane"));
     let help = Command::new(program).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -78,13 +78,18 @@ fn the_first_minute_works() {
         .skip(1)
         .map_while(|line| line.strip_prefix("  "))
         .collect();
+    let docs = include_str!("../../../../docs/control-plane.md");
+    assert!(docs.contains(&format!("```sh\n{}\n```", example.join("\n"))));
+    let Some(path) = server::path_with_kubectl() else {
+        return;
+    };
     let home = tempfile::tempdir().unwrap();
     let kubeconfig = home.path().join("kubeconfig");
     let script = example
         .join("\n")
         .replace("/tmp/first-minute", kubeconfig.to_str().unwrap());
     let output = Command::new("timeout")
-        .args(["60", "bash", "-euc", &format!("exec 2>&1\n{script}\nwait")])
+        .args(["60", "sh", "-euc", &format!("exec 2>&1\n{script}\nwait")])
         .env(
             "PATH",
             format!("{}:{path}", program.parent().unwrap().display()),
