@@ -19,11 +19,12 @@ pub fn render(scenarios: &[Scenario], real: &Record) -> String {
          {} scenarios were run on Kubernetes {}, with its own kube-controller-manager and scheduler, and \
          what they left is on record: phases, `claimRef`, annotations, finalizers, conditions, events by \
          reason, and what the API answered. The embedded control plane leaves the same in {} of them; \
-         {different} differ, with the reason. `scripts/test` compares it with the record on every run. How \
+         {different} {}, with the reason. `scripts/test` compares it with the record on every run. How \
          a scenario is written: [tests/conformance](../tests/conformance/README.md).\n",
         scenarios.len(),
         real.server,
         scenarios.len() - different,
+        if different == 1 { "differs" } else { "differ" },
     );
     let mut topic = "";
     for scenario in scenarios {
@@ -70,6 +71,10 @@ fn ends_as(outcome: &Outcome) -> String {
             object => state(object),
         };
         words.push(format!("{name} {state}").trim_end().to_owned());
+    }
+    if words.is_empty() {
+        // Its steps wait for its end, and leave nothing.
+        return "as its steps say".into();
     }
     words.join(", ")
 }
