@@ -3,7 +3,12 @@
 pub(crate) mod disturbance;
 mod relay;
 
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -11,6 +16,7 @@ use self::relay::Relay;
 use super::{ControllerOptions, Manager, NodeOptions};
 use crate::{
     meta, node,
+    pv_controller::delete,
     resource::{
         EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
         STORAGE_CLASSES,
@@ -43,7 +49,7 @@ impl World {
 
     /// A controller that starts over, with nothing but the store.
     pub(crate) fn restart(&mut self) {
-        self.restart_with(ControllerOptions::default());
+        self.restart_with(self.manager.cx.options.clone());
     }
 
     pub(crate) fn restart_with(&mut self, options: ControllerOptions) {
@@ -73,6 +79,32 @@ impl World {
             relay.pass_on();
         }
         self.manager.work()
+    }
+
+    /// Below it the volumes' directories are emptied and deleted.
+    pub(crate) fn root(&self) -> Option<PathBuf> {
+        let host_paths = self.manager.cx.options.host_paths.as_ref()?;
+        Some(host_paths.root().to_owned())
+    }
+
+    /// Works until no directory is being emptied or deleted any more.
+    pub(crate) fn settle_outside(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            self.settle();
+            while let Ok(pod) = self.manager.ended.try_recv() {
+                self.manager.cx.queues.scheduled.add(pod);
+            }
+            while let Ok(deleted) = self.manager.deleted.try_recv() {
+                delete::finish(&mut self.manager.cx, deleted);
+            }
+            let is_busy = self.manager.cx.reclaims.is_busy();
+            if !self.work() && !is_busy || disturbance::has_crashed() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "a directory takes too long");
+            thread::sleep(Duration::from_micros(200));
+        }
     }
 
     pub(crate) fn disturb_no_more(&mut self) {
@@ -105,6 +137,7 @@ impl World {
             ] {
                 queue.hurry();
             }
+            self.manager.cx.reclaims.hurry();
             self.resync();
         }
     }

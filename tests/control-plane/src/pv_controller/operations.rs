@@ -85,6 +85,19 @@ impl Operations {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+
+    #[cfg(test)]
+    pub(super) fn any_runs(&self) -> bool {
+        let mut all = self.0.values();
+        all.any(|operation| matches!(operation, Operation::Runs(_)))
+    }
+
+    /// Ends every wait after an error.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        self.0
+            .retain(|_, operation| matches!(operation, Operation::Runs(_)));
+    }
 }
 
 #[cfg(test)]

@@ -69,6 +69,18 @@ impl Reclaims {
         (reclaims, ended)
     }
 
+    /// Whether something is being emptied or deleted.
+    #[cfg(test)]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.operations.any_runs()
+    }
+
+    /// Lets everything start that has to wait after an error.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        self.operations.hurry();
+    }
+
     /// Ends an operation; after a failure the next one has to wait.
     pub(super) fn end(&mut self, name: &Name, succeeded: bool) {
         self.operations.end(name, succeeded, Instant::now());

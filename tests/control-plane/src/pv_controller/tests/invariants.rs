@@ -1,5 +1,6 @@
 //! What holds after any sequence of events, and at each write on the way.
 
+mod directories;
 mod steps;
 
 use std::collections::{HashMap, HashSet};
@@ -27,18 +28,37 @@ fn owner(volume: &Value) -> &str {
     text(&volume["spec"]["claimRef"]["uid"])
 }
 
+/// The labels of one object grow, and nobody but its users has to do with them.
+fn label(object: &Value) -> Option<u64> {
+    text(&object["metadata"]["labels"]["version"]).parse().ok()
+}
+
 fn phase(object: &Value) -> &str {
     text(&object["status"]["phase"])
 }
 
-/// Whether the controller has to do something with such a volume when it is released, which it
-/// cannot: volumes here are local ones.
-fn must_fail(volume: &Value) -> bool {
+/// Whether the controller has to do something with such a volume when it is released. With a local one
+/// it cannot.
+fn must_reclaim(volume: &Value) -> bool {
     match text(&volume["spec"]["persistentVolumeReclaimPolicy"]) {
         "Retain" => false,
         "Delete" => volume["metadata"]["annotations"][PROVISIONED_BY].is_null(),
         _ => true,
     }
+}
+
+/// Whether a pod waits for the claim that is gone: then the volume is not recycled, and that is told
+/// without a failure. Pods without a node do not protect their claims.
+fn is_in_use(world: &World, volume: &Value) -> bool {
+    let claim = text(&volume["spec"]["claimRef"]["name"]);
+    let uses = |pod: &Value| {
+        let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        volumes.any(|v| v["persistentVolumeClaim"]["claimName"] == claim)
+    };
+    let pods = world.store.list(&PODS, None).items;
+    volume["spec"]["persistentVolumeReclaimPolicy"] == "Recycle"
+        && world.get(&CLAIMS, claim).is_none()
+        && pods.iter().any(|pod| uses(pod))
 }
 
 /// The end of it all: both sides agree, and what is released is reclaimed.
@@ -80,7 +100,10 @@ fn check_end(world: &World) -> Result<(), TestCaseError> {
             free @ ("Released" | "Failed") => {
                 let is_its = named.is_some_and(|named| named.is_empty() || named == name);
                 prop_assert!(!is_its && !owner.is_empty(), "{volume}");
-                let is_done = free == "Failed" || !must_fail(&volume);
+                let can_fail = volume["spec"]["hostPath"].is_null();
+                let is_done = can_fail && free == "Failed"
+                    || !must_reclaim(&volume)
+                    || is_in_use(world, &volume);
                 prop_assert!(is_done || meta::is_terminating(&volume), "{volume}");
             }
             other => prop_assert!(false, "{other}: {volume}"),
@@ -109,6 +132,8 @@ struct Past {
     had_to_fail: bool,
     /// How often it was told of.
     told: u64,
+    /// All that it had.
+    policies: HashSet<String>,
 }
 
 /// Every write on the way.
@@ -125,11 +150,26 @@ fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
                 _ => living.insert(uid, text(&object["spec"]["volumeName"]).to_owned()),
             };
         }
-        if event.resource == &EVENTS && text(&object["reason"]).starts_with("VolumeFailed") {
+        let is_failure = text(&object["reason"]).starts_with("VolumeFailed");
+        if event.resource == &EVENTS && is_failure && object["type"] == "Warning" {
             let counted = |event: &Value| event["count"].as_u64().unwrap_or_default();
             let before = event.previous.as_deref().map_or(0, counted);
             let uid = text(&object["involvedObject"]["uid"]).to_owned();
-            pasts.entry(uid).or_default().told += counted(object) - before;
+            let past = pasts.entry(uid).or_default();
+            past.told += counted(object) - before;
+            let policy = text(&object["reason"]).trim_start_matches("VolumeFailed");
+            prop_assert!(past.policies.contains(policy), "{object}");
+        }
+        if event.resource == &VOLUMES {
+            let past = pasts.entry(meta::uid(object).to_owned()).or_default();
+            let policy = text(&object["spec"]["persistentVolumeReclaimPolicy"]);
+            past.policies.insert(policy.to_owned());
+        }
+        if let Some(before) = &event.previous {
+            prop_assert!(
+                label(before) <= label(object),
+                "somebody's label is lost: {object}"
+            );
         }
         let Some(before) = event.previous.filter(|_| event.resource == &VOLUMES) else {
             continue;
@@ -152,7 +192,7 @@ fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
             ("Released" | "Failed", "Released" | "Failed") => {}
             _ => past.had_to_fail = false,
         }
-        past.had_to_fail |= must_fail(object);
+        past.had_to_fail |= must_reclaim(object);
         if phase(object) == "Failed" && phase(&before) != "Failed" {
             past.failed += 1;
             prop_assert_eq!(phase(&before), "Released", "{}", object);

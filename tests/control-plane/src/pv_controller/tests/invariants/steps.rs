@@ -1,5 +1,11 @@
 //! What may happen to the controllers, in any order.
 
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -93,10 +99,19 @@ pub(super) enum By {
 }
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    some_steps(2)
+}
+
+/// Nothing fails, and nobody dies: whatever was done need not be done again.
+pub(super) fn calm_steps() -> impl Strategy<Value = Vec<Step>> {
+    some_steps(0)
+}
+
+fn some_steps(trouble: u32) -> impl Strategy<Value = Vec<Step>> {
     let by = prop_oneof![
         4 => action().prop_map(By::Action),
-        2 => Just(By::Fault),
-        2 => Just(By::Crash),
+        trouble => Just(By::Fault),
+        trouble => Just(By::Crash),
     ];
     let step = prop_oneof![
         16 => action().prop_map(Step::Act),
@@ -106,7 +121,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::Settle),
         3 => (1_u8..4).prop_map(Step::Work),
         1 => Just(Step::Resync),
-        1 => Just(Step::Restart),
+        trouble.min(1) => Just(Step::Restart),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -116,7 +131,7 @@ fn action() -> impl Strategy<Value = Action> {
     let kind = prop_oneof![Just(&VOLUMES), Just(&CLAIMS), Just(&PODS)];
     let edited = prop_oneof![2 => Just(&VOLUMES), 1 => Just(&CLAIMS)];
     let edit = prop_oneof![
-        2 => Just(Edit::Label),
+        4 => Just(Edit::Label),
         1 => Just(Edit::DropClaimRef),
         2 => name().prop_map(Edit::Reserve),
         1 => Just(Edit::DropUid),
@@ -141,14 +156,33 @@ fn reclaim() -> impl Strategy<Value = Reclaim> {
 }
 
 impl Step {
+    /// The volume that this may take from its claim by hand.
+    pub(super) fn frees(&self) -> Option<String> {
+        let (Self::Act(action)
+        | Self::Disturb {
+            by: By::Action(action),
+            ..
+        }) = self
+        else {
+            return None;
+        };
+        match action {
+            Action::Edit(r, name, Edit::DropClaimRef | Edit::DropUid) if *r == &VOLUMES => {
+                Some(key(r, *name).1)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn take(&self, world: &mut World) {
         match self {
-            Self::Act(action) => action.take(&world.store),
+            Self::Act(action) => action.take(&world.store, world.root().as_deref()),
             Self::Disturb { after, by } => disturbance::plan(
                 *after,
                 match by.clone() {
                     By::Action(action) => {
-                        Disturbance::Rival(Box::new(move |store| action.take(store)))
+                        let root = world.root();
+                        Disturbance::Rival(Box::new(move |s| action.take(s, root.as_deref())))
                     }
                     By::Fault => Disturbance::Fault,
                     By::Crash => Disturbance::Crash,
@@ -172,8 +206,8 @@ impl Step {
 }
 
 impl Action {
-    /// What the API server refuses does not happen.
-    fn take(&self, store: &Store) {
+    /// What the API server refuses does not happen. With a test root volumes are directories below it.
+    fn take(&self, store: &Store, root: Option<&Path>) {
         let _ = match self {
             Self::Volume {
                 name,
@@ -193,6 +227,10 @@ impl Action {
                     if let Some(claim) = reserved {
                         v["spec"]["claimRef"] =
                             json!({"namespace": "default", "name": format!("c{claim}")});
+                    }
+                    if let Some(root) = root {
+                        v["spec"].as_object_mut().unwrap().remove("local");
+                        v["spec"]["hostPath"] = json!({"path": directory(root)});
                     }
                 });
                 store.create(&VOLUMES, "", made).map(drop)
@@ -236,6 +274,14 @@ impl Action {
             }
         };
     }
+}
+
+/// A new directory, for one volume alone.
+fn directory(root: &Path) -> String {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let path = root.join(MADE.fetch_add(1, Ordering::Relaxed).to_string());
+    fs::create_dir(&path).unwrap();
+    path.display().to_string()
 }
 
 fn key(r: &'static Resource, name: u8) -> (&'static str, String) {
