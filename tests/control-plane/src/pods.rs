@@ -22,6 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub(crate) use self::processes::log_file;
 use self::{
     containers::{Containers, report_end},
+    deadline::Deadline,
     processes::Processes,
     runner::{AsTold, PodRunner},
 };
@@ -118,20 +119,25 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     if let Some(why) = cx.kubelet.processes.refuses(&pod) {
         return fail(cx, (*pod.0).clone(), "VolumeRefused", &why);
     }
-    if deadline::of(&pod).is_some_and(|due| due <= Instant::now()) {
-        return end_at_deadline(cx, &pod);
-    }
     let mut containers = match cx.kubelet.pods.remove(key) {
         Some(known) if known.are_of(&pod) => known,
         _ => Containers::of(&pod),
     };
+    let before = containers.appointments();
+    containers.deadline = Deadline::of(&pod, containers.deadline);
+    let had_its_time = containers
+        .deadline
+        .is_some_and(|it| it.due <= Instant::now());
+    if had_its_time {
+        cx.kubelet.pods.insert(key.clone(), containers);
+        return end_at_deadline(cx, &pod);
+    }
     let back_off = cx.kubelet.back_off;
     let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
-    if let Some(due) = containers.next_start() {
-        cx.queues.scheduled.add_at(key.clone(), due);
-    }
-    if let Some(due) = deadline::of(&new) {
-        cx.queues.scheduled.add_at(key.clone(), due);
+    containers.deadline = Deadline::of(&new, containers.deadline);
+    // One appointment is enough, however often somebody looks at the pod until then.
+    for due in containers.appointments().difference(&before) {
+        cx.queues.scheduled.add_at(key.clone(), *due);
     }
     cx.kubelet.pods.insert(key.clone(), containers);
     if new != *pod.0 {

@@ -1,11 +1,17 @@
 //! The containers of one pod: when one that failed is started again, and what the pod's status says
 //! of them.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
-use super::runner::{Exit, PodRunner, Progress};
+use super::{
+    deadline::Deadline,
+    runner::{Exit, PodRunner, Progress},
+};
 use crate::{
     controllers::{
         conditions::set_condition,
@@ -25,6 +31,7 @@ const KILLED: i32 = 137;
 pub(super) struct Containers {
     uid: String,
     lives: Vec<Life>,
+    pub(super) deadline: Option<Deadline>,
 }
 
 /// One container, over its restarts.
@@ -67,6 +74,7 @@ impl Containers {
         Self {
             uid: pod.uid().to_owned(),
             lives: items(&pod["spec"]["containers"]).map(life).collect(),
+            deadline: None,
         }
     }
 
@@ -99,9 +107,10 @@ impl Containers {
         new
     }
 
-    /// When the next container is started again, if one is to be.
-    pub(super) fn next_start(&self) -> Option<Instant> {
-        self.lives.iter().filter_map(|life| life.again).min()
+    /// When a container is started again, and when the pod has had its time.
+    pub(super) fn appointments(&self) -> BTreeSet<Instant> {
+        let starts = self.lives.iter().filter_map(|life| life.again);
+        starts.chain(self.deadline.map(|it| it.due)).collect()
     }
 }
 

@@ -1,6 +1,11 @@
 //! Pods on their node, on a real store.
 
-use std::{fs, process::Command, sync::Arc, time::Duration};
+use std::{
+    fs,
+    process::Command,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -126,6 +131,32 @@ fn a_pod_that_has_had_its_time() {
         "Pod was active on the node longer than the specified deadline"
     );
     assert_eq!(world.phase(&PODS, "long"), "Running");
+}
+
+#[test]
+fn many_looks_at_a_pod_make_one_appointment() {
+    let mut world = World::new();
+    world.add_node("n1");
+    let pod = but(pod("p", &[]), |p| {
+        p["spec"]["activeDeadlineSeconds"] = json!(60);
+    });
+    let begun = Instant::now();
+    world.create(&PODS, pod);
+    for _ in 0..5 {
+        world.resync();
+    }
+    let appointments = world.manager.cx.queues.scheduled.appointments();
+    let [due] = appointments[..] else {
+        panic!("{appointments:?}");
+    };
+    assert!(due >= begun + Duration::from_mins(1), "it has all its time");
+
+    // Its time can be made shorter.
+    world.change(&PODS, "p", |p| {
+        p["spec"]["activeDeadlineSeconds"] = json!(30);
+    });
+    let appointments = world.manager.cx.queues.scheduled.appointments();
+    assert!(appointments.iter().min() < Some(&due), "{appointments:?}");
 }
 
 #[test]
