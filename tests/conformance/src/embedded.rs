@@ -17,8 +17,7 @@ const RESYNC: Duration = Duration::from_secs(1);
 /// It reacts at once, and looks at everything again every second.
 const PACE: Pace = Pace {
     quiet: Duration::from_millis(150),
-    resync: Duration::from_secs(3),
-    patience: Duration::from_secs(20),
+    patience: Duration::from_mins(1),
     parallel: 100,
 };
 

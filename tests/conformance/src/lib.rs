@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod api;
 pub mod check;
+mod clean;
 pub mod compare;
 pub mod embedded;
 pub mod names;
@@ -16,6 +17,7 @@ pub mod pulse;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod settle;
 pub mod short;
 pub mod shown;
 pub mod step;

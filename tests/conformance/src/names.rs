@@ -44,10 +44,10 @@ impl Names {
             return;
         }
         let called = format!("uid of {whose}");
-        let earlier = self
-            .uids
-            .values()
-            .filter(|other| other.starts_with(&called));
+        let earlier = self.uids.values().filter(|other| {
+            let after = other.strip_prefix(&called);
+            after.is_some_and(|after| after.is_empty() || after.starts_with(", "))
+        });
         let called = match earlier.count() {
             0 => called,
             earlier => format!("{called}, number {}", earlier + 1),
@@ -175,6 +175,14 @@ mod tests {
         ] {
             assert_eq!(names.strip_all(&json!(real)), json!(recorded), "{real}");
         }
+    }
+
+    #[test]
+    fn a_name_that_only_begins_alike_is_another() {
+        let mut names = Names::new("c1-007".into());
+        names.know("u1", "pvc cc");
+        names.know("u2", "pvc c");
+        assert_eq!(names.strip_all(&json!("u2")), json!("uid of pvc c"));
     }
 
     #[test]

@@ -43,19 +43,19 @@ impl Record {
         let files = fs::read_dir(directory);
         for file in files.with_context(|| format!("cannot read {}", directory.display()))? {
             let path = file?.path();
-            let part = fs::read_to_string(&path)?;
-            let mut part: Self = serde_json::from_str(&part)
-                .with_context(|| format!("{} is no record", path.display()))?;
-            for outcome in part.scenarios.values_mut() {
-                outcome.objects.values_mut().for_each(forget_waiting);
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
             }
+            let part = fs::read_to_string(&path)?;
+            let part: Self = serde_json::from_str(&part)
+                .with_context(|| format!("{} is no record", path.display()))?;
             record.server = part.server;
             record.scenarios.extend(part.scenarios);
         }
         Ok(record)
     }
 
-    /// Writes it. What the directory has of other scenarios goes.
+    /// Writes it. What the directory has on record of other topics goes; what is no record stays.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -72,7 +72,7 @@ impl Record {
             for file in fs::read_dir(directory)? {
                 let path = file?.path();
                 let topic = path.file_stem().unwrap_or_default().to_string_lossy();
-                if !topics.contains_key(&*topic) {
+                if !topics.contains_key(&*topic) && is_record(&path) {
                     fs::remove_file(path)?;
                 }
             }
@@ -84,6 +84,13 @@ impl Record {
         };
         write().with_context(|| format!("cannot write the record {}", directory.display()))
     }
+}
+
+/// Whether a file is a part of a record, and so may be replaced.
+fn is_record(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
+        && fs::read(path).is_ok_and(|text| serde_json::from_slice::<Record>(&text).is_ok())
 }
 
 /// An object as it is recorded. A few kinds have their own words; of the others everything counts
@@ -108,14 +115,12 @@ pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Va
     }
     outcome.insert("events".into(), told(events, messages));
     outcome.retain(|_, value| !is_empty(value));
-    let mut outcome = Value::Object(outcome);
-    forget_waiting(&mut outcome);
-    outcome
+    Value::Object(outcome)
 }
 
-/// What was said of a claim or a pod while it waited counts only if it still waits: whether it was
-/// said at all depends on how fast everybody was.
-fn forget_waiting(outcome: &mut Value) {
+/// Leaves out what was said of a claim or a pod while it waited, if it does not wait any more:
+/// whether it was said at all depends on how fast everybody was.
+pub(crate) fn forget_waiting(outcome: &mut Value) {
     let past: &[&str] = if outcome["phase"] == "Bound" {
         &["Normal WaitForFirstConsumer", "Normal WaitForPodScheduled"]
     } else if outcome["annotations"]["volume.kubernetes.io/selected-node"].is_string() {
@@ -172,13 +177,37 @@ fn volume(object: &Value) -> Map<String, Value> {
         ("message", status["message"].clone()),
         ("claim", claim.into()),
         ("class", spec["storageClassName"].clone()),
+        (
+            "attributes-class",
+            spec["volumeAttributesClassName"].clone(),
+        ),
+        ("capacity", spec["capacity"]["storage"].clone()),
+        ("modes", spec["accessModes"].clone()),
+        ("policy", spec["persistentVolumeReclaimPolicy"].clone()),
     ])
 }
 
 fn claim(object: &Value) -> Map<String, Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let owners: Vec<String> = owners
+        .into_iter()
+        .flatten()
+        .map(|owner| {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+            format!("{} {}", text("kind"), text("name"))
+        })
+        .collect();
+    let allocated = &status["allocatedResources"]["storage"];
+    let resizing = &status["allocatedResourceStatuses"]["storage"];
+    let current = &status["currentVolumeAttributesClassName"];
     fields([
         ("phase", status["phase"].clone()),
+        ("owners", json!(owners)),
+        ("attributes-class", current.clone()),
+        ("modify-status", status["modifyVolumeStatus"].clone()),
+        ("allocated", allocated.clone()),
+        ("resizing", resizing.clone()),
         ("volume", spec["volumeName"].clone()),
         ("class", spec["storageClassName"].clone()),
         ("capacity", status["capacity"]["storage"].clone()),
@@ -223,13 +252,26 @@ fn told(events: &[Value], messages: bool) -> Value {
         .map(|event| {
             let what = format!("{} {}", word(&event["type"]), word(&event["reason"]));
             if messages {
-                format!("{what}: {}", word(&event["message"]))
+                format!("{what}: {}", refusals(&word(&event["message"])))
             } else {
                 what
             }
         })
         .collect();
     json!(told)
+}
+
+/// Of a message of the scheduler the reasons of the scenario's own nodes: how many others there are,
+/// and that they are not for its pods, changes all the time. Any other message as it is.
+fn refusals(message: &str) -> String {
+    let Some((_, reasons)) = message.split_once(" nodes are available: ") else {
+        return message.to_owned();
+    };
+    let (reasons, _) = reasons.split_once(". ").unwrap_or((reasons, ""));
+    let own = reasons
+        .split(", ")
+        .filter(|reason| !reason.ends_with("node(s) didn't match Pod's node affinity/selector"));
+    own.collect::<Vec<_>>().join(", ")
 }
 
 fn whole(object: &Value) -> Value {
@@ -245,4 +287,57 @@ fn whole(object: &Value) -> Value {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_are_replaced_by_a_record() -> anyhow::Result<()> {
+        let directory = std::env::temp_dir().join(format!("record-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        let of = |topic: &str| {
+            let mut record = Record::default();
+            record
+                .scenarios
+                .insert(format!("{topic}/x"), Outcome::default());
+            record
+        };
+        let others = ["Cargo.toml", "package.json"];
+        for name in others {
+            fs::write(directory.join(name), "{}")?;
+        }
+        of("old").write(&directory)?;
+        of("new").write(&directory)?;
+        let there = |name: &str| directory.join(name).exists();
+        assert!(
+            others.iter().all(|name| there(name)),
+            "no record is removed"
+        );
+        assert!(there("new.json") && !there("old.json"));
+        for name in others.iter().chain(&["new.json"]) {
+            fs::remove_file(directory.join(name))?;
+        }
+        fs::remove_dir(&directory)?;
+        Ok(())
+    }
+
+    #[test]
+    fn the_scheduler_tells_of_the_nodes_of_the_scenario() {
+        for (message, recorded) in [
+            (
+                "0/9 nodes are available: 1 node(s) had no room, 8 node(s) didn't match Pod's \
+                 node affinity/selector. preemption: 0/9 nodes are available: 9 no help.",
+                "1 node(s) had no room",
+            ),
+            ("0/9 nodes are available: no claim. not found", "no claim"),
+            (
+                "Successfully assigned a to b",
+                "Successfully assigned a to b",
+            ),
+        ] {
+            assert_eq!(refusals(message), recorded);
+        }
+    }
 }

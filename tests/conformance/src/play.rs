@@ -58,9 +58,10 @@ impl<'a> Play<'a> {
             return Ok(());
         }
         if self.scenario.resync {
-            sleep(self.runner.pace.resync).await;
+            self.runner.resync(&self.names.scope).await?;
+        } else {
+            self.runner.settle(&self.names.scope).await?;
         }
-        self.runner.settle(&self.names.scope).await?;
         self.record().await
     }
 
@@ -88,10 +89,7 @@ impl<'a> Play<'a> {
                 self.names.keep(variable.clone(), plain(value));
             }
             Action::Settle => self.runner.settle(&self.names.scope).await?,
-            Action::Resync => {
-                sleep(self.runner.pace.resync).await;
-                self.runner.settle(&self.names.scope).await?;
-            }
+            Action::Resync => self.runner.resync(&self.names.scope).await?,
             Action::Together(_) => bail!("a list in a list says nothing more"),
         }
         Ok(())
@@ -189,7 +187,10 @@ impl<'a> Play<'a> {
             found.push((target, object, events));
         }
         for (target, object, events) in found {
-            let is = outcome::of_object(object.as_ref(), &events, self.scenario.messages);
+            let mut is = outcome::of_object(object.as_ref(), &events, self.scenario.messages);
+            if !self.scenario.waiting.contains(target) {
+                outcome::forget_waiting(&mut is);
+            }
             let is = self.names.strip_all(&is);
             self.outcome.objects.insert(target.to_string(), is);
         }

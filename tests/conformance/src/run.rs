@@ -1,12 +1,14 @@
 //! Runs scenarios, many at a time, and records how they end.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::atomic::AtomicUsize,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use crate::{
     activity::Activity,
@@ -22,8 +24,6 @@ use crate::{
 pub struct Pace {
     /// Nothing has changed for so long: nothing more will come of it.
     pub quiet: Duration,
-    /// After so long the controllers have looked at everything again.
-    pub resync: Duration,
     /// How long a step waits for what it expects.
     pub patience: Duration,
     /// How many scenarios run at a time.
@@ -34,9 +34,8 @@ impl Pace {
     /// A real cluster with the defaults of its components.
     pub const REAL: Self = Self {
         quiet: Duration::from_secs(1),
-        resync: Duration::from_millis(16_500),
-        patience: Duration::from_mins(1),
-        parallel: 32,
+        patience: Duration::from_mins(2),
+        parallel: 48,
     };
 }
 
@@ -45,9 +44,11 @@ pub struct Runner {
     pub(crate) api: Api,
     pub(crate) pace: Pace,
     /// The first word of all names of this run.
-    id: String,
-    activity: Activity,
-    pulse: Pulse,
+    pub(crate) id: String,
+    pub(crate) activity: Activity,
+    pub(crate) pulse: Pulse,
+    /// Makes the names of what waits for a resync unique.
+    pub(crate) resyncs: AtomicUsize,
 }
 
 impl Runner {
@@ -68,6 +69,7 @@ impl Runner {
             id,
             activity,
             pulse,
+            resyncs: AtomicUsize::new(0),
         })
     }
 
@@ -95,7 +97,7 @@ impl Runner {
             let (name, outcome) = outcome?;
             record.scenarios.insert(name, outcome);
         }
-        self.clean(&format!("{}-pulse", self.id)).await?;
+        self.clean(&format!("{}-pulse", self.id), None).await?;
         Ok(record)
     }
 
@@ -109,63 +111,10 @@ impl Runner {
             .await
             .with_context(|| scenario.name.clone())?;
         let outcome = Play::new(self, scenario, scope.clone()).run().await;
-        self.clean(&scope)
+        self.clean(&scope, Some(scenario))
             .await
             .with_context(|| format!("cannot remove what {} made", scenario.name))?;
         Ok((scenario.name.clone(), outcome))
-    }
-
-    /// Waits until nothing of a scope has changed for a while, with the controllers past it.
-    pub(crate) async fn settle(&self, scope: &str) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        loop {
-            let last = self
-                .activity
-                .last(scope)
-                .map_or(begun, |last| last.max(begun));
-            if last.elapsed() >= self.pace.quiet && self.pulse.is_past(last) {
-                return Ok(());
-            }
-            if begun.elapsed() > self.pace.patience {
-                let patience = self.pace.patience;
-                bail!("it did not settle within {patience:?}: something changes all the time");
-            }
-            sleep(self.pace.quiet / 20).await;
-        }
-    }
-
-    /// Removes everything of a scope, whatever holds it.
-    async fn clean(&self, scope: &str) -> anyhow::Result<()> {
-        let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
-        let free = json!({"metadata": {"finalizers": null}});
-        let own = format!("/api/v1/namespaces/{scope}");
-        let mut doomed = Vec::new();
-        for kind in ["pods", "persistentvolumeclaims"] {
-            let collection = format!("{own}/{kind}");
-            for object in self.api.list(&collection).await? {
-                doomed.push(format!("{collection}/{}", name(&object)));
-            }
-        }
-        for collection in [
-            "/api/v1/persistentvolumes",
-            "/api/v1/nodes",
-            "/apis/storage.k8s.io/v1/storageclasses",
-            "/api/v1/namespaces",
-        ] {
-            for object in self.api.list(collection).await? {
-                if name(&object) == scope || name(&object).starts_with(&format!("{scope}-")) {
-                    doomed.push(format!("{collection}/{}", name(&object)));
-                }
-            }
-        }
-        for path in doomed {
-            let answer = self.api.json("DELETE", &path, &at_once).await?;
-            let held = answer.body["metadata"]["finalizers"].is_array();
-            if held {
-                self.api.json("PATCH", &path, &free).await?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub steps: Vec<Step>,
     /// The objects whose outcome is recorded.
     pub record: Vec<Target>,
+    /// The objects of which also counts what was said while they waited.
+    pub waiting: Vec<Target>,
     /// Whether it takes the whole cluster, and so runs when nothing else does.
     pub alone: bool,
     /// Whether a resync of the controllers has to pass before the outcome counts.
@@ -34,6 +36,13 @@ pub struct Scenario {
     pub messages: bool,
     /// Why the embedded control plane ends elsewhere.
     pub differs: Option<String>,
+}
+
+impl Scenario {
+    /// The objects that its steps make.
+    pub fn makes(&self) -> impl Iterator<Item = Target> {
+        self.steps.iter().flat_map(Step::makes)
+    }
 }
 
 #[derive(Deserialize)]
@@ -45,6 +54,8 @@ struct Raw {
     class: StandardClass,
     steps: Vec<Value>,
     record: Option<Vec<String>>,
+    #[serde(default)]
+    waiting: Vec<String>,
     #[serde(default)]
     alone: bool,
     #[serde(default = "yes")]
@@ -119,13 +130,16 @@ pub enum ScenarioError {
         why: StepError,
     },
     /// What `record` names.
-    #[error("record: {entry:?}: {why}")]
+    #[error("record or waiting: {entry:?}: {why}")]
     Record {
         /// As it is written.
         entry: String,
         /// What is wrong with it.
         why: TargetError,
     },
+    /// What `waiting` names is not recorded at all.
+    #[error("waiting: {0} is not recorded")]
+    NotRecorded(String),
     /// Another scenario is called so.
     #[error("there is another one of this name in the file")]
     Twice,
@@ -220,11 +234,17 @@ fn one(topic: &str, item: Value) -> Result<Scenario, ScenarioError> {
             .collect::<Result<_, _>>()?,
         None => made(&steps),
     };
+    let waiting = raw.waiting.into_iter().map(recorded);
+    let waiting: Vec<Target> = waiting.collect::<Result<_, _>>()?;
+    if let Some(target) = waiting.iter().find(|target| !record.contains(target)) {
+        return Err(ScenarioError::NotRecorded(target.to_string()));
+    }
     Ok(Scenario {
         name: format!("{topic}/{}", raw.name),
         says: raw.says,
         steps,
         record,
+        waiting,
         alone: raw.alone,
         resync: raw.resync,
         messages: raw.messages,

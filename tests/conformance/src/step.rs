@@ -228,6 +228,11 @@ fn verb_on(
         "patch" => (patch_as("merge-patch+json"), body),
         "strategic" => (patch_as("strategic-merge-patch+json"), body),
         "json-patch" => (patch_as("json-patch+json"), body),
+        "patch-status" if body.get("status").is_none() => {
+            return Err(StepError::Words(
+                "patch-status takes an object with `status`; all else in it is ignored",
+            ));
+        }
         "patch-status" => (Request::new("PATCH", status, MERGE), body),
         "get" => (Request::new("GET", path, JSON), body),
         _ => return Err(StepError::Unknown(verb.into())),
