@@ -3,9 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::{
-    controllers::tests::{World, but, claim, class, provisioned, volume},
+    controllers::{
+        object::Volume,
+        tests::{World, but, claim, class, provisioned, volume},
+    },
     meta,
-    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER},
+    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER, bind},
     resource::{
         PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, STORAGE_CLASSES,
     },
@@ -191,6 +194,26 @@ fn a_volume_whose_claim_is_bound_elsewhere() {
         assert!(!annotation(&second, BOUND_BY_CONTROLLER), "{what}");
         assert_eq!(world.bound("c").as_deref(), Some("v"), "{what}");
     }
+}
+
+/// It need not be looked at once more, and what others wrote on it stays.
+#[test]
+fn an_unbound_volume_is_available_at_once() {
+    let mut world = World::new();
+    let theirs = |object: &mut Value| {
+        object["metadata"]["labels"] = json!({"theirs": "yes"});
+        object["metadata"]["annotations"]["example.com/theirs"] = json!("yes");
+    };
+    world.create(&VOLUMES, but(volume("v", "1Gi"), theirs));
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    let bound = Volume(world.volume("v"));
+    bind::unbind(&mut world.manager.cx, &bound).unwrap();
+    let volume = world.volume("v");
+    assert_eq!(volume["status"]["phase"], "Available");
+    assert!(volume["spec"]["claimRef"].is_null());
+    assert!(!annotation(&volume, BOUND_BY_CONTROLLER));
+    assert!(annotation(&volume, "example.com/theirs"));
+    assert_eq!(volume["metadata"]["labels"]["theirs"], "yes");
 }
 
 #[test]

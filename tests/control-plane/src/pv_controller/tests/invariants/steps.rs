@@ -42,6 +42,8 @@ pub(super) enum Action {
         claims: Vec<u8>,
     },
     Delete(&'static Resource, u8),
+    /// Deletes a claim that has a volume, if there is any.
+    Release(u8),
     Edit(&'static Resource, u8, Edit),
 }
 
@@ -146,6 +148,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(name, size, late, volume)| Action::Claim { name, size, late, volume }),
         2 => (name(), prop::collection::vec(name(), 1..3)).prop_map(|(name, claims)| Action::Pod { name, claims }),
         4 => (kind, name()).prop_map(|(kind, name)| Action::Delete(kind, name)),
+        2 => any::<u8>().prop_map(Action::Release),
         3 => (edited, name(), edit).prop_map(|(kind, name, edit)| Action::Edit(kind, name, edit)),
     ]
 }
@@ -260,6 +263,16 @@ impl Action {
                 store
                     .delete(r, ns, &name, &DeleteOptions::default())
                     .map(drop)
+            }
+            Self::Release(number) => {
+                let mut claims = store.list(&CLAIMS, None).items;
+                claims.retain(|claim| claim["spec"]["volumeName"].is_string());
+                if claims.is_empty() {
+                    return;
+                }
+                let claim = meta::name(&claims[usize::from(*number) % claims.len()]);
+                let options = DeleteOptions::default();
+                store.delete(&CLAIMS, "default", claim, &options).map(drop)
             }
             Self::Edit(r, name, edit) => {
                 let (ns, name) = key(r, *name);
