@@ -41,6 +41,8 @@ struct Users {
     /// Volumes that somebody took from their claims by hand. Who does that while a volume is being
     /// emptied gets the next claim's data emptied as well, also from the real controller.
     freed: HashSet<String>,
+    /// Directories that went with what was in them.
+    deleted: Vec<PathBuf>,
 }
 
 impl Users {
@@ -55,6 +57,8 @@ impl Users {
             let is_its = named.get(claim.as_str()) == Some(&data.volume.as_str());
             let is_wrong = is_its && !self.freed.contains(&data.volume);
             prop_assert!(!is_wrong, "{} lost the data of its claim", data.volume);
+            let directory = data.file.parent().filter(|path| !path.exists());
+            self.deleted.extend(directory.map(PathBuf::from));
             lost.push(claim.clone());
         }
         self.data.retain(|claim, _| !lost.contains(claim));
@@ -84,6 +88,19 @@ impl Users {
         }
         Ok(())
     }
+}
+
+/// Directories are deleted with policy Delete alone.
+fn check_deleted(writes: &[Event], deleted: &[PathBuf]) -> Result<(), TestCaseError> {
+    for directory in deleted {
+        let may_go = writes.iter().any(|event| {
+            let spec = &event.object["spec"];
+            spec["persistentVolumeReclaimPolicy"] == "Delete"
+                && Some(text(&spec["hostPath"]["path"])) == directory.to_str()
+        });
+        prop_assert!(may_go, "{} was deleted", directory.display());
+    }
+    Ok(())
 }
 
 /// Pods that empty a volume are made for released ones alone; and without any trouble none is made
@@ -165,6 +182,7 @@ fn check(steps: &[Step], calm: bool) -> Result<(), TestCaseError> {
     users.leave(&world)?;
     let writes: Vec<_> = std::iter::from_fn(|| writes.try_recv().ok()).collect();
     check_recyclers(&writes, calm)?;
+    check_deleted(&writes, &users.deleted)?;
     check_way(writes.into_iter())
 }
 
