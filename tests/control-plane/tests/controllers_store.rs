@@ -190,11 +190,12 @@ async fn they_stop_with_their_handle() {
     );
 }
 
-/// Eight times the volumes and claims take about eight times as long, not sixty-four times.
+/// Eight times the volumes and claims take about eight times as long, not sixty-four times. The few
+/// are bound before and after the many, as the machine may have become busy meanwhile.
 #[tokio::test]
 async fn binding_is_not_quadratic() {
     let mut per_claim = Vec::new();
-    for count in [200, 1600] {
+    for count in [200, 1600, 200] {
         for mode in ["Immediate", "WaitForFirstConsumer"] {
             let store = Store::default();
             let _controllers = controllers::spawn(store.clone(), options()).unwrap();
@@ -218,7 +219,8 @@ async fn binding_is_not_quadratic() {
         }
     }
     for mode in 0..2 {
-        let (few, many) = (per_claim[mode], per_claim[mode + 2]);
+        let few = per_claim[mode].max(per_claim[mode + 4]);
+        let many = per_claim[mode + 2];
         assert!(many < few * 4, "{few:?} per claim of 200, {many:?} of 1600");
     }
 }
