@@ -80,7 +80,7 @@ fn so_does_one_about_the_scenario_itself() {
         ),
         (
             "[{name: a, says: x, steps: [], record: [pvx c]}]",
-            "record: \"pvx c\": there is no kind",
+            "record or waiting: \"pvx c\": there is no kind",
         ),
         (
             "[{name: a, says: x, steps: []}, {name: a, says: y, steps: []}]",
