@@ -81,12 +81,15 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     );
 
     fs::write(&go, "").unwrap();
-    let fresh = offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
-    // The second claim gets the new object, by the name that both have.
+    // The second claim gets the new object, by the name that both have: perhaps before anybody sees
+    // that it is free.
     stage.eventually("the second claim is bound", || {
         (claim_phase(&stage, "second") == "Bound").then_some(())
     });
+    let fresh = stage.pv(&name(&bound)).unwrap();
+    assert_ne!(fresh.metadata.uid, bound.metadata.uid, "it is a new one");
+    assert_eq!(stage.pvs_at(&path).len(), 1, "one device, one PV");
+    assert!(secrets_on(device.path()).is_empty());
     stage.used(&fresh);
     scribble(device.path());
     stage.delete_claim("second");
