@@ -315,7 +315,7 @@ impl Manager {
         }
     }
 
-    /// Works on one key of every queue. `false` if no queue had any.
+    /// Works on one key of every queue. `false` if no queue had any, and none got any meanwhile.
     pub(crate) fn work(&mut self) -> bool {
         let mut worked = self.work_on(|q| &mut q.claim_protection, protection::sync_claim);
         worked |= self.work_on(|q| &mut q.volume_protection, protection::sync_volume);
@@ -338,12 +338,15 @@ impl Manager {
         queue: fn(&mut Queues) -> &mut WorkQueue<K>,
         sync: fn(&mut Context, &K) -> Result<(), SyncError>,
     ) -> bool {
+        // It may be for a queue that was passed already.
+        let mut heard = false;
         while let Ok(written) = self.events.try_recv() {
             self.hear(&written);
+            heard = true;
         }
         let now = Instant::now().into_std();
         let Some(key) = queue(&mut self.cx.queues).take(now) else {
-            return false;
+            return heard;
         };
         let result = sync(&mut self.cx, &key);
         if let Err(error) = &result {

@@ -10,8 +10,8 @@ use std::{
 use control_plane::{
     controllers::{self, ControllerOptions, NodeOptions},
     resource::{
-        PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS, Resource,
-        STORAGE_CLASSES as CLASSES,
+        CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS,
+        Resource, STORAGE_CLASSES as CLASSES,
     },
     store::{DeleteOptions, Event, Events, Store},
 };
@@ -171,6 +171,43 @@ async fn the_resync_finds_what_no_event_told_of() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     create(&store, &VOLUMES, volume("v"));
     wait_for(&mut events, &CLAIMS, "Bound", 1).await;
+}
+
+/// They look from queue to queue; what is written meanwhile may be for one that they have passed. The
+/// first write of a round wakes them, and the second comes a little later in each round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_written_while_they_look_around_is_seen_at_once() {
+    let store = Store::default();
+    let options = ControllerOptions {
+        resync: Duration::from_hours(1),
+        ..options()
+    };
+    let _controllers = controllers::spawn(store.clone(), options).unwrap();
+    let rounds = std::thread::spawn(move || {
+        for round in 0..4_000_u32 {
+            let name = format!("v{round}");
+            let map = json!({"metadata": {"name": &name}});
+            let volume = volume(&name);
+            create(&store, &CONFIG_MAPS, map);
+            let woken = Instant::now();
+            let later = Duration::from_nanos(u64::from(round % 400) * 250);
+            while woken.elapsed() < later {
+                std::hint::spin_loop();
+            }
+            create(&store, &VOLUMES, volume);
+            let phase = || store.get(&VOLUMES, "", &name).unwrap()["status"]["phase"].clone();
+            while phase() != "Available" {
+                let waited = woken.elapsed();
+                assert!(waited < Duration::from_secs(10), "in round {round}");
+                std::thread::yield_now();
+            }
+            delete(&store, &CONFIG_MAPS, &name);
+            delete(&store, &VOLUMES, &name);
+        }
+    });
+    tokio::task::spawn_blocking(|| rounds.join().unwrap())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
