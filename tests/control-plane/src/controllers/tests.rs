@@ -87,7 +87,7 @@ impl World {
         Some(host_paths.root().to_owned())
     }
 
-    /// Works until no directory is being emptied or deleted any more.
+    /// Works until no directory is being emptied or deleted any more, and no pod is ending.
     pub(crate) fn settle_outside(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -98,13 +98,22 @@ impl World {
             while let Ok(deleted) = self.manager.deleted.try_recv() {
                 delete::finish(&mut self.manager.cx, deleted);
             }
-            let is_busy = self.manager.cx.reclaims.is_busy();
+            let is_busy = self.manager.cx.reclaims.is_busy() || self.is_stopping();
             if !self.work() && !is_busy || disturbance::has_crashed() {
                 return;
             }
             assert!(Instant::now() < deadline, "a directory takes too long");
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Whether a pod waits for the end of its processes. As long as it is there, a volume that it
+    /// emptied gets no other.
+    fn is_stopping(&self) -> bool {
+        let pods = self.store.list(&PODS, None).items;
+        let on_node = |pod: &Value| pod["spec"]["nodeName"].is_string();
+        pods.iter()
+            .any(|pod| on_node(pod) && meta::is_terminating(pod))
     }
 
     pub(crate) fn disturb_no_more(&mut self) {
