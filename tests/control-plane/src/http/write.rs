@@ -149,7 +149,8 @@ fn patch(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>
             let change = |old: &Value| {
                 let new = fields.known_of_patched(r, patch.apply(r, old)?)?;
                 let uid = meta::uid(&new);
-                if !uid.is_empty() && uid != meta::uid(old) {
+                let is_current = meta::resource_version(&new) == meta::resource_version(old);
+                if !uid.is_empty() && uid != meta::uid(old) && is_current {
                     let cause = Cause::immutable("metadata.uid", &new["metadata"]["uid"]);
                     return Err(Status::invalid(r, meta::name(old), &[cause]));
                 }

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -159,12 +160,21 @@ where
 }
 
 /// Another test may remove the same leftovers now: 409 says that a namespace is going already, or
-/// that the object is another one by now.
+/// that the object is another one by now. To a patch that is said with 422.
 fn gone<T>(result: kube::Result<T>) -> Result<()> {
     match result {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(kube::Error::Api(status))
+            if matches!(status.code, 404 | 409) || is_about_uid(&status) =>
+        {
+            Ok(())
+        }
         other => Ok(other.map(drop)?),
     }
+}
+
+fn is_about_uid(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 422 && causes.clone().any(|cause| cause.field == "metadata.uid")
 }
 
 /// A process, such that it is never taken for another one.
