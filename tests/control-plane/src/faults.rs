@@ -2,7 +2,7 @@
 //!
 //! A fault is a rule: which requests (verb, resource, name, after the first few, so many times)
 //! and what happens to them. Rules are asked in the order in which they were made; the first
-//! that matches decides, but latencies add to what follows.
+//! that matches decides, but latencies and holds add to what follows.
 //!
 //! ```
 //! use control_plane::{ControlPlane, Options, faults::Answer, requests::Verb};
@@ -110,6 +110,7 @@ pub(crate) enum Outcome {
     Answer(Status),
     Forbid,
     Latency(Duration),
+    Hold,
     ResetBefore,
     ResetAfter,
     WatchGone,
@@ -118,8 +119,21 @@ pub(crate) enum Outcome {
 /// What a request has coming.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    pub(crate) latency: Duration,
+    latency: Duration,
+    holds: Vec<Arc<Rule>>,
     pub(crate) outcome: Option<Outcome>,
+}
+
+impl Verdict {
+    /// Waits until the request may be handled.
+    pub(crate) async fn wait(&self) {
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
+        for hold in &self.holds {
+            hold.until_over().await;
+        }
+    }
 }
 
 /// The state of running watches, by plural resource name.
@@ -171,7 +185,9 @@ impl Faults {
 
     /// Ends all faults and releases all watches.
     pub fn clear(&self) {
-        self.lock().clear();
+        for rule in self.lock().drain(..) {
+            rule.end();
+        }
         self.streams.send_modify(|streams| {
             for stream in streams.values_mut() {
                 stream.held_after = None;
@@ -230,6 +246,7 @@ impl Faults {
             }
             match &rule.outcome {
                 Outcome::Latency(latency) => verdict.latency += *latency,
+                Outcome::Hold => verdict.holds.push(Arc::clone(rule)),
                 outcome => {
                     verdict.outcome = Some(outcome.clone());
                     break;

@@ -14,9 +14,9 @@ use std::{
 use common::*;
 use control_plane::{
     Front, Options,
-    faults::Answer,
+    faults::{Answer, Fault},
     front::{Answering, Upstream},
-    requests::Verb,
+    requests::{Request, Verb},
 };
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ on_both! {
     errors_by_verb_resource_and_name_so_many_times
     connections_are_reset_before_or_after_the_store_acted
     latency_adds_up_with_what_follows
+    a_request_is_held_until_its_fault_is_cleared
     what_is_forbidden_is_said_in_the_words_of_rbac
     running_watches_are_cut
     a_watch_that_waits_for_its_answer_is_cut_too
@@ -130,6 +131,29 @@ async fn latency_adds_up_with_what_follows(api: Api) {
         "{:?}",
         begin.elapsed()
     );
+}
+
+async fn a_request_is_held_until_its_fault_is_cleared(api: Api) {
+    let faults = api.faults();
+    let (clear_one, clear_all) = (|fault: &Fault| fault.clear(), |_: &Fault| faults.clear());
+    for (name, clear) in [("a", &clear_one as &dyn Fn(&Fault)), ("b", &clear_all)] {
+        let held = faults.on(Verb::Create).hold();
+        let mark = api.requests().mark();
+        let json = [("content-type", JSON)];
+        let body = config_map(name).to_string().into_bytes();
+        let create = api.send("POST", CMS, &json, body);
+        let let_go = async {
+            let is_create = |it: &Request| it.verb == Verb::Create;
+            let asked = api.requests().wait_for(mark, SOON, is_create).await;
+            asked.unwrap();
+            tokio::time::sleep(A_MOMENT).await;
+            let path = format!("{CMS}/{name}");
+            api.get(&path).await.refused(404, "NotFound");
+            clear(&held);
+        };
+        let (created, ()) = tokio::join!(create, let_go);
+        created.unwrap().ok();
+    }
 }
 
 async fn what_is_forbidden_is_said_in_the_words_of_rbac(api: Api) {

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Semaphore;
+
 use super::{Faults, Outcome};
 use crate::{
     requests::{Request, Verb},
@@ -51,6 +53,8 @@ pub(super) struct Rule {
     times: usize,
     seen: AtomicUsize,
     pub(super) outcome: Outcome,
+    /// Closed when the fault has ended.
+    over: Semaphore,
 }
 
 impl Answer {
@@ -158,6 +162,11 @@ impl FaultBuilder {
         self.put(Outcome::Latency(latency))
     }
 
+    /// The request is handled when this fault is cleared, and not before.
+    pub fn hold(self) -> Fault {
+        self.put(Outcome::Hold)
+    }
+
     /// The connection is reset before the store has done anything.
     pub fn reset_before(self) -> Fault {
         self.put(Outcome::ResetBefore)
@@ -188,6 +197,7 @@ impl FaultBuilder {
             times,
             seen: AtomicUsize::new(0),
             outcome,
+            over: Semaphore::new(0),
         });
         faults.lock().push(Arc::clone(&rule));
         Fault { faults, rule }
@@ -207,6 +217,7 @@ impl Fault {
         self.faults
             .lock()
             .retain(|rule| !Arc::ptr_eq(rule, &self.rule));
+        self.rule.end();
     }
 }
 
@@ -218,6 +229,16 @@ impl Rule {
         }
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
         seen >= self.skip && seen - self.skip < self.times
+    }
+
+    /// Lets go of the requests that it holds.
+    pub(super) fn end(&self) {
+        self.over.close();
+    }
+
+    pub(super) async fn until_over(&self) {
+        // Nobody ever adds a permit, so this ends with the semaphore.
+        let _ = self.over.acquire().await;
     }
 }
 

@@ -221,9 +221,7 @@ async fn handle(
         // Once a request is seen in the log, its fault is taken: the next one cannot get it.
         (verdict, server.requests().record(asked))
     };
-    if !verdict.latency.is_zero() {
-        tokio::time::sleep(verdict.latency).await;
-    }
+    verdict.wait().await;
     let broken = || {
         reset.store(true, Ordering::Relaxed);
         Err(io::Error::from(io::ErrorKind::ConnectionReset))

@@ -143,8 +143,7 @@ async fn an_object_that_took_the_name_of_another_stays() {
         let (control_plane, client) = api().await;
         let (store, requests) = (control_plane.store(), control_plane.requests());
         hold_node(store);
-        let late = control_plane.faults().on(verb).resource("nodes");
-        late.latency(std::time::Duration::from_millis(200));
+        let late = control_plane.faults().on(verb).resource("nodes").hold();
         let mark = requests.mark();
         let replace = async {
             let asked = requests.wait_for(mark, SOON, |it| it.verb == verb).await;
@@ -161,6 +160,7 @@ async fn an_object_that_took_the_name_of_another_stays() {
                 .modify(&NODES, "", &node(), Part::Main, false, let_go)
                 .unwrap();
             hold_node(store);
+            late.clear();
             store.get(&NODES, "", &node()).unwrap()
         };
         let (swept, new) = tokio::join!(sweep(&client, ID), replace);
