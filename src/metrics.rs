@@ -15,6 +15,7 @@ use crate::process_metrics::{self, ProcessMetrics};
 mod families;
 pub mod family;
 pub mod maker;
+pub mod series;
 #[cfg(test)]
 mod tests;
 

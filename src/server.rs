@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::clean::table::{FOR_A_PERMIT, ProcEntry, ProcState};
 use crate::metrics::Metrics;
+use crate::metrics::series::Series;
 use crate::status::Status;
 
 /// What the handlers answer from.
@@ -114,10 +115,10 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
 
 /// What is told of each cleanup by name.
 fn read_cleanups(status: &Status, metrics: &Metrics) {
-    metrics.cleanup_progress.reset();
-    metrics.cleanup_waiting_seconds.reset();
-    metrics.cleanup_stalled_seconds.reset();
-    metrics.cleanup_failed_attempts.reset();
+    let mut waiting = Series::default();
+    let mut progress = Series::default();
+    let mut stalled = Series::default();
+    let mut failed_attempts = Series::default();
     for entry in status.table.entries() {
         let (pv, path) = (entry.pv.as_str(), entry.path.as_str());
         let lasted = entry.since.elapsed();
@@ -125,31 +126,25 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
             ProcState::Waiting(what_for) => {
                 let for_permit = what_for == FOR_A_PERMIT;
                 let reason = if for_permit { "Permit" } else { "InUse" };
-                metrics
-                    .cleanup_waiting_seconds
-                    .with_label_values(&[pv, path, reason])
-                    .set(lasted.as_secs_f64());
+                waiting.set([pv, path, reason], lasted.as_secs_f64());
             }
             ProcState::Running => {
                 if let Some(ratio) = entry.progress.pace(lasted).ratio() {
-                    let ratios = &metrics.cleanup_progress;
-                    ratios.with_label_values(&[pv]).set(ratio);
+                    progress.set([pv], ratio);
                 }
-                metrics
-                    .cleanup_stalled_seconds
-                    .with_label_values(&[pv, path])
-                    .set(entry.progress.stalled().as_secs_f64());
+                stalled.set([pv, path], entry.progress.stalled().as_secs_f64());
             }
             ProcState::Succeeded | ProcState::Failed { .. } => {}
         }
         let failures = failures(&entry);
         if failures > 0 {
-            metrics
-                .cleanup_failed_attempts
-                .with_label_values(&[pv, path])
-                .set(failures.into());
+            failed_attempts.set([pv, path], failures.into());
         }
     }
+    waiting.show(&metrics.cleanup_waiting_seconds);
+    progress.show(&metrics.cleanup_progress);
+    stalled.show(&metrics.cleanup_stalled_seconds);
+    failed_attempts.show(&metrics.cleanup_failed_attempts);
 }
 
 /// How often in a row a cleanup has failed.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cluster::REMEDY;
+use crate::metrics::series::Series;
 use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
 use crate::scan::Finding;
 use crate::status::Pass;
@@ -116,26 +117,21 @@ impl Controller {
     #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
     fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport], memory: &Memory) {
         let metrics = &self.metrics;
-        let mut capacity: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut capacity = Series::default();
         for (name, class) in &self.settings.config.classes {
             let volumes = snapshot
                 .observed
                 .get(name)
                 .into_iter()
                 .flat_map(|seen| &seen.entries);
-            *capacity.entry(class.volume_mode.as_str()).or_default() += volumes
-                .map(|entry| match &entry.finding {
-                    Finding::Volume(candidate) => candidate.capacity as f64,
-                    Finding::Skipped(_) => 0.0,
-                })
-                .sum::<f64>();
+            let bytes = volumes.map(|entry| match &entry.finding {
+                Finding::Volume(candidate) => candidate.capacity as f64,
+                Finding::Skipped(_) => 0.0,
+            });
+            capacity.add([class.volume_mode.as_str()], bytes.sum());
         }
-        metrics.capacity_bytes.reset();
-        for (mode, bytes) in capacity {
-            metrics.capacity_bytes.with_label_values(&[mode]).set(bytes);
-        }
-        metrics.volumes.reset();
-        metrics.skipped_entries.reset();
+        capacity.show(&metrics.capacity_bytes);
+        let (mut with_state, mut skipped) = (Series::default(), Series::default());
         let mut paths = BTreeMap::new();
         for class in classes {
             // There before it counts, so that the first one is an increase.
@@ -147,22 +143,22 @@ impl Controller {
                 }
                 match volume.reason {
                     Some(reason) if volume.state == VolumeState::Skipped => {
-                        let labels = [class.name.as_str(), &reason.to_string()];
-                        metrics.skipped_entries.with_label_values(&labels).inc();
+                        skipped.add([&class.name, &reason.to_string()], 1);
                     }
                     _ => {
-                        let labels = [class.name.as_str(), &format!("{:?}", volume.state)];
-                        metrics.volumes.with_label_values(&labels).inc();
+                        with_state.add([&class.name, &format!("{:?}", volume.state)], 1);
                     }
                 }
             }
         }
-        metrics.unhealthy.reset();
+        with_state.show(&metrics.volumes);
+        skipped.show(&metrics.skipped_entries);
+        let mut unhealthy = Series::default();
         for (pv, reason) in memory.notices.about_pvs() {
             let path = paths.get(pv).copied().unwrap_or_default();
-            let labels = [pv, path, reason];
-            metrics.unhealthy.with_label_values(&labels).set(1);
+            unhealthy.set([pv, path, reason], 1);
         }
+        unhealthy.show(&metrics.unhealthy);
     }
 }
 
