@@ -1,9 +1,15 @@
 //! Runs scenarios and compares how they end with what is on record.
 
-use crate::{compare, outcome::Record, scenario::Scenario};
+use std::collections::BTreeSet;
 
-/// What differs from the record, one text each. What differs is run once more: on a machine that is busy
-/// with other things something may come late, but what is different stays so.
+use crate::{
+    compare::{self, Complaint},
+    outcome::Record,
+    scenario::Scenario,
+};
+
+/// What differs from the record. What differs is run once more: on a machine that is busy with other
+/// things something may come late, but what is different stays so.
 ///
 /// # Errors
 /// The API server is gone. What a scenario runs into is part of its outcome.
@@ -11,41 +17,25 @@ pub async fn against(
     record: &Record,
     scenarios: &[Scenario],
     run: impl AsyncFn(&[Scenario]) -> anyhow::Result<Record>,
-) -> anyhow::Result<Vec<String>> {
+) -> anyhow::Result<Vec<Complaint>> {
     let first = compare::complaints(scenarios, record, &run(scenarios).await?);
-    let again: Vec<Scenario> = scenarios
-        .iter()
-        .filter(|scenario| first.iter().any(|complaint| is_about(complaint, scenario)))
-        .cloned()
-        .collect();
+    let named: BTreeSet<&str> = first.iter().map(|it| it.scenario.as_str()).collect();
+    let is_named = |scenario: &&Scenario| named.contains(scenario.name.as_str());
+    let again: Vec<Scenario> = scenarios.iter().filter(is_named).cloned().collect();
     if again.is_empty() {
         return Ok(first);
     }
     let second = run(&again).await?;
-    let (of_none, of_some): (Vec<_>, Vec<_>) = first
-        .into_iter()
-        .partition(|complaint| !again.iter().any(|scenario| is_about(complaint, scenario)));
-    let mut asked = record.clone();
-    asked
-        .scenarios
-        .retain(|name, _| again.iter().any(|scenario| scenario.name == *name));
-    let mut complaints = compare::complaints(&again, &asked, &second);
-    for once in of_some {
-        let repeated = again.iter().any(|scenario| {
-            is_about(&once, scenario) && complaints.iter().any(|c| is_about(c, scenario))
-        });
-        if !repeated {
+    let mut complaints = compare::complaints(&again, &record.of(&again), &second);
+    for once in first {
+        if !again.iter().any(|scenario| scenario.name == once.scenario) {
+            // It is on record, and no scenario.
+            complaints.push(once);
+        } else if complaints.iter().all(|it| it.scenario != once.scenario) {
             eprintln!("once, and not again: {once}");
         }
     }
-    complaints.extend(of_none);
     Ok(complaints)
-}
-
-fn is_about(complaint: &str, scenario: &Scenario) -> bool {
-    complaint
-        .strip_prefix(&scenario.name)
-        .is_some_and(|rest| rest.starts_with(':'))
 }
 
 #[cfg(test)]
@@ -92,8 +82,9 @@ mod tests {
             Ok(ends)
         };
         let complaints = against(&record, &scenarios, run).await.unwrap_or_default();
+        let told: Vec<String> = complaints.iter().map(ToString::to_string).collect();
         assert_eq!(
-            complaints,
+            told,
             ["t/other:\n  pv a: real \"Bound\", embedded \"Lost\""]
         );
         assert_eq!(

@@ -8,7 +8,9 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 use conformance::{
-    check, compare, embedded,
+    check,
+    compare::{self, Complaint},
+    embedded,
     outcome::Record,
     report,
     run::{Pace, Runner},
@@ -46,9 +48,6 @@ enum Command {
     },
     /// Says how two records differ: of a real one, of the embedded one
     Compare {
-        /// No difference is expected, also where a scenario says so: both are real
-        #[arg(long)]
-        same: bool,
         /// Of the real one
         real: PathBuf,
         /// Of the embedded one
@@ -114,14 +113,7 @@ fn act(args: Args) -> anyhow::Result<bool> {
             );
             Ok(failed.is_empty())
         }
-        Command::Compare {
-            same,
-            real,
-            embedded,
-        } => {
-            if same {
-                expect_no_difference(&mut scenarios);
-            }
+        Command::Compare { real, embedded } => {
             let real = read(&real, &args.only, &scenarios)?;
             let embedded = read(&embedded, &args.only, &scenarios)?;
             let complaints = compare::complaints(&scenarios, &real, &embedded);
@@ -129,7 +121,10 @@ fn act(args: Args) -> anyhow::Result<bool> {
         }
         Command::Check { kubeconfig, real } => {
             if kubeconfig.is_some() {
-                expect_no_difference(&mut scenarios);
+                // Both are real.
+                for scenario in &mut scenarios {
+                    scenario.differs = None;
+                }
             }
             let real = read(&real, &args.only, &scenarios)?;
             let complaints =
@@ -145,22 +140,17 @@ fn act(args: Args) -> anyhow::Result<bool> {
     }
 }
 
-/// Both are real.
-fn expect_no_difference(scenarios: &mut [Scenario]) {
-    for scenario in scenarios {
-        scenario.differs = None;
-    }
-}
-
 /// A record, of the scenarios that are asked for.
 fn read(path: &Path, only: &[String], scenarios: &[Scenario]) -> anyhow::Result<Record> {
-    let mut record = Record::read(path)?;
-    let asked = |name: &String| only.is_empty() || scenarios.iter().any(|s| s.name == *name);
-    record.scenarios.retain(|name, _| asked(name));
-    Ok(record)
+    let record = Record::read(path)?;
+    Ok(if only.is_empty() {
+        record
+    } else {
+        record.of(scenarios)
+    })
 }
 
-fn tell(scenarios: &[Scenario], complaints: &[String]) -> bool {
+fn tell(scenarios: &[Scenario], complaints: &[Complaint]) -> bool {
     for complaint in complaints {
         println!("{complaint}");
     }

@@ -10,6 +10,8 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::scenario::Scenario;
+
 /// How one scenario ended on one API server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -53,6 +55,19 @@ impl Record {
             record.scenarios.extend(part.scenarios);
         }
         Ok(record)
+    }
+
+    /// What is on record of these scenarios.
+    #[must_use]
+    pub fn of(&self, scenarios: &[Scenario]) -> Self {
+        let known = |scenario: &Scenario| {
+            let outcome = self.scenarios.get(&scenario.name)?;
+            Some((scenario.name.clone(), outcome.clone()))
+        };
+        Self {
+            server: self.server.clone(),
+            scenarios: scenarios.iter().filter_map(known).collect(),
+        }
     }
 
     /// Writes it. What the directory has on record of other topics goes; what is no record stays.

@@ -52,25 +52,35 @@ impl Pulse {
     }
 }
 
+/// A volume that only the claim of the same name fits.
+pub(crate) fn volume(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "storageClassName": name,
+                 "hostPath": {"path": "/conformance"}},
+    })
+}
+
+/// A claim that only the volume of the same name fits.
+pub(crate) fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {"resources": {"requests": {"storage": "1"}}, "accessModes": ["ReadWriteOnce"],
+                 "storageClassName": name},
+    })
+}
+
 /// A volume becomes Available, and a claim that seems to be bound to nothing becomes Lost: one write
 /// of the controller each.
 async fn beat(api: &Api, namespace: &str, number: u64, pause: Duration) -> anyhow::Result<()> {
     let name = format!("{namespace}-{number}");
     let volumes = "/api/v1/persistentvolumes";
     let claims = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
-    let volume = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "storageClassName": name,
-                 "hostPath": {"path": "/conformance"}},
-    });
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"resources": {"requests": {"storage": "1"}}, "accessModes": ["ReadWriteOnce"],
-                 "storageClassName": name, "volumeName": format!("{name}-nowhere")},
-    });
+    let mut claim = claim(&name);
+    claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    claim["spec"]["volumeName"] = json!(format!("{name}-nowhere"));
     let made = [
-        (volumes, volume, "Available"),
+        (volumes, volume(&name), "Available"),
         (claims.as_str(), claim, "Lost"),
     ];
     for (collection, object, _) in &made {

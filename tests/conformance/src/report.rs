@@ -40,7 +40,7 @@ pub fn render(scenarios: &[Scenario], real: &Record) -> String {
             .scenarios
             .get(&scenario.name)
             .map_or_else(|| "not on record".into(), ends_as);
-        let same = scenario.differs.as_ref().map_or("same", String::as_str);
+        let same = scenario.differs.as_ref().map_or("same", |it| &it.why);
         let _ = writeln!(
             text,
             "| {name} | {} | {} | {} |",

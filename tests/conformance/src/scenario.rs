@@ -34,8 +34,18 @@ pub struct Scenario {
     pub resync: bool,
     /// Whether the events' messages are recorded, too.
     pub messages: bool,
-    /// Why the embedded control plane ends elsewhere.
-    pub differs: Option<String>,
+    /// Where the embedded control plane ends elsewhere.
+    pub differs: Option<Differs>,
+}
+
+/// A difference that is known.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Differs {
+    /// Why that cannot be otherwise.
+    pub why: String,
+    /// Each value, or what it stands in: a step or an object, then keys, as `compare` prints them.
+    pub at: Vec<String>,
 }
 
 impl Scenario {
@@ -62,7 +72,7 @@ struct Raw {
     resync: bool,
     #[serde(default)]
     messages: bool,
-    differs: Option<String>,
+    differs: Option<Differs>,
 }
 
 /// The class that the scenario's volumes and claims have by default.

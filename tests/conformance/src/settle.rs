@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::bail;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::run::Runner;
+use crate::{pulse, run::Runner};
 
 impl Runner {
     /// Waits until nothing of a scope has changed for a while, with the controllers past it.
@@ -38,20 +37,9 @@ impl Runner {
         let name = format!("{namespace}-resync-{number}");
         let claims = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
         let volumes = "/api/v1/persistentvolumes";
-        let modes = ["ReadWriteOnce"];
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-            "spec": {"resources": {"requests": {"storage": "1"}}, "accessModes": modes,
-                     "storageClassName": name},
-        });
-        let volume = json!({
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-            "spec": {"capacity": {"storage": "1"}, "accessModes": modes, "storageClassName": name,
-                     "hostPath": {"path": "/conformance"}},
-        });
-        self.make(&claims, &claim).await?;
+        self.make(&claims, &pulse::claim(&name)).await?;
         self.settle(scope).await?;
-        self.make(volumes, &volume).await?;
+        self.make(volumes, &pulse::volume(&name)).await?;
         let begun = Instant::now();
         let (claim, volume) = (format!("{claims}/{name}"), format!("{volumes}/{name}"));
         while self

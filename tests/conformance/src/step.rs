@@ -210,7 +210,7 @@ fn verb_on(
 ) -> Result<Action, StepError> {
     let path = target.path();
     let status = format!("{path}/status");
-    let patch_as = |kind: &str| Request::new("PATCH", path.clone(), &format!("application/{kind}"));
+    let patch_as = |word: &str| Request::new("PATCH", path.clone(), content_type(word));
     let (mut request, body) = match verb {
         "create" => {
             let object = short::named(&target, body);
@@ -220,14 +220,14 @@ fn verb_on(
         "apply" => {
             let manager = "fieldManager=conformance";
             let path = format!("{path}?{manager}");
-            let mut request = Request::new("PATCH", path, "application/apply-patch+yaml");
+            let mut request = Request::new("PATCH", path, content_type("apply"));
             request.makes = Some(target.clone());
             (request, short::named(&target, body))
         }
         "delete" => (Request::new("DELETE", path, JSON), body),
-        "patch" => (patch_as("merge-patch+json"), body),
-        "strategic" => (patch_as("strategic-merge-patch+json"), body),
-        "json-patch" => (patch_as("json-patch+json"), body),
+        "patch" => (patch_as("merge"), body),
+        "strategic" => (patch_as("strategic"), body),
+        "json-patch" => (patch_as("json"), body),
         "patch-status" if body.get("status").is_none() => {
             return Err(StepError::Words(
                 "patch-status takes an object with `status`; all else in it is ignored",
