@@ -63,9 +63,9 @@
 //! |---|---|
 //! | Types | those of [`resource`]; no custom resources, no other API versions |
 //! | Requests | get, list (pages, any kept version), watch (bookmarks, initial events, 410), create, update, patch (JSON, merge, strategic, server-side apply), delete, deletecollection, each with `dryRun`; JSON and YAML, and protobuf where `kubectl` sends it |
-//! | Subresources | `status`, `finalize` of namespaces, `log` of pods; no `scale`, `exec`, `eviction`, `token` |
+//! | Subresources | `status`, `finalize` of namespaces, `log`, `binding` and `eviction` of pods; no `scale`, `exec`, `token` |
 //! | Semantics | `resourceVersion`, `generation`, `generateName`, finalizers, preconditions, owner references, field ownership from the first server-side apply on, `Status` bodies |
-//! | Validation | what a storage controller can run into; a field that nobody knows is kept, whatever `fieldValidation` says |
+//! | Validation | what a storage controller can run into; a field that nobody knows is refused, warned of or dropped, as `fieldValidation` says |
 //! | Admission | default class, protection finalizers, growth of claims; no quotas, no webhooks |
 //! | Identity | none: everybody may do everything, and is told so when they ask. A refusal is a fault: [`FaultBuilder::forbid`] |
 //! | Controllers | volumes and claims, scheduler, pods and Jobs, garbage collection, namespaces, protection; Deployments and `DaemonSets` are objects that nothing acts upon |
