@@ -30,24 +30,28 @@ impl Writing {
     /// Enters a name, for as long as the answer lives; `None` if it is there already.
     pub(super) fn enter(&self, name: &str) -> Option<Entered> {
         let fresh = self.lock().names.insert(name.to_owned());
-        fresh.then(|| Entered {
-            writing: self.clone(),
-            name: name.into(),
-            path: None,
-        })
+        fresh.then(|| self.entered(name, None))
     }
 
     /// Enters a PV that is to be made, by its name and path; `None` if either is there already.
     pub(super) fn enter_new(&self, draft: &PvDraft) -> Option<Entered> {
-        if self.lock().making.contains_key(&draft.path) {
+        let mut under_way = self.lock();
+        if under_way.making.contains_key(&draft.path) || !under_way.names.insert(draft.name.clone())
+        {
             return None;
         }
-        let mut entered = self.enter(&draft.name)?;
         let identity = draft.annotations.get(ANNOTATION_IDENTITY);
         let identity = identity.cloned().unwrap_or_default();
-        self.lock().making.insert(draft.path.clone(), identity);
-        entered.path = Some(draft.path.clone());
-        Some(entered)
+        under_way.making.insert(draft.path.clone(), identity);
+        Some(self.entered(&draft.name, Some(draft.path.clone())))
+    }
+
+    fn entered(&self, name: &str, path: Option<HostPath>) -> Entered {
+        Entered {
+            writing: self.clone(),
+            name: name.to_owned(),
+            path,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, UnderWay> {
