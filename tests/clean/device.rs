@@ -1,9 +1,9 @@
 //! The device cleaners on loop devices, with the tools that find and repair filesystems as judges.
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -16,7 +16,6 @@ use local_volume_provisioner::clean::device::{
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature::{self, Signature};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::libc;
 use support::{LoopDevice, Sandbox, skip};
 
 use crate::volume::{formatted, has, run};
@@ -25,21 +24,7 @@ const SECRET: &[u8] = b"the tenant's secret";
 
 /// Opens a device as the provisioner does.
 pub fn open(device: &LoopDevice) -> File {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_EXCL | libc::O_CLOEXEC);
-    // Another test that looks for a free loop device may claim this one for a moment.
-    for _ in 0..100 {
-        match options.open(device.path()) {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            result => return result.unwrap(),
-        }
-    }
-    panic!("{} is in use", device.path().display());
+    device.open_alone().unwrap()
 }
 
 pub fn size_of(device: &LoopDevice) -> u64 {

@@ -1,10 +1,7 @@
 //! Devices: handed out raw, or formatted by the kubelet.
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nix::libc;
 use serde_json::json;
 use support::stage::{is_terminating, name};
 
@@ -134,11 +131,7 @@ fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
     scribble(busy.path());
     scribble(idle.path());
     // As LVM or a RAID does, and mkfs.
-    let user = File::options()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(busy.path())
-        .unwrap();
+    let user = busy.open_alone().unwrap();
     stage.delete_claim("busy");
     stage.eventually("the cleanup waits", || {
         (status_of(&mut provisioner, &busy_path)["cleanup"]["state"] == "Waiting").then_some(())

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::identity;
 use local_volume_provisioner::host::lock::VolumeLock;
 use local_volume_provisioner::host::sysfs::Sysfs;
-use nix::libc;
 use nix::sys::signal::Signal;
 use support::{LoopDevice, Program, Sandbox, bare_command};
 
@@ -74,9 +73,7 @@ impl Ground {
 
     /// Has the device open as its only user, as a mount has.
     fn use_alone(&self) -> File {
-        let mut options = File::options();
-        options.read(true).custom_flags(libc::O_EXCL);
-        options.open(self.device.path()).unwrap()
+        self.device.open_alone().unwrap()
     }
 
     /// Asserts that it fails with these words, and that nothing was touched.

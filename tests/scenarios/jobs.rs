@@ -7,8 +7,7 @@ mod late;
 mod requests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use local_volume_provisioner::names::{LABEL_HOSTNAME, job_name};
-use nix::libc;
 use serde_json::{Value, json};
 use support::stage::{is_terminating, name, on_real_cluster, uid};
 use support::{LoopDevice, Program, Stage};

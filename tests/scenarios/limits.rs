@@ -2,11 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::libc;
 use serde_json::{Value, json};
 use support::stage::{is_terminating, name};
 use support::{LoopDevice, Stage};
@@ -188,11 +187,7 @@ fn time_that_a_volume_is_waited_for_does_not_count() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
-    let user = File::options()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(device.path())
-        .unwrap();
+    let user = device.open_alone().unwrap();
     stage.delete_claim("claim");
     stage.eventually("the cleanup waits", || {
         (status_of(&mut provisioner, &path)["cleanup"]["state"] == "Waiting").then_some(())

@@ -237,11 +237,7 @@ fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_
     scribble(device.path());
     stage.delete_claim("claim");
     stage.eventually("the Job is made", || job(&stage, &bound));
-    let user = File::options()
-        .read(true)
-        .custom_flags(libc::O_EXCL)
-        .open(device.path())
-        .unwrap();
+    let user = device.open_alone().unwrap();
     taint_node(&stage, &json!([full]));
     stage.eventually("its pod runs", || {
         (job(&stage, &bound)?["status"]["ready"] == 1).then_some(())

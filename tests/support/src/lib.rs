@@ -8,6 +8,7 @@
 mod cluster;
 mod loop_device;
 mod namespace;
+mod patience;
 mod program;
 mod promtool;
 pub mod stage;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::patience::while_busy;
 
 /// A block device over a sparse file without a name.
 ///
@@ -157,19 +159,34 @@ impl LoopDevice {
         } else {
             "-f"
         };
-        let output = Command::new(format!("mkfs.{fs_type}"))
-            .arg("-q")
-            .arg(force)
-            .arg(&self.path)
-            .output()
-            .with_context(|| format!("running mkfs.{fs_type}"))?;
-        if !output.status.success() {
-            bail!(
-                "mkfs.{fs_type}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-        Ok(())
+        let mkfs = || {
+            let output = Command::new(format!("mkfs.{fs_type}"))
+                .arg("-q")
+                .arg(force)
+                .arg(&self.path)
+                .output();
+            let output = output.map_err(|error| error.to_string())?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
+            Ok(())
+        };
+        let is_busy = |words: &String| words.contains("busy") || words.contains("in use");
+        while_busy(is_busy, mkfs).map_err(|words| anyhow!("mkfs.{fs_type}: {words}"))
+    }
+
+    /// Opens the device as its only user: as the provisioner does, a mount, LVM or a RAID.
+    ///
+    /// # Errors
+    /// When somebody else has it so.
+    pub fn open_alone(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(nix::libc::O_EXCL | nix::libc::O_CLOEXEC);
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        while_busy(is_busy, || options.open(&self.path))
     }
 
     /// The device node, `/dev/loopN`.

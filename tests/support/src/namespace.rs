@@ -1,15 +1,16 @@
 //! A private mount namespace for one test.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use sys_mount::{FilesystemType, Mount, MountFlags};
+
+use crate::patience::while_busy;
 
 /// A scratch directory in a mount namespace of the calling thread's own.
 ///
@@ -153,9 +154,12 @@ impl Sandbox {
     /// When it cannot be mounted.
     pub fn mount(&self, device: &Path, fs_type: &str, name: &str) -> Result<PathBuf> {
         let path = self.dir(name)?;
-        Mount::builder()
-            .fstype(FilesystemType::from(fs_type))
-            .mount(device, &path)
+        let mount = || {
+            Mount::builder()
+                .fstype(FilesystemType::from(fs_type))
+                .mount(device, &path)
+        };
+        while_busy(|error| error.kind() == ErrorKind::ResourceBusy, mount)
             .with_context(|| format!("mounting {} on {}", device.display(), path.display()))?;
         Ok(path)
     }
@@ -169,21 +173,13 @@ impl Sandbox {
         self.mount(Path::new("none"), "ramfs", name)
     }
 
-    /// Takes the topmost mount off a directory. A program that looks at it at this very moment is
-    /// given the time to let go.
+    /// Takes the topmost mount off a directory.
     ///
     /// # Errors
     /// When it stays busy, or nothing is mounted there.
     pub fn umount(&self, path: &Path) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(1);
-        loop {
-            match nix::mount::umount(path) {
-                Err(Errno::EBUSY) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                done => return done.with_context(|| format!("unmounting {}", path.display())),
-            }
-        }
+        while_busy(|error| *error == Errno::EBUSY, || nix::mount::umount(path))
+            .with_context(|| format!("unmounting {}", path.display()))
     }
 }
 

@@ -1,0 +1,27 @@
+//! Devices and mounts that are busy for a moment.
+
+use std::time::{Duration, Instant};
+
+/// A busy machine gives whoever it is some time only now and then.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Tries again for a while what fails because something is busy. So it seems to be while a program
+/// looks at it, while another test looks for a free loop device, and while one starts a program: until
+/// that runs, a copy of this process has all our descriptors, also those that are closed meanwhile.
+///
+/// # Errors
+/// The first other one, or the last one.
+pub fn while_busy<T, E>(
+    is_busy: impl Fn(&E) -> bool,
+    mut act: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match act() {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
