@@ -232,14 +232,21 @@ impl Context {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.recorder.record(
-            &self.store,
-            pv_controller::COMPONENT,
-            about,
-            severity,
-            reason,
-            message.into(),
-        );
+        self.tell_as(pv_controller::COMPONENT, about, severity, reason, message);
+    }
+
+    /// Records an event of any controller.
+    pub(crate) fn tell_as(
+        &mut self,
+        component: &'static str,
+        about: (&'static Resource, &Value),
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        let message = message.into();
+        self.recorder
+            .record(&self.store, component, about, severity, reason, message);
     }
 }
 

@@ -71,14 +71,7 @@ fn make(cx: &mut Context, pod: &Pod, volume: &Value) -> Result<(), SyncError> {
     };
     let about = (&PODS, &**pod);
     let message = format!("ephemeral volume {name}: {why}");
-    cx.recorder.record(
-        &cx.store,
-        COMPONENT,
-        about,
-        Warning,
-        "FailedBinding",
-        message,
-    );
+    cx.tell_as(COMPONENT, about, Warning, "FailedBinding", message);
     Err(SyncError::Ephemeral {
         pod: pod.key(),
         volume: name.to_owned(),

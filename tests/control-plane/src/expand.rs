@@ -10,7 +10,10 @@ use crate::{
         object::{Claim, Key, Volume, items, list_mut, set_annotation, text},
     },
     meta,
-    pv_controller::{PRE_RESIZE_CAPACITY, migration::driver_of},
+    pv_controller::{
+        PRE_RESIZE_CAPACITY,
+        migration::{self, Migrated},
+    },
     recorder::Severity::Normal,
     resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES},
     store::{EventKind, Part},
@@ -20,16 +23,6 @@ use crate::{
 const COMPONENT: &str = "volume_expand";
 /// On a claim: who makes its volume grow.
 const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
-/// Sources of volumes that a CSI driver has taken over, with their plug-ins.
-const MIGRATED_SOURCES: [(&str, &str); 7] = [
-    ("awsElasticBlockStore", "kubernetes.io/aws-ebs"),
-    ("azureDisk", "kubernetes.io/azure-disk"),
-    ("azureFile", "kubernetes.io/azure-file"),
-    ("cinder", "kubernetes.io/cinder"),
-    ("gcePersistentDisk", "kubernetes.io/gce-pd"),
-    ("portworxVolume", "kubernetes.io/portworx-volume"),
-    ("vsphereVolume", "kubernetes.io/vsphere-volume"),
-];
 
 /// Queues a bound claim that is new here, or whose request or capacity grew.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {
@@ -62,16 +55,12 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     if satisfied && volume.annotation(PRE_RESIZE_CAPACITY).is_none() {
         return Ok(());
     }
-    let mut sources = MIGRATED_SOURCES.iter();
-    if let Some((_, plugin)) = sources.find(|(source, _)| volume["spec"][source].is_object()) {
-        tell(
-            cx,
-            &claim,
-            format!(
-                "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
-            ),
+    if let Some(Migrated { plugin, driver, .. }) = migration::of_source(&volume) {
+        let message = format!(
+            "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
         );
-        return name_resizer(cx, claim, driver_of(plugin).unwrap_or_default()).map(drop);
+        tell(cx, &claim, message);
+        return name_resizer(cx, claim, driver).map(drop);
     }
     if volume["spec"]["flexVolume"].is_object() {
         return grow_on_node(cx, claim, &volume);
@@ -83,14 +72,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
 
 fn tell(cx: &mut Context, claim: &Claim, message: String) {
     let about = (&PERSISTENT_VOLUME_CLAIMS, &**claim);
-    cx.recorder.record(
-        &cx.store,
-        COMPONENT,
-        about,
-        Normal,
-        "ExternalExpanding",
-        message,
-    );
+    cx.tell_as(COMPONENT, about, Normal, "ExternalExpanding", message);
 }
 
 fn name_resizer(cx: &mut Context, claim: Claim, name: &str) -> Result<Claim, SyncError> {

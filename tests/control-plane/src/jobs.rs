@@ -360,12 +360,5 @@ fn tell(
     reason: &'static str,
     message: impl Into<String>,
 ) {
-    cx.recorder.record(
-        &cx.store,
-        NAME,
-        (&JOBS, job),
-        severity,
-        reason,
-        message.into(),
-    );
+    cx.tell_as(NAME, (&JOBS, job), severity, reason, message);
 }

@@ -166,9 +166,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
                 cx.update(&PODS, new, Part::Status)?;
             }
             let about = (&PODS, &*pod);
-            let reason = "FailedScheduling";
-            cx.recorder
-                .record(&cx.store, NAME, about, Severity::Warning, reason, why);
+            cx.tell_as(NAME, about, Severity::Warning, "FailedScheduling", why);
             Ok(())
         }
     }
@@ -182,14 +180,7 @@ fn place(cx: &mut Context, pod: &Pod, node: &str) -> Result<(), SyncError> {
     }
     let mut placed = Arc::unwrap_or_clone(cx.update(&PODS, new, Part::Main)?);
     let message = format!("Successfully assigned {} to {node}", pod.key());
-    cx.recorder.record(
-        &cx.store,
-        NAME,
-        (&PODS, pod),
-        Severity::Normal,
-        "Scheduled",
-        message,
-    );
+    cx.tell_as(NAME, (&PODS, pod), Severity::Normal, "Scheduled", message);
     if set_condition(&mut placed, "PodScheduled", true, "", "") {
         cx.update(&PODS, placed, Part::Status)?;
     }

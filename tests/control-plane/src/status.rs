@@ -222,6 +222,12 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 500.
+    #[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
+    pub(crate) fn internal(error: impl ToString) -> Self {
+        Self::new(500, "InternalError", error.to_string())
+    }
+
     /// 405.
     #[must_use]
     pub fn method_not_allowed() -> Self {

@@ -12,8 +12,7 @@ use crate::status::Status;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) fn json(code: u16, value: &impl Serialize) -> Result<Response<Body>, Status> {
-    let bytes = serde_json::to_vec(value)
-        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
+    let bytes = serde_json::to_vec(value).map_err(Status::internal)?;
     Ok(bytes_of_json(code, bytes))
 }
 

@@ -81,7 +81,7 @@ pub(super) fn collection(
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
     let bytes = read::view(target, call)
         .list(deleted.into_iter(), &metadata)
-        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
+        .map_err(Status::internal)?;
     Ok(answer::bytes_of_json(200, bytes))
 }
 

@@ -80,7 +80,7 @@ pub(super) fn list(
     }
     let bytes = view(target, call)
         .list(listing.items.iter().map(|o| o.value()), &metadata)
-        .map_err(|error| Status::new(500, "InternalError", error.to_string()))?;
+        .map_err(Status::internal)?;
     Ok(answer::bytes_of_json(200, bytes))
 }
 

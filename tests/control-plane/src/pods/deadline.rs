@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-
 use serde_json::Value;
 
 use crate::controllers::object::text;

@@ -136,36 +136,30 @@ fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
 /// A claim whose user chose the volume, or one whose binding was interrupted.
 fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
     if let Some(volume) = cx.cache.volumes.get(claim.volume_name()) {
-        let stranger = volume.claim_ref().filter(|owner| !owner.names(&claim));
-        let obstacle = if stranger.is_some() {
-            let name = volume.name();
-            let why = format!("volume {name:?} already bound to a different claim.");
-            Some(("FailedBinding", why))
-        } else if volume.claim_ref().is_none() {
-            let name = volume.name();
-            matching::mismatch(&volume, &claim).map(|why| {
-                let why = format!("Cannot bind to requested volume {name:?}: {why}");
-                ("VolumeMismatch", why)
-            })
-        } else {
-            None
+        let (name, owner) = (volume.name(), volume.claim_ref());
+        let (reason, message) = match &owner {
+            Some(owner) if owner.names(&claim) => return bind(cx, volume, claim),
+            Some(_) => (
+                "FailedBinding",
+                format!("volume {name:?} already bound to a different claim."),
+            ),
+            None => match matching::mismatch(&volume, &claim) {
+                None => return bind(cx, volume, claim),
+                Some(why) => (
+                    "VolumeMismatch",
+                    format!("Cannot bind to requested volume {name:?}: {why}"),
+                ),
+            },
         };
-        let Some((reason, message)) = obstacle else {
-            return bind(cx, volume, claim);
-        };
-        cx.tell(
-            (&PERSISTENT_VOLUME_CLAIMS, &claim),
-            Warning,
-            reason,
-            message,
-        );
+        let about = (&PERSISTENT_VOLUME_CLAIMS, &*claim);
+        cx.tell(about, Warning, reason, message);
         // The controller's own choice cannot be somebody else's: an error, and no new state.
-        if let Some(owner) = stranger
+        if let Some(owner) = owner
             && claim.annotation(BOUND_BY_CONTROLLER).is_some()
         {
             return Err(SyncError::Claimed {
                 claim: claim.key(),
-                volume: volume.name().to_owned(),
+                volume: name.to_owned(),
                 owner: owner.key(),
             });
         }

@@ -8,7 +8,7 @@ use super::{
     operations::Name,
     origin,
     provision::IN_TREE,
-    reclaim::{Started, fail, still_released},
+    reclaim::{Started, fail},
 };
 use crate::{
     controllers::{
@@ -42,15 +42,12 @@ enum Deleter {
     External,
 }
 
-/// Deletes the directory, if the volume is still to be deleted.
+/// Deletes the directory.
 pub(super) fn start(
     cx: &mut Context,
-    volume: &Volume,
+    volume: Volume,
     operation: &Name,
 ) -> Result<Started, SyncError> {
-    let Some(volume) = still_released(cx, volume)? else {
-        return Ok(Started::IsOver);
-    };
     match deleter(&volume) {
         Err(why) => return fail(cx, volume, FAILED, &why).map(|()| Started::IsOver),
         Ok(Deleter::External) => return Ok(Started::IsOver),

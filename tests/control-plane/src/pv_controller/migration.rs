@@ -4,27 +4,74 @@ use super::{MIGRATED_TO, provision::STORAGE_PROVISIONER};
 use crate::{
     controllers::{
         Context, SyncError,
-        object::{Claim, remove_annotation, set_annotation},
+        object::{Claim, Volume, remove_annotation, set_annotation},
     },
     resource::PERSISTENT_VOLUME_CLAIMS,
     store::Part,
 };
 
-/// The plug-ins and their drivers.
-const DRIVERS: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+/// A plug-in that a driver has taken over.
+pub(crate) struct Migrated {
+    pub(crate) plugin: &'static str,
+    pub(crate) driver: &'static str,
+    /// What its volumes have in their `spec`.
+    source: &'static str,
+}
+
+const MIGRATED: [Migrated; 7] = [
+    Migrated {
+        plugin: "kubernetes.io/aws-ebs",
+        driver: "ebs.csi.aws.com",
+        source: "awsElasticBlockStore",
+    },
+    Migrated {
+        plugin: "kubernetes.io/azure-disk",
+        driver: "disk.csi.azure.com",
+        source: "azureDisk",
+    },
+    Migrated {
+        plugin: "kubernetes.io/azure-file",
+        driver: "file.csi.azure.com",
+        source: "azureFile",
+    },
+    Migrated {
+        plugin: "kubernetes.io/cinder",
+        driver: "cinder.csi.openstack.org",
+        source: "cinder",
+    },
+    Migrated {
+        plugin: "kubernetes.io/gce-pd",
+        driver: "pd.csi.storage.gke.io",
+        source: "gcePersistentDisk",
+    },
+    Migrated {
+        plugin: "kubernetes.io/portworx-volume",
+        driver: "pxd.portworx.com",
+        source: "portworxVolume",
+    },
+    Migrated {
+        plugin: "kubernetes.io/vsphere-volume",
+        driver: "csi.vsphere.vmware.com",
+        source: "vsphereVolume",
+    },
 ];
 
 /// The driver that serves the volumes of this plug-in; `None` for one that was not migrated.
 pub(crate) fn driver_of(plugin: &str) -> Option<&'static str> {
-    let mut drivers = DRIVERS.iter();
-    drivers.find_map(|&(name, driver)| (name == plugin).then_some(driver))
+    let mut migrated = MIGRATED.iter();
+    migrated.find(|it| it.plugin == plugin).map(|it| it.driver)
+}
+
+/// Who has taken over volumes of this kind.
+pub(crate) fn of_source(volume: &Volume) -> Option<&'static Migrated> {
+    let mut migrated = MIGRATED.iter();
+    migrated.find(|it| volume["spec"][it.source].is_object())
+}
+
+/// Whether a driver is noted on the volume, and so reclaims it.
+pub(super) fn is_noted(volume: &Volume) -> bool {
+    let driver = volume.annotation(MIGRATED_TO);
+    driver.is_some_and(|driver| !driver.is_empty())
 }
 
 /// Notes on a claim which driver took over from its provisioner, or that none did. A claim for

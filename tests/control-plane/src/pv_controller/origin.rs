@@ -1,7 +1,11 @@
 //! What follows from who provisioned a volume: whether a CSI driver has taken it over, and which
 //! finalizer holds it until its storage is deleted.
 
-use super::{MIGRATED_TO, PROVISIONED_BY, migration::driver_of, provision::IN_TREE};
+use super::{
+    MIGRATED_TO, PROVISIONED_BY,
+    migration::{driver_of, is_noted},
+    provision::IN_TREE,
+};
 use crate::{
     controllers::{
         Context, SyncError,
@@ -30,10 +34,7 @@ pub(crate) fn update(cx: &mut Context, volume: Volume) -> Result<Volume, SyncErr
         set_annotation(&mut new, MIGRATED_TO, driver);
         drop_finalizer(&mut new, IN_TREE_DELETION);
     } else {
-        if volume
-            .annotation(MIGRATED_TO)
-            .is_some_and(|to| !to.is_empty())
-        {
+        if is_noted(&volume) {
             remove_annotation(&mut new, MIGRATED_TO);
         }
         if provisioner.starts_with(IN_TREE) {

@@ -15,9 +15,9 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{
-    MIGRATED_TO,
     bind::set_volume_phase,
     delete::{self, Deleted},
+    migration,
     operations::{Name, Operations},
     recycle::{self, Recycling},
     volume::claim_of,
@@ -105,7 +105,7 @@ pub(super) enum Started {
 
 /// Does what the policy of a released volume says.
 pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
-    if is_migrated(&volume) {
+    if migration::is_noted(&volume) {
         return Ok(());
     }
     match volume.reclaim_policy() {
@@ -119,24 +119,22 @@ pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError>
     }
 }
 
-/// Whether a CSI driver has taken over the volume, and reclaims it.
-fn is_migrated(volume: &Volume) -> bool {
-    let driver = volume.annotation(MIGRATED_TO);
-    driver.is_some_and(|driver| !driver.is_empty())
-}
-
 fn operate(
     cx: &mut Context,
     verb: &str,
     volume: &Volume,
-    start: fn(&mut Context, &Volume, &Name) -> Result<Started, SyncError>,
+    start: fn(&mut Context, Volume, &Name) -> Result<Started, SyncError>,
 ) -> Result<(), SyncError> {
     let name = Name::new(verb, volume);
     if !cx.reclaims.operations.start(&name, Instant::now()) {
         tracing::debug!(%name, "runs already, or has to wait after an error");
         return Ok(());
     }
-    let started = start(cx, volume, &name);
+    let started = match still_released(cx, volume) {
+        Ok(Some(volume)) => start(cx, volume, &name),
+        Ok(None) => Ok(Started::IsOver),
+        Err(error) => Err(error),
+    };
     match started {
         Ok(Started::GoesOn) => {}
         Ok(Started::HasFailed) => cx.reclaims.end(&name, false),
@@ -147,10 +145,7 @@ fn operate(
 
 /// The volume as the store has it now, if it is still to be reclaimed in the same way: what is
 /// about to be destroyed is never judged by a cached state.
-pub(super) fn still_released(
-    cx: &mut Context,
-    volume: &Volume,
-) -> Result<Option<Volume>, SyncError> {
+fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, SyncError> {
     let key = Key::cluster(volume.name());
     let Some(fresh) = cx.read(&PERSISTENT_VOLUMES, &key)?.map(Volume) else {
         return Ok(None);
@@ -159,7 +154,7 @@ pub(super) fn still_released(
         .claim_ref()
         .is_some_and(|reference| !reference.uid.is_empty());
     let same = fresh.uid() == volume.uid() && fresh.reclaim_policy() == volume.reclaim_policy();
-    if !same || !bound || is_migrated(&fresh) {
+    if !same || !bound || migration::is_noted(&fresh) {
         return Ok(None);
     }
     let claim = claim_of(cx, &fresh)?;

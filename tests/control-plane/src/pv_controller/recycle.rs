@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     bind::unbind,
     operations::Name,
-    reclaim::{Started, fail, still_released},
+    reclaim::{Started, fail},
     recycler_pod,
 };
 use crate::{
@@ -32,15 +32,12 @@ pub(crate) struct Recycling {
     pod_uid: String,
 }
 
-/// Makes the pod, if the volume is still to be recycled.
+/// Makes the pod.
 pub(super) fn start(
     cx: &mut Context,
-    volume: &Volume,
+    volume: Volume,
     operation: &Name,
 ) -> Result<Started, SyncError> {
-    let Some(volume) = still_released(cx, volume)? else {
-        return Ok(Started::IsOver);
-    };
     if let Some(pods) = users(cx, &volume) {
         let message = format!("Volume is used by pods: {pods}");
         cx.tell((&PERSISTENT_VOLUMES, &volume), Normal, FAILED, message);
