@@ -95,11 +95,6 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
         for dependent in cx.garbage.dependents(object) {
             cx.queues.garbage.add(dependent.clone());
         }
-        for owner in owners(object) {
-            if let Some(owner) = resolve(owner, &target.key.namespace) {
-                cx.queues.garbage.add(owner);
-            }
-        }
     }
     let propagates = has_finalizer(object, FOREGROUND) || has_finalizer(object, ORPHAN);
     if !gone && propagates && meta::is_terminating(object) {
@@ -112,11 +107,12 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if !gone && before.unwrap_or(&Value::Null) == after {
         return;
     }
-    for uid in before
-        .into_iter()
-        .flat_map(items)
-        .map(|owner| text(&owner["uid"]))
-    {
+    for owner in before.into_iter().flat_map(items) {
+        // It may be the one that its owner waits for.
+        if let Some(owner) = resolve(owner, &target.key.namespace) {
+            cx.queues.garbage.add(owner);
+        }
+        let uid = text(&owner["uid"]);
         if let Some(dependents) = cx.garbage.dependents.get_mut(uid) {
             dependents.remove(&target);
             if dependents.is_empty() {

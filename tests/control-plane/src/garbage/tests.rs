@@ -116,6 +116,35 @@ fn in_the_foreground_the_owner_goes_last() {
 }
 
 #[test]
+fn an_owner_that_nothing_blocks_any_more_goes() {
+    type Edit = fn(&mut Value);
+    let edits: [(&str, Edit); 3] = [
+        ("no owner", |s| {
+            s["metadata"]["ownerReferences"] = json!([]);
+        }),
+        ("it does not block", |s| {
+            s["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
+        }),
+        ("gone, and without an owner", |s| {
+            s["metadata"]["ownerReferences"] = json!([]);
+            s["metadata"]["finalizers"] = json!([]);
+        }),
+    ];
+    for (what, edit) in edits {
+        let mut world = World::new();
+        let owner = world.create(&CONFIG_MAPS, config("a"));
+        let held = but(config("s"), |s| {
+            s["metadata"]["finalizers"] = json!(["example.com/held"]);
+        });
+        world.create(&SECRETS, owned(held, &[&owner]));
+        world.delete_with(&CONFIG_MAPS, "a", &policy("Foreground"));
+        assert!(world.get(&CONFIG_MAPS, "a").is_some(), "{what}");
+        world.change(&SECRETS, "s", edit);
+        assert!(world.get(&CONFIG_MAPS, "a").is_none(), "{what}");
+    }
+}
+
+#[test]
 fn orphans_forget_their_owner() {
     let mut world = World::new();
     let owner = world.create(&CONFIG_MAPS, config("a"));
