@@ -27,10 +27,7 @@ pub(crate) mod tests;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::{
-    sync::mpsc::UnboundedReceiver,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::{sync::mpsc::UnboundedReceiver, time::Instant};
 
 use self::{cache::Cache, object::Key, queue::WorkQueue, queues::Queues};
 pub use self::{
@@ -301,14 +298,20 @@ impl Manager {
 
     async fn run(mut self) {
         let period = self.cx.options.resync;
-        let mut resync = tokio::time::interval_at(Instant::now() + period, period);
-        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut resync = Instant::now() + period;
         loop {
-            while self.work() {
+            // Where clients write without pause, there is work without end.
+            if resync <= Instant::now() {
+                self.resync();
+                resync = Instant::now() + period;
+            }
+            if self.work() {
                 // Requests are served on the same threads.
                 tokio::task::yield_now().await;
+                continue;
             }
             let due = self.cx.queues.next_due();
+            let due = due.map_or(resync, |due| due.min(resync));
             tokio::select! {
                 event = self.events.recv() => match event {
                     Some(written) => self.hear(&written),
@@ -316,8 +319,7 @@ impl Manager {
                 },
                 Some(pod) = self.ended.recv() => self.cx.queues.scheduled.add(pod),
                 Some(deleted) = self.deleted.recv() => delete::finish(&mut self.cx, deleted),
-                _ = resync.tick() => self.resync(),
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = tokio::time::sleep_until(due) => {}
             }
         }
     }
@@ -346,11 +348,7 @@ impl Manager {
         sync: fn(&mut Context, &K) -> Result<(), SyncError>,
     ) -> bool {
         // It may be for a queue that was passed already.
-        let mut heard = false;
-        while let Ok(written) = self.events.try_recv() {
-            self.hear(&written);
-            heard = true;
-        }
+        let heard = self.hear_all();
         let now = Instant::now().into_std();
         let Some(key) = queue(&mut self.cx.queues).take(now) else {
             return heard;
@@ -361,6 +359,24 @@ impl Manager {
         }
         queue(&mut self.cx.queues).done(key, result.is_ok(), now);
         true
+    }
+
+    /// Takes in what has happened so far. `false` if nothing has.
+    fn hear_all(&mut self) -> bool {
+        let mut heard = false;
+        while let Ok(written) = self.events.try_recv() {
+            self.hear(&written);
+            heard = true;
+        }
+        while let Ok(pod) = self.ended.try_recv() {
+            self.cx.queues.scheduled.add(pod);
+            heard = true;
+        }
+        while let Ok(deleted) = self.deleted.try_recv() {
+            delete::finish(&mut self.cx, deleted);
+            heard = true;
+        }
+        heard
     }
 
     fn hear(&mut self, written: &Written) {

@@ -30,6 +30,28 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
+    /// Makes everything due that waits for a time.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        for keys in [
+            &mut self.claims,
+            &mut self.volumes,
+            &mut self.claim_protection,
+            &mut self.volume_protection,
+            &mut self.recyclers,
+            &mut self.unscheduled,
+            &mut self.scheduled,
+            &mut self.jobs,
+            &mut self.orphans,
+            &mut self.expansions,
+            &mut self.ephemeral,
+            &mut self.namespaces,
+        ] {
+            keys.hurry();
+        }
+        self.garbage.hurry();
+    }
+
     /// When the next of the keys that wait for a time is due, if any does.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let keys = [

@@ -13,12 +13,12 @@ use std::{
 use serde_json::{Value, json};
 
 use self::relay::Relay;
-use super::{ControllerOptions, Manager, NodeOptions};
+use super::{ControllerOptions, Manager, NodeOptions, spawn};
 use crate::{
     meta, node,
-    pv_controller::delete,
+    pv_controller::delete::Deleted,
     resource::{
-        EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
+        CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
         STORAGE_CLASSES,
     },
     store::{DeleteOptions, Part, Store},
@@ -92,12 +92,6 @@ impl World {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             self.settle();
-            while let Ok(pod) = self.manager.ended.try_recv() {
-                self.manager.cx.queues.scheduled.add(pod);
-            }
-            while let Ok(deleted) = self.manager.deleted.try_recv() {
-                delete::finish(&mut self.manager.cx, deleted);
-            }
             let is_busy = self.manager.cx.reclaims.is_busy() || self.is_stopping();
             if !self.work() && !is_busy || disturbance::has_crashed() {
                 return;
@@ -135,20 +129,20 @@ impl World {
     /// Resyncs, and tries everything again that has failed, until nothing is left to do.
     pub(crate) fn rest(&mut self) {
         for _ in 0..3 {
-            let queues = &mut self.manager.cx.queues;
-            for queue in [
-                &mut queues.claims,
-                &mut queues.volumes,
-                &mut queues.claim_protection,
-                &mut queues.volume_protection,
-                &mut queues.unscheduled,
-                &mut queues.scheduled,
-            ] {
-                queue.hurry();
-            }
-            self.manager.cx.reclaims.hurry();
+            self.hurry();
             self.resync();
         }
+    }
+
+    /// Makes everything due that waits for a time.
+    pub(crate) fn hurry(&mut self) {
+        self.manager.cx.queues.hurry();
+        self.manager.cx.reclaims.hurry();
+    }
+
+    /// Waits for a deletion to end, and keeps it from the controllers.
+    pub(crate) fn deletion(&mut self) -> Deleted {
+        self.manager.deleted.blocking_recv().unwrap()
     }
 
     pub(crate) fn resync(&mut self) {
@@ -415,4 +409,44 @@ fn repeated_events_are_counted() {
     };
     assert_eq!(event["reason"], "ProvisioningFailed");
     assert!(event["count"].as_u64().unwrap() >= 3, "{event}");
+}
+
+/// There is something to do at any moment, and nobody waits for it to end.
+#[tokio::test]
+async fn clients_that_write_without_pause_do_not_keep_the_resync_from_coming() {
+    let store = Store::new(100);
+    let claim = store
+        .create(&PERSISTENT_VOLUME_CLAIMS, "default", claim("c", "1Gi"))
+        .unwrap();
+    let note = json!({"metadata": {"name": "note"}});
+    store.create(&CONFIG_MAPS, "default", note).unwrap();
+    let _controllers = spawn(
+        store.clone(),
+        ControllerOptions {
+            resync: Duration::from_millis(20),
+            ..ControllerOptions::default()
+        },
+    )
+    .unwrap();
+    let told = || {
+        let events = store.list(&EVENTS, Some("default")).items;
+        let about = |event: &&Arc<Value>| event["involvedObject"]["uid"] == *meta::uid(&claim);
+        let event = events.iter().find(about)?;
+        event["count"].as_u64()
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for n in 0.. {
+        // The controllers have the rest of this thread's time.
+        tokio::task::yield_now().await;
+        let written = store.modify(&CONFIG_MAPS, "default", "note", Part::Main, false, |old| {
+            Ok(but(old.clone(), |note| {
+                note["data"] = json!({"n": n.to_string()});
+            }))
+        });
+        written.unwrap();
+        if told() >= Some(3) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no resync: {:?}", told());
+    }
 }

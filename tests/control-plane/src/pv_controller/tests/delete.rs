@@ -1,6 +1,9 @@
 //! Deleting, and what holds a volume until then.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use serde_json::{Value, json};
 
@@ -17,6 +20,7 @@ use crate::{
         reclaim::{Reclaims, reclaim},
     },
     resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
+    store::Part,
 };
 
 const IN_TREE_DELETION: &str = "kubernetes.io/pv-controller";
@@ -57,7 +61,7 @@ fn a_directory_is_deleted_where_that_is_allowed_only() {
             panic!("{path}")
         };
         assert!(message.contains(why), "{path}: {message}");
-        assert!(std::path::Path::new(&inside).exists(), "{path}");
+        assert!(Path::new(&inside).exists(), "{path}");
     }
 }
 
@@ -233,6 +237,39 @@ fn what_was_read_before_does_not_decide() {
         assert_eq!(world.phase(&VOLUMES, "v"), "Released", "{what}");
         assert_eq!(messages(&world, "VolumeFailedDelete"), [""; 0], "{what}");
     }
+}
+
+/// A volume whose deletion runs. Nothing has taken in yet how it ends.
+fn being_deleted(path: &Path, root: &Path) -> World {
+    let mut world = World::with(ControllerOptions {
+        host_paths: Some(HostPaths::below(root).unwrap()),
+        ..ControllerOptions::default()
+    });
+    let kept = but(host_path("Retain"), |v| {
+        v["spec"]["hostPath"]["path"] = json!(path);
+    });
+    world.create(&VOLUMES, kept);
+    world.create(&CLAIMS, claim("c", "1Gi"));
+    world.delete(&CLAIMS, "c");
+    world.edit(&VOLUMES, "v", Part::Main, |v| {
+        v["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+    });
+    let volume = Volume(world.volume("v"));
+    reclaim(&mut world.manager.cx, volume).unwrap();
+    assert!(world.manager.cx.reclaims.is_busy());
+    world
+}
+
+#[test]
+fn the_end_of_a_deletion_is_heard_between_two_keys() {
+    let root = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let path = root.path().join("v");
+    std::fs::create_dir(&path).unwrap();
+    let mut world = being_deleted(&path, root.path());
+    let deleted = world.deletion();
+    world.manager.cx.reclaims.deleted.send(deleted).unwrap();
+    world.settle();
+    assert!(world.get(&VOLUMES, "v").is_none());
 }
 
 #[test]
