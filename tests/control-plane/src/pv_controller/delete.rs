@@ -1,7 +1,7 @@
 //! Policy Delete: whoever provisioned a volume from outside deletes it too. Of the plug-ins within,
 //! only `hostPath` has a deleter, and that one deletes directories for tests alone.
 
-use std::{path::PathBuf, sync::Arc, thread};
+use std::{path::PathBuf, sync::Arc, thread, time::Instant};
 
 use super::{
     MIGRATED_TO, PROVISIONED_BY,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     controllers::{
         Context, SyncError,
-        object::{Volume, text},
+        object::{Key, Volume, text},
     },
     host_paths::{HostPaths, Refused},
     resource::PERSISTENT_VOLUMES,
@@ -100,10 +100,14 @@ pub(crate) fn finish(cx: &mut Context, deleted: Deleted) {
     }
     let written = match result {
         Ok(()) => cx.delete(&PERSISTENT_VOLUMES, &volume, DeleteOptions::default()),
-        Err(why) => fail(cx, volume, FAILED, &why),
+        Err(why) => fail(cx, volume.clone(), FAILED, &why),
     };
     if let Err(error) = written {
         tracing::debug!(%error, %operation, "the next look at the volume tries again");
+        // Whatever came in between was heard while this still ran, and asks for no other look.
+        let due = cx.reclaims.operations.due(&operation);
+        let due = due.unwrap_or_else(Instant::now);
+        cx.queues.volumes.add_at(Key::cluster(volume.name()), due);
     }
 }
 

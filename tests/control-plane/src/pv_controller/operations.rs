@@ -13,7 +13,7 @@ use std::{
 use crate::controllers::object::Volume;
 
 /// The wait after the first error.
-const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
+pub(super) const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
 /// The longest wait, kube-controller-manager's.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(122);
 
@@ -53,12 +53,20 @@ impl Operations {
     pub(crate) fn start(&mut self, name: &Name, now: Instant) -> bool {
         let before = match self.0.get(name) {
             Some(Operation::Runs(_)) => return false,
-            Some(Operation::Waits { until, .. }) if now <= *until => return false,
+            Some(Operation::Waits { until, .. }) if now < *until => return false,
             Some(Operation::Waits { wait, .. }) => Some(*wait),
             None => None,
         };
         self.0.insert(name.clone(), Operation::Runs(before));
         true
+    }
+
+    /// When the wait of an operation after an error is over, if it has to wait.
+    pub(super) fn due(&self, name: &Name) -> Option<Instant> {
+        match self.0.get(name) {
+            Some(Operation::Waits { until, .. }) => Some(*until),
+            _ => None,
+        }
     }
 
     /// Ends an operation. A success forgets the errors before it.
@@ -125,13 +133,15 @@ mod tests {
             let wait = Duration::from_millis(millis);
             assert!(operations.start(&name, now), "{millis}");
             operations.end(&name, false, now);
-            assert!(!operations.start(&name, now + wait), "{millis}");
-            now += wait + Duration::from_millis(1);
+            let almost = now + wait.saturating_sub(Duration::from_nanos(1));
+            assert!(!operations.start(&name, almost), "{millis}");
+            now += wait;
+            assert_eq!(operations.due(&name), Some(now));
         }
         assert!(operations.start(&name, now));
         operations.end(&name, true, now);
         assert!(operations.start(&name, now));
         operations.end(&name, false, now);
-        assert!(operations.start(&name, now + Duration::from_millis(501)));
+        assert!(operations.start(&name, now + Duration::from_millis(500)));
     }
 }

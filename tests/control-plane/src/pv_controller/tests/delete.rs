@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ use crate::{
     },
     host_paths::HostPaths,
     pv_controller::{
-        MIGRATED_TO, PROVISIONED_BY,
+        MIGRATED_TO, PROVISIONED_BY, delete,
+        operations::FIRST_BACK_OFF,
         reclaim::{Reclaims, reclaim},
     },
     resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
@@ -270,6 +272,28 @@ fn the_end_of_a_deletion_is_heard_between_two_keys() {
     world.manager.cx.reclaims.deleted.send(deleted).unwrap();
     world.settle();
     assert!(world.get(&VOLUMES, "v").is_none());
+}
+
+/// Its end cannot be written into what somebody else has changed since, and that change was heard
+/// while it still ran.
+#[test]
+fn a_volume_that_is_changed_while_its_deletion_fails_is_looked_at_again() {
+    let root = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let mut world = being_deleted(Path::new("/tmp/v"), root.path());
+    let deleted = world.deletion();
+    world.change(&VOLUMES, "v", |v| {
+        v["metadata"]["annotations"] = json!({"by": "somebody"});
+    });
+    let before = Instant::now();
+    delete::finish(&mut world.manager.cx, deleted);
+    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
+    let [due] = world.manager.cx.queues.volumes.appointments()[..] else {
+        panic!("nothing looks at the volume again")
+    };
+    assert!(due >= before + FIRST_BACK_OFF);
+    world.hurry();
+    world.settle_outside();
+    assert_eq!(world.phase(&VOLUMES, "v"), "Failed");
 }
 
 #[test]
