@@ -14,7 +14,7 @@ use control_plane::{NodeOptions, Options, ProcessOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::common::{A_MOMENT, Api, Lines, PODS, SOON};
+use self::common::{A_MOMENT, Api, Lines, MERGE, PODS, SOON};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
@@ -208,16 +208,18 @@ async fn a_job_that_runs_out_of_tries() {
 #[tokio::test]
 async fn a_job_that_takes_too_long() {
     let ground = Ground::new().await;
-    let limit = |j: &mut Value| j["spec"]["activeDeadlineSeconds"] = json!(1);
+    let limit = |j: &mut Value| j["spec"]["activeDeadlineSeconds"] = json!(600);
     let mut jobs = ground
         .run("echo $$$$ > $DIR/pid; exec sleep 600", limit)
         .await;
+    // Less than a second may be left of one, as Kubernetes counts whole seconds.
+    let pid = ground.pid().await;
+    let shorter = json!({"spec": {"activeDeadlineSeconds": 1}});
+    let path = format!("{JOBS}/j");
+    ground.api.patch(&path, MERGE, &shorter).await.ok();
     let job = end(&mut jobs).await;
     assert_eq!(reason(&job), "DeadlineExceeded");
-    assert!(
-        !is_alive(&ground.pid().await),
-        "it is stopped before that is said"
-    );
+    assert!(!is_alive(&pid), "it is stopped before that is said");
 }
 
 #[tokio::test]
@@ -231,21 +233,15 @@ async fn a_job_that_is_deleted_while_it_runs_stays_until_its_process_is_gone() {
     let foreground = json!({"propagationPolicy": "Foreground"});
     let path = format!("{JOBS}/j");
     ground.api.delete(&path, &foreground).await.ok();
-    let pod = ground
-        .pod("terminating", |p| {
-            p["metadata"]["deletionTimestamp"].is_string()
+    ground
+        .pod("terminating, and not held by its Job", |p| {
+            p["metadata"]["deletionTimestamp"].is_string() && p["metadata"]["finalizers"].is_null()
         })
         .await;
     tokio::time::sleep(A_MOMENT).await;
     let job = ground.api.get(&path).await.ok();
     let finalizers = &job["metadata"]["finalizers"];
     assert_eq!(finalizers, &json!(["foregroundDeletion"]));
-    let name = pod["metadata"]["name"].as_str().unwrap();
-    let pod = ground.api.get(&format!("{PODS}/{name}")).await.ok();
-    assert!(
-        pod["metadata"]["finalizers"].is_null(),
-        "it is not held by its Job"
-    );
     assert!(is_alive(&pid));
 
     fs::write(ground.path("go"), "").unwrap();
@@ -298,7 +294,12 @@ async fn nothing_outlives_the_control_plane() {
     let pid = ground.pid().await;
     assert!(is_alive(&pid));
     drop(ground.api);
-    assert!(!is_alive(&pid));
+    // It was killed; the last of it may still be about to go.
+    let deadline = Instant::now() + SOON;
+    while is_alive(&pid) {
+        assert!(Instant::now() < deadline, "{pid} runs on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
