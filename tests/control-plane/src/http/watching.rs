@@ -362,3 +362,43 @@ fn due(event: &Written, at: Instant, stream: &Stream) -> Option<Instant> {
 fn is_due(event: &Written, at: Instant, stream: &Stream) -> bool {
     due(event, at, stream).is_some_and(|due| stream.delay.is_zero() || due <= Instant::now())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::CONFIG_MAPS;
+
+    /// Each event lags by itself: those before it do not add to its wait.
+    #[test]
+    fn when_an_event_may_be_told() {
+        let minute = Duration::from_mins(1);
+        let event = |version| Written {
+            kind: EventKind::Added,
+            resource: &CONFIG_MAPS,
+            object: Arc::new(Stored::new(&json!({"metadata": {"name": "a"}}))),
+            previous: None,
+            resource_version: version,
+        };
+        let stream = |delay, held_after| Stream {
+            held_after,
+            delay,
+            ..Stream::default()
+        };
+        let at = Instant::now();
+        let later = at + Duration::from_secs(1);
+        for (version, arrived, stream, expected) in [
+            (1, at, stream(Duration::ZERO, None), Some(at)),
+            (1, at, stream(minute, None), Some(at + minute)),
+            (2, at, stream(minute, None), Some(at + minute)),
+            (3, later, stream(minute, None), Some(later + minute)),
+            (1, at, stream(minute, Some(1)), Some(at + minute)),
+            (2, at, stream(minute, Some(1)), None),
+        ] {
+            assert_eq!(
+                due(&event(version), arrived, &stream),
+                expected,
+                "{stream:?}"
+            );
+        }
+    }
+}
