@@ -15,6 +15,10 @@ use control_plane::{
     },
     store::{DeleteOptions, Event, Events, Store},
 };
+use nix::{
+    sys::resource::{UsageWho, getrusage},
+    time::{ClockId, clock_gettime},
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -79,6 +83,20 @@ fn delete(store: &Store, r: &'static Resource, name: &str) {
         .unwrap();
 }
 
+/// How much of the processor this thread has had, and with it the controllers: what else runs on the
+/// machine does not count.
+fn worked() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .unwrap()
+        .into()
+}
+
+/// How often this thread has let go of the processor to wait for something, be it a moment.
+fn waited() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
+    usage.voluntary_context_switches()
+}
+
 /// Waits for `count` objects of a type to come into a phase.
 async fn wait_for(events: &mut Events, r: &'static Resource, phase: &str, count: usize) {
     let came = |event: &Event| {
@@ -133,28 +151,31 @@ async fn the_life_of_a_late_binding_volume() {
 }
 
 #[tokio::test]
-async fn a_deleted_claim_releases_its_volume_within_milliseconds() {
+async fn a_deleted_claim_releases_its_volume_without_waiting() {
     let store = Store::default();
     let _controllers = controllers::spawn(store.clone(), options()).unwrap();
     let mut events = store.subscribe();
     create(&store, &CLASSES, class("Immediate"));
-    let mut took = Vec::new();
+    let (mut took, mut waits) = (Vec::new(), Vec::new());
     for round in 0..50 {
         create(&store, &VOLUMES, volume(&format!("v{round}")));
         wait_for(&mut events, &VOLUMES, "Available", 1).await;
         create(&store, &CLAIMS, claim("c"));
         wait_for(&mut events, &CLAIMS, "Bound", 1).await;
-        let start = Instant::now();
+        let start = (worked(), waited());
         delete(&store, &CLAIMS, "c");
         wait_for(&mut events, &VOLUMES, "Released", 1).await;
-        took.push(start.elapsed());
+        took.push(worked().saturating_sub(start.0));
+        waits.push(waited() - start.1);
     }
     took.sort();
+    waits.sort_unstable();
     println!(
-        "claim deleted -> PV Released: median {:?}, worst {:?}",
+        "claim deleted -> PV Released: median {:?} of the processor, worst {:?}",
         took[25], took[49]
     );
     assert!(took[25] < Duration::from_millis(20), "{took:?}");
+    assert_eq!(waits[25], 0, "{waits:?}");
 }
 
 #[tokio::test]
@@ -184,13 +205,15 @@ async fn what_is_written_while_they_look_around_is_seen_at_once() {
     };
     let _controllers = controllers::spawn(store.clone(), options).unwrap();
     let rounds = std::thread::spawn(move || {
-        for round in 0..4_000_u32 {
+        // One core looks on.
+        let rounds = if support::slow() { 4_000 } else { 1_000 };
+        for round in 0..rounds {
             let name = format!("v{round}");
             let map = json!({"metadata": {"name": &name}});
             let volume = volume(&name);
             create(&store, &CONFIG_MAPS, map);
             let woken = Instant::now();
-            let later = Duration::from_nanos(u64::from(round % 400) * 250);
+            let later = Duration::from_nanos(round % 400 * 250);
             while woken.elapsed() < later {
                 std::hint::spin_loop();
             }
@@ -238,7 +261,7 @@ async fn binding_is_not_quadratic() {
             let _controllers = controllers::spawn(store.clone(), options()).unwrap();
             let mut events = store.subscribe();
             create(&store, &CLASSES, class(mode));
-            let start = Instant::now();
+            let start = worked();
             for i in 0..count {
                 create(&store, &VOLUMES, volume(&format!("v{i}")));
             }
@@ -250,7 +273,7 @@ async fn binding_is_not_quadratic() {
                 }
             }
             wait_for(&mut events, &CLAIMS, "Bound", count).await;
-            let took = start.elapsed();
+            let took = worked().saturating_sub(start);
             println!("{count} claims bound ({mode}) in {took:?}");
             per_claim.push(took / u32::try_from(count).unwrap());
         }
