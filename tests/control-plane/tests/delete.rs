@@ -7,6 +7,7 @@ mod common;
 
 use std::{fs, process::Command, time::Duration};
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use serde_json::{Value, json};
 use support::Sandbox;
 
@@ -36,8 +37,17 @@ async fn a_deletion_that_failed_is_tried_again() {
         .ok();
     let why = ground.failure("Delete").await;
     assert!(why.contains("symbolic link"), "{why}");
-    fs::remove_file(&path).unwrap();
-    fs::create_dir(&path).unwrap();
+    // At no moment is nothing there: that would be another error.
+    let directory = ground.path("root/directory");
+    fs::create_dir(&directory).unwrap();
+    renameat2(
+        AT_FDCWD,
+        &directory,
+        AT_FDCWD,
+        &path,
+        RenameFlags::RENAME_EXCHANGE,
+    )
+    .unwrap();
     let volume = format!("{PVS}/v");
     ground.until(&volume, "gone", |pv| pv.is_none()).await;
     assert!(!path.exists());
@@ -145,18 +155,23 @@ fn what_is_mounted_in_a_volume_is_safe() {
                 ("root/v", "something is mounted"),
             ] {
                 let ground = Ground::new().await;
-                let mut mount = Command::new("mount");
-                mount
-                    .arg("--bind")
-                    .arg(ground.path("beside"))
-                    .arg(ground.path(place));
-                assert!(mount.status().unwrap().success());
+                fs::create_dir(ground.path("seen")).unwrap();
+                // The volume without what is mounted in it: without that, the next attempt succeeds.
+                for (what, there) in [("root/v", "seen"), ("beside", place)] {
+                    let mut mount = Command::new("mount");
+                    mount
+                        .arg("--bind")
+                        .args([what, there].map(|p| ground.path(p)));
+                    assert!(mount.status().unwrap().success());
+                }
                 ground.released(policy).await;
                 let told = ground.failure(policy).await;
                 assert!(told.contains(why), "{policy} {place}: {told}");
-                let mut unmount = Command::new("umount");
-                assert!(unmount.arg(ground.path(place)).status().unwrap().success());
-                assert_eq!(ground.left(), 4, "{policy} {place}");
+                assert_eq!(ground.left_in("seen"), 4, "{policy} {place}");
+                for there in [place, "seen"] {
+                    let mut unmount = Command::new("umount");
+                    assert!(unmount.arg(ground.path(there)).status().unwrap().success());
+                }
             }
         }
     });

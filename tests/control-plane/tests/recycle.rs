@@ -84,6 +84,12 @@ async fn a_volume_in_use() {
     let no_finalizers = json!({"metadata": {"finalizers": null}});
     ground.api.patch(&claim, MERGE, &no_finalizers).await.ok();
     ground.phase("Released").await;
+    let deadline = Instant::now() + SOON;
+    while ground.told("VolumeFailedRecycle").await.is_empty() {
+        assert!(Instant::now() < deadline, "no event");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // It is looked at several times more.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(
         ground.told("VolumeFailedRecycle").await,

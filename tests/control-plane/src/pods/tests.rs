@@ -115,9 +115,14 @@ fn a_pod_that_has_had_its_time() {
             p["spec"]["activeDeadlineSeconds"] = json!(seconds);
         })
     };
-    world.create(&PODS, pod("short", 1));
     world.create(&PODS, pod("long", 60));
-    assert_eq!(world.phase(&PODS, "short"), "Running");
+    let begun = Instant::now();
+    world.create(&PODS, pod("short", 1));
+    let phase = world.phase(&PODS, "short");
+    // All this is over in a moment, as a rule.
+    if begun.elapsed() < Duration::from_secs(1) {
+        assert_eq!(phase, "Running");
+    }
     std::thread::sleep(Duration::from_millis(1100));
     // It had an appointment, and waits for no resync.
     world.settle();

@@ -159,13 +159,14 @@ impl Ground {
 
     /// Whether the directory has all that it had, nothing, or something in between.
     pub fn left(&self) -> usize {
-        let file = |path: &&str| self.path(path).symlink_metadata().is_ok();
-        let files = [
-            "root/v/data",
-            "root/v/.hidden",
-            "root/v/sub/deeper/x y",
-            "root/v/link",
-        ];
+        self.left_in("root/v")
+    }
+
+    /// The same, where the directory is seen at another place.
+    pub fn left_in(&self, place: &str) -> usize {
+        let place = self.path(place);
+        let file = |path: &&str| place.join(path).symlink_metadata().is_ok();
+        let files = ["data", ".hidden", "sub/deeper/x y", "link"];
         assert!(
             self.path("beside/data").exists(),
             "a stranger's file is lost"
