@@ -238,7 +238,7 @@ fn kill_and_restart(
             continue;
         }
         while !ready.remove(class) {
-            match releases.recv_timeout(stage.patience()) {
+            match releases.recv_timeout(3 * stage.patience()) {
                 Ok(class) => {
                     ready.insert(class);
                 }

@@ -9,7 +9,7 @@ use crate::ground::Ground;
 use crate::voice::Voice;
 
 /// How long the provisioner may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Says how to look at it, and waits for Ctrl-C.
 ///

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// A busy machine gives whoever it is some time only now and then.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(15);
 
 /// Tries again for a while what fails because something is busy. So it seems to be while a program
 /// looks at it, while another test looks for a free loop device, and while one starts a program: until
@@ -17,8 +17,10 @@ pub fn while_busy<T, E>(
 ) -> Result<T, E> {
     let deadline = Instant::now() + LIMIT;
     loop {
+        // Before the try: a thread that stands still past its time tries once more.
+        let is_last = Instant::now() >= deadline;
         match act() {
-            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+            Err(error) if is_busy(&error) && !is_last => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             done => return done,

@@ -13,6 +13,9 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+/// Only what hangs takes so long to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A running program whose log is kept, and shown when the test fails.
 #[derive(Debug)]
 pub struct Program {
@@ -81,10 +84,12 @@ impl Program {
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
+            // Before the look: a thread that stands still past its time looks once more.
+            let is_last = Instant::now() >= deadline;
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
-            if Instant::now() > deadline {
+            if is_last {
                 bail!("the program has not ended within {limit:?}");
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -99,10 +104,11 @@ impl Program {
     /// The address that it serves HTTP on, as its log says it.
     ///
     /// # Errors
-    /// When it does not say so within ten seconds.
+    /// When it does not say so within half a minute.
     pub fn http_address(&mut self) -> Result<String> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         loop {
+            let is_last = !self.is_running() || Instant::now() >= deadline;
             let log = self.log();
             let marked = log
                 .lines()
@@ -110,7 +116,7 @@ impl Program {
             if let Some(at) = marked {
                 return Ok(at.split_whitespace().next().unwrap_or(at).to_owned());
             }
-            if !self.is_running() || Instant::now() > deadline {
+            if is_last {
                 bail!("the program serves no HTTP; its log:\n{log}");
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -120,7 +126,7 @@ impl Program {
     /// Asks it over HTTP: the status code and the body.
     ///
     /// # Errors
-    /// When it does not answer within five seconds.
+    /// When it does not answer within half a minute.
     pub fn http_get(&mut self, path: &str) -> Result<(u16, String)> {
         let address = self.http_address()?;
         http_get(&address, path)
@@ -143,11 +149,11 @@ impl Drop for Program {
 /// One HTTP/1.1 request on a connection of its own.
 ///
 /// # Errors
-/// When there is no answer within five seconds, or none that is HTTP.
+/// When there is no answer within half a minute, or none that is HTTP.
 pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
     let mut stream =
         TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
