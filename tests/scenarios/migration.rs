@@ -2,7 +2,6 @@
 //! label that its later versions give.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -178,13 +177,14 @@ fn a_pv_that_changed_before_its_adoption_is_read_again_at_once() {
     let volume = Volume::made(&stage, "fast", "Available", false);
     let pv = name(&volume.pv);
     let adoptions = stage.faults().on(Verb::Patch).resource("persistentvolumes");
-    let adoptions = adoptions.name(&pv).times(1).latency(Duration::from_secs(2));
+    let adoptions = adoptions.name(&pv).times(1).hold();
     let _provisioner = stage.provisioner().unwrap();
     stage.eventually("it is being adopted", || {
         (adoptions.hits() == 1).then_some(())
     });
     let note = json!({ "metadata": { "annotations": { "example.com/note": "kept" } } });
     stage.patch_pv(&pv, &note).unwrap();
+    adoptions.clear();
     volume.is_adopted(&stage);
     let now = stage.pv(&pv).unwrap();
     assert_eq!(annotation(&now, "example.com/note"), Some("kept"));

@@ -19,9 +19,6 @@ fn bind_again(stage: &Stage, pv: &str, claim: &str) {
     stage.in_phase(pv, "Bound");
 }
 
-/// Enough for a busy machine to bind the PV meanwhile.
-const HELD_UP: Duration = Duration::from_secs(1);
-
 /// For each request before the wipe: it is held up on its way, and while it is, the PV is bound
 /// again. The watch tells nothing of it.
 #[test]
@@ -43,11 +40,11 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
     let faults = stage.faults();
     let requests = stage.requests();
     for (step, verb, resource) in steps {
-        let held_up = faults.on(verb).resource(resource).times(1).latency(HELD_UP);
+        let held_up = faults.on(verb).resource(resource).times(1).hold();
         let mark = requests.mark();
         stage.delete_claim(&claim);
         let awaited = |request: &Request| request.verb == verb && request.resource == resource;
-        let arrived = requests.wait_for(mark, Duration::from_secs(5), awaited);
+        let arrived = requests.wait_for(mark, stage.patience(), awaited);
         stage
             .block_on(arrived)
             .unwrap_or_else(|| panic!("{step}: no such request"));
@@ -56,8 +53,9 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         claim = format!("after-{step}");
         bind_again(&stage, &pv, &claim);
         let mark = requests.mark();
+        held_up.clear();
         stage.stays(
-            HELD_UP + Duration::from_millis(500),
+            Duration::from_secs(1),
             &format!("{step}: bound, with its data"),
             || {
                 let now = stage.pvs_at(&volume).pop().unwrap();
@@ -118,12 +116,13 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     // The very next thing that the cache hears is that nothing is paused any more; not that the
     // volume is in use again, which happened before it could act.
     let get = faults.on(Verb::Get).resource(PVS).name(&name(&pv)).times(1);
-    let slow = get.latency(Duration::from_millis(500));
+    let held_up = get.hold();
     pause(None);
-    stage.eventually("the cleanup begins", || (slow.hits() == 1).then_some(()));
+    stage.eventually("the cleanup begins", || (held_up.hits() == 1).then_some(()));
     let hold = faults.hold_watches(PVS);
     bind_again(&stage, &name(&pv), "second");
     let mark = stage.requests().mark();
+    held_up.clear();
     stage.stays(
         Duration::from_secs(3),
         "the data of the second tenant",

@@ -65,10 +65,11 @@ fn pods_that_are_orphaned_meanwhile_are_waited_for() {
     install(&stage);
     let free = held(&stage, "free", "Available");
     let deleting = stage.faults().on(Verb::Delete).resource("daemonsets");
-    let late = deleting.times(1).latency(Duration::from_secs(2));
+    let late = deleting.times(1).hold();
     let running = start(&stage, &UNINSTALL);
     stage.eventually("it deletes", || (late.hits() == 1).then_some(()));
     orphan(&stage);
+    late.clear();
     let (text, code) = told(&running.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("provisioner-1 on"), "{text}");
@@ -82,7 +83,7 @@ fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
     let released = held(&stage, "released", "Released");
     let node = stage.named("elsewhere");
     let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
-    let late = listing.latency(Duration::from_secs(1));
+    let late = listing.hold();
     let args = [
         "release",
         "--finalizers",
@@ -93,6 +94,7 @@ fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
     let running = start(&stage, &args);
     stage.eventually("it lists", || (late.hits() == 1).then_some(()));
     stage.register_node(&node, Some(&node)).unwrap();
+    late.clear();
     let (text, code) = told(&running.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(
@@ -108,12 +110,13 @@ fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let patching = stage.faults().on(Verb::Patch).resource(PVS).times(1);
-    let late = patching.latency(Duration::from_secs(1));
+    let late = patching.hold();
     let node = stage.named("elsewhere");
     let running = start(&stage, &["release", "--finalizers", "--node", &node]);
     stage.eventually("it writes", || (late.hits() == 1).then_some(()));
     let label = json!({ "metadata": { "labels": { "kubernetes.io/hostname": "node-2" } } });
     stage.patch_pv(&free, &label).unwrap();
+    late.clear();
     let (text, code) = told(&running.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("has changed"), "{text}");
