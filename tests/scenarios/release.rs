@@ -24,13 +24,19 @@ use crate::stage;
 const DAEMON_SET: &str = "provisioner";
 const PVS: &str = "persistentvolumes";
 /// With a limit on each wait, so that no failure takes minutes.
-const UNINSTALL: [&str; 5] = [
-    "release",
-    "--finalizers",
-    "--daemonset",
-    DAEMON_SET,
-    "--timeout=3s",
-];
+const UNINSTALL: [&str; 5] = uninstall("--timeout=30s");
+/// The same, for a wait that is in vain.
+const UNINSTALL_IN_VAIN: [&str; 5] = uninstall("--timeout=3s");
+
+const fn uninstall(timeout: &str) -> [&str; 5] {
+    [
+        "release",
+        "--finalizers",
+        "--daemonset",
+        DAEMON_SET,
+        timeout,
+    ]
+}
 
 /// A stage in a cluster of its own: without a node, the command takes everybody's PVs.
 fn own_cluster() -> Option<Stage> {
@@ -259,7 +265,7 @@ fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
     let deleted = held(&stage, "deleted", "Released");
     stage.delete_pv(&deleted).unwrap();
 
-    let (text, code) = told(&run(&stage, &UNINSTALL));
+    let (text, code) = told(&run(&stage, &UNINSTALL_IN_VAIN));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("Nothing was changed"), "{text}");
     assert!(text.contains("--abandon-uncleaned"), "{text}");

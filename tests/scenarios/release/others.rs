@@ -66,7 +66,7 @@ fn pods_that_are_orphaned_meanwhile_are_waited_for() {
     let free = held(&stage, "free", "Available");
     let deleting = stage.faults().on(Verb::Delete).resource("daemonsets");
     let late = deleting.times(1).hold();
-    let running = start(&stage, &UNINSTALL);
+    let running = start(&stage, &UNINSTALL_IN_VAIN);
     stage.eventually("it deletes", || (late.hits() == 1).then_some(()));
     orphan(&stage);
     late.clear();
