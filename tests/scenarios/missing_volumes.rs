@@ -13,8 +13,10 @@ use crate::kit::*;
 use crate::stage;
 
 /// Three of these is what a volume has to be missing for.
-const PERIOD: Duration = Duration::from_secs(1);
-const LIMIT: Duration = Duration::from_secs(3);
+const PERIOD: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(6);
+/// When a PV that can go has gone.
+const LONG_ENOUGH: Duration = Duration::from_secs(10);
 const PVS: &str = "persistentvolumes";
 
 /// A class with the policy and these volumes.
@@ -45,15 +47,15 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
         (&first, &lost, "VolumeMissing"),
         (&second, &unmounted, "VolumeNotMounted"),
     ];
-    for (pv, path, reason) in reasons {
+    let series = reasons.map(|(pv, path, reason)| {
         let (pv, path) = (name(pv), path.display());
-        let series = format!(
-            "unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"{reason}\"}}"
-        );
-        stage.eventually(&series, || {
-            (metric(&mut provisioner, &series) == Some(1)).then_some(())
-        });
-    }
+        format!("unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"{reason}\"}}")
+    });
+    // Both at once: there is not much time until the PVs are gone.
+    stage.eventually(&series.join(" and "), || {
+        let is_told = |series: &String| metric(&mut provisioner, series) == Some(1);
+        series.iter().all(is_told).then_some(())
+    });
     stage.event("VolumeMissing", "nobody has used the PV");
     stage.event("VolumeNotMounted", "nobody has used the PV");
     for pv in [&first, &second] {
@@ -104,13 +106,13 @@ fn where_the_whole_directory_is_gone_every_pv_stays() {
     }
     stage.event("VolumeNotMounted", "no volume of the class is there");
     let all_stay = || pvs.iter().all(|pv| is_untouched(&stage, pv, "Available"));
-    stage.stays(2 * LIMIT, "both PVs", all_stay);
+    stage.stays(LONG_ENOUGH, "both PVs", all_stay);
 
     for at in [&first, &second] {
         fs::remove_dir(at).unwrap();
     }
     fs::remove_dir(first.parent().unwrap()).unwrap();
-    stage.stays(2 * LIMIT, "both PVs", all_stay);
+    stage.stays(LONG_ENOUGH, "both PVs", all_stay);
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn a_pv_that_was_ever_used_stays() {
         stage.sandbox.umount(at).unwrap();
     }
     stage.event("VolumeNotMounted", "");
-    stage.stays(2 * LIMIT, "neither goes", || {
+    stage.stays(LONG_ENOUGH, "neither goes", || {
         is_untouched(&stage, &bound, "Bound") && is_untouched(&stage, &kept, "Available")
     });
 }
@@ -155,9 +157,9 @@ fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
             .count()
     };
     let late = stage.faults().hold_watches(PVS);
-    stage.sandbox.umount(&volume).unwrap();
     stage.claim("claim", "fast", Some(&name(&pv))).unwrap();
     stage.in_phase(&name(&pv), "Bound");
+    stage.sandbox.umount(&volume).unwrap();
     stage.eventually("it tries", || (deletions() > 0).then_some(()));
     let bound = stage.pv(&name(&pv)).unwrap();
     assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
