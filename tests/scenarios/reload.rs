@@ -7,18 +7,23 @@ mod manners;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use support::{Program, Stage};
 
-/// Changes the classes in the configuration, in place, and nothing else; by their full names.
+/// Changes the classes in the configuration, and nothing else; by their full names.
 pub fn edit_classes(stage: &Stage, edit: impl FnOnce(&mut BTreeMap<String, Value>)) {
     let path = stage.config_dir().join("storageClassMap");
-    let mut classes = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let text = edited(&fs::read_to_string(path).unwrap(), edit);
+    stage.configure("storageClassMap", &text).unwrap();
+}
+
+/// A `storageClassMap` with other classes.
+fn edited(map: &str, edit: impl FnOnce(&mut BTreeMap<String, Value>)) -> String {
+    let mut classes = serde_json::from_str(map).unwrap();
     edit(&mut classes);
-    let text = serde_json::to_string_pretty(&classes).unwrap();
-    fs::write(path, text).unwrap();
+    serde_json::to_string_pretty(&classes).unwrap()
 }
 
 /// Changes one key of one class.
@@ -32,12 +37,14 @@ fn set(stage: &Stage, class: &str, key: &str, value: impl Into<Value>) {
 pub fn add_class(stage: &Stage, class: &str) -> PathBuf {
     let dir = stage.sandbox.dir(&format!("disks/{class}")).unwrap();
     edit_classes(stage, |classes| {
-        classes.insert(
-            stage.named(class),
-            json!({ "hostDir": dir, "mountDir": dir }),
-        );
+        classes.insert(stage.named(class), over(&dir));
     });
     dir
+}
+
+/// A class over a directory.
+fn over(dir: &Path) -> Value {
+    json!({ "hostDir": dir, "mountDir": dir })
 }
 
 /// Takes a class out of the configuration.

@@ -1,7 +1,6 @@
 //! Fault 11: a configuration that is changed while the program runs.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::Stage;
@@ -14,7 +13,9 @@ fn edit(stage: &Stage, edit: impl FnOnce(&mut Value)) {
     let map = stage.config_dir().join("storageClassMap");
     let mut classes = serde_json::from_str(&fs::read_to_string(&map).unwrap()).unwrap();
     edit(&mut classes);
-    fs::write(map, classes.to_string()).unwrap();
+    stage
+        .configure("storageClassMap", &classes.to_string())
+        .unwrap();
 }
 
 #[test]
@@ -62,5 +63,5 @@ fn fault_11_bad_yaml_does_not_end_the_process() {
     assert!(provisioner.is_running());
     let late = stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
     stage.available(&late, None);
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use support::stage::uid;
 
-use super::{add_class, edit_classes, logged, reloaded, set};
+use super::manners::publish;
+use super::{edit_classes, edited, logged, over, reloaded, set};
 use crate::kit::*;
 use crate::stage;
 
@@ -19,16 +20,22 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
     let map = stage.config_dir().join("storageClassMap");
     let good = fs::read_to_string(&map).unwrap();
     let broken = good.replacen('}', "]", 1);
+    fs::remove_file(map).unwrap();
+    // Both keys at once: a busy machine may be at rest between two writes.
+    let publish = |version, map: &str, paused| {
+        let keys = [("storageClassMap", map), ("pauseCleaning", paused)];
+        publish(&stage, version, &keys);
+    };
+    publish("..2026_1", &good, "false");
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
 
     // The good half of it does not come into force either.
-    stage.configure("pauseCleaning", "true").unwrap();
-    fs::write(&map, &broken).unwrap();
+    publish("..2026_2", &broken, "true");
     reloaded(&stage, &mut provisioner, false);
     let event = stage.event("ConfigReloadFailed", "storageClassMap is not valid YAML");
     let yaml = "storageClassMap is not valid YAML";
@@ -53,8 +60,7 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     stage.available(&another, None);
 
     // Back to exactly what is in force.
-    fs::remove_file(stage.config_dir().join("pauseCleaning")).unwrap();
-    fs::write(&map, &good).unwrap();
+    publish("..2026_3", &good, "false");
     reloaded(&stage, &mut provisioner, true);
     stage.event("ConfigReloaded", "good again");
     stage.eventually("nothing is degraded", || {
@@ -62,10 +68,13 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     });
 
     // On from a bad one to another good one.
-    fs::write(&map, &broken).unwrap();
+    publish("..2026_4", &broken, "false");
     reloaded(&stage, &mut provisioner, false);
-    fs::write(&map, &good).unwrap();
-    add_class(&stage, "slow");
+    let slow = stage.sandbox.dir("disks/slow").unwrap();
+    let better = edited(&good, |classes| {
+        classes.insert(stage.named("slow"), over(&slow));
+    });
+    publish("..2026_5", &better, "false");
     reloaded(&stage, &mut provisioner, true);
     stage.event("ConfigReloaded", &stage.named("slow"));
     let log = provisioner.log();
@@ -82,8 +91,12 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
     let mut provisioner = stage.provisioner().unwrap();
     let before = stage.available(&volume, None);
 
-    stage.class("slow", &json!({})).unwrap();
-    set(&stage, "fast", "accessMode", "Nonsense");
+    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    edit_classes(&stage, |classes| {
+        classes.insert(stage.named("slow"), over(second.parent().unwrap()));
+        let fast = classes.get_mut(&stage.named("fast")).unwrap();
+        fast["accessMode"] = json!("Nonsense");
+    });
     let event = stage.event("ConfigReloadFailed", "Nonsense");
     assert!(event.contains(&stage.named("fast")), "{event}");
     stage.stays(Duration::from_millis(500), "both classes as before", || {

@@ -13,7 +13,7 @@ use crate::kit::*;
 use crate::stage;
 
 /// Puts all of the configuration into a new version, as the kubelet does with a ConfigMap.
-fn publish(stage: &Stage, version: &str, keys: &[(&str, &str)]) {
+pub(super) fn publish(stage: &Stage, version: &str, keys: &[(&str, &str)]) {
     let dir = stage.config_dir();
     fs::create_dir(dir.join(version)).unwrap();
     for (key, value) in keys {

@@ -196,13 +196,15 @@ impl Stage {
 
     // === the provisioner ===
 
-    /// Writes one key of the configuration.
+    /// Writes one key of the configuration, which nobody sees half written.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn configure(&self, key: &str, value: &str) -> Result<()> {
+        let new = self.sandbox.path().join("new-key");
+        fs::write(&new, value).with_context(|| format!("writing {}", new.display()))?;
         let path = self.config_dir().join(key);
-        fs::write(&path, value).with_context(|| format!("writing {}", path.display()))
+        fs::rename(new, &path).with_context(|| format!("writing {}", path.display()))
     }
 
     /// Configures one class over a directory `disks/<name>` (made here), with further settings of
