@@ -12,11 +12,14 @@ use crate::stage;
 fn cleaners_of_partitions(rotational: bool) -> Option<Vec<String>> {
     let stage = stage()?;
     let scratch = stage.sandbox.path().to_owned();
-    let script = "cd $0; touch at-work.$$; for i in $(seq 30); do \
+    // How often to look for the other cleaner, which either never comes or comes whenever a busy
+    // machine lets it.
+    let looks = if rotational { "30" } else { "200" };
+    let script = "cd $0; touch at-work.$$; for i in $(seq $1); do \
          [ $(ls at-work.* | wc -l) = 2 ] && echo together >> seen && break; sleep 0.1; done; \
          sleep 0.3; rm at-work.$$; echo done >> seen; \
          exec dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=8 conv=notrunc status=none";
-    let command = json!(["/bin/sh", "-c", script, scratch]);
+    let command = json!(["/bin/sh", "-c", script, scratch, looks]);
     let dir = raw_class(&stage, &json!({ "blockCleanerCommand": command }));
     let disk = LoopDevice::halved(&scratch, 32 * MIB).unwrap();
     disk.set_rotational(rotational).unwrap();
