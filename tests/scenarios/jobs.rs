@@ -244,7 +244,7 @@ fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
         (cleanup_of(&mut successor, &path)["state"] == "Running").then_some(())
     });
     // A shutdown stops it no more than a crash.
-    assert!(successor.stop(Duration::from_secs(3)).unwrap().success());
+    assert!(successor.stop(stage.patience()).unwrap().success());
     let _third = stage.provisioner().unwrap();
     assert_eq!(
         job(&stage, &bound).unwrap()["metadata"]["uid"],

@@ -272,6 +272,13 @@ pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
     volumes.clone().find(at_path).cloned().unwrap_or_default()
 }
 
+/// Waits until `/status` gives the volume at a path this state.
+pub fn in_state(stage: &Stage, provisioner: &mut Program, path: &Path, wanted: &str) {
+    stage.eventually(&format!("{} as {wanted}", path.display()), || {
+        (status_of(provisioner, path)["state"] == wanted).then_some(())
+    });
+}
+
 /// Waits until `/status` gives an entry without a PV this skip reason.
 pub fn skipped(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &str) {
     stage.eventually(&format!("{} skipped as {reason}", path.display()), || {

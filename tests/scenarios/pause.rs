@@ -25,14 +25,14 @@ fn the_configuration_pauses_the_node() {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     assert_eq!(status(&mut provisioner)["paused"], true);
-    assert_eq!(status_of(&mut provisioner, &volume)["state"], "Paused");
+    in_state(&stage, &mut provisioner, &volume, "Paused");
     // Discovery goes on.
     stage.available(
         &stage.sandbox.tmpfs("disks/fast/vol-2", "size=20m").unwrap(),
         None,
     );
 
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
     stage.configure("pauseCleaning", "false").unwrap();
     let _successor = stage.provisioner().unwrap();
     offered_anew(&stage, &volume, &bound);
@@ -79,7 +79,7 @@ fn an_annotation_on_the_node_pauses_all_and_ends_at_once() {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     annotate_node(&stage, PAUSED, Value::Null);
-    stage.within(Duration::from_secs(2), "it goes on at once", || {
+    stage.within(Duration::from_secs(8), "it goes on at once", || {
         (!has_secret(&volume)).then_some(())
     });
     offered_anew(&stage, &volume, &bound);

@@ -172,7 +172,7 @@ fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
     stage.delete_pv(&name(&deleted)).unwrap();
     stage.delete_claim("deleted");
     stage.in_phase(&name(&deleted), "Released");
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
 
     stage.configure("protectReleasedData", "false").unwrap();
     let mut second = stage.provisioner().unwrap();
@@ -193,7 +193,7 @@ fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
                 && has_secret(&deleted_at)
         },
     );
-    assert!(second.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(second.stop(stage.patience()).unwrap().success());
 
     stage.configure("protectReleasedData", "true").unwrap();
     let _third = stage.provisioner().unwrap();

@@ -1,7 +1,6 @@
 //! The main job: offered, bound, written to, released, cleaned, offered again.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use support::stage::{annotation, is_terminating, name, uid};
@@ -44,5 +43,5 @@ fn a_released_filesystem_volume_is_cleaned_and_offered_again() {
     assert_eq!(annotation(&fresh, "local-volume-provisioner/used"), None);
     let (code, _) = provisioner.http_get("/healthz").unwrap();
     assert_eq!(code, 200);
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
 }

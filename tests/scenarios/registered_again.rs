@@ -127,7 +127,7 @@ fn a_pv_whose_disk_is_another_one_is_reported_and_left_alone() {
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &path));
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
     delete_node(&stage);
     register_node(&stage);
     stage.sandbox.umount(&path).unwrap();

@@ -44,7 +44,7 @@ fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
     stage.stays(Duration::from_millis(500), "it is kept", || {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
-    assert_eq!(status_of(&mut provisioner, &volume)["state"], "Retained");
+    in_state(&stage, &mut provisioner, &volume, "Retained");
 
     set_policy(&stage, &bound, "Delete");
     offered_anew(&stage, &volume, &bound);
@@ -170,7 +170,7 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
-    assert!(provisioner.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(provisioner.stop(stage.patience()).unwrap().success());
     let map = |dirs: &[(&str, &std::path::Path)]| -> Value {
         let class = |(name, dir): &(&str, &std::path::Path)| {
             (
@@ -190,7 +190,7 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     assert_eq!(stage.events("VolumeFailedDelete").len(), 1, "told once");
-    assert!(second.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(second.stop(stage.patience()).unwrap().success());
 
     let both = map(&[("gone", &gone), ("stays", &stays)]);
     stage

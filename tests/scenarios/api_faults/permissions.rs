@@ -2,8 +2,6 @@
 
 use super::*;
 
-const REPORT: Duration = Duration::from_secs(5);
-
 /// What `/status` calls degraded, and the metric of it.
 fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool) {
     let (_, status) = provisioner.http_get("/status").unwrap();
@@ -21,16 +19,14 @@ fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool
 }
 
 fn reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
-    stage.within(
-        REPORT,
+    stage.eventually(
         &format!("the missing right to {verb} {resource} is reported"),
         || (missing(provisioner, verb, resource) == (true, true)).then_some(()),
     );
 }
 
 fn no_longer_reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
-    stage.within(
-        REPORT,
+    stage.eventually(
         &format!("the right to {verb} {resource} is no longer missed"),
         || (missing(provisioner, verb, resource) == (false, false)).then_some(()),
     );

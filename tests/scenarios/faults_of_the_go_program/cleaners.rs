@@ -67,9 +67,7 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
     assert_eq!(metric(&mut provisioner, "proctable_failed"), Some(1));
 
     fs::write(stage.sandbox.path().join("repaired"), "").unwrap();
-    stage.within(Duration::from_secs(12), "the next try", || {
-        (runs(&stage) == 2).then_some(())
-    });
+    stage.eventually("the next try", || (runs(&stage) == 2).then_some(()));
     offered_anew(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(failures(&mut provisioner), Some(1));
@@ -137,9 +135,7 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
         || runs(&stage) == 0 && secrets_on(device.path()).len() == 4,
     );
     fault.clear();
-    stage.within(Duration::from_secs(12), "the next try", || {
-        (runs(&stage) == 1).then_some(())
-    });
+    stage.eventually("the next try", || (runs(&stage) == 1).then_some(()));
     offered_anew(&stage, &path, &bound);
     assert_eq!(runs(&stage), 1);
 }
@@ -188,7 +184,7 @@ fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
     let mut successor = stage.provisioner().unwrap();
     let all = two(4);
     assert!(all[2..].iter().all(|pid| is_alive(*pid)));
-    assert!(successor.stop(Duration::from_secs(2)).unwrap().success());
+    assert!(successor.stop(stage.patience()).unwrap().success());
     stage.eventually("all of that is gone too", || {
         (!all.iter().any(|pid| is_alive(*pid))).then_some(())
     });

@@ -31,7 +31,7 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
     stage.stays(Duration::from_millis(500), "nothing is done", || {
         is_untouched(&stage, &bound, "Released") && path.join("below").exists()
     });
-    assert_eq!(status_of(&mut provisioner, &path)["state"], "NotMounted");
+    in_state(&stage, &mut provisioner, &path, "NotMounted");
 
     stage
         .sandbox
@@ -158,14 +158,11 @@ fn fault_5_deletion_never_reaches_into_a_nested_mount() {
                 .all(|dir| has_secret(dir))
         },
     );
-    assert_eq!(
-        status_of(&mut provisioner, &volume)["state"],
-        "CleaningFailed"
-    );
+    in_state(&stage, &mut provisioner, &volume, "CleaningFailed");
 
     stage.sandbox.umount(&inner).unwrap();
     stage.sandbox.umount(&same_filesystem).unwrap();
-    stage.within(Duration::from_secs(12), "the volume is cleaned", || {
+    stage.eventually("the volume is cleaned", || {
         (!has_secret(&volume)).then_some(())
     });
     offered_anew(&stage, &volume, &bound);

@@ -23,7 +23,7 @@ fn without_the_right_to_make_jobs_nothing_is_cleaned_and_the_right_is_named() {
         "it is not done in the process instead"
     );
     denied.clear();
-    stage.within(Duration::from_secs(20), "a Job cleans it", || {
+    stage.within(Duration::from_secs(30), "a Job cleans it", || {
         secrets_on(device.path()).is_empty().then_some(())
     });
     offered_anew(&stage, &path, &bound);
@@ -47,7 +47,7 @@ fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
     held.go_on();
-    stage.within(Duration::from_secs(20), "it is offered anew", || {
+    stage.within(Duration::from_secs(30), "it is offered anew", || {
         let pv = stage.pvs_at(&path).pop()?;
         (pv.metadata.uid != bound.metadata.uid).then_some(())
     });
