@@ -68,13 +68,14 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     stage.event("PermissionMissing", "deploy/rbac.yaml");
     let later = stage.sandbox.tmpfs("disks/fast/later", "size=20m").unwrap();
     stage.available(&later, None);
-    let told = degraded(&mut provisioner);
     for right in [
         "patch persistentvolumes",
         "create events.events.k8s.io",
         "list nodes",
     ] {
-        assert!(told.contains(right), "{right:?} in {told}");
+        stage.eventually(&format!("{right:?} is missed"), || {
+            degraded(&mut provisioner).contains(right).then_some(())
+        });
     }
     let now = stage.pv(&name(&old)).unwrap();
     assert_eq!(
@@ -99,7 +100,9 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
         assert!(missing.len() > 4, "they stay, with 0: {missing:?}");
         missing.iter().all(|(_, value)| *value == 0).then_some(())
     });
-    assert_eq!(degraded(&mut provisioner), "[]");
+    stage.eventually("nothing is degraded", || {
+        (degraded(&mut provisioner) == "[]").then_some(())
+    });
     assert!(provisioner.is_running());
 }
 
@@ -154,8 +157,10 @@ fn where_classes_may_only_be_got_one_by_one_they_are() {
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&fast, None);
     stage.available(&kept, None);
-    let told = degraded(&mut provisioner);
-    assert!(told.contains("list storageclasses"), "{told}");
+    stage.eventually("the right to list them is missed", || {
+        let told = degraded(&mut provisioner);
+        told.contains("list storageclasses").then_some(())
+    });
     stage.eventually("it is ready", || {
         (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
     });

@@ -166,7 +166,9 @@ fn what_goes_wrong_is_tried_again() {
     let mut provisioner = stage.provisioner().unwrap();
     stage.event("PermissionMissing", "patch nodes");
     let right = "missing_permission{resource=\"nodes\",verb=\"patch\"}";
-    assert_eq!(metric(&mut provisioner, right), Some(1));
+    stage.eventually("the right is missed", || {
+        (metric(&mut provisioner, right) == Some(1)).then_some(())
+    });
     assert!(is_tainted(&stage));
     denied.clear();
     stage.within(Duration::from_secs(30), "the taint is gone", || {
