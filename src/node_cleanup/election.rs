@@ -26,8 +26,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 /// How long one try may take: two must fit in the deadline.
 const TRY: Duration = Duration::from_secs(4);
-/// How long giving it back may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long giving it back may take, which are two requests.
+const FAREWELL: Duration = Duration::from_secs(4);
 
 /// Whether we may act, and until when.
 #[derive(Clone, Debug)]
@@ -144,8 +144,9 @@ pub struct Election {
     pulse: Arc<Pulse>,
     send: watch::Sender<Option<Instant>>,
     sight: Option<Sight>,
-    /// The lease as we wrote it last, while it is ours.
-    held: Option<Lease>,
+    /// We have asked for a write of the lease, and have not seen anybody else in it since. An answer
+    /// that is lost, or not waited for, tells nothing.
+    may_be_ours: bool,
     /// What was said last, so that it is said once.
     said: String,
 }
@@ -161,7 +162,7 @@ impl Election {
             pulse,
             send,
             sight: None,
-            held: None,
+            may_be_ours: false,
             said: String::new(),
         };
         (election, Leadership(receive))
@@ -183,7 +184,7 @@ impl Election {
                     }
                 }
                 Ok(Ok(Answer::HeldBy(other))) => {
-                    self.step_down();
+                    self.send.send_replace(None);
                     self.say(format!(
                         "{other} is the leader; this process waits for it to end"
                     ));
@@ -193,7 +194,7 @@ impl Election {
             }
             // Followers that began together must not all ask together for ever.
             let chance = RandomState::new().hash_one(()) % 1000;
-            let jitter = if self.held.is_some() { 0 } else { chance };
+            let jitter = if self.is_leader() { 0 } else { chance };
             sleep(RETRY + Duration::from_millis(jitter)).await;
         }
     }
@@ -207,13 +208,10 @@ impl Election {
             }
             is_up
         });
-        if lost {
-            self.held = None;
-        }
         let Terms {
             namespace, name, ..
         } = &self.terms;
-        let meanwhile = match (lost, self.held.is_some()) {
+        let meanwhile = match (lost, self.is_leader()) {
             (true, _) => "this process is no leader any more",
             (false, true) => "this process is still the leader",
             (false, false) => "this process is no leader",
@@ -223,9 +221,8 @@ impl Election {
         ));
     }
 
-    fn step_down(&mut self) {
-        self.held = None;
-        self.send.send_replace(None);
+    fn is_leader(&self) -> bool {
+        self.send.borrow().is_some()
     }
 
     fn say(&mut self, text: String) {
@@ -258,17 +255,16 @@ impl Election {
                 let holder = sight.holder(identity, Instant::now()).map(str::to_owned);
                 self.sight = Some(sight);
                 if let Some(holder) = holder {
+                    self.may_be_ours = false;
                     return Ok(Answer::HeldBy(holder));
                 }
                 lease.spec = Some(ours(identity, now, &spec));
                 lease
             }
         };
+        self.may_be_ours = true;
         match self.cluster.write_lease(&lease).await {
-            Ok(lease) => {
-                self.held = Some(lease);
-                Ok(Answer::Held)
-            }
+            Ok(_) => Ok(Answer::Held),
             Err(ApiError::Conflict | ApiError::AlreadyExists) => {
                 Ok(Answer::HeldBy("another process".into()))
             }
@@ -279,18 +275,44 @@ impl Election {
     /// Stops acting, and lets another process take the lease at once.
     pub async fn resign(&mut self) {
         self.send.send_replace(None);
-        let Some(mut lease) = self.held.take() else {
+        if !std::mem::take(&mut self.may_be_ours) {
             return;
-        };
-        if let Some(spec) = &mut lease.spec {
-            spec.holder_identity = Some(String::new());
-            spec.lease_duration_seconds = Some(1);
         }
-        match timeout(FAREWELL, self.cluster.write_lease(&lease)).await {
-            Ok(Ok(_)) => tracing::info!("the lease is given back"),
+        match timeout(FAREWELL, self.give_back()).await {
+            Ok(Ok(())) => {}
             // Others wait for it to run out.
             Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given back"),
             Err(_) => tracing::warn!("the lease could not be given back within {FAREWELL:?}"),
+        }
+    }
+
+    /// Reads the lease first, since a write that was broken off may have made a version that we do not
+    /// know of. If it does so only now, ours fails, and is tried again.
+    async fn give_back(&self) -> Result<(), ApiError> {
+        let Terms {
+            namespace,
+            name,
+            identity,
+        } = &self.terms;
+        loop {
+            let Some(mut lease) = self.cluster.lease(namespace, name).await? else {
+                return Ok(());
+            };
+            let held = lease.spec.as_mut();
+            let is_ours = |spec: &&mut LeaseSpec| spec.holder_identity.as_ref() == Some(identity);
+            let Some(spec) = held.filter(is_ours) else {
+                return Ok(());
+            };
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            match self.cluster.write_lease(&lease).await {
+                Ok(_) => {
+                    tracing::info!("the lease is given back");
+                    return Ok(());
+                }
+                Err(ApiError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 }

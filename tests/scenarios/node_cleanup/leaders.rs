@@ -40,7 +40,7 @@ fn a_leader_that_ends_hands_over_at_once() {
     assert!(holder.starts_with("provisioner-pod_"), "{holder}");
     lose(&stage, &node);
     timer_starts(&stage, &pv);
-    first.stop(Duration::from_secs(5)).unwrap();
+    first.stop(Duration::from_secs(10)).unwrap();
     is_leader(&stage, &mut second);
     let now = lease(&stage);
     assert_ne!(now.holder_identity.as_ref(), Some(&holder));
@@ -49,6 +49,36 @@ fn a_leader_that_ends_hands_over_at_once() {
     pv_goes(&stage, &pv);
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
     assert_eq!(writes(&stage, Verb::Delete, PVS), 1);
+}
+
+/// The API server does what it was asked, and its answer is lost. Told to end before the next try, the
+/// process gives back what it does not know it has.
+fn is_given_back(lost: Verb, reads: usize) {
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let of_leases = |verb| stage.faults().on(verb).resource("leases");
+    let lost = of_leases(lost).times(1).reset_after();
+    let next_try = of_leases(Verb::Get).skip(reads).times(1).hold();
+    let mut cleanup = cleanup(&stage, "cleanup", &[]);
+    stage.eventually("it hears nothing, and tries again", || {
+        (next_try.hits() == 1).then_some(())
+    });
+    assert_eq!(lost.hits(), 1);
+    let holder = lease(&stage).holder_identity.unwrap();
+    assert!(holder.starts_with("provisioner-pod_"), "{holder}");
+    cleanup.stop(Duration::from_secs(10)).unwrap();
+    let holder = lease(&stage).holder_identity.unwrap_or_default();
+    assert_eq!(holder, "", "{}", cleanup.log());
+}
+
+#[test]
+fn a_lease_is_given_back_by_a_process_that_was_not_told_that_it_had_it() {
+    is_given_back(Verb::Create, 1);
+}
+
+#[test]
+fn a_lease_is_given_back_after_a_renewal_that_was_not_answered() {
+    is_given_back(Verb::Update, 2);
 }
 
 /// It takes the fifteen seconds of the lease.
@@ -67,8 +97,8 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
     let mut first = leader(&stage, "first", &args);
     let mut second = cleanup(&stage, "second", &args);
     is_follower(&stage, &mut second);
-    lose(&stage, &node);
     let begun = Instant::now();
+    lose(&stage, &node);
     stage.within(Duration::from_secs(20), "the first claim goes", || {
         (writes(&stage, Verb::Delete, CLAIMS) > 0).then_some(())
     });
@@ -116,7 +146,7 @@ fn a_leader_that_was_stopped_for_long_does_not_act_on_what_it_knew() {
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let node = node(&stage);
     let pv = bound(&stage, "data", &node);
-    let mut first = leader(&stage, "first", &["--pvc-deletion-delay=3s"]);
+    let mut first = leader(&stage, "first", &["--pvc-deletion-delay=10s"]);
     // The other one would wait for an hour.
     let mut second = cleanup(&stage, "second", &["--pvc-deletion-delay=1h"]);
     is_follower(&stage, &mut second);
