@@ -49,6 +49,8 @@ struct Agenda {
     steps: Vec<(Step, Volume)>,
     /// When the next timer runs out.
     next: Option<Timestamp>,
+    /// When the next of the steps that were put off is to be looked at again.
+    rested: Option<Instant>,
     /// Claims and PVs of nodes that are gone.
     claims: i64,
     pvs: i64,
@@ -115,8 +117,12 @@ impl Controller {
                 let until_due = agenda.next.map_or(self.interval, |due| {
                     Duration::try_from(due.duration_since(now)).unwrap_or_default()
                 });
+                let until_rested = agenda.rested.map_or(self.interval, |rested| {
+                    rested.saturating_duration_since(Instant::now())
+                });
+                let pause = until_due.min(until_rested);
                 tokio::select! {
-                    () = sleep(until_due.clamp(Duration::from_millis(1), self.interval)) => {}
+                    () = sleep(pause.clamp(Duration::from_millis(1), self.interval)) => {}
                     () = wake.notified() => sleep(COALESCE).await,
                 }
             } else {
@@ -144,8 +150,11 @@ impl Controller {
                 Next::Now(step) => step,
             };
             agenda.count(step, volume);
-            if !self.is_resting(volume) {
-                steps.push((step, volume));
+            match self.rests_until(volume) {
+                Some(until) => {
+                    agenda.rested = Some(agenda.rested.map_or(until, |first| first.min(until)));
+                }
+                None => steps.push((step, volume)),
             }
         }
         let key = |(step, volume): &(Step, &Volume)| (*step, volume.hosts().to_vec());
@@ -163,10 +172,10 @@ impl Controller {
         agenda
     }
 
-    fn is_resting(&self, volume: &Volume) -> bool {
-        self.rests.get(&volume.pv.uid).is_some_and(|rest| {
-            rest.version == volume.pv.resource_version && rest.until > Instant::now()
-        })
+    fn rests_until(&self, volume: &Volume) -> Option<Instant> {
+        let rest = self.rests.get(&volume.pv.uid)?;
+        let is_over = rest.version != volume.pv.resource_version || rest.until <= Instant::now();
+        (!is_over).then_some(rest.until)
     }
 
     async fn work(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
