@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use control_plane::requests::Verb;
+use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
@@ -23,6 +23,13 @@ fn settled() -> Option<(Stage, support::Program)> {
     stage.eventually("the node is ready", || {
         (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
     });
+    // It is so when all is listed, and then asks for the watches.
+    for resource in ["nodes", "persistentvolumes", "storageclasses"] {
+        stage.eventually("it watches", || {
+            let watches = |r: &Request| r.verb == Verb::Watch && r.resource == resource;
+            (stage.requests().count(watches) > 0).then_some(())
+        });
+    }
     for volume in &volumes {
         stage.eventually("it knows that the PV is Available", || {
             (status_of(&mut provisioner, volume)["phase"] == "Available").then_some(())

@@ -43,14 +43,14 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let node = node(&stage);
     let pv = bound(&stage, "data", &node);
-    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=3s"]);
+    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=10s"]);
     lose(&stage, &node);
     timer_starts(&stage, &pv);
     delete_node(&stage);
     stage.eventually("it says why it waits", || {
         cleanup.log().contains("lists no Node at all").then_some(())
     });
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(11));
     register_node(&stage);
     stage.stays(Duration::from_secs(2), "the claim stays", || {
         stage.claim_phase("data") == "Bound"
@@ -94,12 +94,14 @@ fn a_node_that_the_watch_has_lost_is_asked_for() {
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let node = node(&stage);
     let pv = bound(&stage, "data", &node);
-    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=2s"]);
+    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let asking = stage.faults().on(Verb::Get).resource("nodes").hold();
     lose(&stage, &node);
-    timer_starts(&stage, &pv);
+    stage.eventually("it asks", || (asking.hits() > 0).then_some(()));
     let held = stage.faults().hold_watches("nodes");
     stage.register_node(&node, Some(&node)).unwrap();
-    stage.eventually("it asks, and does nothing", || {
+    asking.clear();
+    stage.eventually("it is told, and does nothing", || {
         cleanup
             .log()
             .contains(&format!("there is the Node {node}"))
@@ -170,8 +172,8 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let node = node(&stage);
     let pv = bound(&stage, "first", &node);
-    let delay = Duration::from_secs(4);
-    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=4s"]);
+    let delay = Duration::from_secs(10);
+    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=10s"]);
     lose(&stage, &node);
     let since = timer_starts(&stage, &pv);
     // The leader does not hear of what follows.
