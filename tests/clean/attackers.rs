@@ -61,7 +61,8 @@ fn a_directory_that_is_swapped_for_a_symlink_all_the_time() {
         let mut cleaned = 0;
         while_attacked(&[&attack], || {
             let end = Instant::now() + Duration::from_secs(2);
-            while Instant::now() < end {
+            let late = end + Duration::from_secs(28);
+            while Instant::now() < end || (cleaned <= 10 && Instant::now() < late) {
                 // Made elsewhere: nothing of this goes through the link. The attacker may be in the
                 // way of any of these; then it is tried again in the next round.
                 make_canary(&root.join("fresh/x"));
@@ -126,12 +127,12 @@ fn a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever() {
         };
         let mut reported = None;
         while_attacked(&[&attack], || {
-            let end = Instant::now() + Duration::from_secs(10);
+            let end = Instant::now() + Duration::from_mins(1);
             while reported.is_none() && Instant::now() < end {
                 let start = Instant::now();
                 // The writer may just be out of breath when we look.
                 reported = clean(root).err().map(|error| error.to_string());
-                assert!(start.elapsed() < Duration::from_secs(5));
+                assert!(start.elapsed() < Duration::from_secs(30));
             }
         });
         let reported = reported.unwrap();

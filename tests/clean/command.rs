@@ -206,11 +206,11 @@ async fn what_a_cleaner_leaves_in_the_background_ends_with_it() {
     result.unwrap();
     assert_eq!(lines, ["done"]);
     assert_eq!(processes(&mark), []);
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_mins(1));
 }
 
 #[tokio::test]
-async fn a_cancelled_cleaner_is_gone_within_a_second() {
+async fn a_cancelled_cleaner_is_gone_at_once() {
     let mark = mark("cancelled");
     let progress = Progress::default();
     let running = {
@@ -224,11 +224,7 @@ async fn a_cancelled_cleaner_is_gone_within_a_second() {
     progress.cancel();
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error, CommandError::Cancelled(_)), "{error}");
-    assert!(
-        start.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
     assert_eq!(processes(&mark), []);
     // One that was cancelled before does not start at all.
     let error = clean("echo x", &mark, &progress).await;
@@ -272,8 +268,14 @@ async fn a_dropped_future_kills_the_cleaner() {
 fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
     type Running = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
     let mark = mark("thread");
+    let go_on = std::env::temp_dir().join(format!("go-on-{}", std::process::id()));
+    let script = format!(
+        "until [ -e {} ]; do sleep 0.05; done; echo alive",
+        go_on.display()
+    );
+    let its_mark = mark.clone();
     let mut running: Running = Box::pin(async move {
-        let (result, lines) = clean("sleep 0.7; echo alive", &mark, &Progress::default()).await;
+        let (result, lines) = clean(&script, &its_mark, &Progress::default()).await;
         result.unwrap();
         lines
     });
@@ -282,13 +284,24 @@ fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
             .enable_all()
             .build()
             .unwrap();
-        let limit = Duration::from_millis(200);
-        let started = runtime.block_on(async { tokio::time::timeout(limit, &mut running).await });
-        assert!(started.is_err());
+        let started = async {
+            while !processes(&mark).iter().any(|(_, name)| name == "sh") {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                lines = &mut running => panic!("it has ended: {lines:?}"),
+                () = started => {}
+            }
+        });
         (runtime, running)
     });
     let (runtime, running) = first.join().unwrap();
-    assert_eq!(runtime.block_on(running), ["alive"]);
+    fs::write(&go_on, "").unwrap();
+    let lines = runtime.block_on(running);
+    fs::remove_file(go_on).unwrap();
+    assert_eq!(lines, ["alive"]);
 }
 
 /// Fault 15: external cleaners outlive the killed process.
@@ -320,7 +333,7 @@ fn fault_15_kill_9_of_the_provisioner_leaves_no_process() {
         wait_until("the cleaner's start", PATIENCE, || sleepers(&mark) >= 4);
         provisioner.kill().unwrap();
         provisioner.wait().unwrap();
-        wait_until("the cleaner's end", Duration::from_secs(2), || {
+        wait_until("the cleaner's end", PATIENCE, || {
             processes(&mark).is_empty()
         });
     }

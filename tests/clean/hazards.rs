@@ -472,18 +472,31 @@ fn a_cancelled_cleaning_stops_at_once_and_says_so() {
     });
     on_filesystems(&["ext4"], |_, root| {
         for directories in [1, 300] {
-            for n in 0..30_000 {
-                let dir = root.join((n % directories).to_string());
-                fs::create_dir_all(&dir).unwrap();
-                File::create(dir.join(n.to_string())).unwrap();
-            }
-            cancel_in_the_middle(root, 30_000);
+            let fill = || {
+                for n in 0..30_000 {
+                    let dir = root.join((n % directories).to_string());
+                    fs::create_dir_all(&dir).unwrap();
+                    File::create(dir.join(n.to_string())).unwrap();
+                }
+            };
+            // It takes less time than a thread may have to wait for its turn on a busy machine.
+            let was_in_time = (0..20).any(|_| {
+                fill();
+                cancel_in_the_middle(root)
+            });
+            assert!(
+                was_in_time,
+                "it goes on to the end, however often it is told"
+            );
             assert_cleans(root);
         }
     });
 }
 
-fn cancel_in_the_middle(root: &Path, files: u64) {
+/// `false` if it was at its end when it was told to stop.
+fn cancel_in_the_middle(root: &Path) -> bool {
+    /// Two threads may have so many at hand each.
+    const SHARE: u64 = 64;
     let progress = Progress::default();
     let opened = File::open(root).unwrap();
     let watcher = progress.clone();
@@ -492,15 +505,17 @@ fn cancel_in_the_middle(root: &Path, files: u64) {
             std::thread::yield_now();
         }
         watcher.cancel();
-        std::time::Instant::now()
+        watcher.entries()
     });
-    let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
-    assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
-    assert!(stopper.join().unwrap().elapsed().as_millis() < 1000);
+    let result = tree::empty(opened.as_fd(), &[], &progress);
     let removed = progress.entries();
-    assert!(removed < files, "it went on to the end");
+    let Err(error) = result else { return false };
+    assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
+    let more = removed.saturating_sub(stopper.join().unwrap());
+    assert!(more <= 2 * SHARE, "{more} more after it was told");
     std::thread::sleep(std::time::Duration::from_millis(20));
     assert_eq!(progress.entries(), removed, "somebody goes on");
+    true
 }
 
 #[test]

@@ -6,7 +6,7 @@ use local_volume_provisioner::clean::device::{DeviceError, check_zeroed, verify_
 use local_volume_provisioner::clean::progress::Progress;
 use support::{LoopDevice, Sandbox};
 
-use crate::device::{assert_direct_is_off, cancel_when, open, without_offload};
+use crate::device::{assert_direct_is_off, cancel_when, open};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 64 * MIB + 7 * 512;
@@ -54,12 +54,13 @@ fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
 }
 
 #[test]
-fn a_cancelled_read_back_stops_within_a_second() {
+fn a_cancelled_read_back_stops_at_once() {
     let Some(sandbox) = Sandbox::enter() else {
         return;
     };
-    let size = 1024 * MIB;
-    let device = without_offload(&sandbox, size);
+    // Nothing of it is on the disk, and yet it takes minutes.
+    let size = MIB * MIB;
+    let device = LoopDevice::new(sandbox.path(), size).unwrap();
     let (file, progress) = (open(&device), Progress::default());
     cancel_when(1, &progress, || verify_zeroed(&file, size, &progress));
     assert!(progress.bytes_done() < size);
