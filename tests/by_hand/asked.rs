@@ -29,6 +29,11 @@ struct Session {
 
 impl Session {
     fn start(args: &[&str]) -> Self {
+        Self::start_after(args, "")
+    }
+
+    /// The same, when something has been typed before.
+    fn start_after(args: &[&str], typed: &str) -> Self {
         let size = Winsize {
             ws_row: 50,
             ws_col: 200,
@@ -37,11 +42,12 @@ impl Session {
         };
         let pty = openpty(&size, None).unwrap();
         let end = || OwnedFd::try_clone(&pty.slave).unwrap();
+        let mut keyboard = File::from(pty.master);
+        keyboard.write_all(typed.as_bytes()).unwrap();
         let mut command = command(args);
         command.env("TERM", "xterm");
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        let keyboard = File::from(pty.master);
         let screen = Arc::<Mutex<String>>::default();
         let (mut output, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
         // Ends when the program does, which closes the other end.
@@ -120,8 +126,7 @@ fn an_answer_from_before_the_question_is_none() {
         return;
     };
     let root = volume(&sandbox, "volume");
-    let mut session = Session::start(&["/mnt/volume"]);
-    session.type_in("/mnt/volume\n");
+    let mut session = Session::start_after(&["/mnt/volume"], "/mnt/volume\n");
     session.wait_for(QUESTION);
     session.type_in("no\n");
     assert_eq!(session.end("that is not its path"), Some(2));

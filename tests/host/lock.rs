@@ -30,8 +30,8 @@ fn one_holder_at_a_time_for_directories_and_devices() {
         drop(held);
         once_closed(|| lock(same));
     }
-    let _one = lock(&tmpfs).unwrap();
-    lock(device.path()).unwrap();
+    let _one = once_closed(|| lock(&tmpfs));
+    once_closed(|| lock(device.path()));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn device(path: &Path) -> Storage {
 
 /// Waits until so many use the storage; their descriptions.
 fn users(storage: &Storage, wanted: usize) -> Vec<(u32, String)> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let found: Vec<_> = processes_using(storage)
             .unwrap()

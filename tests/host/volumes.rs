@@ -66,10 +66,10 @@ pub fn umount(sandbox: &Sandbox, path: &Path) {
     once_closed(|| sandbox.umount(path));
 }
 
-/// Tries again for a second: what we have closed, a process that another test's thread is just
+/// Tries again for some seconds: what we have closed, a process that another test's thread is just
 /// starting may have open until its `exec`.
 pub fn once_closed<T, E: Debug>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
-    for _ in 0..100 {
+    for _ in 0..1000 {
         if let Ok(done) = attempt() {
             return done;
         }
