@@ -32,7 +32,7 @@ fn mounts_and_loop_devices_are_gone_afterwards() {
     // The last user of a namespace takes its mounts down a moment after it is gone.
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     let backing = format!("/sys/block/{name}/loop/backing_file");
-    for _ in 0..100 {
+    for _ in 0..500 {
         if fs::metadata(&backing).is_err() {
             return;
         }
