@@ -196,7 +196,7 @@ impl Controller {
             let jobs = &mut memory.jobs;
             jobs.follow(&node.hostname, config.use_job_for_cleaning);
         }
-        self.find_strays(memory).await;
+        self.find_strays(memory, node.as_ref()).await;
         let spoken_for = self.spoken_for(memory);
         let observed = match tokio::task::spawn_blocking(Machine::read).await {
             Ok(Ok(machine)) => {
@@ -211,6 +211,8 @@ impl Controller {
             }
             _ => unreadable(&self.settings),
         };
+        // Once: whoever saw none of them here, and a moment later that they are known, would take it that
+        // there are none.
         let jobs = memory.jobs.jobs();
         // Before the PVs are read: one that is made in between is in both, and not in neither.
         let under_way = self.actor.writing().now();
@@ -226,7 +228,8 @@ impl Controller {
             node,
             storage_classes: StorageClasses::Known(self.storage_classes.views()),
             observed,
-            pvs: self.pvs(memory),
+            // A PV may be gone, and its Job still clean the volume.
+            pvs: jobs.as_ref().and_then(|_| self.pvs(memory)),
             cleanups,
             jobs: jobs.unwrap_or_default(),
             has_job_image: self.has_job_image,
@@ -240,10 +243,8 @@ impl Controller {
 
     /// The PVs that concern us, if all of them are known.
     fn pvs(&self, memory: &Memory) -> Option<Vec<PvView>> {
-        // Without the strays, a path may have a PV that we do not know of; without the Jobs, one that
-        // cleans it.
-        let complete =
-            memory.knows_strays(&self.settings.config.classes) && memory.jobs.jobs().is_some();
+        // Without the strays, a path may have a PV that we do not know of.
+        let complete = memory.knows_strays(&self.settings.config.classes);
         memory.pvs.as_ref().filter(|_| complete)?.views()
     }
 

@@ -26,13 +26,13 @@ impl Memory {
 impl Controller {
     /// Finds them: once for each directory, by the one list of all such PVs; afterwards those that
     /// were found are looked at now and then.
-    pub(super) async fn find_strays(&self, memory: &mut Memory) {
-        let (Some(pvs), Some(node)) = (&memory.pvs, self.node.view()) else {
+    pub(super) async fn find_strays(&self, memory: &mut Memory, node: Option<&NodeView>) {
+        let (Some(pvs), Some(node)) = (&memory.pvs, node) else {
             return;
         };
         let learnt = pvs.learnt();
         if !memory.knows_strays(&self.settings.config.classes) {
-            self.list_strays(memory, &learnt, &node).await;
+            self.list_strays(memory, &learnt, node).await;
         } else if memory.strays_at.elapsed() >= STRAY_PERIOD {
             memory.strays_at = Instant::now();
             let cluster = self.cluster.clone();
