@@ -111,6 +111,7 @@ pub(crate) enum Outcome {
     Forbid,
     Latency(Duration),
     Hold,
+    HoldAnswer,
     ResetBefore,
     ResetAfter,
     WatchGone,
@@ -121,6 +122,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Verdict {
     latency: Duration,
     holds: Vec<Arc<Rule>>,
+    answer_holds: Vec<Arc<Rule>>,
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -131,6 +133,13 @@ impl Verdict {
             tokio::time::sleep(self.latency).await;
         }
         for hold in &self.holds {
+            hold.until_over().await;
+        }
+    }
+
+    /// Waits until the request, which was handled, may be answered.
+    pub(crate) async fn wait_to_answer(&self) {
+        for hold in &self.answer_holds {
             hold.until_over().await;
         }
     }
@@ -247,6 +256,7 @@ impl Faults {
             match &rule.outcome {
                 Outcome::Latency(latency) => verdict.latency += *latency,
                 Outcome::Hold => verdict.holds.push(Arc::clone(rule)),
+                Outcome::HoldAnswer => verdict.answer_holds.push(Arc::clone(rule)),
                 outcome => {
                     verdict.outcome = Some(outcome.clone());
                     break;

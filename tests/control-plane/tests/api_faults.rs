@@ -7,6 +7,7 @@ mod common;
 
 use std::{
     io::ErrorKind,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -44,6 +45,7 @@ on_both! {
     connections_are_reset_before_or_after_the_store_acted
     latency_adds_up_with_what_follows
     a_request_is_held_until_its_fault_is_cleared
+    an_answer_is_held_although_the_store_has_acted
     what_is_forbidden_is_said_in_the_words_of_rbac
     running_watches_are_cut
     a_watch_that_waits_for_its_answer_is_cut_too
@@ -154,6 +156,21 @@ async fn a_request_is_held_until_its_fault_is_cleared(api: Api) {
         let (created, ()) = tokio::join!(create, let_go);
         created.unwrap().ok();
     }
+}
+
+async fn an_answer_is_held_although_the_store_has_acted(api: Api) {
+    let mut maps = api.watch(&format!("{CMS}?watch=1")).await;
+    let held = api.faults().on(Verb::Create).hold_answer();
+    let json = [("content-type", JSON)];
+    let mut create = pin!(api.send("POST", CMS, &json, config_map("a").to_string().into_bytes()));
+    tokio::select! {
+        _ = &mut create => panic!("answered while held"),
+        event = maps.next_short() => assert_eq!(event, is("ADDED", "a")),
+    }
+    let silence = tokio::time::timeout(A_MOMENT, &mut create).await;
+    assert!(silence.is_err(), "answered while held");
+    held.clear();
+    create.await.unwrap().ok();
 }
 
 async fn what_is_forbidden_is_said_in_the_words_of_rbac(api: Api) {

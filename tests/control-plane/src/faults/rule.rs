@@ -167,6 +167,12 @@ impl FaultBuilder {
         self.put(Outcome::Hold)
     }
 
+    /// The store does its work at once; the client gets the answer when this fault is cleared, and not
+    /// before.
+    pub fn hold_answer(self) -> Fault {
+        self.put(Outcome::HoldAnswer)
+    }
+
     /// The connection is reset before the store has done anything.
     pub fn reset_before(self) -> Fault {
         self.put(Outcome::ResetBefore)

@@ -233,6 +233,7 @@ async fn handle(
         Some(Outcome::WatchGone) => watching::expired(),
         _ => server.answer(reset, &recorded, &route, call).await?,
     };
+    verdict.wait_to_answer().await;
     if matches!(verdict.outcome, Some(Outcome::ResetAfter)) {
         return broken();
     }
