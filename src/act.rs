@@ -20,7 +20,7 @@ use crate::cluster::{ApiError, JOBS};
 use crate::plan::verdict::without_ours;
 use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::render;
-use crate::view::PvRef;
+use crate::view::{JobView, PvRef};
 
 use writing::Entered;
 pub use writing::{UnderWay, Writing};
@@ -100,31 +100,30 @@ impl Actor {
                 }
                 Action::Clean(order) => self.clean(*order),
                 Action::Collect(job) => {
-                    let (this, name) = (self.clone(), job.name.clone());
-                    self.write(&name, async move { this.collect(&job).await });
+                    let (this, before) = (self.clone(), job.clone());
+                    self.write_job(before, async move { this.collect(&job).await });
                 }
                 Action::CallOff(job, why) => {
-                    let (this, name) = (self.clone(), job.name.clone());
-                    self.write(&name, async move { this.call_off(&job, &why).await });
+                    let (this, before) = (self.clone(), job.clone());
+                    self.write_job(before, async move { this.call_off(&job, &why).await });
                 }
                 Action::Create(draft) => {
                     let (this, learnt) = (self.clone(), learnt.clone());
                     let entered = self.writing.enter_new(&draft);
-                    self.write_as(entered, |generation| async move {
-                        this.create(&draft, &learnt, pass, generation).await;
-                    });
+                    let work = |generation| async move {
+                        this.create(&draft, &learnt, pass, generation).await
+                    };
+                    self.write(entered, work, |is_there| is_there);
                 }
                 Action::Patch(patch) => {
-                    let name = patch.pv.name.clone();
-                    let (this, learnt) = (self.clone(), learnt.clone());
-                    self.write(&name, async move { this.patch(&patch, &learnt).await });
+                    let (this, before, now) = (self.clone(), patch.pv.clone(), learnt.clone());
+                    let work = async move { this.patch(&patch, &now).await };
+                    self.write_pv(before, learnt, work);
                 }
                 Action::Withdraw(withdrawal) => {
-                    let name = withdrawal.pv.name.clone();
-                    let (this, learnt) = (self.clone(), learnt.clone());
-                    self.write(&name, async move {
-                        this.withdraw(&withdrawal, &learnt).await;
-                    });
+                    let (this, before, now) = (self.clone(), withdrawal.pv.clone(), learnt.clone());
+                    let work = async move { this.withdraw(&withdrawal, &now).await };
+                    self.write_pv(before, learnt, work);
                 }
             }
         }
@@ -150,14 +149,41 @@ impl Actor {
         due
     }
 
-    fn write(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
-        self.write_as(self.writing.enter(name), |_| work);
-    }
-
-    /// `work` is told which configuration wants it.
-    fn write_as<F>(&self, entered: Option<Entered>, work: impl FnOnce(u64) -> F)
+    /// Changes a PV that was in this state when that was decided.
+    fn write_pv<F>(&self, before: PvRef, learnt: &Learnt, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
+    {
+        let entered = self.writing.enter(&before.name);
+        let learnt = learnt.clone();
+        self.write(entered, |_| work, move |()| learnt.has_changed(&before));
+    }
+
+    /// Changes a Job that was in this state when that was decided.
+    fn write_job<F>(&self, before: JobView, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let entered = self.writing.enter(&before.name);
+        let known = self.ground.jobs.known.clone();
+        let has_changed = move |()| {
+            let jobs = known.borrow();
+            jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
+        };
+        self.write(entered, |_| work, has_changed);
+    }
+
+    /// `work` is told which configuration wants it. `is_news` is asked when nothing is under way any
+    /// more: whether the passes meanwhile may have seen, and left alone, what the next one would act on.
+    /// It must not be so each time that the API server refuses the same thing for the same reason.
+    fn write<F>(
+        &self,
+        entered: Option<Entered>,
+        work: impl FnOnce(u64) -> F,
+        is_news: impl FnOnce(F::Output) -> bool + Send + 'static,
+    ) where
+        F: Future + Send + 'static,
+        F::Output: Send,
     {
         let Some(entered) = entered else {
             return;
@@ -166,14 +192,16 @@ impl Actor {
         let generation = self.generation();
         let work = work(generation);
         tokio::spawn(async move {
-            let _place = this.places.acquire().await;
+            let place = this.places.acquire().await;
             // What an earlier configuration wanted, the next pass decides anew.
-            if this.generation() == generation {
-                work.await;
-            }
-            drop(entered);
-            // Nobody else tells it that what it waits for has ended without a result.
-            if this.generation() != generation {
+            let done = if this.generation() == generation {
+                Some(work.await)
+            } else {
+                None
+            };
+            drop((place, entered));
+            // The watch may have told of it while this was under way, and of some things it never does.
+            if this.generation() != generation || done.is_some_and(is_news) {
                 this.ground.ended.notify_one();
             }
         });
@@ -242,7 +270,6 @@ impl Actor {
             learnt
                 .look_again(&self.ground.cluster, &pv.uid, &pv.name)
                 .await;
-            self.ground.ended.notify_one();
         }
     }
 

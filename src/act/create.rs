@@ -20,23 +20,33 @@ const RETRIES: [Duration; 4] = [
     Duration::from_secs(3),
 ];
 
+/// What came of making a PV.
+enum Outcome {
+    Made,
+    /// There is one for the same volume already.
+    Found,
+    /// Nothing, for now.
+    Nothing,
+}
+
 /// The name belongs to the PV of another volume.
 struct Taken;
 
 impl Actor {
-    /// Makes a PV, unless another configuration than `generation` comes into force.
+    /// Makes a PV, unless another configuration than `generation` comes into force. Says whether there is
+    /// one now, ours or one that no watch tells of.
     pub(super) async fn create(
         &self,
         draft: &PvDraft,
         learnt: &Learnt,
         pass: Instant,
         generation: u64,
-    ) {
+    ) -> bool {
         let mut pv = render::persistent_volume(draft);
         for name in [&draft.name, &draft.second_name] {
             pv.metadata.name = Some(name.clone());
             match self.create_as(name, &pv, draft, learnt, generation).await {
-                Ok(true) => {
+                Ok(Outcome::Made) => {
                     let metrics = &self.ground.metrics;
                     let mode = draft.mode.as_str();
                     metrics.discovery_total.with_label_values(&[mode]).inc();
@@ -46,9 +56,10 @@ impl Actor {
                         .with_label_values(&[mode])
                         .observe(took);
                     tracing::info!(pv = name, path = %draft.path, class = draft.class, "created a PersistentVolume");
-                    return;
+                    return true;
                 }
-                Ok(false) => return,
+                Ok(Outcome::Found) => return true,
+                Ok(Outcome::Nothing) => return false,
                 Err(Taken) => {}
             }
         }
@@ -56,9 +67,10 @@ impl Actor {
             path = %draft.path, class = draft.class, first = draft.name, second = draft.second_name,
             "no PersistentVolume was made: both of its names belong to other volumes; rename the entry"
         );
+        false
     }
 
-    /// Creates a PV; `false` if that failed or there is one for the same volume already.
+    /// Creates a PV.
     async fn create_as(
         &self,
         name: &str,
@@ -66,7 +78,7 @@ impl Actor {
         draft: &PvDraft,
         learnt: &Learnt,
         generation: u64,
-    ) -> Result<bool, Taken> {
+    ) -> Result<Outcome, Taken> {
         let path = &draft.path;
         let cluster = &self.ground.cluster;
         let failed = |error: ApiError| {
@@ -75,30 +87,28 @@ impl Actor {
         let is_current = || self.generation() == generation;
         let Some(result) = patiently(is_current, || cluster.create_pv(pv)).await else {
             tracing::debug!(pv = name, %path, "not made: the configuration changed; the next pass decides anew");
-            return Ok(false);
+            return Ok(Outcome::Nothing);
         };
         match result {
             Ok(view) => {
                 learnt.made(view);
-                Ok(true)
+                Ok(Outcome::Made)
             }
             Err(ApiError::AlreadyExists) => match cluster.pv(name).await {
                 Ok(Some(other)) if self.stands_for(&other, path) => {
                     learnt.stray(other);
-                    // No watch will tell of it.
-                    self.ground.ended.notify_one();
-                    Ok(false)
+                    Ok(Outcome::Found)
                 }
                 Ok(Some(_)) => Err(Taken),
-                Ok(None) => Ok(false),
+                Ok(None) => Ok(Outcome::Nothing),
                 Err(error) => {
                     failed(error);
-                    Ok(false)
+                    Ok(Outcome::Nothing)
                 }
             },
             Err(error) => {
                 failed(error);
-                Ok(false)
+                Ok(Outcome::Nothing)
             }
         }
     }

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::PvView;
+use crate::view::{PvRef, PvView};
 
 /// How long the answer to a write stands in for the watch event that it causes.
 const ASSUMED_FOR: Duration = Duration::from_secs(30);
@@ -23,10 +24,9 @@ const ASSUMED_FOR: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct PvCache {
     hostname: String,
-    store: reflector::Store<PersistentVolume>,
     ready: watch::Receiver<bool>,
     task: JoinHandle<()>,
-    memory: Arc<Mutex<Memory>>,
+    learnt: Learnt,
 }
 
 /// What was learnt otherwise than by the watch.
@@ -75,10 +75,12 @@ impl PvCache {
         ));
         Self {
             hostname: hostname.to_owned(),
-            store,
             ready,
             task,
-            memory: Arc::default(),
+            learnt: Learnt {
+                watched: store,
+                memory: Arc::default(),
+            },
         }
     }
 
@@ -91,7 +93,7 @@ impl PvCache {
     /// Where to remember what was learnt otherwise.
     #[must_use]
     pub fn learnt(&self) -> Learnt {
-        Learnt(Arc::clone(&self.memory))
+        self.learnt.clone()
     }
 
     /// All PVs; `None` until they were listed.
@@ -100,13 +102,13 @@ impl PvCache {
         if !*self.ready.borrow() {
             return None;
         }
-        let watched = self.store.state();
+        let watched = self.learnt.watched.state();
         let mut views: BTreeMap<String, PvView> = watched
             .iter()
             .map(|pv| PvView::from_api(pv))
             .map(|view| (view.name.clone(), view))
             .collect();
-        lock(&self.memory).complete(&mut views);
+        self.learnt.lock().complete(&mut views);
         Some(views.into_values().collect())
     }
 }
@@ -126,8 +128,8 @@ impl Memory {
                 None => true,
             });
         self.assumed.retain(|name, assumed| {
-            let watched = views.get(name).map(|view| &view.resource_version);
-            watched == assumed.replaces.as_ref() && assumed.since.elapsed() < ASSUMED_FOR
+            let watched = views.get(name);
+            assumed.stands(watched.map(|view| view.resource_version.as_str()))
         });
         for (name, assumed) in &self.assumed {
             views.insert(name.clone(), assumed.view.clone());
@@ -140,15 +142,43 @@ impl Memory {
     }
 }
 
-fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
+impl Assumed {
+    /// Whether the watch, which shows this version, has not caught up with it.
+    fn stands(&self, watched: Option<&str>) -> bool {
+        watched == self.replaces.as_deref() && self.since.elapsed() < ASSUMED_FOR
+    }
 }
 
 /// A handle for those who learn of PVs otherwise than by the watch.
 #[derive(Clone, Debug)]
-pub struct Learnt(Arc<Mutex<Memory>>);
+pub struct Learnt {
+    watched: reflector::Store<PersistentVolume>,
+    memory: Arc<Mutex<Memory>>,
+}
 
 impl Learnt {
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a PV is known to be another, or gone, since it was looked at.
+    #[must_use]
+    pub fn has_changed(&self, pv: &PvRef) -> bool {
+        let watched = self.watched.get(&ObjectRef::new(&pv.name));
+        let watched = watched.and_then(|pv| pv.metadata.resource_version.clone());
+        let memory = self.lock();
+        let version = match memory.assumed.get(&pv.name) {
+            Some(assumed) if assumed.stands(watched.as_deref()) => {
+                Some(&assumed.view.resource_version)
+            }
+            _ => watched.as_ref().or_else(|| {
+                let stray = memory.strays.get(&pv.uid)?;
+                Some(&stray.resource_version)
+            }),
+        };
+        version != Some(&pv.resource_version)
+    }
+
     /// We made this PV.
     pub fn made(&self, view: PvView) {
         self.assume(view, None);
@@ -156,7 +186,7 @@ impl Learnt {
 
     /// We changed a PV of this version into this one.
     pub fn changed(&self, replaces: &str, view: PvView) {
-        let mut memory = lock(&self.0);
+        let mut memory = self.lock();
         if let Some(stray) = memory.strays.get_mut(&view.uid) {
             *stray = view;
             return;
@@ -172,7 +202,7 @@ impl Learnt {
             replaces,
             since,
         };
-        lock(&self.0)
+        self.lock()
             .assumed
             .insert(assumed.view.name.clone(), assumed);
     }
@@ -183,18 +213,18 @@ impl Learnt {
             .into_iter()
             .map(|stray| (stray.uid.clone(), stray))
             .collect();
-        lock(&self.0).strays = strays;
+        self.lock().strays = strays;
     }
 
     /// There is also this one.
     pub fn stray(&self, stray: PvView) {
-        lock(&self.0).strays.insert(stray.uid.clone(), stray);
+        self.lock().strays.insert(stray.uid.clone(), stray);
     }
 
     /// The names of the strays, to look whether they are still there.
     #[must_use]
     pub fn stray_names(&self) -> Vec<(String, String)> {
-        let memory = lock(&self.0);
+        let memory = self.lock();
         memory
             .strays
             .values()
@@ -205,7 +235,7 @@ impl Learnt {
     /// Whether a PV is known as a stray.
     #[must_use]
     pub fn is_stray(&self, uid: &str) -> bool {
-        lock(&self.0).strays.contains_key(uid)
+        self.lock().strays.contains_key(uid)
     }
 
     /// Looks what has become of a stray.
@@ -221,6 +251,6 @@ impl Learnt {
 
     /// A stray is gone.
     pub fn gone(&self, uid: &str) {
-        lock(&self.0).strays.remove(uid);
+        self.lock().strays.remove(uid);
     }
 }

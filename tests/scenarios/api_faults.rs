@@ -2,6 +2,7 @@
 
 mod permissions;
 mod stale_cache;
+mod writes_under_way;
 
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,40 @@
+//! What happens to a PV while it is being written: nothing is decided about it then, so that the end of
+//! the write must be a reason to look again. The next pass is an hour away.
+
+use super::*;
+use crate::kit::{is_untouched, offered_anew, status_of};
+
+/// The PV is released while the patch that marks it as used is held by this fault. Then it is let go.
+fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=1h");
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = name(&stage.available(&volume, None));
+    let patch = stage.faults().on(Verb::Patch).resource(PVS).name(&pv);
+    let held = fault(patch.times(1));
+    let bound = stage.bind("claim", &volume);
+    stage.eventually("it is being marked as used", || {
+        (held.hits() == 1).then_some(())
+    });
+    stage.delete_claim("claim");
+    stage.eventually("it was seen released", || {
+        (status_of(&mut provisioner, &volume)["phase"] == "Released").then_some(())
+    });
+    // Until whatever else the release brings has been seen as well.
+    let untouched = || is_untouched(&stage, &bound, "Released");
+    stage.stays(Duration::from_millis(500), "it is left alone", untouched);
+    held.clear();
+    offered_anew(&stage, &volume, &bound);
+}
+
+#[test]
+fn what_was_seen_before_a_write_was_answered_is_acted_on_after_it() {
+    a_release_amid_the_mark(FaultBuilder::hold_answer);
+}
+
+#[test]
+fn what_was_seen_before_a_write_met_a_conflict_is_acted_on_after_it() {
+    a_release_amid_the_mark(FaultBuilder::hold);
+}
