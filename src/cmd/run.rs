@@ -53,6 +53,8 @@ pub struct Misuse(pub String);
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let epoch = Instant::now();
+    // One for all: another would not hear what this one has heard.
+    let mut told = Told::new()?;
     let node_name = environment
         .require_node_name()
         .map_err(|error| Misuse(error.to_string()))?;
@@ -92,7 +94,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));
 
     let work = async {
-        let node = own_node(&cluster, node_name).await?;
+        let node = own_node(&cluster, node_name, &mut told).await?;
         let provisioner =
             provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
         tracing::info!(
@@ -182,7 +184,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             period: args.discovery_period,
             has_job_image,
         };
-        let mut told = Told::new()?;
         tokio::select! {
             () = controller.run(jobs) => {}
             name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned here are cleaned anew by the next process, and Jobs go on"),
@@ -275,8 +276,14 @@ pub(super) fn client_of(config: ClientConfig) -> Result<Client> {
 }
 
 /// Our Node, as soon as the API server answers. A name that it does not know is a mistake.
-async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
-    let mut told = Told::new()?;
+async fn own_node(cluster: &Cluster, name: &str, told: &mut Told) -> Result<NodeView> {
+    tokio::select! {
+        node = until_read(cluster, name) => node,
+        signal = told.stop_wanted() => anyhow::bail!("{signal} before the API server answered"),
+    }
+}
+
+async fn until_read(cluster: &Cluster, name: &str) -> Result<NodeView> {
     loop {
         let error = match cluster.node(name).await {
             Ok(metadata) => match NodeView::from_metadata(&metadata) {
@@ -292,10 +299,7 @@ async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
             Err(error) => error,
         };
         tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY:?}");
-        tokio::select! {
-            () = tokio::time::sleep(START_RETRY) => {}
-            name = told.stop_wanted() => anyhow::bail!("{name} before the API server answered"),
-        }
+        tokio::time::sleep(START_RETRY).await;
     }
 }
 

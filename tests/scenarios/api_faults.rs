@@ -21,6 +21,18 @@ const CLAIMS: &str = "persistentvolumeclaims";
 /// A failed cleanup pauses for ten seconds.
 const A_RETRY_LATER: Duration = Duration::from_secs(40);
 
+#[test]
+fn who_is_told_to_stop_before_the_first_answer_stops() {
+    let Some(stage) = stage() else { return };
+    let get = stage.faults().on(Verb::Get).resource("nodes");
+    let held = get.name(&stage.node()).hold();
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.eventually("it asks for its Node", || (held.hits() == 1).then_some(()));
+    provisioner.stop(stage.patience()).unwrap();
+    let log = provisioner.log();
+    assert!(log.contains("SIGTERM before the API server"), "{log}");
+}
+
 /// A stage on which our finalizer is put on by the commit, so that every step has a request.
 fn bare_stage() -> Option<Stage> {
     let mut stage = stage()?;
