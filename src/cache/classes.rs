@@ -64,9 +64,11 @@ impl ClassCache {
         let cluster = cluster.clone();
         let task = tokio::spawn(async move {
             let learn = |change: &dyn Fn(&mut Known)| {
-                // What becomes of others' classes must not wake anybody.
-                let ours = names.borrow().clone();
                 let learn = |known: &mut Known| {
+                    // What becomes of others' classes must not wake anybody. Read under this lock: the first
+                    // pass with a class that is served from a later moment on waits for it, and finds what is
+                    // learnt here.
+                    let ours = names.borrow();
                     let before = known.of(&ours);
                     change(known);
                     known.of(&ours) != before
