@@ -87,7 +87,7 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     );
     fs::remove_dir(&mounted).unwrap();
     stage.within(
-        Duration::from_secs(3),
+        Duration::from_secs(8),
         "the volume is cleaned a moment later",
         || (!has_secret(&volume)).then_some(()),
     );
@@ -143,8 +143,8 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
             .unwrap();
         (600..850).contains(&since.subsec_millis()).then_some(())
     });
-    stage.delete_claim("claim");
     let released = Instant::now();
+    stage.delete_claim("claim");
     stage.within(Duration::from_secs(8), "the volume is cleaned", || {
         (!has_secret(&volume)).then_some(())
     });
@@ -175,7 +175,7 @@ fn a_lock_of_another_cleaner_is_waited_for_and_told() {
     );
     drop(locked);
     stage.within(
-        Duration::from_secs(3),
+        Duration::from_secs(8),
         "the volume is cleaned a moment later",
         || (!has_secret(&volume)).then_some(()),
     );
@@ -209,11 +209,12 @@ fn waits_and_is_told(stage: &Stage, provisioner: &mut Program, path: &Path, name
         let waits_for = status_of(provisioner, path)["cleanup"]["waitingFor"].clone();
         waits_for.as_str()?.contains(named).then_some(())
     });
-    assert!(
-        stage.events("VolumeInUse").is_empty(),
-        "udev and the like look at disks and go"
-    );
     stage.event("VolumeInUse", named);
+    let waited = status_of(provisioner, path)["cleanup"]["seconds"].as_u64();
+    assert!(
+        waited >= Some(3),
+        "udev and the like look at disks and go: {waited:?}"
+    );
 }
 
 #[test]
@@ -329,8 +330,12 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
     assert_eq!(stage.pvs().len(), 1);
     assert!(first.is_running() && second.is_running());
     let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
-    let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
-    assert_eq!(cleaned[0] + cleaned[1], 3, "{cleaned:?}");
+    // It is counted when the release is answered; the new PV may be seen before that.
+    stage.eventually("three wipes were counted, between the two of them", || {
+        let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
+        assert!(cleaned[0] + cleaned[1] <= 3, "{cleaned:?}");
+        (cleaned[0] + cleaned[1] == 3).then_some(())
+    });
 }
 
 /// To empty it would empty that place as well.

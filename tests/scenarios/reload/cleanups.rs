@@ -43,8 +43,15 @@ fn while_the_first_cleaner_runs(
     stage.eventually("the cleaner runs", || begun(stage).exists().then_some(()));
     change(stage, &path);
     super::logged(stage, &provisioner, "configuration reloaded: ");
+    let goes_on = |provisioner: &mut support::Program| {
+        lines(&begun(stage)) == ["one"] && status_of(provisioner, &path)["state"] == "Cleaning"
+    };
+    // The pass that says so comes after the line in the log.
+    stage.eventually("it is being cleaned", || {
+        goes_on(&mut provisioner).then_some(())
+    });
     stage.stays(Duration::from_millis(500), "it goes on", || {
-        lines(&begun(stage)) == ["one"] && status_of(&mut provisioner, &path)["state"] == "Cleaning"
+        goes_on(&mut provisioner)
     });
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     stage.eventually("the PV is gone, and no other cleaner ran", || {
