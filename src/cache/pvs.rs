@@ -36,6 +36,9 @@ struct Memory {
     strays: BTreeMap<String, PvView>,
     /// Answers to our writes, by name.
     assumed: BTreeMap<String, Assumed>,
+    /// When the watch told of the end of which PVs, by UID. The answer to our creation of one may come
+    /// later.
+    deleted: BTreeMap<String, Instant>,
 }
 
 #[derive(Debug)]
@@ -59,9 +62,18 @@ impl PvCache {
             .reflect(writer)
             .try_filter(super::tells_something)
             .backoff(super::Pauses::default());
+        let learnt = Learnt {
+            watched: store,
+            memory: Arc::default(),
+        };
+        let watched = learnt.clone();
         let each = move |event| {
-            if matches!(event, watcher::Event::InitDone) {
-                send.send_replace(true);
+            match &event {
+                watcher::Event::InitDone => {
+                    send.send_replace(true);
+                }
+                watcher::Event::Delete(pv) => watched.deleted(pv),
+                _ => {}
             }
             if !matches!(event, watcher::Event::InitApply(_)) {
                 wake.notify_one();
@@ -77,10 +89,7 @@ impl PvCache {
             hostname: hostname.to_owned(),
             ready,
             task,
-            learnt: Learnt {
-                watched: store,
-                memory: Arc::default(),
-            },
+            learnt,
         }
     }
 
@@ -181,7 +190,19 @@ impl Learnt {
 
     /// We made this PV.
     pub fn made(&self, view: PvView) {
-        self.assume(view, None);
+        if !self.lock().deleted.contains_key(&view.uid) {
+            self.assume(view, None);
+        }
+    }
+
+    /// The watch has told that this PV is gone.
+    fn deleted(&self, pv: &PersistentVolume) {
+        let mut memory = self.lock();
+        memory.deleted.retain(|_, at| at.elapsed() < ASSUMED_FOR);
+        let uid = pv.metadata.uid.clone().unwrap_or_default();
+        // The store has known it for a moment.
+        memory.assumed.retain(|_, assumed| assumed.view.uid != uid);
+        memory.deleted.insert(uid, Instant::now());
     }
 
     /// We changed a PV of this version into this one.

@@ -4,11 +4,18 @@
 use super::*;
 use crate::kit::{is_untouched, offered_anew, status_of};
 
-/// The PV is released while the patch that marks it as used is held by this fault. Then it is let go.
-fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
-    let Some(mut stage) = stage() else { return };
+fn unhurried_stage() -> Option<Stage> {
+    let mut stage = stage()?;
     stage.add_arg("--discovery-period=1h");
     stage.class("fast", &json!({})).unwrap();
+    Some(stage)
+}
+
+/// The PV is released while the patch that marks it as used is held by this fault. Then it is let go.
+fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
+    let Some(stage) = unhurried_stage() else {
+        return;
+    };
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let pv = name(&stage.available(&volume, None));
@@ -37,4 +44,23 @@ fn what_was_seen_before_a_write_was_answered_is_acted_on_after_it() {
 #[test]
 fn what_was_seen_before_a_write_met_a_conflict_is_acted_on_after_it() {
     a_release_amid_the_mark(FaultBuilder::hold);
+}
+
+#[test]
+fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() {
+    let Some(stage) = unhurried_stage() else {
+        return;
+    };
+    stage.configure("protectReleasedData", "false").unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let create = stage.faults().on(Verb::Create).resource(PVS);
+    let held = create.times(1).hold_answer();
+    let _provisioner = stage.provisioner().unwrap();
+    let first = stage.available(&volume, None);
+    stage.delete_pv(&name(&first)).unwrap();
+    stage.eventually("it is gone", || stage.pvs().is_empty().then_some(()));
+    let is_gone = || stage.pvs().is_empty();
+    stage.stays(Duration::from_millis(500), "none is made", is_gone);
+    held.clear();
+    stage.available(&volume, Some(&uid(&first)));
 }
