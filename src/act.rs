@@ -202,7 +202,7 @@ impl Actor {
             drop((place, entered));
             // The watch may have told of it while this was under way, and of some things it never does.
             if this.generation() != generation || done.is_some_and(is_news) {
-                this.ground.ended.notify_one();
+                this.ground.wake.notify_one();
             }
         });
     }
@@ -220,15 +220,16 @@ impl Actor {
             Ok(progress) => {
                 let ground = Arc::clone(&self.ground);
                 tokio::spawn(async move {
-                    let (pv, table) = (order.pv.name.clone(), Arc::clone(&ground.table));
-                    let task = tokio::spawn(protocol::clean(ground, order, progress));
+                    let pv = order.pv.name.clone();
+                    let task = tokio::spawn(protocol::clean(Arc::clone(&ground), order, progress));
                     if let Err(error) = task.await {
                         tracing::error!(pv, %error, "the cleanup ended in a panic; this is a bug");
-                        let _ = table.mark_failed(
+                        let _ = ground.table.mark_failed(
                             &tenancy,
                             "the cleanup ended in a panic",
                             Patience::Growing,
                         );
+                        ground.wake.notify_one();
                     }
                 });
             }

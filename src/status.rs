@@ -11,7 +11,7 @@ use crate::clean::table::{ProcEntry, ProcState, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
 use crate::host::users::Blind;
 use crate::log;
-use crate::plan::ClassReport;
+use crate::plan::{ClassReport, VolumeState};
 
 /// The outcome of the latest pass.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +108,22 @@ impl Status {
     }
 }
 
+/// What a pass says of a volume that it has sent to be cleaned, or that is being cleaned.
+const DUE: [VolumeState; 3] = [
+    VolumeState::Due,
+    VolumeState::Waiting,
+    VolumeState::Cleaning,
+];
+
+fn state_of(cleanup: &ProcEntry) -> VolumeState {
+    match cleanup.state {
+        ProcState::Waiting(_) => VolumeState::Waiting,
+        ProcState::Running => VolumeState::Cleaning,
+        ProcState::Succeeded => VolumeState::Cleaned,
+        ProcState::Failed { .. } => VolumeState::CleaningFailed,
+    }
+}
+
 fn class_json(class: &ClassReport, cleanups: &[ProcEntry]) -> Value {
     let mut value = json!(class);
     if let Some(volumes) = value["volumes"].as_array_mut() {
@@ -115,6 +131,10 @@ fn class_json(class: &ClassReport, cleanups: &[ProcEntry]) -> Value {
             let of = |cleanup: &&ProcEntry| volume["pv"].as_str() == Some(cleanup.pv.as_str());
             if let Some(cleanup) = cleanups.iter().find(of) {
                 volume["cleanup"] = json!(Cleanup::from(cleanup));
+                // It has gone on since the pass, and no pass is made for that.
+                if DUE.iter().any(|state| volume["state"] == json!(state)) {
+                    volume["state"] = json!(state_of(cleanup));
+                }
             }
         }
     }

@@ -80,8 +80,8 @@ pub struct Ground {
     pub permits: Permits,
     /// How far each cleanup is.
     pub table: Arc<ProcTable>,
-    /// Told when a cleanup has ended.
-    pub ended: Arc<Notify>,
+    /// Told when the main loop ought to look at what has become of a cleanup or a write.
+    pub wake: Arc<Notify>,
     /// For events.
     pub reporter: Reporter,
     /// For counters.

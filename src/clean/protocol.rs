@@ -96,7 +96,7 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
                     .warning(&about, failure.reason, "Clean", &message);
             }
             // The loop would come by only at the end of its period.
-            let retry = Arc::clone(&ground.ended);
+            let retry = Arc::clone(&ground.wake);
             tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
                 retry.notify_one();
@@ -112,7 +112,7 @@ pub async fn clean(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
         }
     }
     // What comes next is up to the main loop, which took this cleanup to be at work until now.
-    ground.ended.notify_one();
+    ground.wake.notify_one();
 }
 
 async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<(), Stop> {

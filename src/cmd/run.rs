@@ -138,7 +138,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             quiet_period: args.release_quiet_period,
             permits: Permits::new(settings.config.max_concurrent_cleanups.get().into()),
             table: Arc::clone(&table),
-            ended: Arc::clone(&wake),
+            wake: Arc::clone(&wake),
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
             jobs: job::Place {

@@ -2,7 +2,7 @@
 //! the write must be a reason to look again. The next pass is an hour away.
 
 use super::*;
-use crate::kit::{is_untouched, offered_anew, status_of};
+use crate::kit::{is_untouched, mounted_by_kubelet, offered_anew, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
@@ -63,4 +63,31 @@ fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() 
     stage.stays(Duration::from_millis(500), "none is made", is_gone);
     held.clear();
     stage.available(&volume, Some(&uid(&first)));
+}
+
+#[test]
+fn the_status_follows_a_cleanup_although_no_watch_tells_anything() {
+    let Some(stage) = unhurried_stage() else {
+        return;
+    };
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let mut says = |state: &str| {
+        stage.eventually(state, || {
+            (status_of(&mut provisioner, &volume)["state"] == state).then_some(())
+        });
+    };
+    let bound = stage.occupy("claim", &volume);
+    let mounted = mounted_by_kubelet(&stage, &bound);
+    stage.delete_claim("claim");
+    says("Waiting");
+    let silence = stage.faults().hold_watches(PVS);
+    // The commit's patch goes through, and the release's waits.
+    let patch = stage.faults().on(Verb::Patch).resource(PVS);
+    let held = patch.name(&name(&bound)).skip(1).hold();
+    fs::remove_dir(mounted).unwrap();
+    says("Cleaning");
+    held.clear();
+    silence.release();
+    offered_anew(&stage, &volume, &bound);
 }
