@@ -198,8 +198,8 @@ impl Watcher {
         let Some(inotify) = &mut self.inotify else {
             return;
         };
-        let faults = inotify.set_dirs(std::slice::from_ref(&self.dir));
-        let fault = faults.first().map(|(_, error)| error.to_string());
+        let set = inotify.set_dirs(std::slice::from_ref(&self.dir));
+        let fault = set.faults.first().map(|(_, error)| error.to_string());
         let fault = fault.unwrap_or_default();
         if !fault.is_empty() && self.fault != fault {
             tracing::warn!(dir = %self.dir.display(), error = fault, "changes of the configuration are found by looking every {:?} only; if it says no space, raise the sysctl fs.inotify.max_user_watches", self.period);

@@ -27,6 +27,16 @@ struct Watched {
     awaited: Option<PathBuf>,
 }
 
+/// What came of setting a watch on directories.
+#[derive(Debug)]
+pub struct Set<Fault> {
+    /// Whether anything had happened, or may have unseen: directories are watched that were not, or no
+    /// longer the same ones.
+    pub changed: bool,
+    /// What cannot be watched; the rest is.
+    pub faults: Vec<Fault>,
+}
+
 /// The watch. Its descriptor is readable when something has happened; nothing here waits for that.
 #[derive(Debug)]
 pub(crate) struct DirWatch {
@@ -46,13 +56,15 @@ impl DirWatch {
         })
     }
 
-    /// Watches these directories and no others, and says which cannot be watched; the rest is. To be
-    /// called before each look at them: a path may meanwhile lead to another directory, because one
-    /// was made, or something was mounted over it.
+    /// Watches these directories and no others. To be called before each look at them: a path may
+    /// meanwhile lead to another directory, because one was made, or something was mounted over it.
     ///
     /// All that happened until now is forgotten: the caller is about to read everything.
-    pub(crate) fn set_dirs(&mut self, dirs: &[PathBuf]) -> Vec<(PathBuf, io::Error)> {
-        while self.inotify.read_events().is_ok() {}
+    pub(crate) fn set_dirs(&mut self, dirs: &[PathBuf]) -> Set<(PathBuf, io::Error)> {
+        let mut changed = false;
+        while let Ok(touched) = self.read() {
+            changed |= !touched.is_empty();
+        }
         let mut faults = Vec::new();
         let mut now = BTreeMap::new();
         for dir in dirs {
@@ -65,7 +77,7 @@ impl DirWatch {
         }
         let before = std::mem::replace(&mut self.dirs, now);
         let unused: Vec<WatchDescriptor> = before
-            .into_values()
+            .values()
             .map(|watched| watched.at)
             .filter(|at| !self.uses(*at))
             .collect();
@@ -73,7 +85,8 @@ impl DirWatch {
             // It fails when the directory has gone, and the watch with it.
             let _ = self.inotify.rm_watch(at);
         }
-        faults
+        changed |= self.dirs != before;
+        Set { changed, faults }
     }
 
     /// The directories in which something has happened since; `EAGAIN` when nothing has.

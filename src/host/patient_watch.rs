@@ -2,28 +2,33 @@
 //!
 //! To watch a directory the kernel looks it up, which on a dead disk may never end. So that is done
 //! on a thread that can be left behind; then a new watch is begun without the directories that are
-//! known to be silent by then.
+//! known to be silent by then. Should the thread come back after all, that is told like a change: what
+//! happened meanwhile may have been seen by nobody.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::task::{JoinError, JoinHandle};
 
-use super::watch::{Change, HostWatch, WatchError};
+use super::watch::{Change, HostWatch, Set, WatchError};
 
 /// How long looking the directories up may take. It takes microseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-type Lookup = JoinHandle<(HostWatch, Vec<WatchError>)>;
+type Looked = (HostWatch, Set<WatchError>);
 
 /// A [`HostWatch`] that nothing can hang.
 #[derive(Debug)]
 pub struct PatientWatch {
     host: Option<HostWatch>,
-    /// A thread that has not come back (yet), and the watch with it.
-    stuck: Option<Lookup>,
+    /// Threads that have not come back (yet), each with a watch.
+    stuck: FuturesUnordered<JoinHandle<Looked>>,
+    /// Whether there was a change since the directories were last set.
+    changed: bool,
 }
 
 impl PatientWatch {
@@ -37,7 +42,8 @@ impl PatientWatch {
     pub fn new() -> Result<Self, WatchError> {
         Ok(Self {
             host: Some(HostWatch::new()?),
-            stuck: None,
+            stuck: FuturesUnordered::new(),
+            changed: false,
         })
     }
 
@@ -47,50 +53,158 @@ impl PatientWatch {
         &mut self,
         mut dirs: Vec<PathBuf>,
         silent: &BTreeSet<PathBuf>,
-    ) -> Vec<WatchError> {
-        if self.stuck.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.stuck = None;
+    ) -> Set<WatchError> {
+        while let Some(Some(looked)) = self.stuck.next().now_or_never() {
+            self.changed |= self.take_back(looked);
         }
-        if self.stuck.is_some() {
+        if !self.stuck.is_empty() {
             dirs.retain(|dir| !silent.contains(dir));
         }
+        let mut set = Set {
+            changed: std::mem::take(&mut self.changed),
+            faults: Vec::new(),
+        };
         let Some(mut host) = self.take_host(silent) else {
-            return Vec::new();
+            return set;
         };
         let mut lookup = tokio::task::spawn_blocking(move || {
-            let faults = host.set_dirs(&dirs);
-            (host, faults)
+            let set = host.set_dirs(&dirs);
+            (host, set)
         });
         match tokio::time::timeout(PATIENCE, &mut lookup).await {
-            Ok(Ok((host, faults))) => {
+            Ok(Ok((host, now))) => {
                 self.host = Some(host);
-                return faults;
+                set.changed |= now.changed;
+                set.faults = now.faults;
             }
-            Ok(Err(panic)) => {
-                tracing::error!(%panic, "watching for changes ended in a panic; this is a bug");
-            }
-            // A second stuck thread would not be the last: whoever has the first one waits for it.
-            Err(_) => self.stuck = Some(self.stuck.take().unwrap_or(lookup)),
+            Ok(Err(panic)) => report(&panic),
+            Err(_) => self.stuck.push(lookup),
         }
-        Vec::new()
+        set
     }
 
     /// The watch, or a new one for one that is stuck, once it is known what to keep away from.
     fn take_host(&mut self, silent: &BTreeSet<PathBuf>) -> Option<HostWatch> {
-        let may_begin = self.stuck.is_none() || !silent.is_empty();
+        let may_begin = self.stuck.is_empty() || !silent.is_empty();
         self.host
             .take()
             .or_else(|| may_begin.then(HostWatch::new)?.ok())
     }
 
-    /// See [`HostWatch::changed`]. Without a watch it waits for ever.
+    /// Goes on with the watch of a thread that has come back. Returns whether to look again, which is
+    /// not always so: where each lookup takes long, there would be no end of it.
+    fn take_back(&mut self, looked: Result<Looked, JoinError>) -> bool {
+        match looked {
+            // Another one, if there is one, was without some of the directories.
+            Ok((host, set)) => self.host.replace(host).is_some() || set.changed,
+            Err(panic) => {
+                report(&panic);
+                true
+            }
+        }
+    }
+
+    /// See [`HostWatch::changed`]. Without a watch it waits until one comes back.
     ///
     /// # Errors
     /// When the kernel breaks off, which it has no reason to.
     pub async fn changed(&mut self) -> io::Result<Change> {
-        match &mut self.host {
-            Some(host) => host.changed().await,
-            None => std::future::pending().await,
-        }
+        let change = loop {
+            let next = async {
+                match &mut self.host {
+                    Some(host) => host.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                change = next => break change?,
+                Some(looked) = self.stuck.next() => if self.take_back(looked) {
+                    break Change::Unseen;
+                },
+            }
+        };
+        self.changed = true;
+        Ok(change)
+    }
+}
+
+fn report(panic: &JoinError) {
+    tracing::error!(%panic, "watching for changes ended in a panic; this is a bug");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::{Sender, channel};
+
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+
+    /// Far more than is needed.
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// With one thread for system calls: while that one hangs, so does the lookup.
+    fn runtime() -> Runtime {
+        Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap()
+    }
+
+    /// Keeps that thread busy until the sender is dropped.
+    fn hang() -> Sender<()> {
+        let (release, hung) = channel();
+        tokio::task::spawn_blocking(move || hung.recv());
+        release
+    }
+
+    async fn next(watch: &mut PatientWatch) -> Change {
+        let next = tokio::time::timeout(LONG, watch.changed()).await;
+        next.unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_happened_while_a_lookup_was_late_is_looked_for_when_it_is_done() {
+        let root = tempfile::tempdir().unwrap();
+        let (dirs, silent) = (vec![root.path().to_owned()], BTreeSet::new());
+        runtime().block_on(async {
+            let mut watch = PatientWatch::new().unwrap();
+            let release = hang();
+            watch.set_dirs(dirs.clone(), &silent).await;
+            assert!(watch.changed().now_or_never().is_none(), "it is not done");
+            fs::write(root.path().join("unseen"), "").unwrap();
+            drop(release);
+            assert_eq!(next(&mut watch).await, Change::Unseen);
+            assert!(watch.set_dirs(dirs.clone(), &silent).await.changed);
+
+            fs::write(root.path().join("seen"), "").unwrap();
+            assert_eq!(next(&mut watch).await, Change::Dir(dirs[0].clone()));
+        });
+    }
+
+    #[test]
+    fn lookups_that_are_always_late_are_no_reason_to_look_again() {
+        // What others mount is a reason.
+        let Some(sandbox) = support::Sandbox::enter() else {
+            return;
+        };
+        let (dirs, silent) = (vec![sandbox.dir("disks").unwrap()], BTreeSet::new());
+        runtime().block_on(async {
+            let mut watch = PatientWatch::new().unwrap();
+            watch.set_dirs(dirs.clone(), &silent).await;
+            while watch.host.is_none() {
+                next(&mut watch).await;
+            }
+            let release = hang();
+            watch.set_dirs(dirs.clone(), &silent).await;
+            drop(release);
+            // Behind the lookup.
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            let next = tokio::time::timeout(PATIENCE, watch.changed()).await;
+            assert!(next.is_err(), "{next:?}");
+            assert!(watch.stuck.is_empty() && watch.host.is_some());
+        });
     }
 }

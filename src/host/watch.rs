@@ -17,6 +17,8 @@ use tokio::io::{Interest, Ready};
 
 use super::dir_watch::{self, DirWatch};
 
+pub use super::dir_watch::Set;
+
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -24,6 +26,8 @@ pub enum Change {
     Mounts,
     /// An entry of this directory appeared or vanished, or the directory itself did.
     Dir(PathBuf),
+    /// Nobody knows: for a while something was not watched.
+    Unseen,
 }
 
 /// Why changes cannot be seen.
@@ -94,17 +98,21 @@ impl HostWatch {
     ///
     /// All that happened until now is forgotten, as far as it can be: the caller is about to read
     /// everything.
-    ///
-    /// Returns what cannot be watched; the rest is.
-    pub fn set_dirs(&mut self, dirs: &[PathBuf]) -> Vec<WatchError> {
+    pub fn set_dirs(&mut self, dirs: &[PathBuf]) -> Set<WatchError> {
+        let mut changed = !self.pending.is_empty();
         self.pending.clear();
         if let Some(Ok(mut guard)) = self.mounts.ready(Interest::PRIORITY).now_or_never() {
             guard.clear_ready_matching(Ready::PRIORITY);
+            changed = true;
         }
-        let faults = self.dirs.set_dirs(dirs).into_iter();
-        faults
-            .map(|(path, source)| WatchError::Dir { path, source })
-            .collect()
+        let set = self.dirs.set_dirs(dirs);
+        let faults = set.faults.into_iter();
+        Set {
+            changed: changed || set.changed,
+            faults: faults
+                .map(|(path, source)| WatchError::Dir { path, source })
+                .collect(),
+        }
     }
 
     /// Waits for the next change. May be dropped while it waits; nothing is lost.

@@ -42,7 +42,7 @@ async fn quiet(watch: &mut HostWatch) -> Vec<Change> {
 
 fn set(watch: &mut HostWatch, dirs: &[&Path]) {
     let dirs: Vec<PathBuf> = dirs.iter().map(|dir| dir.to_path_buf()).collect();
-    let faults = watch.set_dirs(&dirs);
+    let faults = watch.set_dirs(&dirs).faults;
     assert!(faults.is_empty(), "{faults:?}");
 }
 
