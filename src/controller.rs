@@ -180,7 +180,11 @@ impl Controller {
                 .collect();
             let silent = memory.rounds.silent(&config.classes);
             // Before the directories are read, so that no change falls in between.
-            for fault in host.set_dirs(dirs, &silent).await.faults {
+            let set = host.set_dirs(dirs, &silent).await;
+            if set.changed {
+                memory.rounds.outdate();
+            }
+            for fault in set.faults {
                 if memory.said.insert(fault.to_string()) {
                     tracing::warn!(%fault, "its changes are found by looking every {:?} only", self.period);
                 }

@@ -7,6 +7,7 @@ mod contents;
 mod probe;
 mod rounds;
 mod scanner;
+mod straggler;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,6 @@ use crate::types::{HostPath, SkipReason, VolumeMode};
 pub use contents::Contents;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
 pub use rounds::Rounds;
-pub use scanner::Scanner;
 
 /// What a scan goes by.
 #[derive(Clone, Debug)]

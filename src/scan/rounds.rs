@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use crate::config::Class;
 
-use super::{Observation, Scanner, Survey};
+use super::scanner::Scanner;
+use super::straggler::{Ending, Straggler};
+use super::{Observation, Survey};
 
 /// How long a round waits for slow classes before it goes on with what they showed last.
 const GRACE: Duration = Duration::from_millis(500);
@@ -22,16 +24,27 @@ const LATECOMERS_GRACE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Rounds {
     classes: BTreeMap<String, Track>,
-    late: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct Track {
     scanner: Option<Scanner>,
-    running: Option<JoinHandle<(Scanner, Seen, Duration)>>,
+    running: Option<Scan>,
     last: Option<Seen>,
     /// Whether the last scan was not done in time.
     late: bool,
+}
+
+/// A scan that is under way, or that nobody has asked for its outcome yet.
+#[derive(Debug)]
+struct Scan {
+    task: JoinHandle<(Scanner, Seen, Duration)>,
+    straggler: Arc<Straggler>,
+    class: Arc<Class>,
+    survey: Arc<Survey>,
+    /// Whether it may have looked before something changed.
+    outdated: bool,
 }
 
 /// What a scan showed, and by which settings: under others, the same names may be other volumes.
@@ -42,12 +55,22 @@ struct Seen {
 }
 
 impl Rounds {
-    /// `late` is told when a scan ends that its round did not wait for.
+    /// `wake` is told when another round would show more than the last one: a scan has ended that its
+    /// round did not wait for, or was outdated by then, or what was stuck answers again.
     #[must_use]
-    pub fn new(late: Arc<Notify>) -> Self {
+    pub fn new(wake: Arc<Notify>) -> Self {
         Self {
             classes: BTreeMap::new(),
-            late,
+            wake,
+        }
+    }
+
+    /// Something on this machine has changed, which the scans that are under way may have missed. To
+    /// be called before the round that is to show it.
+    pub fn outdate(&mut self) {
+        let tracks = self.classes.values_mut();
+        for scan in tracks.filter_map(|track| track.running.as_mut()) {
+            scan.outdated = true;
         }
     }
 
@@ -61,15 +84,17 @@ impl Rounds {
         self.classes.retain(|name, _| classes.contains_key(name));
         for (name, class) in classes {
             let track = self.classes.entry(name.clone()).or_default();
-            if track.running.is_none() {
-                track.start(class, survey, Arc::clone(&self.late));
+            match &mut track.running {
+                Some(scan) => scan.outdated |= !scan.goes_by(class, survey),
+                None => track.start(class, survey, &self.wake),
             }
         }
         let begun = Instant::now();
         let mut observed = BTreeMap::new();
         for (name, class) in classes {
             let track = self.classes.entry(name.clone()).or_default();
-            let seen = track.collect(class, begun + track.grace()).await;
+            let deadline = begun + track.grace();
+            let seen = track.collect(class, deadline, &self.wake).await;
             observed.insert(name.clone(), seen);
         }
         observed
@@ -92,20 +117,47 @@ impl Rounds {
     }
 }
 
+impl Scan {
+    fn start(
+        scanner: Scanner,
+        class: &Arc<Class>,
+        survey: &Arc<Survey>,
+        wake: &Arc<Notify>,
+    ) -> Self {
+        let straggler = Straggler::new(wake);
+        let ending = straggler.ending();
+        let scan = Self::run(scanner, Arc::clone(class), Arc::clone(survey), ending);
+        Self {
+            task: tokio::spawn(scan),
+            straggler,
+            class: Arc::clone(class),
+            survey: Arc::clone(survey),
+            outdated: false,
+        }
+    }
+
+    async fn run(
+        mut scanner: Scanner,
+        class: Arc<Class>,
+        survey: Arc<Survey>,
+        _ending: Ending,
+    ) -> (Scanner, Seen, Duration) {
+        let begun = Instant::now();
+        let observation = scanner.scan(&class, &survey).await;
+        (scanner, Seen { class, observation }, begun.elapsed())
+    }
+
+    /// Whether another scan would look at the same. What is mounted is told of as a change.
+    fn goes_by(&self, class: &Arc<Class>, survey: &Survey) -> bool {
+        self.class == *class && self.survey.spoken_for == survey.spoken_for
+    }
+}
+
 impl Track {
-    fn start(&mut self, class: &Arc<Class>, survey: &Arc<Survey>, late: Arc<Notify>) {
-        let mut scanner = self.scanner.take().unwrap_or_default();
-        let grace = self.grace();
-        let (class, survey) = (Arc::clone(class), Arc::clone(survey));
-        self.running = Some(tokio::spawn(async move {
-            let begun = Instant::now();
-            let observation = scanner.scan(&class, &survey).await;
-            if begun.elapsed() >= grace {
-                late.notify_one();
-            }
-            let took = begun.elapsed();
-            (scanner, Seen { class, observation }, took)
-        }));
+    fn start(&mut self, class: &Arc<Class>, survey: &Arc<Survey>, wake: &Arc<Notify>) {
+        let scanner = self.scanner.take();
+        let scanner = scanner.unwrap_or_else(|| Scanner::new(wake));
+        self.running = Some(Scan::start(scanner, class, survey, wake));
     }
 
     fn grace(&self) -> Duration {
@@ -116,10 +168,19 @@ impl Track {
         self.running.is_some() || self.scanner.as_ref().is_some_and(Scanner::is_stuck)
     }
 
-    async fn collect(&mut self, class: &Arc<Class>, deadline: Instant) -> Observation {
-        if let Some(mut running) = self.running.take() {
-            match tokio::time::timeout_at(deadline, &mut running).await {
+    async fn collect(
+        &mut self,
+        class: &Arc<Class>,
+        deadline: Instant,
+        wake: &Notify,
+    ) -> Observation {
+        if let Some(mut scan) = self.running.take() {
+            match tokio::time::timeout_at(deadline, &mut scan.task).await {
                 Ok(Ok((scanner, seen, took))) => {
+                    // Only then, or a class that is slow would be looked at without end.
+                    if scan.outdated || scanner.has_news() {
+                        wake.notify_one();
+                    }
                     self.late = took >= GRACE;
                     self.scanner = Some(scanner);
                     self.last = Some(seen);
@@ -131,7 +192,8 @@ impl Track {
                 Ok(Err(_)) => self.last = None,
                 Err(_) => {
                     self.late = true;
-                    self.running = Some(running);
+                    scan.straggler.give_up();
+                    self.running = Some(scan);
                 }
             }
         }
@@ -155,3 +217,6 @@ impl Track {
         last.map(|last| &last.observation)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,25 +3,25 @@
 //! A system call on a dead disk or network filesystem may never return, and nothing can interrupt
 //! it. So each class is scanned on a thread of its own, which says what it is looking at; when it
 //! has looked at one entry for too long, that entry is written off as `TimedOut`, another thread
-//! goes on with the next, and the entry is left alone until the stuck call returns.
+//! goes on with the next, and the entry is left alone until the stuck call returns, which is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::config::Class;
 use crate::types::{MountPath, SkipReason};
 
 use super::probe::probe;
+use super::straggler::Straggler;
 use super::{Entry, Finding, Observation, Skip, Survey};
 
 /// How long the first silent entry may keep a scan waiting. A healthy one takes microseconds.
@@ -30,16 +30,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SPENT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Scans one class, time after time, and remembers which entries are stuck.
-#[derive(Debug, Default)]
-pub struct Scanner {
+#[derive(Debug)]
+pub(super) struct Scanner {
     /// The directory that the entries are in.
     dir: Option<MountPath>,
-    stuck: BTreeMap<String, Stuck>,
+    /// The entries that are stuck, and the threads that are stuck there.
+    stuck: BTreeMap<String, Arc<Straggler>>,
+    /// The entries whose threads have come back since the scan before.
+    back: BTreeSet<String>,
+    /// Told when a stuck thread comes back.
+    wake: Arc<Notify>,
 }
-
-/// Set by the stuck thread, should it ever come back.
-#[derive(Debug)]
-struct Stuck(Arc<AtomicBool>);
 
 /// What a scanning thread says.
 enum Step {
@@ -60,23 +61,34 @@ struct Name {
 const DIRECTORY: &str = "/";
 
 impl Scanner {
+    /// `wake` is told when something that was written off may be looked at again.
+    pub(super) fn new(wake: &Arc<Notify>) -> Self {
+        Self {
+            dir: None,
+            stuck: BTreeMap::new(),
+            back: BTreeSet::new(),
+            wake: Arc::clone(wake),
+        }
+    }
+
     /// Looks at every entry of the class's directory once.
-    pub async fn scan(&mut self, class: &Arc<Class>, survey: &Arc<Survey>) -> Observation {
-        self.stuck
-            .retain(|_, stuck| !stuck.0.load(Ordering::Acquire));
+    pub(super) async fn scan(&mut self, class: &Arc<Class>, survey: &Arc<Survey>) -> Observation {
+        let back = self.stuck.extract_if(.., |_, thread| thread.has_ended());
+        self.back = back.map(|(name, _)| name).collect();
         let dir = &class.mount_dir;
         if self.dir.as_ref() != Some(dir) {
             // The same names, other disks.
             self.stuck.clear();
+            self.back.clear();
             self.dir = Some(dir.clone());
         }
         let silent = |what: &str| format!("{dir}: {what} did not answer for {PATIENCE:?}");
         if self.stuck.contains_key(DIRECTORY) {
             return Observation::failed(silent("the directory"));
         }
-        let mut worker = Worker::start(class, survey, None);
+        let mut worker = Worker::start(class, survey, None, &self.wake);
         let Some(Step::Listed(names, fault)) = worker.listen(PATIENCE).await.pop() else {
-            self.stuck.insert(DIRECTORY.into(), worker.abandon());
+            self.abandon(&worker, DIRECTORY);
             return Observation::failed(silent("the directory"));
         };
         let mut findings: Vec<Option<Finding>> = vec![None; names.len()];
@@ -89,7 +101,7 @@ impl Scanner {
                 .rev()
                 .map(|&at| names[at].text.clone())
                 .collect();
-            worker = Worker::start(class, survey, Some(batch));
+            worker = Worker::start(class, survey, Some(batch), &self.wake);
             for step in worker.listen(patience).await {
                 if let (Step::Found(finding), Some(at)) = (step, todo.pop()) {
                     findings[at] = Some(finding);
@@ -99,7 +111,7 @@ impl Scanner {
             if let Some(at) = todo.pop() {
                 let detail = silent(&format!("the entry {:?}", names[at].text));
                 findings[at] = Some(skipped(SkipReason::TimedOut, detail));
-                self.stuck.insert(names[at].text.clone(), worker.abandon());
+                self.abandon(&worker, &names[at].text);
                 patience = SPENT_PATIENCE;
             }
         }
@@ -121,11 +133,27 @@ impl Scanner {
     }
 
     /// Whether the directory itself has not answered.
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
+        let thread = self.stuck.get(DIRECTORY);
+        thread.is_some_and(|thread| !thread.has_ended())
+    }
+
+    /// Whether something that the last scan left alone may be looked at again, and that was told: it
+    /// may have been too early.
+    pub(super) fn has_news(&self) -> bool {
+        self.stuck.values().any(|thread| thread.was_told())
+    }
+
+    /// Leaves a thread to its fate: should it come back from the entry, it stops and says so. But not
+    /// twice in a row: an entry that takes so long each time would be looked at without end.
+    fn abandon(&mut self, worker: &Worker, name: &str) {
+        if self.back.contains(name) {
+            worker.thread.forget();
+        } else {
+            worker.thread.give_up();
+        }
         self.stuck
-            .get(DIRECTORY)
-            .is_some_and(|stuck| !stuck.0.load(Ordering::Acquire))
+            .insert(name.to_owned(), Arc::clone(&worker.thread));
     }
 
     /// The numbers of the names that have to be looked at; the others' findings are filled in.
@@ -181,31 +209,24 @@ struct Worker {
     steps: mpsc::Receiver<(Step, Instant)>,
     /// Breaks when the thread has ended.
     ended: oneshot::Receiver<()>,
-    finished: Arc<AtomicBool>,
-    abandoned: Arc<AtomicBool>,
-}
-
-/// Says that a thread has ended, also when it panicked.
-struct Finish(Arc<AtomicBool>);
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
+    thread: Arc<Straggler>,
 }
 
 impl Worker {
-    fn start(class: &Arc<Class>, survey: &Arc<Survey>, batch: Option<Vec<String>>) -> Self {
+    fn start(
+        class: &Arc<Class>,
+        survey: &Arc<Survey>,
+        batch: Option<Vec<String>>,
+        wake: &Arc<Notify>,
+    ) -> Self {
         let (send, steps) = mpsc::channel();
         let (end, ended) = oneshot::channel();
-        let finished = Arc::new(AtomicBool::new(false));
-        let abandoned = Arc::new(AtomicBool::new(false));
+        let thread = Straggler::new(wake);
         let (class, survey) = (Arc::clone(class), Arc::clone(survey));
-        let (finish, left) = (Finish(Arc::clone(&finished)), Arc::clone(&abandoned));
+        let (ending, this) = (thread.ending(), Arc::clone(&thread));
         tokio::task::spawn_blocking(move || {
-            let (_end, _finish) = (end, finish);
-            let step =
-                |step| !left.load(Ordering::Acquire) && send.send((step, Instant::now())).is_ok();
+            let (_end, _ending) = (end, ending);
+            let step = |step| !this.is_given_up() && send.send((step, Instant::now())).is_ok();
             match batch {
                 None => {
                     let (names, fault) = list(class.mount_dir.as_path());
@@ -224,8 +245,7 @@ impl Worker {
         Self {
             steps,
             ended,
-            finished,
-            abandoned,
+            thread,
         }
     }
 
@@ -249,12 +269,6 @@ impl Worker {
                 return said;
             }
         }
-    }
-
-    /// Leaves the thread to its fate: should it come back, it stops and says so.
-    fn abandon(&self) -> Stuck {
-        self.abandoned.store(true, Ordering::Release);
-        Stuck(Arc::clone(&self.finished))
     }
 }
 

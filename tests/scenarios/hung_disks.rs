@@ -273,3 +273,41 @@ fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
         assert!(took < Duration::from_secs(8), "{took:?}");
     }
 }
+
+/// Not when the hour has gone.
+#[test]
+fn a_disk_that_answers_again_is_offered_at_once() {
+    let Some((stage, neighbour, _)) = two_classes("1h") else {
+        return;
+    };
+    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    fuse.freeze();
+    let mut provisioner = stage.provisioner().unwrap();
+    times_out(&stage, &mut provisioner);
+    stage.available(&neighbour, None);
+    // Until the last word of the API server on that one has been heard.
+    std::thread::sleep(Duration::from_secs(1));
+    fuse.thaw();
+    stage.available(fuse.path(), None);
+}
+
+/// Not when the hour has gone, although its directory was read before.
+#[test]
+fn what_comes_while_a_slow_disk_is_looked_at_is_found_after_that() {
+    let Some((stage, neighbour, _)) = two_classes("1h") else {
+        return;
+    };
+    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let mut provisioner = stage.provisioner().unwrap();
+    stage.available(fuse.path(), None);
+    stage.available(&neighbour, None);
+    stage.eventually("all is well", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
+    });
+    fuse.slow(Duration::from_millis(300));
+    // The one begins a look, and the other comes when the directory has been read for it.
+    stage.sandbox.dir("disks/dead/empty").unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let late = stage.sandbox.tmpfs("disks/dead/late", "size=1m").unwrap();
+    stage.available(&late, None);
+}
