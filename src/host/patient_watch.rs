@@ -29,6 +29,10 @@ pub struct PatientWatch {
     stuck: FuturesUnordered<JoinHandle<Looked>>,
     /// Whether there was a change since the directories were last set.
     changed: bool,
+    /// The directories that are left out as long as a lookup is stuck.
+    left_out: BTreeSet<PathBuf>,
+    /// Whether a watch that came back was told of since all directories were watched in time.
+    told: bool,
 }
 
 impl PatientWatch {
@@ -44,11 +48,13 @@ impl PatientWatch {
             host: Some(HostWatch::new()?),
             stuck: FuturesUnordered::new(),
             changed: false,
+            left_out: BTreeSet::new(),
+            told: false,
         })
     }
 
-    /// See [`HostWatch::set_dirs`]. While a lookup is stuck, the `silent` ones of the directories
-    /// are left out.
+    /// See [`HostWatch::set_dirs`]. While a lookup is stuck, those of the directories that were
+    /// `silent` since it began are left out.
     pub async fn set_dirs(
         &mut self,
         mut dirs: Vec<PathBuf>,
@@ -57,14 +63,17 @@ impl PatientWatch {
         while let Some(Some(looked)) = self.stuck.next().now_or_never() {
             self.changed |= self.take_back(looked);
         }
-        if !self.stuck.is_empty() {
-            dirs.retain(|dir| !silent.contains(dir));
+        if self.stuck.is_empty() {
+            self.left_out.clear();
+        } else {
+            self.left_out.extend(silent.iter().cloned());
+            dirs.retain(|dir| !self.left_out.contains(dir));
         }
         let mut set = Set {
             changed: std::mem::take(&mut self.changed),
             faults: Vec::new(),
         };
-        let Some(mut host) = self.take_host(silent) else {
+        let Some(mut host) = self.take_host() else {
             return set;
         };
         let mut lookup = tokio::task::spawn_blocking(move || {
@@ -74,6 +83,7 @@ impl PatientWatch {
         match tokio::time::timeout(PATIENCE, &mut lookup).await {
             Ok(Ok((host, now))) => {
                 self.host = Some(host);
+                self.told &= !self.left_out.is_empty();
                 set.changed |= now.changed;
                 set.faults = now.faults;
             }
@@ -84,8 +94,8 @@ impl PatientWatch {
     }
 
     /// The watch, or a new one for one that is stuck, once it is known what to keep away from.
-    fn take_host(&mut self, silent: &BTreeSet<PathBuf>) -> Option<HostWatch> {
-        let may_begin = self.stuck.is_empty() || !silent.is_empty();
+    fn take_host(&mut self) -> Option<HostWatch> {
+        let may_begin = self.stuck.is_empty() || !self.left_out.is_empty();
         self.host
             .take()
             .or_else(|| may_begin.then(HostWatch::new)?.ok())
@@ -95,8 +105,11 @@ impl PatientWatch {
     /// not always so: where each lookup takes long, there would be no end of it.
     fn take_back(&mut self, looked: Result<Looked, JoinError>) -> bool {
         match looked {
-            // Another one, if there is one, was without some of the directories.
-            Ok((host, set)) => self.host.replace(host).is_some() || set.changed,
+            Ok((host, set)) => {
+                // Another one, if there is one, was without some of the directories.
+                let was_partial = self.host.replace(host).is_some();
+                set.changed || was_partial && !std::mem::replace(&mut self.told, true)
+            }
             Err(panic) => {
                 report(&panic);
                 true
@@ -205,6 +218,45 @@ mod tests {
             let next = tokio::time::timeout(PATIENCE, watch.changed()).await;
             assert!(next.is_err(), "{next:?}");
             assert!(watch.stuck.is_empty() && watch.host.is_some());
+        });
+    }
+
+    /// A second directory answers at once, and is watched meanwhile.
+    #[test]
+    fn nor_are_they_when_something_is_watched_meanwhile() {
+        let Some(sandbox) = support::Sandbox::enter() else {
+            return;
+        };
+        let [slow, quick] = ["slow", "quick"].map(|name| sandbox.dir(name).unwrap());
+        let (dirs, silent) = (vec![slow.clone(), quick], BTreeSet::from([slow]));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut watch = PatientWatch::new().unwrap();
+            watch.set_dirs(dirs.clone(), &BTreeSet::new()).await;
+            let mut told = 0;
+            for _ in 0..4 {
+                let host = watch.host.take().unwrap();
+                let (release, hung) = channel::<()>();
+                watch.stuck.push(tokio::task::spawn_blocking(move || {
+                    let _ = hung.recv();
+                    (
+                        host,
+                        Set {
+                            changed: false,
+                            faults: Vec::new(),
+                        },
+                    )
+                }));
+                // Two passes: while its scan is not done, and afterwards.
+                assert!(watch.set_dirs(dirs.clone(), &silent).await.changed);
+                assert!(!watch.set_dirs(dirs.clone(), &BTreeSet::new()).await.changed);
+                drop(release);
+                let back = watch.stuck.next().await.unwrap();
+                told += usize::from(watch.take_back(back));
+            }
+            assert_eq!(told, 1, "once until all is watched in time again");
+            watch.set_dirs(dirs.clone(), &BTreeSet::new()).await;
+            assert!(!watch.told);
         });
     }
 }
