@@ -34,6 +34,8 @@ struct Track {
     last: Option<Seen>,
     /// Whether the last scan was not done in time.
     late: bool,
+    /// Whether the last scan was outdated, and so does not count as complete.
+    outdated: bool,
 }
 
 /// A scan that is under way, or that nobody has asked for its outcome yet.
@@ -181,10 +183,14 @@ impl Track {
                     if scan.outdated || scanner.has_news() {
                         wake.notify_one();
                     }
+                    // Another one is wanted; but where something changes all the time, not for ever.
+                    self.outdated = scan.outdated && !self.outdated;
                     self.late = took >= GRACE;
                     self.scanner = Some(scanner);
                     self.last = Some(seen);
-                    if let Some(seen) = self.last_of(class) {
+                    if !self.outdated
+                        && let Some(seen) = self.last_of(class)
+                    {
                         return seen.clone();
                     }
                 }
@@ -198,7 +204,7 @@ impl Track {
             }
         }
         match self.last_of(class) {
-            // Slow, as it may always be: not a fault. A hung one says so itself.
+            // Slow, as it may always be, or outdated: not a fault. A hung one says so itself.
             Some(last) => Observation {
                 complete: false,
                 ..last.clone()

@@ -147,12 +147,27 @@ fn after_a_scan_that_missed_a_change_there_is_another() {
             assert!(!ground.observe().await, "{what}");
             drop(release);
             ground.is_told().await;
-            ground.observe().await;
+            assert!(!ground.observe().await, "{what}: it may be wrong");
             ground.is_told().await;
             ground.settle().await;
             ground.is_not_told();
         });
     }
+}
+
+#[test]
+fn where_something_changes_all_the_time_every_other_scan_counts() {
+    runtime().block_on(async {
+        let mut ground = Ground::new();
+        for counts in [false, true, false, true] {
+            let release = ground.observe_late().await;
+            ground.rounds.outdate();
+            drop(release);
+            ground.is_told().await;
+            assert_eq!(ground.observe().await, counts);
+            ground.is_told().await;
+        }
+    });
 }
 
 #[test]
