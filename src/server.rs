@@ -119,8 +119,8 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
     let mut progress = Series::default();
     let mut stalled = Series::default();
     let mut failed_attempts = Series::default();
-    for entry in status.table.entries() {
-        let (pv, path) = (entry.pv.as_str(), entry.path.as_str());
+    for (pv, entry) in &status.table.by_pv() {
+        let (pv, path) = (pv.as_str(), entry.path.as_str());
         let lasted = entry.since.elapsed();
         match &entry.state {
             ProcState::Waiting(what_for) => {
@@ -136,7 +136,7 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
             }
             ProcState::Succeeded | ProcState::Failed { .. } => {}
         }
-        let failures = failures(&entry);
+        let failures = failures(entry);
         if failures > 0 {
             failed_attempts.set([pv, path], failures.into());
         }

@@ -1,5 +1,6 @@
 //! What `/status` tells, and what `/ready` and `/healthz` answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ impl Status {
     #[must_use]
     pub fn document(&self) -> Value {
         let pass = Arc::clone(&self.pass.borrow());
-        let cleanups = self.table.entries();
+        let cleanups = self.table.by_pv();
         let classes: Vec<_> = pass
             .classes
             .iter()
@@ -124,12 +125,12 @@ fn state_of(cleanup: &ProcEntry) -> VolumeState {
     }
 }
 
-fn class_json(class: &ClassReport, cleanups: &[ProcEntry]) -> Value {
+fn class_json(class: &ClassReport, cleanups: &BTreeMap<String, ProcEntry>) -> Value {
     let mut value = json!(class);
     if let Some(volumes) = value["volumes"].as_array_mut() {
         for volume in volumes {
-            let of = |cleanup: &&ProcEntry| volume["pv"].as_str() == Some(cleanup.pv.as_str());
-            if let Some(cleanup) = cleanups.iter().find(of) {
+            let pv = volume["pv"].as_str();
+            if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
                 volume["cleanup"] = json!(Cleanup::from(cleanup));
                 // It has gone on since the pass, and no pass is made for that.
                 if DUE.iter().any(|state| volume["state"] == json!(state)) {

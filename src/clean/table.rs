@@ -40,6 +40,13 @@ pub enum ProcState {
     },
 }
 
+impl ProcState {
+    /// Whether somebody waits or works.
+    fn is_active(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Running)
+    }
+}
+
 /// How the pauses between the tries of a failing cleanup go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -281,10 +288,21 @@ impl ProcTable {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
-    /// Copies of all entries.
+    /// What is to be told of each PV: a copy of the entry that is under way, or else of the newest. Of a
+    /// claim before there may be another one, which failed.
     #[must_use]
-    pub fn entries(&self) -> Vec<ProcEntry> {
-        self.entries.iter().map(|entry| entry.clone()).collect()
+    pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
+        let mut told: BTreeMap<String, ProcEntry> = BTreeMap::new();
+        for entry in &self.entries {
+            let rank = |it: &ProcEntry| (it.state.is_active(), it.since);
+            if told
+                .get(&entry.pv)
+                .is_none_or(|other| rank(other) < rank(&entry))
+            {
+                told.insert(entry.pv.clone(), entry.clone());
+            }
+        }
+        told
     }
 
     /// How many are in which state.

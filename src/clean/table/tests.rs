@@ -83,3 +83,28 @@ fn fault_7_each_failure_waits_twice_as_long_until_the_facts_change() {
         assert_eq!(pause, Duration::from_secs(seconds));
     }
 }
+
+#[test]
+fn of_a_pv_is_told_what_is_under_way_and_not_the_failure_before() {
+    // In whatever order the table has them.
+    for other in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let table = ProcTable::new(Instant::now());
+        let told = || table.by_pv().remove("pv-1").map(|entry| entry.state);
+        begun(&table, other, 1).unwrap();
+        table.mark_running(&tenancy(other)).unwrap();
+        table
+            .mark_failed(&tenancy(other), "the first", Patience::Growing)
+            .unwrap();
+        begun(&table, "now", 1).unwrap();
+        assert_eq!(told(), Some(ProcState::Waiting(FOR_A_PERMIT.into())));
+        table.mark_running(&tenancy("now")).unwrap();
+        assert_eq!(told(), Some(ProcState::Running));
+        table
+            .mark_failed(&tenancy("now"), "the second", Patience::Growing)
+            .unwrap();
+        let state = told();
+        let is_second =
+            matches!(&state, Some(ProcState::Failed { error, .. }) if error == "the second");
+        assert!(is_second, "{other}: {state:?}");
+    }
+}
