@@ -44,8 +44,8 @@ struct Memory {
 #[derive(Debug)]
 struct Assumed {
     view: PvView,
-    /// The version that it took the place of; none, if it was made.
-    replaces: Option<String>,
+    /// The versions that the watch may still show, or none before it was made.
+    replaces: Vec<Option<String>>,
     since: Instant,
 }
 
@@ -151,10 +151,26 @@ impl Memory {
     }
 }
 
+impl Memory {
+    fn assume(&mut self, view: PvView, replaces: Vec<Option<String>>) {
+        let (name, since) = (view.name.clone(), Instant::now());
+        let assumed = Assumed {
+            view,
+            replaces,
+            since,
+        };
+        self.assumed.insert(name, assumed);
+    }
+}
+
 impl Assumed {
     /// Whether the watch, which shows this version, has not caught up with it.
     fn stands(&self, watched: Option<&str>) -> bool {
-        watched == self.replaces.as_deref() && self.since.elapsed() < ASSUMED_FOR
+        let is_older = self
+            .replaces
+            .iter()
+            .any(|older| older.as_deref() == watched);
+        is_older && self.since.elapsed() < ASSUMED_FOR
     }
 }
 
@@ -190,8 +206,9 @@ impl Learnt {
 
     /// We made this PV.
     pub fn made(&self, view: PvView) {
-        if !self.lock().deleted.contains_key(&view.uid) {
-            self.assume(view, None);
+        let mut memory = self.lock();
+        if !memory.deleted.contains_key(&view.uid) {
+            memory.assume(view, vec![None]);
         }
     }
 
@@ -212,20 +229,13 @@ impl Learnt {
             *stray = view;
             return;
         }
-        drop(memory);
-        self.assume(view, Some(replaces.to_owned()));
-    }
-
-    fn assume(&self, view: PvView, replaces: Option<String>) {
-        let since = Instant::now();
-        let assumed = Assumed {
-            view,
-            replaces,
-            since,
+        // The watch may not even show the one before.
+        let mut older = match memory.assumed.get(&view.name) {
+            Some(before) if before.view.resource_version == replaces => before.replaces.clone(),
+            _ => Vec::new(),
         };
-        self.lock()
-            .assumed
-            .insert(assumed.view.name.clone(), assumed);
+        older.push(Some(replaces.to_owned()));
+        memory.assume(view, older);
     }
 
     /// There are these PVs without our label.
@@ -273,5 +283,71 @@ impl Learnt {
     /// A stray is gone.
     pub fn gone(&self, uid: &str) {
         self.lock().strays.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pv(version: &str) -> PersistentVolume {
+        let metadata = json!({ "name": "pv", "uid": "uid", "resourceVersion": version });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap()
+    }
+
+    fn view(version: &str) -> PvView {
+        PvView::from_api(&pv(version))
+    }
+
+    /// The version that passes see while the watch shows these one after another.
+    fn seen(learnt: &Learnt, watched: &[&str]) -> Vec<Option<String>> {
+        let see = |version: &&str| {
+            let view = (!version.is_empty()).then(|| ("pv".to_owned(), view(version)));
+            let mut views = view.into_iter().collect();
+            learnt.lock().complete(&mut views);
+            let seen = views.remove("pv");
+            seen.map(|view| view.resource_version)
+        };
+        watched.iter().map(see).collect()
+    }
+
+    fn learnt() -> Learnt {
+        let (watched, _) = reflector::store();
+        let memory = Arc::default();
+        Learnt { watched, memory }
+    }
+
+    #[test]
+    fn our_last_write_counts_until_the_watch_shows_something_else() {
+        let all_ours = [Some("3".to_owned()), Some("3".to_owned())];
+        let made = learnt();
+        made.made(view("2"));
+        made.changed("2", view("3"));
+        assert_eq!(seen(&made, &["", "2"]), all_ours);
+        let changed = learnt();
+        changed.changed("1", view("2"));
+        changed.changed("2", view("3"));
+        assert_eq!(seen(&changed, &["1", "2"]), all_ours);
+        assert_eq!(
+            seen(&changed, &["4", "1"]),
+            ["4", "1"].map(|v| Some(v.into()))
+        );
+    }
+
+    #[test]
+    fn a_pv_whose_end_was_told_is_not_believed_to_be_there() {
+        for answer_first in [false, true] {
+            let learnt = learnt();
+            if answer_first {
+                learnt.made(view("2"));
+            }
+            learnt.deleted(&pv("2"));
+            if !answer_first {
+                learnt.made(view("2"));
+            }
+            assert_eq!(seen(&learnt, &[""]), [None], "{answer_first}");
+        }
     }
 }
