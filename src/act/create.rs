@@ -25,6 +25,8 @@ enum Outcome {
     Made,
     /// There is one for the same volume already.
     Found,
+    /// The PV that had the name is gone meanwhile.
+    Gone,
     /// Nothing, for now.
     Nothing,
 }
@@ -33,8 +35,8 @@ enum Outcome {
 struct Taken;
 
 impl Actor {
-    /// Makes a PV, unless another configuration than `generation` comes into force. Says whether there is
-    /// one now, ours or one that no watch tells of.
+    /// Makes a PV, unless another configuration than `generation` comes into force. Says whether
+    /// another pass would find something else: a PV, ours or one that no watch tells of, or a free name.
     pub(super) async fn create(
         &self,
         draft: &PvDraft,
@@ -58,7 +60,7 @@ impl Actor {
                     tracing::info!(pv = name, path = %draft.path, class = draft.class, "created a PersistentVolume");
                     return true;
                 }
-                Ok(Outcome::Found) => return true,
+                Ok(Outcome::Found | Outcome::Gone) => return true,
                 Ok(Outcome::Nothing) => return false,
                 Err(Taken) => {}
             }
@@ -100,7 +102,7 @@ impl Actor {
                     Ok(Outcome::Found)
                 }
                 Ok(Some(_)) => Err(Taken),
-                Ok(None) => Ok(Outcome::Nothing),
+                Ok(None) => Ok(Outcome::Gone),
                 Err(error) => {
                     failed(error);
                     Ok(Outcome::Nothing)
