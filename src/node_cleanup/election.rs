@@ -310,7 +310,7 @@ impl Election {
                     tracing::info!("the lease is given back");
                     return Ok(());
                 }
-                Err(ApiError::Conflict) => {}
+                Err(ApiError::Conflict) => sleep(FAREWELL / 40).await,
                 Err(error) => return Err(error),
             }
         }

@@ -244,7 +244,7 @@ fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
 }
 
 #[test]
-fn told_to_stop_it_stops_within_a_second_and_nothing_of_it_stays() {
+fn told_to_stop_it_stops_and_nothing_of_it_stays() {
     let Some(ground) = Ground::enter() else {
         return;
     };
