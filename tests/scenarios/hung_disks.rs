@@ -44,6 +44,15 @@ fn recycling_time(stage: &Stage, claim: &str, volume: &std::path::Path) -> Durat
     begun.elapsed()
 }
 
+/// A volume is recycled as quickly as if the disk were not there: once of three times, since a busy
+/// machine has its better moments. Waiting for the disk costs seconds in each of several looks.
+fn is_not_held_up(stage: &Stage, claim: &str, volume: &std::path::Path) {
+    let took = [1, 2, 3].map(|n| recycling_time(stage, &format!("{claim}-{n}"), volume));
+    let quickest = took.iter().min().unwrap();
+    let limit = stage.at_most(Duration::from_secs(2));
+    assert!(*quickest < limit, "{took:?} for {}", volume.display());
+}
+
 /// What `/status` says of the entry `disk` of the class `dead`.
 fn dead_entry(provisioner: &mut Program) -> Value {
     let (_, status) = provisioner.http_get("/status").unwrap();
@@ -86,8 +95,7 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
     times_out(&stage, &mut provisioner);
     stage.available(&neighbour, None);
     for (claim, volume) in [("here", &neighbour), ("there", &other)] {
-        let took = recycling_time(&stage, claim, volume);
-        assert!(took < NOT_HELD_UP, "{took:?} for {}", volume.display());
+        is_not_held_up(&stage, claim, volume);
     }
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
     let (code, why) = provisioner.http_get("/ready").unwrap();
@@ -146,8 +154,7 @@ fn a_hung_discovery_directory_stops_no_other_class() {
         let (code, why) = provisioner.http_get("/ready").ok()?;
         (code == 503 && why.contains("did not answer")).then_some(())
     });
-    let took = recycling_time(&stage, "again", &other);
-    assert!(took < NOT_HELD_UP, "{took:?}");
+    is_not_held_up(&stage, "again", &other);
     // Changes elsewhere are still seen at once, not when the minute has gone.
     let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
     stage.available(&new, None);
@@ -197,13 +204,7 @@ fn a_slow_disk_is_offered_and_holds_nobody_up() {
     assert_eq!(slow.spec.unwrap().capacity.unwrap()["storage"].0, "64Mi");
     // Its own class waits until all of it has been looked at, the other one does not.
     recycling_time(&stage, "neighbour", &neighbour);
-    let took = ["one", "two", "three"].map(|claim| recycling_time(&stage, claim, &other));
-    // Each would take several looks; a busy machine has its better moments.
-    let quickest = took.iter().min().unwrap();
-    assert!(
-        *quickest < stage.at_most(Duration::from_secs(2)),
-        "{took:?}"
-    );
+    is_not_held_up(&stage, "other", &other);
 }
 
 #[test]
@@ -226,8 +227,7 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
     stage.delete_claim("claim");
     times_out(&stage, &mut provisioner);
     for (claim, volume) in [("here", &neighbour), ("there", &other)] {
-        let took = recycling_time(&stage, claim, volume);
-        assert!(took < NOT_HELD_UP, "{took:?} for {}", volume.display());
+        is_not_held_up(&stage, claim, volume);
     }
     assert_eq!(stage.pvs_at(fuse.path()).len(), 1);
     fuse.thaw();
@@ -255,8 +255,7 @@ fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
         .unwrap();
     let _process = Guest::start(Command::new("sleep").arg("60").stdin(open));
     for (claim, volume) in [("claim-1", &neighbour), ("claim-2", &other)] {
-        let took = recycling_time(&stage, claim, volume);
-        assert!(took < NOT_HELD_UP, "{took:?}");
+        is_not_held_up(&stage, claim, volume);
     }
 }
 
