@@ -60,6 +60,7 @@ fn device(path: &Path) -> Storage {
 /// Waits until so many use the storage; their descriptions.
 fn users(storage: &Storage, wanted: usize) -> Vec<(u32, String)> {
     let deadline = Instant::now() + Duration::from_secs(30);
+    let mut before = None;
     loop {
         let found: Vec<_> = processes_using(storage)
             .unwrap()
@@ -71,12 +72,13 @@ fn users(storage: &Storage, wanted: usize) -> Vec<(u32, String)> {
                 User::Loop { .. } => panic!("no process: {user}"),
             })
             .collect();
-        // A process that was just started is still the shell.
+        // A process that was just started is still the shell, or was when its files were looked at.
         let settled = !found.iter().any(|(_, text)| text.contains("\"sh\""));
-        if found.len() == wanted && settled {
+        if found.len() == wanted && settled && before.as_ref() == Some(&found) {
             return found;
         }
         assert!(Instant::now() < deadline, "{wanted} expected: {found:#?}");
+        before = Some(found);
         std::thread::sleep(Duration::from_millis(20));
     }
 }
