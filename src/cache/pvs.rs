@@ -149,9 +149,7 @@ impl Memory {
                 .or_insert_with(|| stray.clone());
         }
     }
-}
 
-impl Memory {
     fn assume(&mut self, view: PvView, replaces: Vec<Option<String>>) {
         let (name, since) = (view.name.clone(), Instant::now());
         let assumed = Assumed {

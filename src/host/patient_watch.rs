@@ -148,30 +148,15 @@ fn report(panic: &JoinError) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::channel;
 
-    use tokio::runtime::{Builder, Runtime};
+    use tokio::runtime::Builder;
 
     use super::*;
+    use crate::stalled::{hang, runtime};
 
     /// Far more than is needed.
     const LONG: Duration = Duration::from_secs(10);
-
-    /// With one thread for system calls: while that one hangs, so does the lookup.
-    fn runtime() -> Runtime {
-        Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap()
-    }
-
-    /// Keeps that thread busy until the sender is dropped.
-    fn hang() -> Sender<()> {
-        let (release, hung) = channel();
-        tokio::task::spawn_blocking(move || hung.recv());
-        release
-    }
 
     async fn next(watch: &mut PatientWatch) -> Change {
         let next = tokio::time::timeout(LONG, watch.changed()).await;

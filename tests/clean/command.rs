@@ -268,7 +268,8 @@ async fn a_dropped_future_kills_the_cleaner() {
 fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
     type Running = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
     let mark = mark("thread");
-    let go_on = std::env::temp_dir().join(format!("go-on-{}", std::process::id()));
+    let dir = tempfile::tempdir().unwrap();
+    let go_on = dir.path().join("go-on");
     let script = format!(
         "until [ -e {} ]; do sleep 0.05; done; echo alive",
         go_on.display()
@@ -300,7 +301,6 @@ fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
     let (runtime, running) = first.join().unwrap();
     fs::write(&go_on, "").unwrap();
     let lines = runtime.block_on(running);
-    fs::remove_file(go_on).unwrap();
     assert_eq!(lines, ["alive"]);
 }
 

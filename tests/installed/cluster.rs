@@ -303,17 +303,9 @@ pub fn name(object: &Value) -> &str {
 }
 
 /// Waits until something is so.
-pub fn eventually<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        // Before the look: a thread that stands still past its time looks once more.
-        let is_last = Instant::now() >= deadline;
-        if let Some(value) = is_so() {
-            return value;
-        }
-        assert!(!is_last, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+pub fn eventually<T>(what: &str, is_so: impl FnMut() -> Option<T>) -> T {
+    support::until(PATIENCE, Duration::from_millis(50), is_so)
+        .unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}"))
 }
 
 /// Runs a program with some input; what it printed, or what it said of its failure.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::identity;
@@ -254,15 +254,9 @@ fn told_to_stop_it_stops_and_nothing_of_it_stays() {
         begun.display()
     ));
     let mut program = ground.start(ground.command(&["/bin/sh", &script]));
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let is_last = Instant::now() >= deadline;
-        if begun.exists() {
-            break;
-        }
-        assert!(!is_last, "{}", program.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let is_there = || begun.exists().then_some(());
+    let has_begun = support::until(PATIENCE, Duration::from_millis(5), is_there);
+    assert!(has_begun.is_some(), "{}", program.log());
     let child: u32 = fs::read_to_string(&begun).unwrap().trim().parse().unwrap();
     assert!(is_alive(child));
     program.signal(Signal::SIGTERM).unwrap();

@@ -1,33 +1,18 @@
 //! Scans that take as long as a test wants: there is one thread for all of them.
 
 use std::fs;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use futures::FutureExt;
-use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::config::from_files;
 use crate::scan::Machine;
+use crate::stalled::{hang, runtime};
 
 /// Far more than is needed.
 const LONG: Duration = Duration::from_secs(10);
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap()
-}
-
-/// Keeps the thread busy until the sender is dropped.
-fn hang() -> Sender<()> {
-    let (release, hung) = channel();
-    tokio::task::spawn_blocking(move || hung.recv());
-    release
-}
 
 /// The rounds of one class with one directory, which has one entry.
 struct Ground {

@@ -1,6 +1,6 @@
 //! The API, spoken to over HTTP as any client would.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control_plane::{ControlPlane, NodeOptions, Options};
@@ -120,18 +120,10 @@ impl Cluster {
         what: &str,
         mut is_so: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            // Before the look: a thread that stands still past its time looks once more.
-            let is_last = Instant::now() >= deadline;
-            if let Some(value) = is_so(self)? {
-                return Ok(value);
-            }
-            if is_last {
-                bail!("after {} s there is still no {what}", PATIENCE.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let seen = || is_so(self).transpose();
+        support::until(PATIENCE, Duration::from_millis(2), seen).unwrap_or_else(|| {
+            bail!("after {} s there is still no {what}", PATIENCE.as_secs());
+        })
     }
 
     /// Runs a future to its end.

@@ -98,17 +98,12 @@ impl Installed {
 
     /// The last user of a namespace takes it down a moment after it is gone.
     fn assert_nothing_remains(&self, pid: u32) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            // Before the look: a thread that stands still past its time looks once more.
-            let is_last = Instant::now() >= deadline;
-            let remains = self.remains(pid);
-            if remains.is_empty() {
-                return;
-            }
-            assert!(!is_last, "left behind: {remains:#?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut remains = Vec::new();
+        support::until(PATIENCE, Duration::from_millis(10), || {
+            remains = self.remains(pid);
+            remains.is_empty().then_some(())
+        });
+        assert!(remains.is_empty(), "left behind: {remains:#?}");
     }
 
     /// Runs it to its end; `None`, with a word about it, where the machine forbids it.

@@ -106,16 +106,9 @@ impl Tenants {
     }
 
     fn wait_until_bound(&self, claim: &str) {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            // Before the look: a thread that stands still past its time looks once more.
-            let is_last = Instant::now() >= deadline;
-            if self.claims.is_bound(claim) {
-                return;
-            }
-            assert!(!is_last, "{claim} was never bound");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let is_bound = || self.claims.is_bound(claim).then_some(());
+        let bound = support::until(self.patience, Duration::from_millis(1), is_bound);
+        assert!(bound.is_some(), "{claim} was never bound");
     }
 }
 

@@ -15,6 +15,7 @@ pub mod stage;
 
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
+pub use patience::until;
 pub use program::{Program, bare_command, http_get, killed_by};
 pub use promtool::Promtool;
 pub use stage::Stage;

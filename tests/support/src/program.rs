@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::patience::until;
+
 /// Only what hangs takes so long to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,17 +84,10 @@ impl Program {
     /// # Errors
     /// When it does not come within `limit`.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        let deadline = Instant::now() + limit;
-        loop {
-            // Before the look: a thread that stands still past its time looks once more.
-            let is_last = Instant::now() >= deadline;
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            if is_last {
-                bail!("the program has not ended within {limit:?}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let ended = || self.child.try_wait().transpose();
+        match until(limit, Duration::from_millis(5), ended) {
+            Some(status) => Ok(status?),
+            None => bail!("the program has not ended within {limit:?}"),
         }
     }
 

@@ -98,8 +98,8 @@ fn what_is_not_understood_is_not_deleted() {
     );
 }
 
-#[test]
-fn in_the_foreground_the_owner_goes_last() {
+/// The owner `a` is deleted in the foreground, and waits for `s`, which is held by somebody else.
+fn foreground() -> World {
     let mut world = World::new();
     let owner = world.create(&CONFIG_MAPS, config("a"));
     let held = but(config("s"), |s| {
@@ -107,6 +107,12 @@ fn in_the_foreground_the_owner_goes_last() {
     });
     world.create(&SECRETS, owned(held, &[&owner]));
     world.delete_with(&CONFIG_MAPS, "a", &policy("Foreground"));
+    world
+}
+
+#[test]
+fn in_the_foreground_the_owner_goes_last() {
+    let mut world = foreground();
     let waiting = |world: &World, r, name| {
         world.get(r, name).unwrap()["metadata"]["deletionTimestamp"].is_string()
     };
@@ -131,13 +137,7 @@ fn an_owner_that_nothing_blocks_any_more_goes() {
         }),
     ];
     for (what, edit) in edits {
-        let mut world = World::new();
-        let owner = world.create(&CONFIG_MAPS, config("a"));
-        let held = but(config("s"), |s| {
-            s["metadata"]["finalizers"] = json!(["example.com/held"]);
-        });
-        world.create(&SECRETS, owned(held, &[&owner]));
-        world.delete_with(&CONFIG_MAPS, "a", &policy("Foreground"));
+        let mut world = foreground();
         assert!(world.get(&CONFIG_MAPS, "a").is_some(), "{what}");
         world.change(&SECRETS, "s", edit);
         assert!(world.get(&CONFIG_MAPS, "a").is_none(), "{what}");

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Stage;
 use crate::cluster::Cluster;
+use crate::patience::until;
 
 /// How long anything may take that ought to happen at once: only what hangs takes so long. A real
 /// binder looks again only every 15 s at what it could not do, and other tests keep it busy.
@@ -57,17 +58,8 @@ impl Stage {
         self.wait(self.at_most(limit), what, is_so)
     }
 
-    fn wait<T>(&self, limit: Duration, what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + limit;
-        loop {
-            // Before the look: a thread that stands still past its time looks once more.
-            let is_last = Instant::now() >= deadline;
-            if let Some(value) = is_so() {
-                return value;
-            }
-            assert!(!is_last, "not within {limit:?}: {what}");
-            std::thread::sleep(self.nap());
-        }
+    fn wait<T>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
+        until(limit, self.nap(), is_so).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
     }
 
     /// Asserts that something stays so for a while.
