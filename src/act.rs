@@ -2,6 +2,7 @@
 
 mod create;
 mod jobs;
+mod withdraw;
 mod writing;
 
 use std::collections::HashMap;
@@ -10,14 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::cache::Learnt;
 use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
 use crate::cluster::{ApiError, JOBS};
-use crate::plan::verdict::without_ours;
 use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::render;
 use crate::view::{JobView, PvRef};
@@ -272,52 +271,5 @@ impl Actor {
                 .look_again(&self.ground.cluster, &pv.uid, &pv.name)
                 .await;
         }
-    }
-
-    async fn withdraw(&self, withdrawal: &Withdrawal, learnt: &Learnt) {
-        match self.try_withdraw(withdrawal).await {
-            Ok(()) => {
-                let (pv, because) = (&withdrawal.pv.name, &withdrawal.because);
-                tracing::info!(
-                    pv,
-                    "the PV goes without its volume being cleaned: {because}"
-                );
-                let about = About::from(&withdrawal.pv);
-                self.ground
-                    .reporter
-                    .normal(&about, withdrawal.reason, "Withdraw", because);
-            }
-            Err(ApiError::Conflict | ApiError::NotFound) => {
-                self.look_again(&withdrawal.pv, learnt).await;
-            }
-            Err(error) => {
-                tracing::warn!(pv = withdrawal.pv.name, %error, "the PV could not be let go; the next pass tries again");
-            }
-        }
-    }
-
-    /// Deletes first: with our finalizer still on it, the PV is then Terminating and cannot be bound
-    /// any more when the finalizer goes.
-    async fn try_withdraw(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
-        let cluster = &self.ground.cluster;
-        let mut pv = withdrawal.pv.clone();
-        let mut finalizers = withdrawal.finalizers.clone();
-        if withdrawal.delete {
-            cluster.delete_pv(&pv).await?;
-            match cluster.pv(&pv.name).await? {
-                // Others may have taken theirs off meanwhile.
-                Some(now) if now.uid == pv.uid && now.deleting => {
-                    finalizers = now.has_finalizer().then(|| without_ours(&now));
-                    pv = now.reference();
-                }
-                _ => return Ok(()),
-            }
-        }
-        if let Some(finalizers) = finalizers {
-            cluster
-                .patch_pv(&pv, json!({ "finalizers": finalizers }))
-                .await?;
-        }
-        Ok(())
     }
 }

@@ -71,6 +71,32 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     assert_ne!(uid(&stage.available(&lost, None)), uid(&first));
 }
 
+/// As the protection controller does, which takes its own finalizer off what is being deleted.
+#[test]
+fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
+    let Some((stage, [lost, _])) = set(["lost", "other"]) else {
+        return;
+    };
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&lost, None);
+    let letting_go = stage
+        .faults()
+        .on(Verb::Patch)
+        .resource(PVS)
+        .name(&name(&pv));
+    let held = letting_go.times(1).hold();
+    stage.sandbox.umount(&lost).unwrap();
+    stage.eventually("it lets the PV go", || (held.hits() > 0).then_some(()));
+    let change = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
+    stage.patch_pv(&name(&pv), &change).unwrap();
+    held.clear();
+    stage.eventually("the PV is gone", || {
+        stage.pv(&name(&pv)).is_none().then_some(())
+    });
+    stage.event("VolumeMissing", "so the PV is deleted");
+    assert_eq!(stage.events("VolumeDelete"), [""; 0]);
+}
+
 #[test]
 fn a_device_that_was_pulled_counts_as_missing() {
     let Some(mut stage) = stage() else { return };
