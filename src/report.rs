@@ -4,7 +4,7 @@ mod notices;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -16,20 +16,31 @@ use crate::metrics::Metrics;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
-use writer::Writer;
+use writer::{Failure, Writer};
 
 pub use notices::Notices;
 
 /// Events that wait to be written. More than that in one go, and the API server has other worries.
 const BACKLOG: usize = 1024;
+/// For how long an event is tried again: an API server that is replaced is back by then.
+const PATIENCE: Duration = Duration::from_mins(5);
+/// The first pause before that and the longest; each is twice the one before.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// The API's limit for an event's text, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// The API's limit for the instance's name, in bytes.
 const INSTANCE_LIMIT: usize = 128;
 
 enum Message {
-    Event(Box<(Event, ObjectReference)>),
+    Event(Box<Reported>),
     Flush(oneshot::Sender<()>),
+}
+
+/// An event, what it is about, and since when it waits to be written.
+struct Reported {
+    event: Event,
+    regarding: ObjectReference,
+    since: Instant,
 }
 
 /// Writes events in the background: nobody ever waits for one.
@@ -61,10 +72,7 @@ impl Reporter {
             while let Some(message) = receive.recv().await {
                 match message {
                     Message::Flush(done) => drop(done.send(())),
-                    Message::Event(event) => {
-                        let (event, about) = *event;
-                        writer.write(&event, &about).await;
-                    }
+                    Message::Event(reported) => write(&mut writer, &reported).await,
                 }
             }
         });
@@ -112,9 +120,12 @@ impl Reporter {
             secondary: None,
         };
         // Full: then thousands are on their way, and the log has this one too.
-        let _ = self
-            .send
-            .try_send(Message::Event(Box::new((event, regarding))));
+        let reported = Reported {
+            event,
+            regarding,
+            since: Instant::now(),
+        };
+        let _ = self.send.try_send(Message::Event(Box::new(reported)));
     }
 
     /// Waits until everything reported so far is written, or time is up.
@@ -126,6 +137,19 @@ impl Reporter {
             }
         };
         let _ = tokio::time::timeout(limit, flushed).await;
+    }
+}
+
+/// Writes an event, rather twice than not at all: an answer that is lost may have been a success.
+async fn write(writer: &mut Writer, reported: &Reported) {
+    let mut pause = PAUSES.0;
+    while let Err(failure) = writer.write(&reported.event, &reported.regarding).await {
+        if failure == Failure::Lasting || reported.since.elapsed() >= PATIENCE {
+            writer.give_up();
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

@@ -37,6 +37,15 @@ pub(super) struct Writer {
     permissions: Arc<Permissions>,
 }
 
+/// Why an event was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// No answer, or one that tells of trouble in the API server itself.
+    Passing,
+    /// The API server refuses it.
+    Lasting,
+}
+
 /// What makes an event the same as an earlier one: object, reason, text.
 type Key = (String, String, String);
 
@@ -79,8 +88,15 @@ impl Writer {
         }
     }
 
-    /// Writes an event, or counts that it could not be.
-    pub(super) async fn write(&mut self, event: &Event, about: &ObjectReference) {
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// [`Failure`]; without an answer it may be written all the same.
+    pub(super) async fn write(
+        &mut self,
+        event: &Event,
+        about: &ObjectReference,
+    ) -> Result<(), Failure> {
         let (recorder, verb) = self.recorder(event, about);
         let mut written = in_time(recorder.publish(event, about)).await;
         self.book(EVENTS, verb, &written);
@@ -94,9 +110,17 @@ impl Writer {
             written = in_time(self.write_core(event, about)).await;
             self.book(CORE_EVENTS, verb, &written);
         }
-        if written.is_err() {
-            self.metrics.events_failed_total.inc();
-        }
+        written.map_err(|error| match error {
+            Some(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => {
+                Failure::Lasting
+            }
+            _ => Failure::Passing,
+        })
+    }
+
+    /// Counts an event that is not written.
+    pub(super) fn give_up(&self) {
+        self.metrics.events_failed_total.inc();
     }
 
     /// While the better API denies nothing, nothing is missed in the other: it is not asked.

@@ -1,5 +1,6 @@
 //! What the API server and the network may do in the middle of a cleanup, step by step.
 
+mod events;
 mod permissions;
 mod stale_cache;
 mod writes_under_way;
