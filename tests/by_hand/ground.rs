@@ -20,10 +20,12 @@ pub struct Ran {
     pub said: String,
 }
 
-/// The command line, with nobody to ask.
+/// The command line, with nobody to ask. It hears of hang-ups also where the tests run under `nohup`.
 pub fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
-    let mut command = bare_command(env!("CARGO_BIN_EXE_local-volume-provisioner"));
-    command.arg("clean").args(args).stdin(Stdio::null());
+    let mut command = bare_command("env");
+    let clean = [env!("CARGO_BIN_EXE_local-volume-provisioner"), "clean"];
+    command.arg("--default-signal=HUP").args(clean).args(args);
+    command.stdin(Stdio::null());
     command
 }
 
