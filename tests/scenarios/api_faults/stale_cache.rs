@@ -15,6 +15,9 @@ fn bind_again(stage: &Stage, pv: &str, claim: &str) {
     stage
         .patch_pv(pv, &json!({ "spec": { "claimRef": null } }))
         .unwrap();
+    // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s,
+    // and by then what is held up would have been given up.
+    stage.in_phase(pv, "Available");
     stage.claim(claim, "fast", Some(pv)).unwrap();
     stage.in_phase(pv, "Bound");
 }

@@ -25,6 +25,8 @@ fn request(stage: &Stage, since: Mark, verb: Verb) {
 /// An administrator offers a Released PV again, with its data, and a second claim takes it.
 fn bind_again(stage: &Stage, pv: &str) {
     clear_claim_ref(stage, pv);
+    // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s.
+    stage.in_phase(pv, "Available");
     stage.claim("second", "fast", Some(pv)).unwrap();
     stage.in_phase(pv, "Bound");
 }
