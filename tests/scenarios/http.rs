@@ -6,7 +6,6 @@ use std::process::Output;
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
 use serde_json::{Value, json};
-use support::stage::name;
 use support::{LoopDevice, Program, Stage};
 
 use super::kit::raw_volume;
@@ -27,15 +26,18 @@ pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
         .resource("persistentvolumes")
         .times(1)
         .answer(Answer::code(500));
-    let provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     stage.delete_claim("claim");
     stage.available(&volume, old.metadata.uid.as_deref());
-    let broken = name(&stage.bind("disk", &disk));
+    stage.bind("disk", &disk);
     stage.delete_claim("disk");
-    stage.event("VolumeFailedDelete", "/bin/false");
+    // Asked of the program, which tries again in ten seconds: its event may take a while.
+    stage.eventually("the failure shows", || {
+        let (_, text) = provisioner.http_get("/metrics").unwrap();
+        text.contains("CleaningFailed").then_some(())
+    });
     assert_eq!(failed.hits(), 1);
-    assert!(stage.pv(&broken).is_some());
     Some((stage, device, provisioner))
 }
 
@@ -119,6 +121,8 @@ fn status_is_a_document_with_a_version() {
             .contains("/bin/false"),
         "{cleanup:?}"
     );
+    stage.event("VolumeFailedDelete", "/bin/false");
+    assert!(stage.pv(disk["pv"].as_str().unwrap()).is_some());
 }
 
 #[test]
