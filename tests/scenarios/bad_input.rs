@@ -138,8 +138,10 @@ fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run()
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&good, None);
     let values = ["relative", "Blok", "RWX", "blockCleanerCommand"];
-    let (code, why) = provisioner.http_get("/ready").unwrap();
-    assert!(code == 503 && why.contains("bad"), "{code} {why}");
+    stage.eventually("the class is a reason", || {
+        let (code, why) = provisioner.http_get("/ready").unwrap();
+        (code == 503 && why.contains("bad")).then_some(())
+    });
     let event = stage.event("ClassInvalid", "bad");
     let (_, status) = provisioner.http_get("/status").unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();

@@ -79,8 +79,10 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
         "the containers still write",
         || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
     );
-    let waits_for = status_of(&mut provisioner, &volume)["cleanup"]["waitingFor"].to_string();
-    assert!(waits_for.contains(mounted.to_str().unwrap()), "{waits_for}");
+    stage.eventually("/status names what is waited for", || {
+        let waits_for = status_of(&mut provisioner, &volume)["cleanup"]["waitingFor"].to_string();
+        waits_for.contains(mounted.to_str()?).then_some(())
+    });
     assert!(
         stage.events("VolumeInUse").is_empty(),
         "a moment's wait is nobody's worry"

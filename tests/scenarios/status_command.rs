@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 use support::{Program, Stage};
 
-use super::kit::{cleaned_by, status};
+use super::kit::{cleaned_by, status, status_of};
 use super::stage;
 
 struct Said {
@@ -41,6 +41,9 @@ fn it_says_that_all_is_well() {
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&volume, None);
     is_ready(&stage, &mut provisioner);
+    stage.eventually("it knows that the PV is Available", || {
+        (status_of(&mut provisioner, &volume)["phase"] == "Available").then_some(())
+    });
 
     // The port was chosen by the kernel: the flags of the process do not say which it is.
     let address = provisioner.http_address().unwrap();
@@ -98,7 +101,6 @@ fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
     let mut provisioner = stage.provisioner().unwrap();
     stage.bind("claim", &disk);
     stage.delete_claim("claim");
-    stage.event("VolumeFailedDelete", "exit");
     let address = provisioner.http_address().unwrap();
     let said = stage.eventually("the failure is told", || {
         let said = ask(&stage, &["--listen-address", &address, "--problems"]);

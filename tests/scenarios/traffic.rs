@@ -67,9 +67,11 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
         true
     });
     let passes = passes(&mut provisioner) - before;
+    // To make a class may take longer than all of the time.
+    let seconds = begun.elapsed().as_secs();
     assert!(
-        (10..=20).contains(&passes),
-        "one look a second, whatever becomes of others' StorageClasses: {passes} in 15 s"
+        (10..=seconds + 5).contains(&passes),
+        "one look a second, whatever becomes of others' StorageClasses: {passes} in {seconds} s"
     );
 }
 
@@ -99,7 +101,7 @@ fn a_pass_that_changes_nothing_asks_nothing() {
 
 #[test]
 fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
-    let Some((stage, _provisioner)) = settled() else {
+    let Some((stage, mut provisioner)) = settled() else {
         return;
     };
     let requests = stage.requests();
@@ -159,7 +161,9 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     let mark = requests.mark();
     // A volume of ours is made after them, so the watch has passed them all when that shows.
     let own = stage.sandbox.tmpfs("disks/fast/vol-4", "size=1m").unwrap();
-    stage.available(&own, None);
+    stage.eventually("it knows that the PV is Available", || {
+        (status_of(&mut provisioner, &own)["phase"] == "Available").then_some(())
+    });
     let streamed = streamed() - before;
     let own = stage.pvs_at(&own).pop().unwrap();
     let size = serde_json::to_string(&own).unwrap().len() as u64;

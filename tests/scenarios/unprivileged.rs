@@ -111,7 +111,9 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
     stage.available(&volume, Some(&uid(&old)));
     stage.available(&memory, Some(&uid(&older)));
     assert!(entries(&volume).is_empty() && entries(&memory).is_empty());
-    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
+    stage.eventually("the node is ready", || {
+        (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
+    });
     assert!(
         !provisioner.log().contains("ERROR"),
         "nothing it wants is denied"
