@@ -14,8 +14,10 @@ use crate::stage;
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// The end of a provisioner that must not run: exit code and log.
-fn refusal(provisioner: &mut Program) -> (Option<i32>, String) {
-    (provisioner.wait(AT_ONCE).unwrap().code(), provisioner.log())
+fn refusal(stage: &Stage) -> (Option<i32>, String) {
+    let mut provisioner = stage.provisioner().unwrap();
+    let ended = provisioner.wait(stage.at_most(AT_ONCE)).unwrap();
+    (ended.code(), provisioner.log())
 }
 
 fn isolated() -> Option<Stage> {
@@ -38,7 +40,7 @@ fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
             .unwrap();
     };
     label("another-name");
-    let (code, log) = refusal(&mut stage.provisioner().unwrap());
+    let (code, log) = refusal(&stage);
     assert_eq!(code, Some(2), "{log}");
     for words in ["another-name", &stage.node(), "nodeIsolation.enabled=false"] {
         assert!(log.contains(words), "{words:?} in {log}");
@@ -56,7 +58,7 @@ fn a_class_with_a_selector_is_refused_by_name() {
     let zone =
         json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
     stage.class("open", &json!({ "selector": zone })).unwrap();
-    let (code, log) = refusal(&mut stage.provisioner().unwrap());
+    let (code, log) = refusal(&stage);
     assert_eq!(code, Some(2), "{log}");
     assert!(
         log.contains(&stage.named("open")) && log.contains("selector"),

@@ -172,8 +172,8 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let node = node(&stage);
     let pv = bound(&stage, "first", &node);
-    let delay = Duration::from_secs(10);
-    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=10s"]);
+    let delay = delay(&stage);
+    let _cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
     lose(&stage, &node);
     let since = timer_starts(&stage, &pv);
     // The leader does not hear of what follows.
@@ -217,7 +217,7 @@ fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
         .then_some(())
     });
     let missing = "missing_permission{resource=\"persistentvolumeclaims\",verb=\"delete\"}";
-    assert_eq!(metric(&mut cleanup, missing), Some(1));
+    counts(&stage, &mut cleanup, missing, 1);
     let failed = "persistentvolumeclaim_delete_failed_total";
     assert!(metric(&mut cleanup, failed) >= Some(1));
     stage.eventually("there is an event on the Pod", || {

@@ -40,7 +40,7 @@ fn a_leader_that_ends_hands_over_at_once() {
     assert!(holder.starts_with("provisioner-pod_"), "{holder}");
     lose(&stage, &node);
     timer_starts(&stage, &pv);
-    first.stop(Duration::from_secs(10)).unwrap();
+    first.stop(stage.patience()).unwrap();
     is_leader(&stage, &mut second);
     let now = lease(&stage);
     assert_ne!(now.holder_identity.as_ref(), Some(&holder));
@@ -66,7 +66,7 @@ fn is_given_back(lost: Verb, reads: usize) {
     assert_eq!(lost.hits(), 1);
     let holder = lease(&stage).holder_identity.unwrap();
     assert!(holder.starts_with("provisioner-pod_"), "{holder}");
-    cleanup.stop(Duration::from_secs(10)).unwrap();
+    cleanup.stop(stage.patience()).unwrap();
     let holder = lease(&stage).holder_identity.unwrap_or_default();
     assert_eq!(holder, "", "{}", cleanup.log());
 }
