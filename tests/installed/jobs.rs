@@ -16,9 +16,19 @@ fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
     cluster.get("job", &format!("cleanup-{}", name(pv)), Some(SYSTEM))
 }
 
-/// How often the cleaning of a PV's volume was begun: in the process, and by Jobs.
+/// How often the cleaning of a PV's volume was begun, once that is told: in the process, and by Jobs.
 fn begun(cluster: &Cluster, pv: &Value) -> (usize, usize) {
-    let texts: Vec<_> = cluster
+    let texts = cluster.eventually("an event tells of the cleaning", || {
+        let texts = told(cluster, pv);
+        (!texts.is_empty()).then_some(texts)
+    });
+    let by_jobs = texts.iter().filter(|text| text.contains("by Job")).count();
+    (texts.len() - by_jobs, by_jobs)
+}
+
+/// The events that tell of a PV's volume being cleaned.
+fn told(cluster: &Cluster, pv: &Value) -> Vec<String> {
+    cluster
         .list("events", Some("default"))
         .into_iter()
         .filter(|event| {
@@ -26,9 +36,7 @@ fn begun(cluster: &Cluster, pv: &Value) -> (usize, usize) {
                 && event["involvedObject"]["uid"] == pv["metadata"]["uid"]
         })
         .map(|event| event["message"].to_string())
-        .collect();
-    let by_jobs = texts.iter().filter(|text| text.contains("by Job")).count();
-    (texts.len() - by_jobs, by_jobs)
+        .collect()
 }
 
 /// Uses a volume, and releases it with the secret on its device.

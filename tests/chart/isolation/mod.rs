@@ -185,16 +185,14 @@ impl Scene {
     }
 
     async fn set(&self) {
-        let theirs = pv(&self.theirs, &self.other);
-        self.victim
-            .create_pv(theirs)
-            .await
-            .allowed("a PV of its own");
-        let theirs = job("theirs", &self.other);
-        self.victim
-            .create_job(theirs)
-            .await
-            .allowed("a Job for itself");
+        // Rights, too, are in force only when the API server has heard of them.
+        let is_done = |answer: &Answer| matches!(answer, Answer::Done);
+        let volume = pv(&self.theirs, &self.other);
+        let volumes = async || self.victim.create_pv(volume.clone()).await;
+        at_last("a PV of its own is allowed", volumes, is_done).await;
+        let job = job("theirs", &self.other);
+        let jobs = async || self.victim.create_job(job.clone()).await;
+        at_last("a Job for itself is allowed", jobs, is_done).await;
         until_in_force(&self.attacker, &self.name("probe"), &self.other).await;
     }
 
@@ -499,14 +497,24 @@ async fn until_in_force(attacker: &Somebody, name: &str, other: &str) {
 }
 
 async fn refused_at_last<F: Future<Output = Answer>>(attempt: impl Fn() -> F) {
+    let is_refused = |answer: &Answer| matches!(answer, Answer::Refused(_));
+    at_last("a policy is in force", attempt, is_refused).await;
+}
+
+async fn at_last<F: Future<Output = Answer>>(
+    what: &str,
+    attempt: impl Fn() -> F,
+    is_wanted: impl Fn(&Answer) -> bool,
+) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         // Before the look: a thread that stands still past its time looks once more.
         let is_last = Instant::now() >= deadline;
-        if matches!(attempt().await, Answer::Refused(_)) {
+        let answer = attempt().await;
+        if is_wanted(&answer) {
             return;
         }
-        assert!(!is_last, "a policy is not in force");
+        assert!(!is_last, "not in time: {what}; {answer:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
