@@ -4,7 +4,7 @@ use serde_json::json;
 use support::stage::{is_terminating, name};
 
 use crate::bench::Bench;
-use crate::disk::{MIB, Place};
+use crate::disk::{MIB, Place, SLOW};
 
 fn pulled_and_put_back(place: Place) {
     let Some(bench) = Bench::set() else { return };
@@ -22,6 +22,8 @@ fn pulled_and_put_back(place: Place) {
     let bound = stage.used(&stage.bind("claim", &path));
     let process = bench.provisioner();
     let full = pulled.beginning();
+    // So that it lasts: a busy host takes its time to pull a disk.
+    bench.with_vm(|vm| vm.slow_down_to(MIB));
     stage.delete_claim("claim");
     stage.eventually("the wipe is on its way", || {
         (pulled.beginning() != full).then_some(())
@@ -42,7 +44,10 @@ fn pulled_and_put_back(place: Place) {
     assert!(other.is_zero());
     assert_eq!(bench.provisioner(), process, "the provisioner lives");
 
-    bench.with_vm(|vm| vm.plug(&pulled.slow(), place));
+    bench.with_vm(|vm| {
+        vm.slow_down_to(SLOW)?;
+        vm.plug(&pulled.slow(), place)
+    });
     bench.offered_anew(&path, &bound);
     assert!(pulled.is_zero());
     assert_eq!(bench.provisioner(), process);

@@ -130,6 +130,8 @@ fn in_mid_wipe(place: Place) {
     };
     let stage = &swap.bench.stage;
     let full = swap.own.beginning();
+    // So that it lasts: a busy host takes its time to pull a disk.
+    swap.bench.with_vm(|vm| vm.slow_down_to(MIB));
     stage.delete_claim("claim");
     stage.eventually("the wipe is on its way", || {
         (swap.own.beginning() != full).then_some(())
