@@ -265,6 +265,9 @@ impl Election {
         self.may_be_ours = true;
         match self.cluster.write_lease(&lease).await {
             Ok(_) => Ok(Answer::Held),
+            // Nobody may take it from a leader. Somebody else has written to it, or our own last write
+            // was late; the next try shows who holds it.
+            Err(error @ ApiError::Conflict) if self.is_leader() => Err(error),
             Err(ApiError::Conflict | ApiError::AlreadyExists) => {
                 Ok(Answer::HeldBy("another process".into()))
             }

@@ -1,6 +1,7 @@
 //! Two processes, of which one acts.
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
 
 use super::*;
@@ -79,6 +80,28 @@ fn a_lease_is_given_back_by_a_process_that_was_not_told_that_it_had_it() {
 #[test]
 fn a_lease_is_given_back_after_a_renewal_that_was_not_answered() {
     is_given_back(Verb::Update, 2);
+}
+
+#[test]
+fn a_leader_that_somebody_else_writes_beside_stays_the_leader() {
+    let Some(stage) = stage() else { return };
+    let mut cleanup = leader(&stage, "cleanup", &[]);
+    let renewals = stage.faults().on(Verb::Update).resource("leases");
+    let held = renewals.times(1).hold();
+    stage.eventually("it renews", || (held.hits() == 1).then_some(()));
+    let seen = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
+    let (patch, params) = (Patch::Merge(seen), PatchParams::default());
+    let api: Api<Lease> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let annotated = api.patch("local-volume-node-cleanup", &params, &patch);
+    let before = stage.block_on(annotated).unwrap().spec;
+    held.clear();
+    stage.eventually("it has renewed it", || {
+        let leads = cleanup.http_get("/ready").ok()?.1 == "leader\n";
+        assert!(leads, "{}", cleanup.log());
+        (Some(lease(&stage)) != before).then_some(())
+    });
+    let log = cleanup.log();
+    assert!(!log.contains("another process"), "{log}");
 }
 
 /// It takes the fifteen seconds of the lease.
