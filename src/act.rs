@@ -240,7 +240,7 @@ impl Actor {
         match self
             .ground
             .cluster
-            .patch_pv(&patch.pv, render::patched_metadata(patch))
+            .patch_pv_surely(&patch.pv, render::patched_metadata(patch))
             .await
         {
             Ok(view) => {

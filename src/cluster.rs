@@ -4,6 +4,7 @@
 //! so that the missing right is reported until it is granted.
 
 mod jobs;
+mod lost;
 mod node_cleanup;
 mod permissions;
 mod provisioner_status;

@@ -1,6 +1,6 @@
 //! PVs that go without their volumes being cleaned.
 
-use serde_json::json;
+use std::time::Duration;
 
 use crate::cache::Learnt;
 use crate::cluster::ApiError;
@@ -10,9 +10,10 @@ use crate::view::PvRef;
 
 use super::Actor;
 
-/// How often a change by somebody else is followed at once. Where others write without pause, the next
-/// pass goes on.
+/// How often a change by somebody else is followed at once, and a failure after a pause. After that the
+/// next pass goes on, which knows no more why the PV was deleted.
 const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Actor {
     pub(super) async fn withdraw(&self, withdrawal: &Withdrawal, learnt: &Learnt) {
@@ -33,15 +34,13 @@ impl Actor {
         let cluster = &self.ground.cluster;
         let pv = &withdrawal.pv;
         if withdrawal.delete {
-            cluster.delete_pv(pv).await?;
+            cluster.delete_pv_surely(pv).await?;
             // Told now: if what follows fails, a later pass finds a PV that anybody may have deleted.
             self.tell(withdrawal);
             return self.let_go(pv).await;
         }
         if let Some(finalizers) = &withdrawal.finalizers {
-            cluster
-                .patch_pv(pv, json!({ "finalizers": finalizers }))
-                .await?;
+            cluster.take_finalizer_off(pv, finalizers).await?;
         }
         self.tell(withdrawal);
         Ok(())
@@ -60,19 +59,24 @@ impl Actor {
     /// Takes our finalizer off a PV that we deleted, whatever else happens to it: the protection
     /// controller takes its own off at the same moment.
     async fn let_go(&self, pv: &PvRef) -> Result<(), ApiError> {
+        for _ in 1..TRIES {
+            match self.try_let_go(pv).await {
+                Err(ApiError::Conflict) => {}
+                Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
+                done => return done,
+            }
+        }
+        self.try_let_go(pv).await
+    }
+
+    async fn try_let_go(&self, pv: &PvRef) -> Result<(), ApiError> {
         let cluster = &self.ground.cluster;
-        let mut tries = 0;
-        loop {
-            let found = cluster.pv(&pv.name).await?;
-            let held = found.filter(|now| now.uid == pv.uid && now.deleting && now.has_finalizer());
-            let Some(now) = held else {
-                return Ok(());
-            };
-            let metadata = json!({ "finalizers": without_ours(&now) });
-            tries += 1;
-            match cluster.patch_pv(&now.reference(), metadata).await {
-                Err(ApiError::Conflict) if tries < TRIES => {}
-                patched => return patched.map(drop),
+        let found = cluster.pv(&pv.name).await?;
+        match found.filter(|now| now.uid == pv.uid && now.deleting && now.has_finalizer()) {
+            None => Ok(()),
+            Some(now) => {
+                let others = without_ours(&now);
+                cluster.take_finalizer_off(&now.reference(), &others).await
             }
         }
     }

@@ -6,6 +6,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
+use super::lost::{has, or_look};
 use super::{ApiError, Cluster, json_patch};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
@@ -56,9 +57,17 @@ impl Cluster {
     pub async fn create_job(&self, namespace: &str, job: &Job) -> Result<(), ApiError> {
         let api = self.jobs(namespace);
         let params = PostParams::default();
-        self.limited(JOBS, "create", api.create(&params, job))
-            .await
-            .map(drop)
+        let create = api.create(&params, job);
+        let create = async || self.limited(JOBS, "create", create).await.map(drop);
+        let look = async || {
+            let name = job.metadata.name.as_deref().unwrap_or_default();
+            let found = self.limited(JOBS, "get", api.get_opt(name)).await?;
+            // They say when it was made, to the nanosecond.
+            let wanted = json!({ "annotations": job.metadata.annotations });
+            let is_made = found.is_some_and(|found| has(&found.metadata, &wanted));
+            Ok(is_made.then_some(()))
+        };
+        or_look(create, look).await
     }
 
     /// Lists the pods that Jobs for this PV, by UID, have left and that have not ended: their names.
@@ -109,9 +118,14 @@ impl Cluster {
             resource_version: as_seen.flatten(),
         });
         let api = self.jobs(namespace);
-        self.limited(JOBS, "delete", api.delete(&job.name, &params))
-            .await
-            .map(drop)
+        let delete = api.delete(&job.name, &params);
+        let delete = async || self.limited(JOBS, "delete", delete).await.map(drop);
+        let look = async || {
+            let found = self.job(namespace, &job.name).await?;
+            let stays = found.is_some_and(|now| now.uid == job.uid && !now.deleting);
+            Ok((!stays).then_some(()))
+        };
+        or_look(delete, look).await
     }
 }
 

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 
+use super::lost::or_look;
 use super::{ApiError, Cluster, PVS};
 use crate::view::ClaimRef;
 
@@ -65,9 +66,14 @@ impl Cluster {
         });
         let api: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client.clone(), &claim.namespace);
-        self.limited(CLAIMS, "delete", api.delete(&claim.name, &params))
-            .await
-            .map(drop)
+        let delete = api.delete(&claim.name, &params);
+        let delete = async || self.limited(CLAIMS, "delete", delete).await.map(drop);
+        let look = async || {
+            let found = self.bound_claim(claim).await?;
+            let stays = found.is_some_and(|now| now.uid == seen.uid && !now.deleting);
+            Ok((!stays).then_some(()))
+        };
+        or_look(delete, look).await
     }
 
     /// Whether the API server knows of any Node at all.

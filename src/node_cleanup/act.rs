@@ -163,10 +163,8 @@ impl Worker {
             .into_iter()
             .filter(|one| one != FINALIZER)
             .collect();
-        let patch = self
-            .cluster
-            .patch_pv(&volume.pv, json!({ "finalizers": rest }));
-        self.write(patch).await?;
+        let taken_off = self.cluster.take_finalizer_off(&volume.pv, &rest);
+        self.write(taken_off).await?;
         self.metrics.finalizers_removed.inc();
         let (pv, node) = (&volume.pv.name, volume.hosts().join(", "));
         tracing::info!(
@@ -180,7 +178,7 @@ impl Worker {
     async fn delete_pv(&self, volume: &Volume, view: &View) -> Result<Duration, Hitch> {
         let (volume, _) = self.fresh(Step::DeletePv, volume, view).await?;
         self.confirm_gone(Step::DeletePv, &volume, view).await?;
-        let deleted = self.write(self.cluster.delete_pv(&volume.pv)).await;
+        let deleted = self.write(self.cluster.delete_pv_surely(&volume.pv)).await;
         let phase = volume.phase.to_string();
         if has_failed(&deleted) {
             self.metrics
@@ -262,7 +260,7 @@ impl Worker {
 
     async fn annotate(&self, volume: &Volume, value: Value) -> Result<(), Hitch> {
         let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: value } });
-        self.write(self.cluster.patch_pv(&volume.pv, metadata))
+        self.write(self.cluster.patch_pv_surely(&volume.pv, metadata))
             .await?;
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod doubts;
 mod leaders;
+mod lost_answers;
 mod scale;
 
 use std::time::{Duration, Instant};
