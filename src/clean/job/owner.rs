@@ -1,11 +1,18 @@
 //! To whom a Job belongs. One that has not started goes with its PV, whoever is there to see it. One
 //! that is at work comes to its end, or its device would be offered half clean.
 
+use std::time::Duration;
+
 use crate::cluster::{ApiError, REMEDY};
 use crate::plan::{About, CleanOrder, reasons};
 use crate::view::JobView;
 
-use crate::clean::Ground;
+use crate::clean::gate::{SHUTTING_DOWN, api};
+use crate::clean::progress::Progress;
+use crate::clean::{Ground, Stop};
+
+/// How often an API server is asked that is busy.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What happened to a Job while somebody waited for its end.
 #[derive(Debug, Default)]
@@ -42,15 +49,31 @@ impl Watched {
     }
 
     /// The Job is gone. If it was at work, and its PV went too, nobody cleans what it has begun.
-    pub(super) async fn is_gone(&self, ground: &Ground, order: &CleanOrder) {
+    ///
+    /// # Errors
+    /// [`Stop`] if the PV cannot be looked at.
+    pub(super) async fn is_gone(
+        &self,
+        ground: &Ground,
+        order: &CleanOrder,
+        progress: &Progress,
+    ) -> Result<(), Stop> {
         if !self.has_begun {
-            return;
+            return Ok(());
         }
         let pv = &order.pv.name;
-        if let Ok(Some(found)) = ground.cluster.pv(pv).await
-            && found.uid == order.pv.uid
-        {
-            return;
+        let found = loop {
+            match ground.cluster.pv(pv).await {
+                // Nobody who looks later knows that a Job was at work.
+                Err(error) if error.is_passing() => tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
+                },
+                found => break found.map_err(api("reading the PV"))?,
+            }
+        };
+        if found.is_some_and(|found| found.uid == order.pv.uid) {
+            return Ok(());
         }
         let (shown, path) = (ground.jobs.job_of(order), &order.path);
         let text = format!(
@@ -61,5 +84,6 @@ impl Watched {
         let reason = reasons::VOLUME_FAILED_DELETE;
         let reporter = &ground.reporter;
         reporter.warning(&About::Pod, reason, "Clean", &text);
+        Ok(())
     }
 }

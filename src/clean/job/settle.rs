@@ -101,7 +101,7 @@ pub(in crate::clean) async fn settle(
         // Before it is read, so that no change falls in between.
         let before = known(&mut watched, &name);
         let Some(job) = read(ground, order, &name).await? else {
-            work.is_gone(ground, order).await;
+            work.is_gone(ground, order, progress).await?;
             if waited {
                 table
                     .mark_waiting(&tenancy, FOR_A_PERMIT)

@@ -52,12 +52,37 @@ fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
     assert_eq!(secrets_on(device.path()).len(), 4);
 }
 
-/// It has done half of its work, or all of it, when its PV is let go.
+/// An API server that is busy just then tells nothing about the PV.
+#[test]
+fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (held, device, path) = Held::volume(&stage);
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = release_device(&stage, &device, &path);
+    held.runs(&stage);
+    let owners = || job(&stage, &bound).unwrap()["metadata"]["ownerReferences"].clone();
+    stage.eventually("it is seen at work", || owners().is_null().then_some(()));
+    let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
+    let unread = reading.times(1).answer(Answer::code(500));
+    delete_job(&stage, &bound);
+    held.go_on();
+    offered_anew(&stage, &path, &bound);
+    assert!(secrets_on(device.path()).is_empty());
+    assert_eq!((unread.hits(), held.ran().len()), (1, 2));
+    assert_eq!(stage.events("VolumeFailedDelete"), [""; 0]);
+}
+
+/// It has done half of its work, or all of it, when its PV is let go; and the answer to the deletion of
+/// the Job is lost.
 #[test]
 fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
     let Some(stage) = stage_with_jobs() else {
         return;
     };
+    let deleting = stage.faults().on(Verb::Delete).resource("jobs");
+    let unheard = deleting.times(1).reset_after();
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -67,5 +92,6 @@ fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
     stage.patch_pv(&name(&bound), &keep).unwrap();
     let _successor = stage.provisioner().unwrap();
     stage.event("VolumeFailedDelete", "at least a part of the data is gone");
+    assert_eq!(unheard.hits(), 1);
     offered_anew(&stage, &path, &bound);
 }
