@@ -97,8 +97,12 @@ impl Writer {
         event: &Event,
         about: &ObjectReference,
     ) -> Result<(), Failure> {
-        let (recorder, verb) = self.recorder(event, about);
+        let (mut recorder, mut verb) = self.recorder(event, about);
         let mut written = in_time(recorder.publish(event, about)).await;
+        if is_gone(&written) && self.recorded.remove(&key(event, about)).is_some() {
+            (recorder, verb) = self.recorder(event, about);
+            written = in_time(recorder.publish(event, about)).await;
+        }
         self.book(EVENTS, verb, &written);
         if written.is_ok() {
             let at = Instant::now();
@@ -106,8 +110,12 @@ impl Writer {
             self.recorded.insert(key(event, about), used);
             self.forget_core();
         } else if self.permissions.is_missing(EVENTS, verb) {
-            let verb = self.core_verb(event, about);
+            let mut verb = self.core_verb(event, about);
             written = in_time(self.write_core(event, about)).await;
+            if is_gone(&written) && self.core.remove(&key(event, about)).is_some() {
+                verb = self.core_verb(event, about);
+                written = in_time(self.write_core(event, about)).await;
+            }
             self.book(CORE_EVENTS, verb, &written);
         }
         written.map_err(|error| match error {
@@ -239,6 +247,11 @@ impl Writer {
             ..CoreEvent::default()
         }
     }
+}
+
+/// Whether the event that was to be counted up is not there: it has expired, or somebody deleted it.
+fn is_gone(written: &Result<(), Option<kube::Error>>) -> bool {
+    matches!(written, Err(Some(kube::Error::Api(status))) if status.code == 404)
 }
 
 /// The request's own error, or none when it took too long.
