@@ -10,7 +10,12 @@ mod normal;
 mod server;
 mod story;
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::Path,
+    process::Command,
+    sync::{PoisonError, RwLock},
+};
 
 use server::Server;
 use story::{Part, Story};
@@ -110,7 +115,18 @@ fn the_first_minute_works() {
     assert!(!kubeconfig.exists(), "it was ended, and has tidied up");
 }
 
+/// The story that cordons and taints its node, for a moment.
+const HARD_ON_ITS_NODE: &str = "running";
+
 fn tell(name: &str) {
+    // The stories of a cluster share its node: one sees what another does to it.
+    static NODE: RwLock<()> = RwLock::new(());
+    let (_alone, _together);
+    if name == HARD_ON_ITS_NODE {
+        _alone = NODE.write().unwrap_or_else(PoisonError::into_inner);
+    } else {
+        _together = NODE.read().unwrap_or_else(PoisonError::into_inner);
+    }
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kubectl/stories/{name}.txt"));
     let mut story = Story::parse(&fs::read_to_string(&path).unwrap());
