@@ -1,12 +1,12 @@
 //! PVs that go without their volumes being cleaned.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cache::Learnt;
 use crate::cluster::ApiError;
 use crate::plan::Withdrawal;
-use crate::plan::verdict::without_ours;
-use crate::view::PvRef;
+use crate::plan::verdict::{consents_to_forget, without_ours};
+use crate::view::PvView;
 
 use super::Actor;
 
@@ -14,6 +14,8 @@ use super::Actor;
 /// next pass goes on, which knows no more why the PV was deleted.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_secs(1);
+/// For how long failures are. Others wait for their turn to write.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Actor {
     pub(super) async fn withdraw(&self, withdrawal: &Withdrawal, learnt: &Learnt) {
@@ -35,9 +37,7 @@ impl Actor {
         let pv = &withdrawal.pv;
         if withdrawal.delete {
             cluster.delete_pv_surely(pv).await?;
-            // Told now: if what follows fails, a later pass finds a PV that anybody may have deleted.
-            self.tell(withdrawal);
-            return self.let_go(pv).await;
+            return self.let_go(withdrawal).await;
         }
         if let Some(finalizers) = &withdrawal.finalizers {
             cluster.take_finalizer_off(pv, finalizers).await?;
@@ -56,28 +56,46 @@ impl Actor {
         reporter.normal(&pv.into(), withdrawal.reason, "Withdraw", because);
     }
 
-    /// Takes our finalizer off a PV that we deleted, whatever else happens to it: the protection
-    /// controller takes its own off at the same moment.
-    async fn let_go(&self, pv: &PvRef) -> Result<(), ApiError> {
-        for _ in 1..TRIES {
-            match self.try_let_go(pv).await {
-                Err(ApiError::Conflict) => {}
-                Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
+    /// Tells of it, and takes our finalizer off the PV that was deleted, also when others write to it
+    /// meanwhile: the protection controller takes its own off at the same moment.
+    async fn let_go(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
+        let cluster = &self.ground.cluster;
+        let pv = &withdrawal.pv;
+        let begun = Instant::now();
+        let (mut tries, mut told) = (0, false);
+        loop {
+            tries += 1;
+            let found = cluster.pv(&pv.name).await;
+            let answer = match found.map(|found| found.filter(|now| now.uid == pv.uid)) {
+                // What was planned may hold no longer, and the deletion be another's, which hid the
+                // answer to ours.
+                Ok(Some(now)) if !may_go(&now) => return Err(ApiError::Conflict),
+                Ok(now) => {
+                    // Not later: if what follows fails, the next pass finds a PV that anybody may have
+                    // deleted.
+                    if !std::mem::replace(&mut told, true) {
+                        self.tell(withdrawal);
+                    }
+                    let Some(now) = now.filter(PvView::has_finalizer) else {
+                        return Ok(());
+                    };
+                    let others = without_ours(&now);
+                    cluster.take_finalizer_off(&now.reference(), &others).await
+                }
+                Err(error) => Err(error),
+            };
+            match answer {
+                Err(ApiError::Conflict) if tries < TRIES => {}
+                Err(error) if error.is_passing() && tries < TRIES && begun.elapsed() < PATIENCE => {
+                    tokio::time::sleep(PAUSE).await;
+                }
                 done => return done,
             }
         }
-        self.try_let_go(pv).await
     }
+}
 
-    async fn try_let_go(&self, pv: &PvRef) -> Result<(), ApiError> {
-        let cluster = &self.ground.cluster;
-        let found = cluster.pv(&pv.name).await?;
-        match found.filter(|now| now.uid == pv.uid && now.deleting && now.has_finalizer()) {
-            None => Ok(()),
-            Some(now) => {
-                let others = without_ours(&now);
-                cluster.take_finalizer_off(&now.reference(), &others).await
-            }
-        }
-    }
+/// Whether a PV that is deleted still goes without being cleaned.
+fn may_go(pv: &PvView) -> bool {
+    pv.deleting && (pv.never_used() || consents_to_forget(pv))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use control_plane::requests::Verb;
 use serde_json::json;
 use support::Stage;
-use support::stage::{name, phase, uid};
+use support::stage::{is_terminating, name, phase, uid};
 
 use crate::kit::*;
 use crate::stage;
@@ -77,7 +77,7 @@ fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
     let Some((stage, [lost, _])) = set(["lost", "other"]) else {
         return;
     };
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&lost, None);
     let letting_go = stage
         .faults()
@@ -93,8 +93,33 @@ fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
     stage.eventually("the PV is gone", || {
         stage.pv(&name(&pv)).is_none().then_some(())
     });
-    stage.event("VolumeMissing", "so the PV is deleted");
+    let told = stage.event("VolumeMissing", "so the PV is deleted");
+    provisioner.stop(stage.patience()).unwrap();
+    let texts = stage.events("VolumeMissing");
+    assert_eq!(texts.iter().filter(|text| **text == told).count(), 1);
     assert_eq!(stage.events("VolumeDelete"), [""; 0]);
+}
+
+/// The version that was judged holds for the deletion only.
+#[test]
+fn a_pv_that_is_used_after_all_is_not_let_go() {
+    let Some((stage, [lost, _])) = set(["lost", "other"]) else {
+        return;
+    };
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&lost, None);
+    let letting_go = stage.faults().on(Verb::Patch).resource(PVS);
+    let held = letting_go.name(&name(&pv)).times(1).hold();
+    stage.sandbox.umount(&lost).unwrap();
+    stage.eventually("it lets the PV go", || (held.hits() > 0).then_some(()));
+    let claim = json!({ "namespace": "default", "name": "a-claim", "uid": "a-uid" });
+    let used = json!({ "spec": { "claimRef": claim } });
+    stage.patch_pv(&name(&pv), &used).unwrap();
+    held.clear();
+    stage.stays(LIMIT, "its data may be somebody's", || {
+        let now = stage.pv(&name(&pv));
+        now.is_some_and(|now| is_terminating(&now) && is_protected(&now))
+    });
 }
 
 #[test]

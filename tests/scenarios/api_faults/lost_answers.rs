@@ -39,13 +39,14 @@ fn a_pv_that_is_withdrawn_is_told_of_with_the_reason() {
         };
         stage.configure("protectReleasedData", protected).unwrap();
         let [lost, _] = ["lost", "other"].map(|entry| volume(&stage, entry));
-        let _provisioner = stage.provisioner().unwrap();
+        let mut provisioner = stage.provisioner().unwrap();
         let pv = stage.available(&lost, None);
         stage.sandbox.umount(&lost).unwrap();
         gone(&stage, &name(&pv));
         stage.event("VolumeNotMounted", "");
         let told = stage.event("VolumeMissing", "so the PV is deleted");
         assert_eq!(unheard.hits(), 1);
+        provisioner.stop(stage.patience()).unwrap();
         assert_eq!(stage.events("VolumeMissing"), [told]);
         assert_eq!(stage.events("VolumeDelete"), [""; 0]);
     }
@@ -57,12 +58,13 @@ fn a_pv_that_is_let_go_is_told_of() {
         return;
     };
     let volume = volume(&stage, "vol");
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let unused = stage.available(&volume, None);
     stage.delete_pv(&name(&unused)).unwrap();
     offered_anew(&stage, &volume, &unused);
     assert_eq!(unheard.hits(), 1);
     let told = stage.event("VolumeDelete", "never used");
+    provisioner.stop(stage.patience()).unwrap();
     assert_eq!(stage.events("VolumeDelete"), [told]);
 }
 
@@ -74,9 +76,10 @@ fn a_pv_that_is_adopted_is_told_of() {
     let volume = volume(&stage, "vol");
     let pv = pv_by_hand(&stage, &stage.named("old"), "fast", &volume, "20Mi");
     let pv = stage.create_pv(pv).unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let told = stage.event("VolumeAdopted", "without a hostname label");
     assert_eq!(unheard.hits(), 1);
+    provisioner.stop(stage.patience()).unwrap();
     assert_eq!(stage.events("VolumeAdopted"), [told]);
     assert!(is_protected(&stage.pv(&name(&pv)).unwrap()));
 }
