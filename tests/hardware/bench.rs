@@ -15,7 +15,7 @@ use crate::vm::Vm;
 
 /// What would take a moment elsewhere takes its time in an emulated machine, and failed cleanups
 /// are tried again after 10 and 20 s.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(4);
 const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 
 /// The cluster, the machine, and its disks.

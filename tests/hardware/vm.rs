@@ -15,7 +15,7 @@ use crate::qmp::Qmp;
 /// The environment variable with the directory of `scripts/vm`.
 const DIR: &str = "TEST_VM";
 /// How long the machine has to start, or to do what it is told, beside a busy compiler.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(4);
 
 /// A running machine. It sees the host's directory that it was started for, under the same path, and
 /// loses its power when this is dropped.
