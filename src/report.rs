@@ -1,10 +1,11 @@
 //! Events, and what has been said already.
 
 mod notices;
+mod outbox;
 mod writer;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -16,37 +17,28 @@ use crate::metrics::Metrics;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
-use writer::{Failure, Writer};
+use outbox::Outbox;
+use writer::Writer;
 
 pub use notices::Notices;
 
 /// Events that wait to be written. More than that in one go, and the API server has other worries.
 const BACKLOG: usize = 1024;
-/// For how long an event is tried again: an API server that is replaced is back by then.
-const PATIENCE: Duration = Duration::from_mins(5);
-/// The first pause before that and the longest; each is twice the one before.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// The API's limit for an event's text, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// The API's limit for the instance's name, in bytes.
 const INSTANCE_LIMIT: usize = 128;
 
 enum Message {
-    Event(Box<Reported>),
+    Event(Box<(Event, ObjectReference)>),
     Flush(oneshot::Sender<()>),
-}
-
-/// An event, what it is about, and since when it waits to be written.
-struct Reported {
-    event: Event,
-    regarding: ObjectReference,
-    since: Instant,
 }
 
 /// Writes events in the background: nobody ever waits for one.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     send: mpsc::Sender<Message>,
+    metrics: Arc<Metrics>,
     pod: ObjectReference,
 }
 
@@ -66,17 +58,11 @@ impl Reporter {
             controller: PROVISIONER_PREFIX.into(),
             instance: Some(cut(provisioner, INSTANCE_LIMIT).into()),
         };
-        let mut writer = Writer::new(client, source, metrics, permissions);
-        let (send, mut receive) = mpsc::channel(BACKLOG);
-        tokio::spawn(async move {
-            while let Some(message) = receive.recv().await {
-                match message {
-                    Message::Flush(done) => drop(done.send(())),
-                    Message::Event(reported) => write(&mut writer, &reported).await,
-                }
-            }
-        });
-        Self { send, pod }
+        let writer = Writer::new(client, source, permissions);
+        let outbox = Outbox::new(writer, Arc::clone(&metrics));
+        let (send, receive) = mpsc::channel(BACKLOG);
+        tokio::spawn(outbox.serve(receive));
+        Self { send, metrics, pod }
     }
 
     /// Something that somebody ought to look at.
@@ -120,15 +106,15 @@ impl Reporter {
             secondary: None,
         };
         // Full: then thousands are on their way, and the log has this one too.
-        let reported = Reported {
-            event,
-            regarding,
-            since: Instant::now(),
-        };
-        let _ = self.send.try_send(Message::Event(Box::new(reported)));
+        let sent = self
+            .send
+            .try_send(Message::Event(Box::new((event, regarding))));
+        if sent.is_err() {
+            self.metrics.events_failed_total.inc();
+        }
     }
 
-    /// Waits until everything reported so far is written, or time is up.
+    /// Waits until everything reported so far is written or was tried once more, or time is up.
     pub async fn flush(&self, limit: Duration) {
         let (done, written) = oneshot::channel();
         let flushed = async {
@@ -137,19 +123,6 @@ impl Reporter {
             }
         };
         let _ = tokio::time::timeout(limit, flushed).await;
-    }
-}
-
-/// Writes an event, rather twice than not at all: an answer that is lost may have been a success.
-async fn write(writer: &mut Writer, reported: &Reported) {
-    let mut pause = PAUSES.0;
-    while let Err(failure) = writer.write(&reported.event, &reported.regarding).await {
-        if failure == Failure::Lasting || reported.since.elapsed() >= PATIENCE {
-            writer.give_up();
-            return;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -165,6 +138,20 @@ fn cut(text: &str, limit: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_that_find_no_place_are_counted() {
+        let (send, _receive) = mpsc::channel(1);
+        let reporter = Reporter {
+            send,
+            metrics: Arc::new(Metrics::new().unwrap()),
+            pod: ObjectReference::default(),
+        };
+        for failed in [0, 1, 2] {
+            reporter.normal(&About::Pod, "Reason", "Action", "note");
+            assert_eq!(reporter.metrics.events_failed_total.get(), failed);
+        }
+    }
 
     #[test]
     fn texts_are_cut_between_characters() {

@@ -61,10 +61,13 @@ impl Notices {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use k8s_openapi::api::core::v1::ObjectReference;
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     fn notice(pv: &str, message: &str) -> Notice {
         Notice {
@@ -79,6 +82,7 @@ mod tests {
         // With nobody to write them, events go nowhere.
         let reporter = Reporter {
             send: mpsc::channel(1).0,
+            metrics: Arc::new(Metrics::new().unwrap()),
             pod: ObjectReference::default(),
         };
         let mut notices = Notices::default();

@@ -13,7 +13,6 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use crate::cluster::{Permissions, lacks_right};
-use crate::metrics::Metrics;
 
 /// How long writing one event may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -33,7 +32,6 @@ pub(super) struct Writer {
     source: Source,
     recorded: HashMap<Key, Recorded>,
     core: HashMap<Key, Written>,
-    metrics: Arc<Metrics>,
     permissions: Arc<Permissions>,
 }
 
@@ -72,18 +70,12 @@ struct Written {
 }
 
 impl Writer {
-    pub(super) fn new(
-        client: Client,
-        source: Source,
-        metrics: Arc<Metrics>,
-        permissions: Arc<Permissions>,
-    ) -> Self {
+    pub(super) fn new(client: Client, source: Source, permissions: Arc<Permissions>) -> Self {
         Self {
             client,
             source,
             recorded: HashMap::new(),
             core: HashMap::new(),
-            metrics,
             permissions,
         }
     }
@@ -124,11 +116,6 @@ impl Writer {
             }
             _ => Failure::Passing,
         })
-    }
-
-    /// Counts an event that is not written.
-    pub(super) fn give_up(&self) {
-        self.metrics.events_failed_total.inc();
     }
 
     /// While the better API denies nothing, nothing is missed in the other: it is not asked.

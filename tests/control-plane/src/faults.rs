@@ -268,7 +268,7 @@ impl Faults {
 
     /// Whether any rule cares about the names of created objects, which cost a look at the body.
     pub(crate) fn wants_names(&self) -> bool {
-        self.lock().iter().any(|rule| rule.matcher.name.is_some())
+        self.lock().iter().any(|rule| rule.matcher.looks_at_names())
     }
 
     fn stream(&self, resource: &str, change: impl FnOnce(&mut Stream)) {

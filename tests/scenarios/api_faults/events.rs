@@ -49,6 +49,29 @@ fn an_event_that_is_refused_keeps_none_waiting() {
     );
 }
 
+/// As where a webhook is broken that is asked about one namespace only.
+#[test]
+fn an_event_that_keeps_failing_holds_up_no_other() {
+    let Some(stage) = bare_stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volumes = ["disks/fast/one", "disks/fast/two"]
+        .map(|dir| stage.sandbox.tmpfs(dir, "size=1m").unwrap());
+    let _provisioner = stage.provisioner().unwrap();
+    let [first, _] = volumes
+        .each_ref()
+        .map(|at| name(&stage.available(at, None)));
+    let of_events = stage.faults().on(Verb::Create).resource("events");
+    let broken = of_events.name_prefix(&first).answer(Answer::code(500));
+    stage.sandbox.umount(&volumes[0]).unwrap();
+    stage.eventually("it tries again", || (broken.hits() > 1).then_some(()));
+    stage.sandbox.umount(&volumes[1]).unwrap();
+    stage.event("VolumeNotMounted", "");
+    broken.clear();
+    stage.eventually("both are written", || {
+        (stage.events("VolumeNotMounted").len() == 2).then_some(())
+    });
+}
+
 /// Somebody has deleted it. Or it has expired: some clusters keep events for a few minutes only.
 #[test]
 fn an_event_that_comes_again_when_the_first_is_gone_is_written_anew() {

@@ -43,7 +43,8 @@ pub(super) struct Matcher {
     group: Option<String>,
     resource: Option<String>,
     subresource: Option<String>,
-    pub(super) name: Option<String>,
+    name: Option<String>,
+    name_prefix: Option<String>,
 }
 
 #[derive(Debug)]
@@ -132,6 +133,12 @@ impl FaultBuilder {
     /// Only requests for the object of this name. A creation has it from the object's body.
     pub fn name(mut self, name: &str) -> Self {
         self.matcher.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only requests for objects whose names begin so: an event's begins with the name of its object.
+    pub fn name_prefix(mut self, prefix: &str) -> Self {
+        self.matcher.name_prefix = Some(prefix.to_owned());
         self
     }
 
@@ -249,6 +256,10 @@ impl Rule {
 }
 
 impl Matcher {
+    pub(super) fn looks_at_names(&self) -> bool {
+        self.name.is_some() || self.name_prefix.is_some()
+    }
+
     fn matches(&self, request: &Request, created_name: Option<&str>) -> bool {
         let name = created_name.unwrap_or(&request.name);
         let in_group = |group: &String| match group.as_str() {
@@ -266,5 +277,9 @@ impl Matcher {
                 .as_ref()
                 .is_none_or(|s| *s == request.subresource)
             && self.name.as_ref().is_none_or(|n| n == name)
+            && self
+                .name_prefix
+                .as_ref()
+                .is_none_or(|p| name.starts_with(p))
     }
 }
