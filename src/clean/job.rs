@@ -31,6 +31,7 @@ use crate::view::{JobView, Jobs};
 use super::gate::api;
 use super::{Ground, Stop, Tell};
 
+pub(super) use owner::Watched;
 pub(super) use settle::settle;
 
 /// Where Jobs are made.

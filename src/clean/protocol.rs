@@ -16,7 +16,7 @@ use crate::view::JobView;
 
 use super::commit::Committed;
 use super::device::Means;
-use super::gate::{RECONFIGURED, SHUTTING_DOWN, gate};
+use super::gate::{RECONFIGURED, gate};
 use super::oversee::oversee;
 use super::permit::Permit;
 use super::progress::Progress;
@@ -121,17 +121,20 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
     let mut wait = Wait::default();
     let mut races = 0;
     let mut held = None;
+    let mut work = job::Watched::default();
     let (committed, job) = loop {
         let permit = if let Some(permit) = held.take() {
             permit
         } else {
             tokio::select! {
                 permit = ground.permits.acquire(&order.rotational) => permit,
-                () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
-                () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
+                () = progress.cancelled() => return Err(work.is_left(ground, &order)),
+                () = ground.reconfigured(order.generation), if !work.has_begun() => {
+                    return Err(Stop::NotDue(RECONFIGURED.into()));
+                }
             }
         };
-        let stop = match enter(ground, &order, permit, progress).await {
+        let stop = match enter(ground, &order, permit, progress, &mut work).await {
             Ok((committed, None)) if order.job.is_some() => {
                 match committed.hand_over(ground, progress).await {
                     Ok(permit) => {
@@ -177,8 +180,11 @@ async fn run(ground: &Ground, order: CleanOrder, progress: &Progress) -> Result<
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
-            () = ground.reconfigured(order.generation) => return Err(Stop::NotDue(RECONFIGURED.into())),
+            () = progress.cancelled() => return Err(work.is_left(ground, &order)),
+            // A Job at work is waited for all the same, and the next order would not know of it.
+            () = ground.reconfigured(order.generation), if !work.has_begun() => {
+                return Err(Stop::NotDue(RECONFIGURED.into()));
+            }
         }
     };
     let tenancy = order.pv.tenancy();
@@ -206,8 +212,9 @@ async fn enter(
     order: &CleanOrder,
     permit: Permit,
     progress: &Progress,
+    work: &mut job::Watched,
 ) -> Result<(Committed, Option<JobView>), Stop> {
-    let job = job::settle(ground, order, &permit, progress).await?;
+    let job = job::settle(ground, order, &permit, progress, work).await?;
     let gated = gate(ground, order.clone(), permit).await?;
     Ok((gated.commit(ground).await?, job))
 }

@@ -1,27 +1,31 @@
 //! To whom a Job belongs. One that has not started goes with its PV, whoever is there to see it. One
 //! that is at work comes to its end, or its device would be offered half clean.
 
-use std::time::Duration;
-
 use crate::cluster::{ApiError, REMEDY};
 use crate::plan::{About, CleanOrder, reasons};
 use crate::view::JobView;
 
 use crate::clean::gate::{SHUTTING_DOWN, api};
-use crate::clean::progress::Progress;
 use crate::clean::{Ground, Stop};
 
-/// How often an API server is asked that is busy.
-const PAUSE: Duration = Duration::from_secs(1);
+/// What becomes of a volume that is partly clean and has no PV.
+const OFFERED: &str = "is going to be offered as it is; where the next user must not read what is left, clean it by hand \
+                       before it is used";
 
-/// What happened to a Job while somebody waited for its end.
+/// What happened to the Jobs of one cleanup while somebody waited for their end. It is kept for all of
+/// the cleanup: nobody who looks for the first time can tell.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(in crate::clean) struct Watched {
     has_begun: bool,
     is_told: bool,
 }
 
 impl Watched {
+    /// Whether a Job has begun of which it is not known what became.
+    pub(in crate::clean) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// The Job is at work: from here on it goes no more with its PV. Without the right to say so it
     /// works all the same, and somebody is told.
     pub(super) async fn at_work(&mut self, ground: &Ground, order: &CleanOrder, job: &JobView) {
@@ -51,39 +55,42 @@ impl Watched {
     /// The Job is gone. If it was at work, and its PV went too, nobody cleans what it has begun.
     ///
     /// # Errors
-    /// [`Stop`] if the PV cannot be looked at.
+    /// [`Stop`] if the PV cannot be looked at; it is to be asked again then.
     pub(super) async fn is_gone(
-        &self,
+        &mut self,
         ground: &Ground,
         order: &CleanOrder,
-        progress: &Progress,
     ) -> Result<(), Stop> {
         if !self.has_begun {
             return Ok(());
         }
-        let pv = &order.pv.name;
-        let found = loop {
-            match ground.cluster.pv(pv).await {
-                // Nobody who looks later knows that a Job was at work.
-                Err(error) if error.is_passing() => tokio::select! {
-                    () = tokio::time::sleep(PAUSE) => {}
-                    () = progress.cancelled() => return Err(Stop::NotDue(SHUTTING_DOWN.into())),
-                },
-                found => break found.map_err(api("reading the PV"))?,
-            }
-        };
+        let (pv, path, shown) = (&order.pv.name, &order.path, ground.jobs.job_of(order));
+        let found = ground.cluster.pv(pv).await.map_err(api("reading the PV"))?;
+        self.has_begun = false;
         if found.is_some_and(|found| found.uid == order.pv.uid) {
             return Ok(());
         }
-        let (shown, path) = (ground.jobs.job_of(order), &order.path);
         let text = format!(
-            "Job {shown} was deleted while it cleaned {path}, and PV {pv} is gone too: the volume is only partly clean and is \
-             going to be offered as it is; where the next user must not read what is left, clean it by hand before it is used"
+            "Job {shown} was deleted while it cleaned {path}, and PV {pv} is gone too: the volume is only partly clean and \
+             {OFFERED}"
         );
         tracing::warn!(pv, %path, job = shown, "{text}");
         let reason = reasons::VOLUME_FAILED_DELETE;
         let reporter = &ground.reporter;
         reporter.warning(&About::Pod, reason, "Clean", &text);
         Ok(())
+    }
+
+    /// The program shuts down, and it was not seen what became of the Job.
+    pub(in crate::clean) fn is_left(&self, ground: &Ground, order: &CleanOrder) -> Stop {
+        if self.has_begun {
+            let (pv, path, shown) = (&order.pv.name, &order.path, ground.jobs.job_of(order));
+            tracing::warn!(
+                pv, %path, job = shown,
+                "the Job was at work when it was last seen, and it could not be read whether it and the PV are still there; if \
+                 both are gone, the volume is only partly clean and {OFFERED}"
+            );
+        }
+        Stop::NotDue(SHUTTING_DOWN.into())
     }
 }

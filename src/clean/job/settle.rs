@@ -79,11 +79,13 @@ fn had_time_to_start(job: &JobView) -> bool {
 }
 
 /// Waits until no Job of the PV's is at work or in the way. Returns the one that has cleaned, if any.
+/// `work` is what earlier calls for this cleanup have seen.
 pub(in crate::clean) async fn settle(
     ground: &Ground,
     order: &CleanOrder,
     permit: &Permit,
     progress: &Progress,
+    work: &mut Watched,
 ) -> Result<Option<JobView>, Stop> {
     if order.kind != VolumeMode::Block {
         return Ok(None);
@@ -96,12 +98,11 @@ pub(in crate::clean) async fn settle(
     let mut watched = place.known.clone();
     let mut still = Still::new();
     let (mut waited, mut called_off) = (false, None);
-    let mut work = Watched::default();
     loop {
         // Before it is read, so that no change falls in between.
         let before = known(&mut watched, &name);
         let Some(job) = read(ground, order, &name).await? else {
-            work.is_gone(ground, order, progress).await?;
+            work.is_gone(ground, order).await?;
             if waited {
                 table
                     .mark_waiting(&tenancy, FOR_A_PERMIT)
@@ -117,7 +118,11 @@ pub(in crate::clean) async fn settle(
         };
         let standing = standing(&job, order, today.as_deref());
         let waits_for = match &standing {
-            Standing::Done => return Ok(Some(job)),
+            Standing::Done => {
+                // Whoever deletes it from here on leaves nothing half clean.
+                *work = Watched::default();
+                return Ok(Some(job));
+            }
             Standing::Failed(why) => return Err(failed(ground, order, &name, why).await.into()),
             Standing::AtWork => {
                 still = Still::new();
@@ -167,13 +172,7 @@ pub(in crate::clean) async fn settle(
             .mark_job(&tenancy, Some(shown.clone()))
             .map_err(Failure::from)?;
         waited = true;
-        let missing = |verb| ground.cluster.permissions().is_missing(JOBS, verb);
-        let is_told_of = before.is_some() && !missing("list") && !missing("watch");
-        let pause = if standing == Standing::AtWork && is_told_of {
-            LOOK_NOW_AND_THEN
-        } else {
-            LOOK_AGAIN
-        };
+        let pause = pause(ground, &standing, before.is_some());
         tokio::select! {
             () = another(&mut watched, &name, before.as_ref()) => {}
             () = tokio::time::sleep(pause) => {}
@@ -185,6 +184,17 @@ pub(in crate::clean) async fn settle(
                 return Err(Stop::NotDue("the program is shutting down; a Job that runs goes on, and the next process waits for it".into()));
             }
         }
+    }
+}
+
+/// How long to wait for news of a Job, which a watch may have told of before.
+fn pause(ground: &Ground, standing: &Standing, was_told_of: bool) -> Duration {
+    let missing = |verb| ground.cluster.permissions().is_missing(JOBS, verb);
+    let is_told_of = was_told_of && !missing("list") && !missing("watch");
+    if *standing == Standing::AtWork && is_told_of {
+        LOOK_NOW_AND_THEN
+    } else {
+        LOOK_AGAIN
     }
 }
 
