@@ -1,5 +1,6 @@
 //! Writes whose answers may be lost. What was done all the same has to be told and counted, and for what
-//! it was: a later look finds only that somebody has done it. So they look at once.
+//! it was: a later look finds only that somebody has done it. So they look at once. Even then a look cannot
+//! tell our deed from another's who did the same: what it finds is taken for ours.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
