@@ -13,7 +13,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::pulse::Pulse;
 use crate::cluster::{ApiError, Cluster};
@@ -51,9 +51,16 @@ impl Leadership {
         self.until().is_some()
     }
 
-    /// Lets something run only for as long as we may act: `None` if it has not ended by then.
+    /// Lets something run only for as long as we may act, which each renewal prolongs: `None` if it has
+    /// not ended by then.
     pub async fn bound<T>(&self, action: impl Future<Output = T>) -> Option<T> {
-        timeout_at(self.until()?, action).await.ok()
+        let mut leadership = self.clone();
+        tokio::select! {
+            // Asked first, so that nothing is begun, or gone on with, when we may not.
+            biased;
+            () = leadership.lost() => None,
+            result = action => Some(result),
+        }
     }
 
     /// Waits until we may act.
@@ -374,6 +381,34 @@ mod tests {
         }
         let free = Sight::look(None, &lease("", 1), start);
         assert_eq!(free.holder("us", start), None, "it was given back");
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_goes_on_for_as_long_as_the_lease_is_renewed() {
+        let moment = Duration::from_secs(1);
+        let until = Instant::now() + moment;
+        let (renew, receive) = watch::channel(Some(until));
+        let leadership = Leadership(receive);
+        let slow_write = async {
+            renew.send_replace(Some(until + moment));
+            sleep_until(until + moment / 2).await;
+        };
+        assert_eq!(leadership.bound(slow_write).await, Some(()));
+        let never_answered = std::future::pending::<()>();
+        assert_eq!(leadership.bound(never_answered).await, None);
+        assert!(
+            Instant::now() >= until + moment,
+            "not before its time is up"
+        );
+        let begun_late = async { panic!("this process is no leader any more") };
+        assert_eq!(leadership.bound(begun_late).await, None::<()>);
+
+        renew.send_replace(Some(until + Duration::from_hours(1)));
+        let overtaken = async {
+            renew.send_replace(None);
+            std::future::pending::<()>().await;
+        };
+        assert_eq!(leadership.bound(overtaken).await, None, "at once");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use control_plane::faults::Fault;
 use local_volume_provisioner::names::FINALIZER;
 
 use super::*;
+use support::{skip, slow};
 
 fn unheard(stage: &Stage, verb: Verb, resource: &str, times: usize) -> Fault {
     let requests = stage.faults().on(verb).resource(resource);
@@ -67,4 +68,27 @@ fn who_was_warned_hears_that_the_node_is_back() {
     });
     assert_eq!(unheard.hits(), 1);
     assert_eq!(gone_since(&stage, &pv), None);
+}
+
+/// It takes the fifteen seconds for which an answer is waited for, which is longer than a leader acts
+/// without having renewed its lease. It does renew it.
+#[test]
+fn a_claims_owner_is_warned_although_no_answer_comes_for_the_timer() {
+    if !slow() {
+        return skip("it takes a quarter of a minute; scripts/test --slow runs it");
+    }
+    let Some(stage) = stage() else { return };
+    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    let node = node(&stage);
+    let pv = bound(&stage, "data", &node);
+    let timer = stage.faults().on(Verb::Patch).resource(PVS).name(&pv);
+    let unanswered = timer.times(1).hold_answer();
+    let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=1h"]);
+    lose(&stage, &node);
+    timer_starts(&stage, &pv);
+    stage.within(Duration::from_secs(30), "its owner is warned", || {
+        events(&stage, "ReferencedNodeDeleted").pop()
+    });
+    assert_eq!(unanswered.hits(), 1);
+    assert_eq!(writes(&stage, Verb::Patch, PVS), 1, "asked for once");
 }
