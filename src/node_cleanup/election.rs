@@ -240,6 +240,16 @@ impl Election {
     }
 
     async fn attempt(&mut self) -> Result<Answer, ApiError> {
+        match self.take().await {
+            // Where another has taken it, which can be if it was deleted, we must not lead on beside it
+            // until the next try.
+            Err(ApiError::Conflict) => self.take().await,
+            answer => answer,
+        }
+    }
+
+    /// Looks at the lease, and writes that it is ours if nobody keeps us from it.
+    async fn take(&mut self) -> Result<Answer, ApiError> {
         let Terms {
             namespace,
             name,
@@ -272,8 +282,8 @@ impl Election {
         self.may_be_ours = true;
         match self.cluster.write_lease(&lease).await {
             Ok(_) => Ok(Answer::Held),
-            // Nobody may take it from a leader. Somebody else has written to it, or our own last write
-            // was late; the next try shows who holds it.
+            // Somebody has written to it, or our own last write was late: it may still be ours, which
+            // another look shows.
             Err(error @ ApiError::Conflict) if self.is_leader() => Err(error),
             Err(ApiError::Conflict | ApiError::AlreadyExists) => {
                 Ok(Answer::HeldBy("another process".into()))

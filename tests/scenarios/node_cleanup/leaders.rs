@@ -82,26 +82,73 @@ fn a_lease_is_given_back_after_a_renewal_that_was_not_answered() {
     is_given_back(Verb::Update, 2);
 }
 
+fn patch_lease(stage: &Stage, patch: Value) {
+    let (patch, params) = (Patch::Merge(patch), PatchParams::default());
+    let api: Api<Lease> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let patched = api.patch("local-volume-node-cleanup", &params, &patch);
+    stage.block_on(patched).unwrap();
+}
+
+/// Writes to the lease between a leader's look at it and its renewal. Whether that has met the conflict:
+/// a leader waits four seconds for an answer, and the machine may be slow.
+fn is_written_beside_a_renewal(stage: &Stage, patch: Value) -> bool {
+    let begun = stage.requests().mark();
+    let renewals = stage.faults().on(Verb::Update).resource("leases");
+    let held = renewals.times(1).hold();
+    stage.eventually("it renews", || (held.hits() == 1).then_some(()));
+    patch_lease(stage, patch);
+    let mark = stage.requests().mark();
+    held.clear();
+    let of_leases = |r: &Request, verb| r.verb == verb && r.resource == "leases";
+    stage.eventually("it looks again", || {
+        let later = stage.requests().since(mark);
+        later
+            .iter()
+            .find_map(|r| of_leases(r, Verb::Get).then_some(()))
+    });
+    let met = |r: &Request| of_leases(r, Verb::Update) && r.status() == 409;
+    stage.requests().since(begun).iter().any(|r| met(r))
+}
+
 #[test]
 fn a_leader_that_somebody_else_writes_beside_stays_the_leader() {
     let Some(stage) = stage() else { return };
     let mut cleanup = leader(&stage, "cleanup", &[]);
-    let renewals = stage.faults().on(Verb::Update).resource("leases");
-    let held = renewals.times(1).hold();
-    stage.eventually("it renews", || (held.hits() == 1).then_some(()));
     let seen = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
-    let (patch, params) = (Patch::Merge(seen), PatchParams::default());
-    let api: Api<Lease> = Api::namespaced(stage.client.clone(), &stage.namespace());
-    let annotated = api.patch("local-volume-node-cleanup", &params, &patch);
-    let before = stage.block_on(annotated).unwrap().spec;
-    held.clear();
+    stage.eventually("a renewal meets a conflict", || {
+        is_written_beside_a_renewal(&stage, seen.clone()).then_some(())
+    });
+    let before = lease(&stage);
     stage.eventually("it has renewed it", || {
         let leads = cleanup.http_get("/ready").ok()?.1 == "leader\n";
         assert!(leads, "{}", cleanup.log());
-        (Some(lease(&stage)) != before).then_some(())
+        (lease(&stage) != before).then_some(())
     });
     let log = cleanup.log();
     assert!(!log.contains("another process"), "{log}");
+}
+
+/// As when the lease is deleted, and another process is the first to make it anew.
+#[test]
+fn a_leader_whose_lease_is_taken_while_it_renews_it_leads_no_longer() {
+    let Some(stage) = stage() else { return };
+    let mut cleanup = leader(&stage, "cleanup", &[]);
+    let held_by = |holder: &str| json!({ "spec": { "holderIdentity": holder } });
+    stage.eventually("a renewal meets a conflict", || {
+        let met = is_written_beside_a_renewal(&stage, held_by("pod-9"));
+        stage.eventually("it follows", || {
+            (cleanup.http_get("/healthz").ok()?.1 == "follower\n").then_some(())
+        });
+        if !met {
+            patch_lease(&stage, held_by(""));
+            is_leader(&stage, &mut cleanup);
+        }
+        met.then_some(())
+    });
+    let log = cleanup.log();
+    assert!(log.contains("pod-9 is the leader"), "{log}");
+    let led_on = "the object has changed since it was looked at";
+    assert!(!log.contains(led_on), "{log}");
 }
 
 /// It takes the fifteen seconds of the lease.
