@@ -148,6 +148,23 @@ pub fn clear_claim_ref(stage: &Stage, pv: &str) {
         .unwrap();
 }
 
+/// The same, and the next claim takes the volume with the data that is on it.
+pub fn bind_again(stage: &Stage, pv: &str, claim: &str) {
+    clear_claim_ref(stage, pv);
+    // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s,
+    // and by then what is held up would have been given up.
+    stage.in_phase(pv, "Available");
+    stage.claim(claim, "fast", Some(pv)).unwrap();
+    stage.in_phase(pv, "Bound");
+}
+
+/// Waits until a PV is gone.
+pub fn is_gone(stage: &Stage, pv: &PersistentVolume) {
+    stage.eventually("the PV is gone", || {
+        stage.pv(&name(pv)).is_none().then_some(())
+    });
+}
+
 fn claims(stage: &Stage) -> Api<PersistentVolumeClaim> {
     Api::namespaced(stage.client.clone(), &stage.namespace())
 }

@@ -59,9 +59,7 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     stage.event("VolumeMissing", "nobody has used the PV");
     stage.event("VolumeNotMounted", "nobody has used the PV");
     for pv in [&first, &second] {
-        stage.eventually("the PV is gone", || {
-            stage.pv(&name(pv)).is_none().then_some(())
-        });
+        is_gone(&stage, pv);
     }
     assert!(begun.elapsed() >= LIMIT, "{:?}", begun.elapsed());
     stage.event("VolumeMissing", "so the PV is deleted");
@@ -90,9 +88,7 @@ fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
     let change = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
     stage.patch_pv(&name(&pv), &change).unwrap();
     held.clear();
-    stage.eventually("the PV is gone", || {
-        stage.pv(&name(&pv)).is_none().then_some(())
-    });
+    is_gone(&stage, &pv);
     let told = stage.event("VolumeMissing", "so the PV is deleted");
     provisioner.stop(stage.patience()).unwrap();
     let texts = stage.events("VolumeMissing");
@@ -138,9 +134,7 @@ fn a_device_that_was_pulled_counts_as_missing() {
     let _provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&entry, None);
     fs::remove_file(&name_of_disk).unwrap();
-    stage.eventually("the PV is gone", || {
-        stage.pv(&name(&pv)).is_none().then_some(())
-    });
+    is_gone(&stage, &pv);
     link(&disk, &by_id, "a-disk");
     stage.available(&entry, None);
 }

@@ -108,9 +108,7 @@ fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
     stage.delete_claim("claim");
     stage.event("VolumeMissing", "set the PV's reclaim policy to Retain");
     set_policy(&stage, &bound, "Retain");
-    stage.eventually("the PV is gone", || {
-        stage.pv(&name(&bound)).is_none().then_some(())
-    });
+    is_gone(&stage, &bound);
 }
 
 #[test]

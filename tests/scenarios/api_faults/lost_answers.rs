@@ -27,10 +27,6 @@ fn volume(stage: &Stage, entry: &str) -> PathBuf {
     stage.sandbox.tmpfs(&dir, "size=20m").unwrap()
 }
 
-fn gone(stage: &Stage, pv: &str) {
-    stage.eventually("the PV is gone", || stage.pv(pv).is_none().then_some(()));
-}
-
 #[test]
 fn a_pv_that_is_withdrawn_is_told_of_with_the_reason() {
     for protected in ["true", "false"] {
@@ -42,7 +38,7 @@ fn a_pv_that_is_withdrawn_is_told_of_with_the_reason() {
         let mut provisioner = stage.provisioner().unwrap();
         let pv = stage.available(&lost, None);
         stage.sandbox.umount(&lost).unwrap();
-        gone(&stage, &name(&pv));
+        is_gone(&stage, &pv);
         stage.event("VolumeNotMounted", "");
         let told = stage.event("VolumeMissing", "so the PV is deleted");
         assert_eq!(unheard.hits(), 1);

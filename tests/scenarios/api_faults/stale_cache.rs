@@ -7,20 +7,7 @@ use control_plane::requests::Request;
 use serde_json::Value;
 use support::stage::phase;
 
-use crate::kit::annotate_node;
-
-/// Binds a released PV to another claim, as administrators do it: the reference is cleared, and
-/// the next claim takes the volume with the data that is on it.
-fn bind_again(stage: &Stage, pv: &str, claim: &str) {
-    stage
-        .patch_pv(pv, &json!({ "spec": { "claimRef": null } }))
-        .unwrap();
-    // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s,
-    // and by then what is held up would have been given up.
-    stage.in_phase(pv, "Available");
-    stage.claim(claim, "fast", Some(pv)).unwrap();
-    stage.in_phase(pv, "Bound");
-}
+use crate::kit::{annotate_node, bind_again};
 
 /// For each request before the wipe: it is held up on its way, and while it is, the PV is bound
 /// again. The watch tells nothing of it.

@@ -22,15 +22,6 @@ fn request(stage: &Stage, since: Mark, verb: Verb) {
     assert!(found.is_some(), "no {verb} of a PV");
 }
 
-/// An administrator offers a Released PV again, with its data, and a second claim takes it.
-fn bind_again(stage: &Stage, pv: &str) {
-    clear_claim_ref(stage, pv);
-    // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s.
-    stage.in_phase(pv, "Available");
-    stage.claim("second", "fast", Some(pv)).unwrap();
-    stage.in_phase(pv, "Bound");
-}
-
 #[test]
 fn fault_16_a_stale_cache_never_wipes_a_volume_that_is_bound_again() {
     let Some(stage) = stage() else { return };
@@ -47,7 +38,7 @@ fn fault_16_a_stale_cache_never_wipes_a_volume_that_is_bound_again() {
     stage.event("CleaningPaused", "");
 
     let held = stage.faults().hold_watches("persistentvolumes");
-    bind_again(&stage, &name(&bound));
+    bind_again(&stage, &name(&bound), "second");
     let mark = stage.requests().mark();
     annotate_node(&stage, PAUSED, "false");
     request(&stage, mark, Verb::Get);
@@ -85,7 +76,7 @@ fn fault_16_a_pv_that_is_bound_again_before_the_delete_arrives_is_kept() {
     let mark = stage.requests().mark();
     stage.delete_claim("first");
     request(&stage, mark, Verb::Delete);
-    bind_again(&stage, &name(&bound));
+    bind_again(&stage, &name(&bound), "second");
     late.clear();
     stage.stays(
         Duration::from_millis(1500),
@@ -123,7 +114,7 @@ fn fault_16_a_pv_that_is_bound_again_before_the_finalizer_is_on_is_kept() {
     stage.eventually("the finalizer's patch is on its way", || {
         (late.hits() == 1).then_some(())
     });
-    bind_again(&stage, &name(&bound));
+    bind_again(&stage, &name(&bound), "second");
     late.clear();
     stage.stays(
         Duration::from_millis(1500),

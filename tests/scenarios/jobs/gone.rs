@@ -7,9 +7,13 @@ use super::*;
 fn take_finalizers_off(stage: &Stage, pv: &PersistentVolume) {
     let none = json!({ "metadata": { "finalizers": null } });
     stage.patch_pv(&name(pv), &none).unwrap();
-    stage.eventually("the PV is gone", || {
-        stage.pv(&name(pv)).is_none().then_some(())
-    });
+    is_gone(stage, pv);
+}
+
+/// From then on a Job goes no more with its PV.
+fn is_seen_at_work(stage: &Stage, pv: &PersistentVolume) {
+    let owners = || job(stage, pv).unwrap()["metadata"]["ownerReferences"].clone();
+    stage.eventually("it is seen at work", || owners().is_null().then_some(()));
 }
 
 #[test]
@@ -130,8 +134,7 @@ fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
-    let owners = || job(&stage, &bound).unwrap()["metadata"]["ownerReferences"].clone();
-    stage.eventually("it is seen at work", || owners().is_null().then_some(()));
+    is_seen_at_work(&stage, &bound);
     let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
     let unread = reading.answer(Answer::code(500));
     held.go_on();
@@ -155,8 +158,7 @@ fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
     let _provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
-    let owners = || job(&stage, &bound).unwrap()["metadata"]["ownerReferences"].clone();
-    stage.eventually("it is seen at work", || owners().is_null().then_some(()));
+    is_seen_at_work(&stage, &bound);
     let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
     let unread = reading.times(1).answer(Answer::code(500));
     delete_job(&stage, &bound);
