@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -173,18 +173,6 @@ impl Cluster {
     pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
         let pv = self.limited(PVS, "get", self.pvs().get_opt(name)).await?;
         Ok(pv.as_ref().map(PvView::from_api))
-    }
-
-    /// Makes a PV.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
-        let pvs = self.pvs();
-        let created = self
-            .counted("create", pvs.create(&PostParams::default(), pv))
-            .await?;
-        Ok(PvView::from_api(&created))
     }
 
     /// Merges `metadata` into a PV's, if it is still the very object and version that `pv` names:

@@ -87,7 +87,7 @@ impl Actor {
             tracing::warn!(pv = name, %path, %error, "no PersistentVolume was made; the next pass tries again");
         };
         let is_current = || self.generation() == generation;
-        let Some(result) = patiently(is_current, || cluster.create_pv_surely(pv)).await else {
+        let Some(result) = patiently(is_current, || cluster.create_pv(pv)).await else {
             tracing::debug!(pv = name, %path, "not made: the configuration changed; the next pass decides anew");
             return Ok(Outcome::Nothing);
         };

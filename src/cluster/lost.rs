@@ -4,6 +4,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::{ApiError, Cluster};
@@ -38,11 +39,11 @@ fn is_merged(value: &Value, patch: &Value) -> bool {
 }
 
 impl Cluster {
-    /// As [`Self::create_pv`].
+    /// Makes a PV.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn create_pv_surely(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
+    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
         let metadata = &pv.metadata;
         let name = metadata.name.as_deref().unwrap_or_default();
         let wanted = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
@@ -51,7 +52,13 @@ impl Cluster {
             let ours = found.filter(|found| has(&found.metadata, &wanted));
             Ok(ours.as_ref().map(PvView::from_api))
         };
-        or_look(async || self.create_pv(pv).await, look).await
+        let (pvs, params) = (self.pvs(), PostParams::default());
+        let create = pvs.create(&params, pv);
+        let create = async || {
+            let created = self.counted("create", create).await?;
+            Ok(PvView::from_api(&created))
+        };
+        or_look(create, look).await
     }
 
     /// As [`Self::patch_pv`]. The PV may be a later version than the patch has made, so nothing is to
