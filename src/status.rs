@@ -29,6 +29,10 @@ pub struct Pass {
     pub classes: Vec<ClassReport>,
     /// When it ended; none before the first one has.
     pub ended: Option<Instant>,
+    /// How many passes have ended, this one included.
+    pub number: u64,
+    /// The largest resourceVersion of the PVs that it was made with.
+    pub resource_version: u64,
 }
 
 /// All that the HTTP server answers from.
@@ -99,6 +103,7 @@ impl Status {
             "notReady": pass.not_ready,
             "degraded": degraded,
             "paused": pass.paused,
+            "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },
             "logLevel": log::level().map(|level| level.to_string()),
             "hostProcesses": match self.sight {
                 Ok(()) => "seen".to_owned(),

@@ -89,6 +89,8 @@ impl Controller {
             paused,
             classes,
             ended,
+            number: before.number + 1,
+            resource_version: newest(snapshot),
         }));
     }
 
@@ -185,6 +187,14 @@ fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
         }
         (About::Pv(_, uid), _) => is_hidden.get(uid) == Some(&true),
     }
+}
+
+/// The largest resourceVersion of the PVs in a snapshot; 0 without any. Kubernetes lets clients compare the
+/// versions of one type as numbers.
+fn newest(snapshot: &Snapshot) -> u64 {
+    let pvs = snapshot.pvs.iter().flatten();
+    let versions = pvs.filter_map(|pv| pv.resource_version.parse().ok());
+    versions.max().unwrap_or(0)
 }
 
 #[cfg(test)]

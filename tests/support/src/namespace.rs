@@ -200,18 +200,31 @@ fn enter_user_namespace() -> Result<()> {
     Ok(())
 }
 
-/// Says that a test is skipped, and why: on standard error, and in the file that the environment
-/// variable `SKIPPED_TESTS` names, from which `scripts/test` tells and counts what was skipped.
+/// Reports that a test is skipped, and why: on standard error, and in the file that the environment
+/// variable `SKIPPED_TESTS` names. `scripts/test` fails on each skip that is not on the tier's list.
 pub fn skip(why: &str) {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("SKIPPED {test}: {why}\n");
+    let line = format!("{}\t{why}\n", test_name());
     // Written to the descriptor itself: the test harness captures what goes through `eprintln!` of a
     // test that passes, and a skip must be seen.
-    let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
+    let _ = nix::unistd::write(std::io::stderr(), format!("SKIPPED {line}").as_bytes());
     if let Some(path) = std::env::var_os("SKIPPED_TESTS") {
         let file = fs::OpenOptions::new().append(true).create(true).open(path);
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
+}
+
+/// The running test as `program::module::test`. A runner with a process for each test names it in the
+/// environment; elsewhere the test's thread has its name.
+fn test_name() -> String {
+    let test = std::env::var("NEXTEST_TEST_NAME")
+        .ok()
+        .or_else(|| std::thread::current().name().map(str::to_owned))
+        .unwrap_or_else(|| "test".to_owned());
+    let program = std::env::current_exe().unwrap_or_default();
+    let program = program.file_stem().unwrap_or_default().to_string_lossy();
+    // Cargo adds a hash to the names of test programs.
+    let program = program.rsplit_once('-').map_or(&*program, |(name, _)| name);
+    format!("{program}::{test}")
 }
 
 /// Whether the slow tier is to be run too (`scripts/test --slow`).

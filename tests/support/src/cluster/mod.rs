@@ -3,7 +3,6 @@
 mod kubelet;
 mod leftovers;
 mod real;
-mod restless;
 
 use anyhow::Result;
 use control_plane::resource::NAMESPACES;

@@ -16,12 +16,10 @@ use kube::{Client, Config};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use super::{kubelet, leftovers, restless};
+use super::{kubelet, leftovers};
 
 /// How long the removal of what a stage has made may take.
 const SWEEPING: Duration = Duration::from_secs(30);
-/// The real controller's resync; a stage that wants a shorter one needs a claim that does not rest.
-const RESYNC: Duration = Duration::from_secs(15);
 
 /// One stage's share of a real cluster: everything in it has a name that ends in the stage's id, or
 /// lies in the stage's namespace. It is removed with this.
@@ -32,7 +30,6 @@ pub struct RealCluster {
     pub config: Config,
     id: String,
     client: Client,
-    tasks: Vec<JoinHandle<()>>,
     kubelet: OnceLock<JoinHandle<()>>,
     runtime: Runtime,
 }
@@ -63,17 +60,11 @@ impl RealCluster {
             plain.default_retry = false;
             Arc::new(ThroughClient(Client::try_from(plain)?))
         };
-        let mut tasks = Vec::new();
-        if options.eager_rebind || options.resync < RESYNC {
-            let task = restless::claims(client.clone(), id.to_owned());
-            tasks.push(runtime.spawn(task));
-        }
         let cluster = Self {
             front: Front::start(runtime.handle(), upstream)?,
             config,
             id: id.to_owned(),
             client,
-            tasks,
             kubelet: OnceLock::new(),
             runtime,
         };
@@ -106,7 +97,7 @@ impl RealCluster {
 
 impl Drop for RealCluster {
     fn drop(&mut self) {
-        for task in self.tasks.iter().chain(self.kubelet.get()) {
+        if let Some(task) = self.kubelet.get() {
             task.abort();
         }
         let sweeping = async {

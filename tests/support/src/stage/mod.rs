@@ -6,6 +6,7 @@
 //! [`Stage::named`] tell the names, in both clusters. The node says Ready and has no kubelet: Pods of
 //! the cluster's own DaemonSets are sent there too, and wait until it is gone.
 
+mod failure;
 mod objects;
 mod pods;
 mod waiting;

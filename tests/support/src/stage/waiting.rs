@@ -6,9 +6,8 @@ use super::Stage;
 use crate::cluster::Cluster;
 use crate::patience::until;
 
-/// How long anything may take that ought to happen at once: only what hangs takes so long. A volume is
-/// cleaned and offered anew by a dozen requests, one after the other, each of which a real API server may
-/// need seconds for when it is busy; and a real binder looks again only every 15 s at what it could not do.
+/// The limit that ends what hangs. It is no statement about speed: the machine may be busy, and the binder of
+/// a cluster that is not scripts/cluster's looks at pending claims every 15 s.
 pub(super) fn patience() -> Duration {
     Duration::from_secs(if Cluster::is_real() { 90 } else { 30 })
 }

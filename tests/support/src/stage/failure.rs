@@ -1,0 +1,59 @@
+//! What a failed test leaves to its reader, beside the program's log: the provisioner's requests, and the
+//! objects as they are in the end.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Stage;
+
+/// The limit of one list: an API server that the test has killed answers no more.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let mut report = String::from("--- the provisioner's requests ---\n");
+        for request in self.requests().all() {
+            let _ = writeln!(report, "{request}");
+        }
+        report.push_str("--- the objects in the end ---\n");
+        let namespace = self.namespace();
+        self.add(&mut report, Api::<PersistentVolume>::all(self.client.clone()));
+        self.add(&mut report, Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &namespace));
+        self.add(&mut report, Api::<Pod>::namespaced(self.client.clone(), &namespace));
+        self.add(&mut report, Api::<Job>::all(self.client.clone()));
+        self.add(&mut report, Api::<Event>::all(self.client.clone()));
+        eprint!("{report}");
+    }
+}
+
+impl Stage {
+    /// Adds a line of JSON for each object that bears the stage's id. It must not panic.
+    fn add<K>(&self, report: &mut String, api: Api<K>)
+    where
+        K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+    {
+        let parameters = ListParams::default();
+        let listing = async { tokio::time::timeout(LIST_TIMEOUT, api.list(&parameters)).await };
+        let Ok(Ok(list)) = self.block_on(listing) else {
+            let _ = writeln!(report, "the list of {} was not answered", K::plural(&()));
+            return;
+        };
+        for mut object in list {
+            object.meta_mut().managed_fields = None;
+            let line = serde_json::to_string(&object).unwrap_or_default();
+            if line.contains(&self.id) {
+                let _ = writeln!(report, "{} {line}", K::kind(&()));
+            }
+        }
+    }
+}
