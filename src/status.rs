@@ -199,7 +199,11 @@ impl From<&ProcEntry> for Cleanup {
                 .map(|left| left.as_secs_f64()),
             job: entry.job.clone(),
             waiting_for,
-            last_error: entry.last_error.clone(),
+            last_error: entry
+                .release_error
+                .as_ref()
+                .or(entry.last_error.as_ref())
+                .cloned(),
             retry_in_seconds: retry,
         }
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, REMEDY};
+use crate::plan::CleanOrder;
 use crate::plan::verdict::without_ours;
 
 use super::Ground;
@@ -32,6 +33,10 @@ impl Wiped {
                         pv = self.order.pv.name, path = %self.order.path, %error,
                         "the volume is clean, but its PV could not be released; trying again in {pause:?}"
                     );
+                    // What passes by itself is reported only if it lasts.
+                    if !error.is_passing() || pause == PAUSES.1 {
+                        self.report(ground, &error);
+                    }
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = progress.cancelled() => {}
@@ -41,6 +46,25 @@ impl Wiped {
             }
             progress.check()?;
         }
+    }
+
+    /// Has the main loop report the error, by event and metric.
+    fn report(&self, ground: &Ground, error: &ApiError) {
+        let remedy = match error {
+            ApiError::Forbidden { .. } => REMEDY,
+            ApiError::Invalid(_) => {
+                "allow it in the policy or webhook: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
+            }
+            _ => "see the log of the API server",
+        };
+        let CleanOrder { pv, path, .. } = &self.order;
+        let message = format!(
+            "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every {:?}",
+            pv.name, PAUSES.1
+        );
+        // Without its entry, nothing is known of this cleanup any more.
+        let _ = ground.table.mark_unreleased(&pv.tenancy(), &message);
+        ground.wake.notify_one();
     }
 
     async fn try_release(&self, ground: &Ground) -> Result<(), ApiError> {

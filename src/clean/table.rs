@@ -77,6 +77,8 @@ pub struct ProcEntry {
     pub last_error: Option<String>,
     /// Whether it is to fail again until somebody does something.
     pub lasts: bool,
+    /// Why the PV of the clean volume could not be released so far.
+    pub release_error: Option<String>,
     /// The Job that cleans, `namespace/name`.
     pub job: Option<String>,
     /// What the cleaner counts, and the way to stop it.
@@ -146,6 +148,7 @@ impl ProcTable {
             basis,
             last_error,
             lasts: false,
+            release_error: None,
             job: None,
             progress: progress.clone(),
         };
@@ -214,6 +217,16 @@ impl ProcTable {
         self.change(tenancy, |entry| entry.last_error = None)
     }
 
+    /// The volume is clean, and its PV could not be released for this reason.
+    ///
+    /// # Errors
+    /// [`TableError::Absent`].
+    pub fn mark_unreleased(&self, tenancy: &Tenancy, error: &str) -> Result<(), TableError> {
+        self.change(tenancy, |entry| {
+            entry.release_error = Some(error.to_owned());
+        })
+    }
+
     /// The volume is clean and its PV released.
     ///
     /// # Errors
@@ -221,6 +234,7 @@ impl ProcTable {
     pub fn mark_succeeded(&self, tenancy: &Tenancy) -> Result<(), TableError> {
         self.change(tenancy, |entry| {
             entry.state = ProcState::Succeeded;
+            entry.release_error = None;
             entry.since = Instant::now();
         })
     }
@@ -312,6 +326,7 @@ impl ProcTable {
         for entry in &self.entries {
             *match entry.state {
                 ProcState::Waiting(_) => &mut stats.waiting,
+                ProcState::Running if entry.release_error.is_some() => &mut stats.succeeded,
                 ProcState::Running => &mut stats.running,
                 ProcState::Succeeded => &mut stats.succeeded,
                 ProcState::Failed { .. } => &mut stats.failed,
@@ -325,6 +340,7 @@ impl ProcTable {
     pub fn view(&self) -> BTreeMap<Tenancy, CleanupView> {
         let view = |entry: &ProcEntry| CleanupView {
             path: entry.path.clone(),
+            release_error: entry.release_error.clone(),
             state: match entry.state {
                 ProcState::Waiting(_) => CleanupState::Waiting,
                 ProcState::Running => CleanupState::Running,

@@ -17,20 +17,20 @@ use super::device::{DeviceReport, Means};
 use super::external::{Target, external};
 use super::gate::no_cleaner_of_devices;
 use super::method::Method;
-use super::permit::Permit;
 use super::progress::Progress;
 use super::trim::Trim;
 use super::volume::Volume;
 use super::{Failure, device, tree, trim};
 
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
+///
+/// It holds the volume's lock and no permit: the API server may refuse the release for ever.
 #[derive(Debug)]
 pub struct Wiped {
     pub(super) order: CleanOrder,
     /// What became of the data on a device, if one of our own cleaners did it.
     pub(super) means: Option<Means>,
     pub(super) _lock: VolumeLock,
-    pub(super) _permit: Permit,
 }
 
 impl Committed {
@@ -76,11 +76,11 @@ impl Committed {
                 }
             }
         };
+        drop(permit);
         Ok(Wiped {
             order,
             means,
             _lock: lock,
-            _permit: permit,
         })
     }
 }

@@ -54,7 +54,7 @@ pub(super) const PERSISTENTVOLUME_DELETE_FAILED_TOTAL: Family = Family {
     kind: Kind::Counter,
     labels: &[PATH_MODE, TYPE],
     origin: Origin::Compat,
-    help: "Cleanups that failed, and PersistentVolumes whose cleanup was refused.",
+    help: "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.",
     advice: "See which: `cleanup_failed_attempts` and `unhealthy_persistentvolume` name them, the event `VolumeFailedDelete` has the cause.",
 };
 pub(super) const PERSISTENTVOLUME_DELETE_DURATION_SECONDS: Family = Family {
@@ -114,7 +114,7 @@ pub(super) const PROCTABLE_SUCCEEDED: Family = Family {
     labels: &[],
     origin: Origin::Compat,
     help: "Finished cleanups whose PersistentVolume has not gone yet.",
-    advice: "It is 0 but for moments. If not, something else keeps the PVs: look for foreign finalizers.",
+    advice: "It is 0 but for moments. If not, look for foreign finalizers, and for a release that the API server refuses: `unhealthy_persistentvolume` names it.",
 };
 pub(super) const PROCTABLE_FAILED: Family = Family {
     name: "local_volume_provisioner_proctable_failed",

@@ -36,6 +36,13 @@ impl<'a> Planner<'a> {
 
     fn our_pv(&mut self, pv: &'a PvView) {
         if let Some(cleanup) = self.snapshot.cleanups.get(&pv.tenancy()) {
+            if let Some(why) = &cleanup.release_error {
+                let reason = reasons::VOLUME_FAILED_DELETE;
+                self.notice(&pv.reference(), reason, why.clone());
+                let state = (VolumeState::Refused, Some(why.clone()));
+                self.states.insert(&pv.name, state);
+                return;
+            }
             let state = match cleanup.state {
                 CleanupState::Waiting => Some(VolumeState::Waiting),
                 CleanupState::Running => Some(VolumeState::Cleaning),

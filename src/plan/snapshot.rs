@@ -86,6 +86,8 @@ pub struct CleanupView {
     pub path: HostPath,
     /// How far it is.
     pub state: CleanupState,
+    /// Why the PV of the clean volume could not be released so far.
+    pub release_error: Option<String>,
 }
 
 /// The state of one cleanup.

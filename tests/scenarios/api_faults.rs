@@ -3,6 +3,7 @@
 mod events;
 mod lost_answers;
 mod permissions;
+mod refused_releases;
 mod stale_cache;
 mod writes_under_way;
 

@@ -119,7 +119,6 @@ impl Committed {
                     order,
                     means,
                     _lock: lock,
-                    _permit: permit,
                 })
             }
             Err(failure) if failure.stopped => Err(failure),

@@ -161,10 +161,12 @@ impl World {
     }
 
     pub fn cleanup(mut self, pv: &PvView, state: CleanupState) -> Self {
-        let path = pv.path().unwrap().clone();
-        self.snapshot
-            .cleanups
-            .insert(pv.tenancy(), CleanupView { path, state });
+        let cleanup = CleanupView {
+            path: pv.path().unwrap().clone(),
+            state,
+            release_error: None,
+        };
+        self.snapshot.cleanups.insert(pv.tenancy(), cleanup);
         self
     }
 

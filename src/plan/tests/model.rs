@@ -31,6 +31,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 let done = CleanupView {
                     path: order.path,
                     state: CleanupState::Succeeded,
+                    release_error: None,
                 };
                 world.snapshot.cleanups.insert(order.pv.tenancy(), done);
             }

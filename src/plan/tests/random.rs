@@ -289,7 +289,7 @@ prop_compose! {
                     tenancy.claim_uid = Some("earlier".into());
                 }
             });
-            world.snapshot.cleanups.insert(tenancy, CleanupView { path, state });
+            world.snapshot.cleanups.insert(tenancy, CleanupView { path, state, release_error: None });
         }
         world.snapshot.missing_since = missing_since
             .into_iter()

@@ -3,6 +3,32 @@
 use super::*;
 
 #[test]
+fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
+    let Some(stage) = stage_with_jobs() else {
+        return;
+    };
+    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    scribble(device.path());
+    let fault = stage.faults().on(Verb::Patch).resource("persistentvolumes");
+    // Two commits come first: before the Job is made, and before its result is accepted.
+    let fault = fault.name(&name(&bound)).skip(2);
+    let refused = fault.answer(Answer::code(422).message("a policy keeps finalizers"));
+    stage.delete_claim("claim");
+    let text = stage.event("VolumeFailedDelete", "a policy keeps finalizers");
+    assert!(
+        text.contains(&format!("{} is clean", path.display())),
+        "{text}"
+    );
+    stage.eventually("it is tried again", || (refused.hits() >= 4).then_some(()));
+    assert!(job(&stage, &bound).is_none(), "the Job is gone");
+    refused.clear();
+    offered_anew(&stage, &path, &bound);
+    assert_eq!(made_jobs(&stage), 1);
+}
+
+#[test]
 fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
     let Some(stage) = stage_with_jobs() else {
         return;
