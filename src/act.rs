@@ -47,7 +47,7 @@ fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
     let verbs: &[_] = match action {
         Action::Forget(_) => &[],
         Action::Collect(_) | Action::CallOff(..) => return (JOBS, &["delete"]),
-        Action::Create(_) => &["create"],
+        Action::Create(_) => &["get", "create"],
         Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
         Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
     };

@@ -45,6 +45,15 @@ impl Actor {
         generation: u64,
     ) -> bool {
         let mut pv = render::persistent_volume(draft);
+        if draft.name != draft.second_name {
+            // Its PV may have the second name although the first is free, and show in no watch.
+            let found = self.find_as(&draft.second_name, draft, learnt, generation);
+            match found.await {
+                Ok(Outcome::Found) => return true,
+                Ok(Outcome::Nothing) => return false,
+                Ok(Outcome::Made | Outcome::Gone) | Err(Taken) => {}
+            }
+        }
         for name in [&draft.name, &draft.second_name] {
             pv.metadata.name = Some(name.clone());
             match self.create_as(name, &pv, draft, learnt, generation).await {
@@ -81,43 +90,68 @@ impl Actor {
         learnt: &Learnt,
         generation: u64,
     ) -> Result<Outcome, Taken> {
-        let path = &draft.path;
         let cluster = &self.ground.cluster;
-        let failed = |error: ApiError| {
-            tracing::warn!(pv = name, %path, %error, "no PersistentVolume was made; the next pass tries again");
-        };
-        let is_current = || self.generation() == generation;
-        let Some(result) = patiently(is_current, || cluster.create_pv(pv)).await else {
-            tracing::debug!(pv = name, %path, "not made: the configuration changed; the next pass decides anew");
-            return Ok(Outcome::Nothing);
-        };
-        match result {
-            Ok(view) => {
+        let is_wanted = || self.is_wanted(draft, generation);
+        match patiently(is_wanted, || cluster.create_pv(pv)).await {
+            Some(Ok(view)) => {
                 learnt.made(view);
                 Ok(Outcome::Made)
             }
-            Err(ApiError::AlreadyExists) => match cluster.pv(name).await {
-                Ok(Some(other)) if self.stands_for(&other, path) => {
-                    learnt.stray(other);
-                    Ok(Outcome::Found)
-                }
-                Ok(Some(_)) => Err(Taken),
-                Ok(None) => Ok(Outcome::Gone),
-                Err(error) => {
-                    failed(error);
-                    Ok(Outcome::Nothing)
-                }
-            },
-            Err(error) => {
-                failed(error);
+            Some(Err(ApiError::AlreadyExists)) => {
+                self.find_as(name, draft, learnt, generation).await
+            }
+            failed => {
+                not_made(name, draft, failed.and_then(Result::err));
                 Ok(Outcome::Nothing)
             }
         }
     }
 
+    /// Reads what has a name. A PV of the draft's volume is remembered, so that the next pass sees it.
+    async fn find_as(
+        &self,
+        name: &str,
+        draft: &PvDraft,
+        learnt: &Learnt,
+        generation: u64,
+    ) -> Result<Outcome, Taken> {
+        let cluster = &self.ground.cluster;
+        let is_wanted = || self.is_wanted(draft, generation);
+        match patiently(is_wanted, || cluster.pv(name)).await {
+            Some(Ok(Some(other))) if self.stands_for(&other, &draft.path) => {
+                learnt.stray(other);
+                Ok(Outcome::Found)
+            }
+            Some(Ok(Some(_))) => Err(Taken),
+            Some(Ok(None)) => Ok(Outcome::Gone),
+            failed => {
+                not_made(name, draft, failed.and_then(Result::err));
+                Ok(Outcome::Nothing)
+            }
+        }
+    }
+
+    /// Whether neither the configuration nor the Node's hostname label has changed since the plan.
+    fn is_wanted(&self, draft: &PvDraft, generation: u64) -> bool {
+        let world = self.ground.world.borrow();
+        world.settings.generation == generation && world.node.hostname == draft.hostname
+    }
+
     /// Whether a PV is for a path on this node. Whoever made it: then there is no second one.
     fn stands_for(&self, pv: &PvView, path: &HostPath) -> bool {
-        pv.path() == Some(path) && pv.is_on(&self.ground.world.borrow().node)
+        pv.path() == Some(path) && pv.stands_on(&self.ground.world.borrow().node)
+    }
+}
+
+fn not_made(pv: &str, draft: &PvDraft, error: Option<ApiError>) {
+    let path = &draft.path;
+    match error {
+        Some(error) => {
+            tracing::warn!(pv, %path, %error, "no PersistentVolume was made; the next pass tries again");
+        }
+        None => {
+            tracing::debug!(pv, %path, "not made: configuration or hostname changed; the next pass decides again");
+        }
     }
 }
 

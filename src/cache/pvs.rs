@@ -19,7 +19,7 @@ use crate::view::{PvRef, PvView};
 /// How long the answer to a write stands in for the watch event that it causes.
 const ASSUMED_FOR: Duration = Duration::from_secs(30);
 
-/// A watch of the PVs with our hostname label, the PVs without one that lie in our directories, and
+/// A watch of the PVs with our hostname label, the PVs of this node without that label, and
 /// the answers to our own writes that the watch has not delivered yet.
 #[derive(Debug)]
 pub struct PvCache {
@@ -32,7 +32,7 @@ pub struct PvCache {
 /// What was learnt otherwise than by the watch.
 #[derive(Debug, Default)]
 struct Memory {
-    /// PVs without the label, by UID.
+    /// PVs without the label, or with that of an old hostname, by UID.
     strays: BTreeMap<String, PvView>,
     /// Answers to our writes, by name.
     assumed: BTreeMap<String, Assumed>,

@@ -19,6 +19,7 @@ use crate::scan::{Candidate, Machine, candidate_of_filesystem};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 
+use super::duplicate::no_other_pv;
 use super::exclusive::{self, failed, io_failed, locked, nobody};
 use super::method::Method;
 use super::permit::Permit;
@@ -74,6 +75,7 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
         no_process_uses(&storage)
     })
     .await??;
+    no_other_pv(ground, &pv).await?;
     node_is_not_paused(ground).await?;
     let permission = judge(ground, &order, &pv, &look.candidate)?;
     let Look { volume, lock, .. } = look;

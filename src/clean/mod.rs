@@ -13,6 +13,7 @@ pub mod command;
 pub mod commit;
 pub mod device;
 pub mod dirfd;
+mod duplicate;
 pub mod escape;
 pub(crate) mod exclusive;
 pub(crate) mod external;

@@ -180,7 +180,9 @@ fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
         (_, reasons::PERMISSION_MISSING) => false,
         _ if !made => true,
         // Which take no look at a PV's volume.
-        (About::Pod, _) | (_, reasons::CLEANING_PAUSED) => false,
+        (About::Pod, _) | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => {
+            false
+        }
         // The volume that shares its storage may be of any class.
         (About::Pv(_, uid), reasons::VOLUME_DUPLICATE) => {
             some_hidden && is_hidden.contains_key(uid)

@@ -49,7 +49,7 @@ impl Controller {
         let classes = self.settings.config.classes.values();
         let dirs: Vec<_> = classes.map(|class| &class.host_dir).collect();
         let inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
-        let ours = |pv: &PvView| pv.is_on(node) && pv.path().is_some_and(inside);
+        let ours = |pv: &PvView| pv.stands_on(node) && pv.path().is_some_and(inside);
         match self.cluster.unlabelled_pvs(ours).await {
             Ok(strays) => {
                 if !strays.is_empty() {

@@ -122,7 +122,7 @@ impl<'a> Planner<'a> {
     ) -> Self {
         let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let mut occupied = Occupied::default();
-        for pv in pvs.iter().filter(|pv| pv.is_on(node)) {
+        for pv in pvs.iter().filter(|pv| pv.stands_on(node)) {
             if let Some(path) = pv.path() {
                 by_path.entry(path).or_default().push(pv);
                 occupied.name(path, pv);
@@ -190,11 +190,8 @@ impl<'a> Planner<'a> {
 
     /// Where a PV's volume is, as far as the scan shows.
     fn place(&self, pv: &'a PvView) -> Place<'a> {
-        if !pv.is_on(self.node) {
-            let hostname = &self.node.hostname;
-            return Place::Outside(format!(
-                "its node affinity does not name this node ({hostname:?}), so what is at its path here is not its volume"
-            ));
+        if let Some(refusal) = verdict::elsewhere(pv, self.node) {
+            return Place::Outside(refusal.message);
         }
         Place::of(pv, self.settings, &self.snapshot.observed)
     }

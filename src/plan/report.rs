@@ -39,6 +39,7 @@ pub mod reasons {
     pub const VOLUME_UNSUPPORTED_RECLAIM_POLICY: &str = "VolumeUnsupportedReclaimPolicy";
     pub const VOLUME_UNKNOWN_RECLAIM_POLICY: &str = "VolumeUnknownReclaimPolicy";
     pub const VOLUME_IDENTITY_MISMATCH: &str = "VolumeIdentityMismatch";
+    pub const VOLUME_HOSTNAME_MISMATCH: &str = "VolumeHostnameMismatch";
     pub const VOLUME_IDENTITY_RECORDED: &str = "VolumeIdentityRecorded";
     pub const VOLUME_ADOPTED: &str = "VolumeAdopted";
     pub const VOLUME_IN_USE: &str = "VolumeInUse";

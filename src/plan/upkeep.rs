@@ -10,7 +10,7 @@ use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-use super::verdict::without_ours;
+use super::verdict::{elsewhere, without_ours};
 use super::{Patch, Place, Planner, VolumeState, reasons};
 
 impl<'a> Planner<'a> {
@@ -177,6 +177,12 @@ impl<'a> Planner<'a> {
 
     /// The volume of a PV is not there. `false` if the PV is withdrawn.
     fn absence(&mut self, pv: &'a PvView, place: &Place<'a>) -> bool {
+        if let Some(refusal) = elsewhere(pv, self.node) {
+            self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
+            self.states
+                .insert(&pv.name, (refusal.state, Some(refusal.message)));
+            return true;
+        }
         let (reason, state, message) = match place {
             Place::Missing => (
                 reasons::VOLUME_MISSING,
@@ -226,8 +232,10 @@ impl<'a> Planner<'a> {
     /// The patch that makes a PV of this node's former self ours, or why not.
     pub(super) fn takeover(&self, pv: &'a PvView) -> Result<Patch, String> {
         let place = self.place(pv);
-        let Some(candidate) = place.candidate() else {
-            return Err("discovery would offer nothing at its path".into());
+        let candidate = match place {
+            Place::Volume(_, _, candidate) => candidate,
+            Place::Outside(why) => return Err(why),
+            _ => return Err("discovery would offer nothing at its path".into()),
         };
         let Some(recorded) = pv.identity.as_deref() else {
             return Err("it has no recorded identity to compare the disk with".into());

@@ -5,7 +5,7 @@
 
 use crate::config::{Config, WeakIdentity};
 use crate::host::identity::{Match, compare, only_rebooted};
-use crate::names::{ANNOTATION_CONSENT, FINALIZER};
+use crate::names::{ANNOTATION_CONSENT, FINALIZER, LABEL_HOSTNAME};
 use crate::quantity;
 use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
@@ -98,14 +98,8 @@ pub fn may_clean(
             "its provisioner annotation does not name this provisioner; nothing was touched",
         ));
     }
-    if !pv.is_on(node) {
-        return Err(Refusal::new(
-            reasons::VOLUME_FAILED_DELETE,
-            format!(
-                "its node affinity does not name this node ({:?}), so its data may be elsewhere; nothing was touched",
-                node.hostname
-            ),
-        ));
+    if let Some(refusal) = elsewhere(pv, node) {
+        return Err(refusal);
     }
     let (class, candidate) = match place {
         Place::Volume(class, _, candidate) => (class, *candidate),
@@ -171,6 +165,31 @@ pub fn may_clean(
         ));
     }
     Ok(permission)
+}
+
+/// Why a PV is not of this node by the affinity that Kubernetes enforces, if it is not.
+pub(super) fn elsewhere(pv: &PvView, node: &NodeView) -> Option<Refusal> {
+    if pv.is_on(node) {
+        return None;
+    }
+    let (hostname, name) = (&node.hostname, &node.name);
+    let (path, old) = match (pv.path(), pv.hostnames.first()) {
+        (Some(path), Some(old)) if pv.was_made_on(node) => (path, old),
+        _ => {
+            return Some(Refusal::new(
+                reasons::VOLUME_FAILED_DELETE,
+                format!(
+                    "its node affinity does not name this node ({hostname:?}), so its data may be elsewhere; nothing was touched"
+                ),
+            ));
+        }
+    };
+    Some(Refusal::new(
+        reasons::VOLUME_HOSTNAME_MISMATCH,
+        format!(
+            "{path}: made for hostname {old:?}, the Node's label is {hostname:?}: no new pod can use it, nothing is wiped; change it back: kubectl label node {name} {LABEL_HOSTNAME}={old} --overwrite"
+        ),
+    ))
 }
 
 fn kind_in_words(kind: VolumeMode) -> &'static str {

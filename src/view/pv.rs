@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PAUSED,
     ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, PROVISIONER_PREFIX,
-    provisioner_name,
+    provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, PathFault, VolumeMode};
 use crate::view::NodeView;
@@ -301,6 +301,34 @@ impl PvView {
         self.hostnames.contains(&node.hostname)
     }
 
+    /// The names that the provisioner of this Node gives to the PV of the volume at its path.
+    #[must_use]
+    pub fn names_on(&self, node: &NodeView) -> Option<[String; 2]> {
+        let (_, entry) = self.path()?.as_str().rsplit_once('/')?;
+        Some([pv_name, pv_name_on_collision].map(|name| name(entry, &node.name, &self.class)))
+    }
+
+    /// Whether the provisioner of this Node made it, by annotation and name. Its affinity may name a
+    /// hostname that the Node no longer has.
+    #[must_use]
+    pub fn was_made_on(&self, node: &NodeView) -> bool {
+        let names = || self.names_on(node);
+        self.names_provisioner_of(node) && names().is_some_and(|it| it.contains(&self.name))
+    }
+
+    fn names_provisioner_of(&self, node: &NodeView) -> bool {
+        let bare = provisioner_name(&node.name, "", true);
+        let by = self.provisioned_by.as_deref();
+        by.and_then(|by| by.strip_prefix(&bare))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+
+    /// Whether it stands for the volume at its path on this node.
+    #[must_use]
+    pub fn stands_on(&self, node: &NodeView) -> bool {
+        self.is_on(node) || self.was_made_on(node)
+    }
+
     /// Whose it is. An annotation can be forged: ownership alone never justifies a wipe.
     #[must_use]
     pub fn ownership(&self, node: &NodeView, node_name_only: bool) -> Ownership {
@@ -308,12 +336,9 @@ impl PvView {
             return Ownership::Foreign;
         };
         let name = provisioner_name(&node.name, &node.uid, node_name_only);
-        let on_node = self.hostname_label.as_ref() == Some(&node.hostname) || self.is_on(node);
-        let bare = provisioner_name(&node.name, "", true);
-        let extends_bare = by
-            .strip_prefix(&bare)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-        debug_assert!(bare.starts_with(PROVISIONER_PREFIX));
+        let on_node = self.hostname_label.as_ref() == Some(&node.hostname) || self.stands_on(node);
+        let extends_bare = self.names_provisioner_of(node);
+        debug_assert!(name.starts_with(PROVISIONER_PREFIX));
         if by == name
             || (node_name_only
                 && extends_bare

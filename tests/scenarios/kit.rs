@@ -204,6 +204,14 @@ pub fn annotate_node(stage: &Stage, key: &str, value: impl Into<Value>) {
         .unwrap();
 }
 
+/// Sets the hostname label of our Node.
+pub fn set_hostname_label(stage: &Stage, hostname: &str) {
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { LABEL_HOSTNAME: hostname } } }));
+    stage
+        .block_on(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch))
+        .unwrap();
+}
+
 /// Deletes our Node.
 pub fn delete_node(stage: &Stage) {
     stage

@@ -15,6 +15,7 @@ mod external_cleaner;
 mod faults_of_the_go_program;
 mod go_made_pvs;
 mod go_role;
+mod hostname;
 mod http;
 mod hung_disks;
 mod identity;

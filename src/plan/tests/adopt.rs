@@ -1,6 +1,7 @@
 //! Whose a PV is: ours, our node's former self's, somebody else's.
 
 use super::kit::*;
+use crate::names::pv_name;
 use crate::view::PvView;
 
 fn a() -> PvView {
@@ -119,6 +120,38 @@ fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
             .any(|word| word.starts_with("patch") || word.starts_with("clean"));
         assert!(quiet, "{situation}: {found:?}");
     }
+}
+
+#[test]
+fn pv_of_an_old_hostname_keeps_its_volume_from_being_offered_or_cleaned() {
+    let name = &pv_name("a", "node-1", "fast");
+    let old = |by: &str| {
+        with(pv(name, "/mnt/fast/a", &fs(1)), |pv| {
+            pv.provisioned_by = Some(by.into());
+            pv.hostnames = vec!["host-0".into()];
+            pv.hostname_label = Some("host-0".into());
+        })
+    };
+    let mismatch = format!("VolumeHostnameMismatch of {name}");
+    for pv in [
+        old(OURS),
+        bound(old(OURS)),
+        released(old(OURS)),
+        terminating(released(old(OURS))),
+        consent(released(old(OURS)), format!("wipe:{}", fs(1).identity)),
+    ] {
+        let situation = format!("{:?}, deleting: {}", pv.phase, pv.deleting);
+        let world = world().fast("a", &fs(1)).pv(pv);
+        world.expect(&situation, &[&mismatch, "a is Refused"]);
+    }
+    let mismatch = format!("VolumeIdentityMismatch of {name}");
+    for pv in [old(FORMER), released(old(FORMER))] {
+        let world = world().fast("a", &fs(1)).pv(pv);
+        world.expect("registered again, too", &[&mismatch, "a is Foreign"]);
+    }
+    let another = old("local-volume-provisioner-node-2-uid");
+    let world = world().fast("a", &fs(1)).pv(another);
+    world.expect("another node's", &["create /mnt/fast/a", "a is Creating"]);
 }
 
 #[test]

@@ -182,6 +182,11 @@ fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
         pv_name_on_collision("a", "node-1", "fast"),
     );
     let elsewhere = |pv| with(pv, |pv: &mut PvView| pv.hostnames = vec!["host-2".into()]);
+    let by_another = |pv| {
+        with(elsewhere(pv), |pv: &mut PvView| {
+            pv.provisioned_by = Some("local-volume-provisioner-node-2-uid".into());
+        })
+    };
     for (situation, taken, expected) in [
         ("nobody has it", pv("other", "/mnt/fast/b", &fs(2)), &first),
         (
@@ -191,7 +196,7 @@ fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
         ),
         (
             "the same path of another node",
-            elsewhere(pv(&first, "/mnt/fast/a", &fs(2))),
+            by_another(pv(&first, "/mnt/fast/a", &fs(2))),
             &second,
         ),
     ] {
