@@ -1,6 +1,7 @@
 //! Carries out what a plan says, in the background, and remembers what is under way.
 
 mod create;
+mod device_checks;
 mod jobs;
 mod withdraw;
 mod writing;
@@ -21,6 +22,7 @@ use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::render;
 use crate::view::{JobView, PvRef};
 
+pub use device_checks::DeviceChecks;
 use writing::Entered;
 pub use writing::{UnderWay, Writing};
 
@@ -35,6 +37,7 @@ const PROBE: Duration = Duration::from_secs(8);
 pub struct Actor {
     ground: Arc<Ground>,
     writing: Writing,
+    device_checks: DeviceChecks,
     places: Arc<Semaphore>,
     /// Counts the passes with a right missing.
     turn: Arc<AtomicUsize>,
@@ -61,6 +64,7 @@ impl Actor {
         Self {
             ground,
             writing: Writing::default(),
+            device_checks: DeviceChecks::default(),
             places: Arc::new(Semaphore::new(CONCURRENCY)),
             turn: Arc::default(),
             probed: Arc::default(),
@@ -76,6 +80,12 @@ impl Actor {
     #[must_use]
     pub fn writing(&self) -> &Writing {
         &self.writing
+    }
+
+    /// What is known of the devices that PVs were to be made for.
+    #[must_use]
+    pub fn device_checks(&self) -> &DeviceChecks {
+        &self.device_checks
     }
 
     /// Starts everything; waits for nothing.
@@ -106,14 +116,7 @@ impl Actor {
                     let (this, before) = (self.clone(), job.clone());
                     self.write_job(before, async move { this.call_off(&job, &why).await });
                 }
-                Action::Create(draft) => {
-                    let (this, learnt) = (self.clone(), learnt.clone());
-                    let entered = self.writing.enter_new(&draft);
-                    let work = |generation| async move {
-                        this.create(&draft, &learnt, pass, generation).await
-                    };
-                    self.write(entered, work, |is_there| is_there);
-                }
+                Action::Create(draft) => self.offer(draft, learnt.clone(), pass),
                 Action::Patch(patch) => {
                     let (this, before, now) = (self.clone(), patch.pv.clone(), learnt.clone());
                     let work = async move { this.patch(&patch, &now).await };

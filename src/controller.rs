@@ -239,6 +239,7 @@ impl Controller {
             has_job_image: self.has_job_image,
             writing: under_way.names,
             making: under_way.making,
+            refusals: self.actor.device_checks().refusals(),
             now: self.epoch.elapsed(),
             missing_since: std::mem::take(&mut memory.missing_since),
             missing_limit: self.period * MISSING,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::Actor;
+use super::device_checks::Refused;
 use crate::cache::Learnt;
 use crate::cluster::ApiError;
 use crate::plan::PvDraft;
@@ -35,6 +36,37 @@ enum Outcome {
 struct Taken;
 
 impl Actor {
+    /// Makes a PV, if its device can be opened exclusively.
+    pub(super) fn offer(&self, draft: Box<PvDraft>, learnt: Learnt, pass: Instant) {
+        let Some(entered) = self.writing.enter_new(&draft) else {
+            return;
+        };
+        let (this, generation) = (self.clone(), self.generation());
+        tokio::spawn(async move {
+            // Not as one of the writes: a device that never answers would occupy their place for ever.
+            let checked = this.device_checks.check(&draft).await;
+            let is_current = this.generation() == generation;
+            match checked {
+                Ok(()) if is_current => {
+                    let that = this.clone();
+                    let work = |generation| async move {
+                        let is_there = that.create(&draft, &learnt, pass, generation).await;
+                        if is_there {
+                            that.device_checks.forget(&draft.path);
+                        }
+                        is_there
+                    };
+                    this.write(Some(entered), work, |is_there| is_there);
+                }
+                Err(Refused { is_news: false }) if is_current => {}
+                _ => {
+                    drop(entered);
+                    this.ground.wake.notify_one();
+                }
+            }
+        });
+    }
+
     /// Makes a PV, unless another configuration than `generation` comes into force. Says whether
     /// another pass would find something else: a PV, ours or one that no watch tells of, or a free name.
     pub(super) async fn create(

@@ -98,6 +98,7 @@ fn offline(node_name: &str, observed: BTreeMap<String, crate::scan::Observation>
         has_job_image: true,
         writing: BTreeSet::new(),
         making: BTreeMap::new(),
+        refusals: BTreeMap::new(),
         now: Duration::ZERO,
         missing_since: BTreeMap::new(),
         missing_limit: Duration::MAX,

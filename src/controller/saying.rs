@@ -238,6 +238,7 @@ mod tests {
             has_job_image: false,
             writing: BTreeSet::new(),
             making: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             now: Duration::ZERO,
             missing_since: BTreeMap::new(),
             missing_limit: Duration::ZERO,

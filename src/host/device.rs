@@ -14,8 +14,8 @@ use super::{ioctl, through_proc};
 /// Why a device was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel has it claimed: mounted (anywhere), swap, LVM, md, device-mapper.
-    #[error("{} is in use: it is mounted, possibly in a container, or part of LVM, RAID or swap", path.display())]
+    /// The kernel has it claimed: mounted (anywhere), swap, a journal, btrfs, LVM, md, device-mapper.
+    #[error("{} is in use: it is mounted (perhaps in another namespace), swap, a journal device, or part of btrfs, LVM or RAID", path.display())]
     InUse {
         /// The path.
         path: PathBuf,

@@ -8,6 +8,7 @@
 //! * Only directories and block devices are ever opened. Opening a FIFO would hang and opening a
 //!   tape would wind it, so a file's type is read from an `O_PATH` handle first.
 
+pub mod claims;
 pub mod device;
 pub(crate) mod dir_watch;
 pub mod filesystem;

@@ -191,6 +191,18 @@ impl Sysfs {
             .collect()
     }
 
+    /// The UUID of the mounted btrfs filesystem that one of the devices belongs to.
+    #[must_use]
+    pub fn btrfs_over(&self, devices: &BTreeSet<DeviceNumber>) -> Option<String> {
+        let lies_on_one = |uuid: &String| {
+            let members = self.btrfs_devices(uuid);
+            members.is_ok_and(|members| !members.is_disjoint(devices))
+        };
+        names_in(&self.root.join("fs/btrfs"))
+            .into_iter()
+            .find(lies_on_one)
+    }
+
     /// The device and, of a disk, its partitions, or of a partition, its disk: whoever has one of
     /// these open can write to it.
     ///
@@ -211,17 +223,15 @@ impl Sysfs {
         Ok(devices)
     }
 
-    /// The names of the loop devices that lie on a block device, a partition of it, or the disk that
-    /// it is a partition of. The kernel lists them neither as holders, nor does it refuse an exclusive
-    /// open because of them.
+    /// The names of the loop devices that lie on one of these devices. The kernel lists them neither as
+    /// holders, nor does it refuse an exclusive open because of them.
     ///
     /// # Errors
-    /// When there is no such device, or `/sys` is not there.
-    pub fn loops_over(&self, device: &DeviceFacts) -> io::Result<Vec<String>> {
-        let through = self.writable_through(device.number)?;
+    /// When `/sys` is not there.
+    pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
         let lies_on_it = |dir: &PathBuf| {
             self.device_below_loop(dir)
-                .is_some_and(|below| through.contains(&below))
+                .is_some_and(|below| devices.contains(&below))
         };
         let loops = self.block_dirs()?.filter(lies_on_it);
         Ok(loops.map(|dir| name(&dir)).collect())

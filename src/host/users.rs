@@ -387,7 +387,7 @@ impl SeenMounts {
     }
 }
 
-fn process(pid: u32) -> Process {
+pub(super) fn process(pid: u32) -> Process {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name);
     Process {
@@ -404,7 +404,7 @@ fn threads(pid: u32) -> Vec<PathBuf> {
 }
 
 /// The names in a directory that are numbers.
-fn numbers_in(dir: &Path) -> io::Result<Vec<u32>> {
+pub(super) fn numbers_in(dir: &Path) -> io::Result<Vec<u32>> {
     let names = fs::read_dir(dir)?.filter_map(|entry| Some(entry.ok()?.file_name()));
     Ok(names
         .filter_map(|name| name.to_str()?.parse().ok())

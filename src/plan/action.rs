@@ -56,8 +56,8 @@ pub struct PvDraft {
     pub capacity: u64,
     /// How pods get it.
     pub mode: VolumeMode,
-    /// What it is on disk.
-    pub kind: VolumeMode,
+    /// The device, if it is one on disk.
+    pub device: Option<DraftDevice>,
     /// `spec.accessModes`.
     pub access_mode: AccessMode,
     /// `spec.local.fsType`.
@@ -68,6 +68,15 @@ pub struct PvDraft {
     pub policy: ReclaimPolicy,
     /// Further node selector terms, OR-ed with the node's own.
     pub selector: Vec<NodeSelectorTerm>,
+}
+
+/// A device that a PV is to be made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DraftDevice {
+    /// Its path in our mount namespace.
+    pub mount_path: MountPath,
+    /// The device that was looked at.
+    pub number: DeviceNumber,
 }
 
 /// A change of one PV's metadata, made in one request that fails if the PV is no longer the version

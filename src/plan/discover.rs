@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Class;
+use crate::host::footprint::Footprint;
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME, provisioner_name, pv_name,
     pv_name_on_collision,
@@ -15,7 +16,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
 use super::{
-    About, Action, ClassReport, Occupant, Planner, PvDraft, VolumeReport, VolumeState, reasons,
+    About, Action, ClassReport, DraftDevice, Occupant, Planner, PvDraft, Refusal, VolumeReport,
+    VolumeState, reasons,
 };
 
 /// Entries that one event names.
@@ -217,8 +219,18 @@ impl<'a> Planner<'a> {
         report: &mut VolumeReport,
     ) {
         let draft = self.draft(class, storage_class, &entry.name, path.clone(), candidate);
-        report.state = VolumeState::Creating;
-        report.pv = Some(draft.name.clone());
+        let refusal = self.snapshot.refusals.get(&path);
+        match refusal.filter(|refusal| refusal.identity == candidate.identity.text) {
+            None => {
+                report.state = VolumeState::Creating;
+                report.pv = Some(draft.name.clone());
+            }
+            // It stands until the action below has been tried again.
+            Some(Refusal { skip, .. }) => {
+                report.reason = Some(skip.reason);
+                report.detail = Some(skip.detail.clone());
+            }
+        }
         let footprint = candidate.footprint.clone();
         self.occupied.insert(Occupant {
             path,
@@ -271,7 +283,13 @@ impl<'a> Planner<'a> {
             owner: config.set_pv_owner_ref.then(|| node.as_owner()),
             capacity: quantity::round_down(candidate.capacity),
             mode: class.volume_mode,
-            kind: candidate.kind,
+            device: match candidate.footprint {
+                Footprint::Device { number, .. } => Some(DraftDevice {
+                    mount_path: class.mount_dir.join(entry),
+                    number,
+                }),
+                Footprint::Filesystem { .. } => None,
+            },
             access_mode: class.access_mode,
             fs_type: class.fs_type.clone(),
             mount_options: storage_class.mount_options.clone(),

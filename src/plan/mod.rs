@@ -26,13 +26,13 @@ use std::time::Duration;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, JobTerms, Patch, PvDraft, Withdrawal};
+pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Withdrawal};
 pub use delete_pvs::NO_JOB_IMAGE;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use place::Place;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
-pub use snapshot::{CleanupState, CleanupView, Settings, Snapshot, StorageClasses};
+pub use snapshot::{CleanupState, CleanupView, Refusal, Settings, Snapshot, StorageClasses};
 
 /// What to do and what to say.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Loaded};
-use crate::scan::Observation;
+use crate::scan::{Observation, Skip};
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
 
@@ -116,6 +116,15 @@ impl CleanupState {
     }
 }
 
+/// Why a device is not offered, by an exclusive open of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The identity of what was opened.
+    pub identity: String,
+    /// The reason.
+    pub skip: Skip,
+}
+
 /// The world at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -138,6 +147,8 @@ pub struct Snapshot {
     /// Paths that PVs are being made for that may not be among [`Snapshot::pvs`] yet, and the identities
     /// that are recorded on these. An earlier configuration may have wanted them, under other names.
     pub making: BTreeMap<HostPath, String>,
+    /// The devices that could not be opened exclusively.
+    pub refusals: BTreeMap<HostPath, Refusal>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// Since when ([`Snapshot::now`]) which PVs, by UID, have been without their volumes: what the last

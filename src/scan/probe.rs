@@ -194,14 +194,23 @@ pub fn candidate_of_device(
 ) -> io::Result<Candidate> {
     let facts = machine.sysfs.device(device.number())?;
     let footprint = Footprint::of_device(&facts);
+    // A disk is in use with any of its partitions, and a partition with its disk.
+    let through = machine.sysfs.writable_through(facts.number)?;
     let mounted = machine
         .mounts
         .iter()
-        .find(|mount| mount.device == device.number());
+        .find(|mount| through.contains(&mount.device));
     // An exclusive open does not see a loop device on top.
-    let loops = machine.sysfs.loops_over(&facts)?;
+    let loops = machine.sysfs.loops_over(&through)?;
     let in_use = mounted
-        .map(|mount| format!("mounted on {}", mount.point.display()))
+        .map(|mount| {
+            let what = match mount.device {
+                number if number == facts.number => "",
+                number if number == facts.disk => "its disk is ",
+                _ => "a partition of it is ",
+            };
+            format!("{what}mounted on {}", mount.point.display())
+        })
         .or_else(|| {
             facts
                 .holders

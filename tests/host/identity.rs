@@ -6,7 +6,7 @@ use std::process::Command;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
-use local_volume_provisioner::host::sysfs::Sysfs;
+use local_volume_provisioner::host::sysfs::{DeviceFacts, Sysfs};
 use nix::mount::MsFlags;
 use support::{LoopDevice, Sandbox, skip};
 
@@ -329,8 +329,9 @@ fn a_loop_over_a_device_shares_its_storage() {
             .device(Device::open_readonly(device.path()).unwrap().number())
             .unwrap()
     });
-    assert_eq!(sysfs.loops_over(&below).unwrap(), [above.name.as_str()]);
-    assert_eq!(sysfs.loops_over(&above).unwrap(), [] as [String; 0]);
+    let over = |device: &DeviceFacts| sysfs.loops_over(&[device.number].into()).unwrap();
+    assert_eq!(over(&below), [above.name.as_str()]);
+    assert_eq!(over(&above), [] as [String; 0]);
     let shared = overlap(&Footprint::of_device(&below), &Footprint::of_device(&above));
     assert_eq!(shared, Some(Overlap::PartOf));
 }
@@ -367,7 +368,7 @@ fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
     let (below, above) = (facts(&lower), facts(&upper));
     assert_eq!(above.loop_backing.as_deref(), Some(mapped.as_path()));
     assert!(above.below.contains(&below.number));
-    let loops = || Sysfs::default().loops_over(&below).unwrap();
+    let loops = || Sysfs::default().loops_over(&[below.number].into()).unwrap();
     assert_eq!(loops(), [above.name.as_str()]);
     // Nor does it matter that the path is gone.
     nix::mount::umount2(&mapped, nix::mount::MntFlags::MNT_DETACH).unwrap();

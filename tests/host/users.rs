@@ -132,7 +132,8 @@ fn who_uses_a_partition_uses_the_disk_and_not_the_other_partition() {
     let over = |path: &Path| {
         let sysfs = Sysfs::default();
         let number = Device::open_readonly(path).unwrap().number();
-        sysfs.loops_over(&sysfs.device(number).unwrap()).unwrap()
+        let devices = sysfs.writable_through(number).unwrap();
+        sysfs.loops_over(&devices).unwrap()
     };
     assert_eq!(over(disk.path()), [name]);
     assert_eq!(over(&disk.partition(1)), [name]);

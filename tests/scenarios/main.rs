@@ -8,6 +8,7 @@ mod bad_input;
 mod block;
 mod crashes;
 mod denied;
+mod devices_in_use;
 mod discovery;
 mod duplicates;
 mod empty_only;

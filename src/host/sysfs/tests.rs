@@ -220,7 +220,11 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
     );
     assert_eq!(fixture.below("7:1"), "7:1 8:0 8:1");
     assert_eq!(fixture.below("7:2"), "7:2");
-    let over = |number| fixture.sysfs().loops_over(&fixture.facts(number)).unwrap();
+    let over = |number| {
+        let sysfs = fixture.sysfs();
+        let devices = sysfs.writable_through(fixture.facts(number).number);
+        sysfs.loops_over(&devices.unwrap()).unwrap()
+    };
     assert_eq!(over("8:1"), ["loop1"]);
     assert_eq!(over("8:0"), ["loop1"], "on a partition of it");
     assert_eq!(over("7:0"), [] as [String; 0]);

@@ -15,7 +15,8 @@ use crate::config::{
 };
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{
-    About, Action, CleanupState, CleanupView, Plan, Settings, Snapshot, StorageClasses, plan,
+    About, Action, CleanupState, CleanupView, Plan, Refusal, Settings, Snapshot, StorageClasses,
+    plan,
 };
 use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
@@ -93,6 +94,7 @@ pub fn world() -> World {
             has_job_image: true,
             writing: BTreeSet::new(),
             making: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             now: Duration::from_secs(100),
             missing_since: BTreeMap::new(),
             missing_limit: MISSING_LIMIT,
@@ -157,6 +159,16 @@ impl World {
     pub fn making(mut self, at: &str, candidate: &Candidate) -> Self {
         let identity = candidate.identity.text.clone();
         self.snapshot.making.insert(path(at), identity);
+        self
+    }
+
+    /// What `candidate` is could not be opened exclusively.
+    pub fn refused(mut self, at: &str, candidate: &Candidate) -> Self {
+        let refusal = Refusal {
+            identity: candidate.identity.text.clone(),
+            skip: Skip::new(SkipReason::DeviceInUse, "it is in use"),
+        };
+        self.snapshot.refusals.insert(path(at), refusal);
         self
     }
 

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use super::kit::*;
 use crate::config::AccessMode;
 use crate::names::{ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, pv_name, pv_name_on_collision};
-use crate::plan::{Action, CleanupState, PvDraft};
+use crate::plan::{Action, CleanupState, DraftDevice, PvDraft};
 use crate::render::persistent_volume;
-use crate::types::{SkipReason, VolumeMode};
+use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{PvView, ReclaimPolicy, StorageClassView};
 
 fn drafts(world: &World) -> Vec<PvDraft> {
@@ -48,7 +48,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         owner: None,
         capacity: 100 * GIB,
         mode: VolumeMode::Filesystem,
-        kind: VolumeMode::Filesystem,
+        device: None,
         access_mode: AccessMode::ReadWriteOnce,
         fs_type: None,
         mount_options: Vec::new(),
@@ -112,7 +112,10 @@ fn a_new_volume_is_offered_with_every_setting() {
         ),
         capacity: 11 * GIB,
         mode: VolumeMode::Filesystem,
-        kind: VolumeMode::Block,
+        device: Some(DraftDevice {
+            mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
+            number: number("8:16"),
+        }),
         access_mode: AccessMode::ReadWriteOncePod,
         fs_type: Some("xfs".into()),
         mount_options: vec!["noatime".into()],
@@ -120,6 +123,40 @@ fn a_new_volume_is_offered_with_every_setting() {
         selector: vec![NodeSelectorTerm::default()],
     };
     assert_eq!(drafts(&world), [expected]);
+}
+
+/// The last answer stands until it is asked for again, which making the PV does.
+#[test]
+fn device_that_is_claimed_is_skipped_and_tried_again() {
+    let claimed = world().fast("a", &disk(1)).refused("/mnt/fast/a", &disk(1));
+    let skipped = ["create /mnt/fast/a", "a is Skipped as DeviceInUse"];
+    claimed.expect("claimed", &skipped);
+    claimed
+        .clone()
+        .fast("b", &other_path_to(&disk(1), 1))
+        .expect(
+            "no other name of it is offered beside",
+            &[
+                "create /mnt/fast/a",
+                "a is Skipped as DeviceInUse",
+                "b is Skipped as DuplicateDevice",
+            ],
+        );
+    claimed
+        .making("/mnt/fast/a", &disk(1))
+        .expect("being tried again", &["a is Skipped as DeviceInUse"]);
+    world()
+        .fast("a", &disk(2))
+        .refused("/mnt/fast/a", &disk(1))
+        .expect(
+            "another device is there by now",
+            &["create /mnt/fast/a", "a is Creating"],
+        );
+    world()
+        .fast("a", &disk(1))
+        .refused("/mnt/fast/a", &disk(1))
+        .pv(pv("pv-a", "/mnt/fast/a", &disk(1)))
+        .expect("it has a PV", &["a is Available"]);
 }
 
 /// What was drafted is, read back from the API, a PV that needs nothing.

@@ -1,0 +1,99 @@
+//! Which user has claimed a block device, for messages. The kernel refuses an exclusive open without
+//! naming one, and not every user can be found: a journal device, for example, names no filesystem.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::mounts::{DeviceNumber, MountTable, unescape};
+use super::sysfs::Sysfs;
+use super::users::{numbers_in, process};
+
+/// What has claimed a device, a partition of it, or the disk that it is a partition of, in words.
+#[must_use]
+pub fn claimed_by(device: DeviceNumber, sysfs: &Sysfs) -> Option<String> {
+    let devices = sysfs.writable_through(device).ok()?;
+    holder(&devices, sysfs)
+        .or_else(|| swap(&devices))
+        .or_else(|| {
+            let uuid = sysfs.btrfs_over(&devices)?;
+            Some(format!("a member of the mounted btrfs filesystem {uuid}"))
+        })
+        .or_else(|| mount(&devices))
+}
+
+fn holder(devices: &BTreeSet<DeviceNumber>, sysfs: &Sysfs) -> Option<String> {
+    devices.iter().find_map(|number| {
+        let facts = sysfs.device(*number).ok()?;
+        Some(format!(
+            "{} is held by {}",
+            facts.name,
+            facts.holders.first()?
+        ))
+    })
+}
+
+fn swap(devices: &BTreeSet<DeviceNumber>) -> Option<String> {
+    let is_one = |path: &Path| {
+        fs::metadata(path).is_ok_and(|facts| {
+            facts.file_type().is_block_device()
+                && devices.contains(&DeviceNumber::from_rdev(facts.rdev()))
+        })
+    };
+    let path = swaps(&fs::read("/proc/swaps").ok()?).find(|path| is_one(path))?;
+    Some(format!("{} is swap", path.display()))
+}
+
+/// The devices in the text of `/proc/swaps`. It begins with a line of headings.
+fn swaps(text: &[u8]) -> impl Iterator<Item = PathBuf> {
+    text.split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            let mut words = line
+                .split(u8::is_ascii_whitespace)
+                .filter(|word| !word.is_empty());
+            let path = words.next()?;
+            (words.next()? == b"partition").then(|| unescape(path).into())
+        })
+}
+
+/// A mount in any mount namespace whose processes can be seen.
+fn mount(devices: &BTreeSet<DeviceNumber>) -> Option<String> {
+    let mut namespaces = HashSet::new();
+    numbers_in(Path::new("/proc"))
+        .ok()?
+        .into_iter()
+        .find_map(|pid| {
+            let dir = PathBuf::from(format!("/proc/{pid}"));
+            if !namespaces.insert(fs::read_link(dir.join("ns/mnt")).ok()?) {
+                return None;
+            }
+            let mounts = MountTable::parse(&fs::read(dir.join("mountinfo")).ok()?);
+            let mount = mounts
+                .iter()
+                .find(|mount| devices.contains(&mount.device))?;
+            // The path is a tenant's, and may be made of anything.
+            let point = mount.point.to_string_lossy();
+            let process = process(pid);
+            Some(format!(
+                "mounted on {point:?} in the mount namespace of {process}"
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_devices_are_read_and_swap_files_are_not() {
+        let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+            /dev/sda2                               partition\t8388604\t\t0\t\t-2\n\
+            /swap\\040file                           file\t\t1024\t\t0\t\t-3\n\
+            /dev/a\\040b\\134c partition 1 0 -4\n";
+        let found: Vec<_> = swaps(text).collect();
+        assert_eq!(found, [Path::new("/dev/sda2"), Path::new("/dev/a b\\c")]);
+        assert_eq!(swaps(b"").count(), 0);
+    }
+}
