@@ -6,8 +6,10 @@
 mod jobs;
 mod lost;
 mod node_cleanup;
+mod outage;
 mod permissions;
 mod provisioner_status;
+mod retries;
 mod taint;
 mod uninstall;
 
@@ -30,7 +32,9 @@ use crate::view::{PvRef, PvView, StorageClassView};
 
 pub(crate) use jobs::{JOBS, jobs_of};
 pub use node_cleanup::BoundClaim;
+pub(crate) use outage::is_unreachable;
 pub use permissions::{Permissions, REMEDY, Right, lacks_right};
+pub(crate) use retries::retries;
 pub use uninstall::{DaemonSetView, ProvisionerPod};
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
@@ -109,6 +113,8 @@ pub struct Cluster {
     client: Client,
     metrics: Arc<Metrics>,
     permissions: Arc<Permissions>,
+    /// When a probe was answered last.
+    answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
 }
 
 impl fmt::Debug for Cluster {
@@ -127,6 +133,7 @@ impl Cluster {
             client,
             metrics,
             permissions: Arc::default(),
+            answered: Arc::default(),
         }
     }
 

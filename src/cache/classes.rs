@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::StorageClassView;
 
-use super::{POLL, Pauses};
+use super::POLL;
 
 /// The StorageClasses that we use: `None` is one that does not exist; one that is not in here could
 /// not be read so far.
@@ -117,8 +117,7 @@ async fn watch_all(cluster: &Cluster, learn: impl Fn(&dyn Fn(&mut Known))) {
     let stream = watcher(api, watcher::Config::default())
         .modify(|class| class.metadata.managed_fields = None)
         .reflect(writer)
-        .try_filter(super::tells_something)
-        .backoff(Pauses::default());
+        .try_filter(super::tells_something);
     super::follow(cluster.clone(), "storageclasses", stream, |event| {
         // A list that is not complete says nothing of those that have not come yet.
         if !matches!(event, watcher::Event::InitApply(_)) {

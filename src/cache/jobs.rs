@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster, JOBS, jobs_of};
 use crate::view::{JobView, Jobs};
 
-use super::{POLL, Pauses};
+use super::POLL;
 
 /// How long to wait after the one list has failed.
 const RETRY: Duration = Duration::from_secs(2);
@@ -172,8 +172,7 @@ async fn watch_all(
             job.spec = None;
         })
         .reflect(writer)
-        .try_filter(super::tells_something)
-        .backoff(Pauses::default());
+        .try_filter(super::tells_something);
     super::follow(cluster.clone(), JOBS, stream, |event| {
         // A list that is not complete says nothing of those that have not come yet.
         if !matches!(event, watcher::Event::InitApply(_)) {

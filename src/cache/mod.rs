@@ -6,14 +6,14 @@
 mod classes;
 mod jobs;
 mod node;
+mod pauses;
 mod pvs;
 
 use std::future::{Ready, ready};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, DefaultBackoff, Event};
+use kube::runtime::watcher::{self, Event};
 
 pub use classes::ClassCache;
 pub use jobs::JobCache;
@@ -22,32 +22,15 @@ pub use pvs::{Learnt, PvCache};
 
 use crate::cluster::{Cluster, why_broken};
 
+use pauses::{Pause, Pauses, has_expired};
+
 /// How often something is read that may not be watched.
 const POLL: Duration = Duration::from_secs(30);
 /// A watch that was listed for and has not failed for this long stands. Nothing says so.
 const STANDS: Duration = Duration::from_secs(2);
-/// The longest pause after a watch broke. With the time above it is the latest that a granted right
-/// is noticed.
+/// The longest pause after the API server refused a watch. With the time above it is the latest that a
+/// granted right is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
-
-/// The pauses after a watch broke. They grow until it works again.
-#[derive(Default)]
-pub(crate) struct Pauses(DefaultBackoff);
-
-impl Iterator for Pauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        // Chance makes them up to twice as long.
-        self.0.next().map(|pause| pause.min(LONGEST_PAUSE))
-    }
-}
-
-impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0.reset();
-    }
-}
 
 /// What the API server has answered. [`Event::Init`] says only that it is about to be asked for a
 /// list, also for one that it denies: that must not shorten the pauses, or look like a right.
@@ -55,8 +38,8 @@ pub(crate) fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
     ready(!matches!(event, Event::Init))
 }
 
-/// Runs a watch for ever: hands its events on, reports its failures. The stream has no
-/// [`Event::Init`].
+/// Runs a watch for ever: hands its events on, reports its failures, and pauses after each. The stream
+/// has no [`Event::Init`], and no back-off.
 pub(crate) async fn follow<T>(
     cluster: Cluster,
     resource: &'static str,
@@ -64,6 +47,7 @@ pub(crate) async fn follow<T>(
     mut each: impl FnMut(T),
 ) {
     let mut stream = std::pin::pin!(stream);
+    let mut pauses = Pauses::default();
     let mut broken = false;
     // For how long nothing must fail until a broken watch is known to work again. While a list has to
     // come first, no silence tells that.
@@ -83,19 +67,26 @@ pub(crate) async fn follow<T>(
             Ok(Some(Ok(event))) => {
                 cluster.permissions().granted(resource, "list");
                 stands = Some(STANDS);
+                pauses.reset();
                 each(event);
             }
             Ok(Some(Err(error))) => {
                 cluster.watch_broke(resource, &error);
-                // Otherwise it goes on where it stopped, after the pause and without a word.
-                stands = (!lists_again(&error)).then_some(LONGEST_PAUSE + STANDS);
-                if !std::mem::replace(&mut broken, true) {
+                // That happens to every watch sooner or later.
+                if !has_expired(&error) && !std::mem::replace(&mut broken, true) {
                     tracing::warn!(
                         resource,
                         error = why_broken(&error),
-                        "the watch broke; it is started again, with pauses that grow"
+                        "the watch broke; it is started again"
                     );
                 }
+                match pauses.after(&error) {
+                    Pause::For(pause) => tokio::time::sleep(pause).await,
+                    // On the heap, or each watch would be larger by it all the time.
+                    Pause::Unreachable => Box::pin(cluster.until_reachable()).await,
+                }
+                // Otherwise it goes on where it stopped, without a word.
+                stands = (!lists_again(&error)).then_some(STANDS);
             }
         }
     }
@@ -105,18 +96,6 @@ pub(crate) async fn follow<T>(
 fn lists_again(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(_) | watcher::Error::NoResourceVersion => true,
-        watcher::Error::WatchError(status) => status.code == 410,
-        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pauses_grow_to_the_longest() {
-        let longest = Pauses::default().take(50).max();
-        assert_eq!(longest, Some(LONGEST_PAUSE));
+        error => has_expired(error),
     }
 }

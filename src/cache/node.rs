@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -14,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
-use super::{POLL, Pauses};
+use super::POLL;
 
 /// A watch of one Node's metadata: its status, which changes all the time, is never sent to us.
 #[derive(Debug)]
@@ -98,7 +97,7 @@ fn learn(
 
 async fn watch_node(cluster: &Cluster, name: &str, learn: impl Fn(Found)) {
     let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
-    let stream = watch_object(api, name).backoff(Pauses::default());
+    let stream = watch_object(api, name);
     super::follow(cluster.clone(), "nodes", stream, |node| {
         learn(Ok(node.map(|node| node.metadata)));
     })

@@ -60,8 +60,7 @@ impl PvCache {
         let stream = watcher(api, config)
             .modify(|pv| pv.metadata.managed_fields = None)
             .reflect(writer)
-            .try_filter(super::tells_something)
-            .backoff(super::Pauses::default());
+            .try_filter(super::tells_something);
         let learnt = Learnt {
             watched: store,
             memory: Arc::default(),

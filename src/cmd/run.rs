@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::client::ClientBuilder;
 use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 
 use crate::act::Actor;
 use crate::args::{Args, Environment, ListenAddress};
@@ -16,7 +19,7 @@ use crate::cache::{ClassCache, JobCache, NodeCache};
 use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
 use crate::clean::{Ground, World, job};
-use crate::cluster::{ApiError, Cluster};
+use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
@@ -34,6 +37,8 @@ use crate::view::NodeView;
 const START_RETRY: Duration = Duration::from_secs(2);
 /// How long the cleaners have to stop, and the last events to be written, at the end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How many requests may wait to be sent; the buffer of the client itself is as long.
+const BACKLOG: usize = 1024;
 /// How many periods the loop may be silent before `/healthz` says so, and how long at least.
 const SILENT_PERIODS: u32 = 3;
 const SILENCE: Duration = Duration::from_mins(1);
@@ -271,8 +276,14 @@ pub(super) fn own_pod(environment: &Environment, instead: &str) -> ObjectReferen
     }
 }
 
-pub(super) fn client_of(config: ClientConfig) -> Result<Client> {
-    Client::try_from(config).context("making the API client")
+/// A client of this cluster, with retries of ours in place of its own.
+pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
+    config.default_retry = false;
+    let retries = retries().context("making the API client")?;
+    let client = ClientBuilder::try_from(config).context("making the API client")?;
+    // A retry requires a service that can be cloned.
+    let client = client.with_layer(&BufferLayer::new(BACKLOG));
+    Ok(client.with_layer(&RetryLayer::new(retries)).build())
 }
 
 /// Our Node, as soon as the API server answers. A name that it does not know is a mistake.

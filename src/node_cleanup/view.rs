@@ -8,8 +8,8 @@ use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
 use kube::runtime::watcher::{Config, Event};
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::plan::{self, Next};
 use super::roster::Roster;
 use super::volume::Volume;
-use crate::cache::{Pauses, follow, tells_something};
+use crate::cache::{follow, tells_something};
 use crate::cluster::Cluster;
 
 /// All PVs of our classes, by name.
@@ -134,8 +134,7 @@ async fn watch_nodes(cluster: Cluster, state: Arc<Mutex<State>>, wake: Arc<Notif
                 lock(&state).nodes.begin();
             }
         })
-        .try_filter(tells_something)
-        .backoff(Pauses::default());
+        .try_filter(tells_something);
     follow(cluster, "nodes", stream, |event| {
         let mut state = lock(&state);
         let nodes = &mut state.nodes;
@@ -184,8 +183,7 @@ async fn watch_volumes(
                 lock(&state).volumes.begin();
             }
         })
-        .try_filter(tells_something)
-        .backoff(Pauses::default());
+        .try_filter(tells_something);
     let insert = |volumes: &mut Volumes, pv: &PersistentVolume| match Volume::of(pv, &classes) {
         Some(volume) => {
             volumes.insert(volume.pv.name.clone(), volume);

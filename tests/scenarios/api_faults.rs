@@ -2,6 +2,7 @@
 
 mod events;
 mod lost_answers;
+mod outages;
 mod permissions;
 mod refused_releases;
 mod stale_cache;

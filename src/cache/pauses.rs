@@ -1,0 +1,147 @@
+//! How long to wait before a watch that broke goes on.
+
+use std::time::Duration;
+
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{DefaultBackoff, Error};
+use tokio::time::Instant;
+
+use super::LONGEST_PAUSE;
+use crate::cluster::is_unreachable;
+
+/// Versions that expire one after the other within this time are a fault of the API server's.
+const EXPIRES_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a watch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Time.
+    For(Duration),
+    /// An API server that can be reached.
+    Unreachable,
+}
+
+/// The pauses of one watch.
+#[derive(Default)]
+pub(super) struct Pauses {
+    growing: DefaultBackoff,
+    expired: Option<Instant>,
+}
+
+impl Pauses {
+    /// The pause after this error. An outage and an expired version make no later pause longer.
+    pub(super) fn after(&mut self, error: &Error) -> Pause {
+        match error {
+            Error::InitialListFailed(error)
+            | Error::WatchStartFailed(error)
+            | Error::WatchFailed(error)
+                if is_unreachable(error) =>
+            {
+                Pause::Unreachable
+            }
+            error if has_expired(error) && !self.expires_again() => Pause::For(Duration::ZERO),
+            _ => Pause::For(self.grow()),
+        }
+    }
+
+    /// The watch works: the next pause is the shortest.
+    pub(super) fn reset(&mut self) {
+        self.growing.reset();
+    }
+
+    fn expires_again(&mut self) -> bool {
+        let before = self.expired.replace(Instant::now());
+        before.is_some_and(|before| before.elapsed() < EXPIRES_AGAIN)
+    }
+
+    fn grow(&mut self) -> Duration {
+        // Chance makes them up to twice as long.
+        let pause = self.growing.next().unwrap_or(LONGEST_PAUSE);
+        pause.min(LONGEST_PAUSE)
+    }
+}
+
+/// Whether the version is too old that a watch or a page of a list goes on from. The next that the API
+/// server is asked for is a list.
+pub(super) fn has_expired(error: &Error) -> bool {
+    match error {
+        Error::WatchError(status) | Error::InitialListFailed(kube::Error::Api(status)) => {
+            status.code == 410
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    fn status(code: u16) -> Box<Status> {
+        Status::failure("no", "Reason").with_code(code).boxed()
+    }
+
+    fn api(code: u16) -> kube::Error {
+        kube::Error::Api(status(code))
+    }
+
+    fn reset() -> io::Error {
+        io::Error::from(io::ErrorKind::ConnectionReset)
+    }
+
+    fn unreachable() -> [Error; 3] {
+        [
+            Error::WatchFailed(kube::Error::ReadEvents(reset())),
+            Error::WatchStartFailed(kube::Error::Service(reset().into())),
+            Error::InitialListFailed(kube::Error::Service(reset().into())),
+        ]
+    }
+
+    fn grown(pauses: &mut Pauses, error: &Error) -> Duration {
+        match pauses.after(error) {
+            Pause::For(pause) => pause,
+            Pause::Unreachable => panic!("{error} is an answer"),
+        }
+    }
+
+    #[test]
+    fn an_outage_and_an_expired_version_grow_no_pause() {
+        let mut pauses = Pauses::default();
+        for _ in 0..50 {
+            for error in unreachable() {
+                assert_eq!(pauses.after(&error), Pause::Unreachable, "{error}");
+            }
+        }
+        let expired = Error::WatchError(status(410));
+        assert_eq!(pauses.after(&expired), Pause::For(Duration::ZERO));
+        // Otherwise an API server that keeps nothing would be asked for lists without a pause.
+        let again = Error::InitialListFailed(api(410));
+        let (shortest, longest) = (Duration::from_millis(800), Duration::from_millis(1600));
+        let pause = grown(&mut pauses, &again);
+        assert!((shortest..=longest).contains(&pause), "{pause:?}");
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_less_and_less_often() {
+        for error in [
+            Error::InitialListFailed(api(403)),
+            Error::WatchStartFailed(api(403)),
+            Error::WatchStartFailed(api(429)),
+            Error::WatchStartFailed(api(503)),
+            Error::WatchError(status(500)),
+            Error::NoResourceVersion,
+        ] {
+            let mut pauses = Pauses::default();
+            let first = grown(&mut pauses, &error);
+            assert!(first < Duration::from_secs(2), "{error}: {first:?}");
+            let longest = (0..10).map(|_| grown(&mut pauses, &error)).max();
+            assert_eq!(longest, Some(LONGEST_PAUSE), "{error}");
+            pauses.reset();
+            let first = grown(&mut pauses, &error);
+            assert!(first < Duration::from_secs(2), "{error}: {first:?}");
+        }
+    }
+}

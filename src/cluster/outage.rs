@@ -1,0 +1,85 @@
+//! An API server that cannot be reached, and the one request a second that finds out when it can.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Cluster, TIME_LIMIT};
+
+/// The shortest pause before a probe, and how much longer chance makes it: one a second on average, and
+/// the provisioners of a cluster do not probe in step.
+const PAUSE: Duration = Duration::from_millis(500);
+const JITTER_MILLIS: u64 = 1000;
+
+/// Whether a request failed because the connection did: refused, reset, or closed in mid-answer.
+pub(crate) fn is_unreachable(error: &kube::Error) -> bool {
+    use kube::Error::{HyperError, ReadEvents, Service};
+    matches!(error, HyperError(_) | ReadEvents(_) | Service(_))
+}
+
+impl Cluster {
+    /// Waits, after a connection failed, until the API server answers. Of all watches that wait, one
+    /// probes for all.
+    pub(crate) async fn until_reachable(&self) {
+        let failed = Instant::now();
+        let mut answered = self.answered.lock().await;
+        while answered.is_none_or(|at| at < failed) {
+            let jitter = RandomState::new().hash_one(()) % JITTER_MILLIS;
+            sleep(PAUSE + Duration::from_millis(jitter)).await;
+            // An error is an answer, too: the watch's own request meets it again, and judges it.
+            let probe = timeout(TIME_LIMIT, self.client.apiserver_version()).await;
+            if probe.is_ok_and(|answer| !answer.is_err_and(|error| is_unreachable(&error))) {
+                *answered = Some(Instant::now());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::get;
+    use kube::Client;
+
+    use crate::metrics::Metrics;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn watches_that_fail_together_share_one_probe() {
+        let probes = Arc::new(AtomicUsize::new(0));
+        let probe = {
+            let probes = Arc::clone(&probes);
+            move || {
+                probes.fetch_add(1, Ordering::Relaxed);
+                // An answer, although no good one.
+                std::future::ready(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        };
+        let server = Router::new().route("/version", get(probe));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let begun = Instant::now();
+        futures::future::join_all((0..5).map(|_| cluster.until_reachable())).await;
+        assert_eq!(probes.load(Ordering::Relaxed), 1);
+        assert!(begun.elapsed() >= PAUSE);
+        // What fails after that answer asks again.
+        cluster.until_reachable().await;
+        assert_eq!(probes.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn only_failed_connections_are_probed() {
+        let reset = || io::Error::from(io::ErrorKind::ConnectionReset);
+        assert!(is_unreachable(&kube::Error::ReadEvents(reset())));
+        assert!(is_unreachable(&kube::Error::Service(reset().into())));
+        let denied = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        assert!(!is_unreachable(&kube::Error::Api(denied.boxed())));
+    }
+}

@@ -1,0 +1,53 @@
+//! Retries of requests that the API server answers with 429, 503 or 504.
+
+use std::time::Duration;
+
+use kube::client::retry::{InvalidBackoff, RetryPolicy};
+
+/// The first pause and the longest. The client's own retries would pause for up to 1000 s, and a watch
+/// waits for them without a limit.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(30));
+const RETRIES: u32 = 15;
+
+/// Obeys `Retry-After`, and backs off with jitter otherwise.
+pub(crate) fn retries() -> Result<RetryPolicy, InvalidBackoff> {
+    RetryPolicy::new(PAUSES.0, PAUSES.1, RETRIES, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::Instant;
+    use tower::BoxError;
+    use tower::retry::Policy;
+
+    use super::*;
+
+    /// The pause after an answer, if another request is made at all.
+    fn pause(policy: &mut RetryPolicy, code: u16, retry_after: Option<&str>) -> Option<Duration> {
+        let mut request = Request::new(Body::empty());
+        let mut answer = Response::builder().status(code);
+        if let Some(seconds) = retry_after {
+            answer = answer.header("Retry-After", seconds);
+        }
+        let mut answer: Result<_, BoxError> = Ok(answer.body(()).unwrap());
+        let now = Instant::now();
+        let sleep = policy.retry(&mut request, &mut answer)?;
+        Some(sleep.deadline().duration_since(now))
+    }
+
+    #[tokio::test]
+    async fn an_overloaded_api_server_is_obeyed_and_never_left_alone_for_long() {
+        let mut policy = retries().unwrap();
+        let asked = pause(&mut policy, 429, Some("40")).unwrap();
+        assert!(asked >= Duration::from_secs(40), "{asked:?}");
+        let pauses: Vec<_> = std::iter::from_fn(|| pause(&mut policy, 503, None)).collect();
+        assert_eq!(pauses.len(), 14);
+        let longest = pauses.iter().max().unwrap().as_secs_f64().round();
+        assert!((longest - 30.0).abs() < 0.5, "{pauses:?}");
+        for code in [200, 403, 410, 500] {
+            assert_eq!(pause(&mut retries().unwrap(), code, None), None, "{code}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The API server is away for a while. No pass comes by itself: only the watches can wake the loop.
+
+use std::time::Instant;
+
+use control_plane::requests::Request;
+
+use super::*;
+use crate::kit::offered_anew;
+
+const WATCHED: [&str; 3] = ["nodes", PVS, "storageclasses"];
+/// Long enough for pauses that double to be longer than what is allowed after it.
+const OUTAGE: Duration = Duration::from_secs(12);
+
+#[test]
+fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
+    let Some(mut stage) = stage() else { return };
+    stage.add_arg("--discovery-period=1h");
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.occupy("claim", &volume);
+    for resource in WATCHED {
+        stage.eventually("it watches", || {
+            let watches = |r: &Request| r.verb == Verb::Watch && r.resource == resource;
+            (stage.requests().count(watches) > 0).then_some(())
+        });
+    }
+
+    let (faults, requests) = (stage.faults(), stage.requests());
+    let begun = requests.mark();
+    let outage = faults.on_any().reset_before();
+    for resource in WATCHED {
+        faults.cut_watches(resource);
+    }
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    std::thread::sleep(OUTAGE);
+    let asked = requests.since(begun);
+    // One a second, whatever the number of watches. A busy machine is slower.
+    let attempts = u64::try_from(asked.len()).unwrap();
+    let seconds = OUTAGE.as_secs();
+    assert!(
+        (seconds / 3..=seconds + 6).contains(&attempts),
+        "{attempts} in {seconds} s: {asked:?}"
+    );
+
+    let expired = faults.on(Verb::Watch).resource(PVS).times(1).watch_gone();
+    let (back, since) = (requests.mark(), Instant::now());
+    outage.clear();
+    stage.within(Duration::from_secs(4), "the volume is cleaned", || {
+        let found = stage.pvs_at(&volume);
+        found.iter().all(|pv| uid(pv) != uid(&bound)).then_some(())
+    });
+    let took = since.elapsed();
+    offered_anew(&stage, &volume, &bound);
+    assert_eq!(expired.hits(), 1, "cleaned after {took:?}");
+    for resource in WATCHED {
+        stage.within(Duration::from_secs(4), "the watch is back", || {
+            let since = requests.since(back);
+            let is_back = |r: &&std::sync::Arc<Request>| {
+                r.verb == Verb::Watch && r.resource == resource && r.status() == 200
+            };
+            since.iter().any(|r| is_back(&r)).then_some(())
+        });
+    }
+    let since = requests.since(back);
+    let lists: Vec<_> = since
+        .iter()
+        .filter(|r| r.verb == Verb::List && WATCHED.contains(&&*r.resource))
+        .map(|r| &r.resource)
+        .collect();
+    assert_eq!(lists, [PVS], "only what has expired is listed again");
+}
