@@ -35,7 +35,7 @@ pub use node_cleanup::BoundClaim;
 pub(crate) use outage::is_unreachable;
 pub use permissions::{Permissions, REMEDY, Right, lacks_right};
 pub(crate) use retries::retries;
-pub use uninstall::{DaemonSetView, ProvisionerPod};
+pub use uninstall::{DaemonSetState, ProvisionerPod};
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);

@@ -13,14 +13,23 @@ use crate::config::duration;
     $ local-volume-provisioner release --finalizers --node worker-3 --dry-run\n  \
     $ local-volume-provisioner release --finalizers --daemonset local-volumes --namespace kube-system"
 )]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Release {
     /// Take the finalizer off, so that the PersistentVolumes can go without the provisioner.
     #[arg(long, required = true)]
     pub finalizers: bool,
 
-    /// First wait for its last cleanups, delete this DaemonSet, and wait until its pods are gone.
+    /// Do nothing while this DaemonSet exists. Delete it first; its pods are waited for.
     #[arg(long, value_name = "NAME", conflicts_with = "node")]
     pub daemonset: Option<String>,
+
+    /// How long the DaemonSet must have been absent.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    pub absent_for: Duration,
+
+    /// Exit with code 0, not 1, while the DaemonSet exists.
+    #[arg(long, requires = "daemonset")]
+    pub unless_installed: bool,
 
     /// The provisioner's namespace [default: MY_NAMESPACE].
     #[arg(long, value_name = "NAME")]
@@ -34,7 +43,7 @@ pub struct Release {
     #[arg(long)]
     pub abandon_uncleaned: bool,
 
-    /// How long to wait for the last cleanups, and then for the pods.
+    /// How long to wait until the DaemonSet and its pods are gone.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
 

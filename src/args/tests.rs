@@ -252,12 +252,14 @@ fn release_needs_to_be_told_what_to_release() {
     };
     assert_eq!(release.daemonset.as_deref(), Some("a"));
     assert_eq!(release.timeout, Duration::from_secs(30));
-    assert!(!release.abandon_uncleaned && !release.dry_run);
+    assert_eq!(release.absent_for, Duration::from_mins(1));
+    assert!(!release.abandon_uncleaned && !release.dry_run && !release.unless_installed);
     for refused in [
         "",
         "--dry-run",
         "--finalizers --node a --daemonset b",
         "--finalizers --timeout=soon",
+        "--finalizers --unless-installed",
     ] {
         assert!(parse(refused).is_err(), "{refused:?}");
     }

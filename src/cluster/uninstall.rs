@@ -6,8 +6,7 @@ use std::path::Path;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Preconditions};
-use kube::core::Selector;
+use kube::api::ListParams;
 
 use super::{ApiError, Cluster, PAGE};
 use crate::args::Args;
@@ -22,17 +21,13 @@ const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
 /// The port of the default `--listen-address`, the Go program's too.
 const DEFAULT_PORT: u16 = 8080;
 
-/// A DaemonSet, as far as its deletion needs it.
-#[derive(Clone, Debug)]
-pub struct DaemonSetView {
-    /// The UID.
-    pub uid: String,
-    /// Which Pods may be its own.
-    pub selector: Selector,
-    /// Whether it is being deleted already.
-    pub deleting: bool,
-    /// Whether its Pods are provisioners, ours or the Go program.
-    pub is_provisioner: bool,
+/// A DaemonSet that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DaemonSetState {
+    /// It makes Pods.
+    Installed,
+    /// Its object waits until its Pods are gone.
+    Deleting,
 }
 
 /// A Pod that may be a provisioner.
@@ -42,8 +37,8 @@ pub struct ProvisionerPod {
     pub name: String,
     /// The node, or empty while it has none.
     pub node: String,
-    /// The UID of the controller that made it.
-    pub owner_uid: Option<String>,
+    /// The DaemonSet that made it, which may be gone.
+    pub daemon_set: Option<String>,
     /// Where it serves `/status`.
     pub port: u16,
     /// Whether one of its containers has its node's name and its configuration from where provisioners,
@@ -60,60 +55,29 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<DaemonSetView>, ApiError> {
+    ) -> Result<Option<DaemonSetState>, ApiError> {
         let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
-        let found = self.limited(DAEMON_SETS, "get", api.get_opt(name)).await?;
-        let Some(set) = found else { return Ok(None) };
-        let spec = set.spec.unwrap_or_default();
-        let containers = spec.template.spec.map(|pod| pod.containers);
-        let selector = Selector::try_from(spec.selector)
-            .map_err(|error| ApiError::Failed(format!("its selector cannot be read: {error}")))?;
-        Ok(Some(DaemonSetView {
-            uid: set.metadata.uid.unwrap_or_default(),
-            selector,
-            deleting: set.metadata.deletion_timestamp.is_some(),
-            is_provisioner: containers.iter().flatten().any(is_provisioner),
+        let found = self
+            .limited(DAEMON_SETS, "get", api.get_metadata_opt(name))
+            .await?;
+        Ok(found.map(|set| match set.metadata.deletion_timestamp {
+            None => DaemonSetState::Installed,
+            Some(_) => DaemonSetState::Deleting,
         }))
     }
 
-    /// Deletes a DaemonSet in the foreground: its object stays until its Pods are gone, so that
-    /// whoever comes later still finds which Pods to wait for.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn delete_daemon_set(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: &str,
-    ) -> Result<(), ApiError> {
-        let params = DeleteParams::foreground().preconditions(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        });
-        let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
-        self.limited(DAEMON_SETS, "delete", api.delete(name, &params))
-            .await
-            .map(drop)
-    }
-
-    /// Lists the Pods of a DaemonSet that have not ended; also those that it left behind, if somebody
-    /// deleted it without them.
+    /// Lists the Pods of a DaemonSet that have not ended, also after its own end.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn pods_of_daemon_set(
         &self,
         namespace: &str,
-        set: &DaemonSetView,
+        name: &str,
     ) -> Result<Vec<ProvisionerPod>, ApiError> {
         let api = Api::namespaced(self.client.clone(), namespace);
-        let params = ListParams::default().labels_from(&set.selector);
-        let is_its_own = |pod: &ProvisionerPod| match &pod.owner_uid {
-            Some(owner) => *owner == set.uid,
-            None => pod.is_provisioner,
-        };
-        self.running_pods(api, params, is_its_own).await
+        self.running_pods(api, |pod| pod.daemon_set.as_deref() == Some(name))
+            .await
     }
 
     /// Lists the Pods that look like provisioners and have not ended, of one namespace or of all.
@@ -128,20 +92,18 @@ impl Cluster {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
         };
-        self.running_pods(api, ListParams::default(), |pod| pod.is_provisioner)
-            .await
+        self.running_pods(api, |pod| pod.is_provisioner).await
     }
 
     async fn running_pods(
         &self,
         api: Api<Pod>,
-        params: ListParams,
         wanted: impl Fn(&ProvisionerPod) -> bool,
     ) -> Result<Vec<ProvisionerPod>, ApiError> {
         let phase = |pod: &Pod| pod.status.as_ref()?.phase.clone();
         let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
         let mut kept = Vec::new();
-        let mut params = params.limit(PAGE);
+        let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = self.limited("pods", "list", api.list(&params)).await?;
             let running = page.items.into_iter().filter(|pod| !ended(pod));
@@ -200,9 +162,9 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
             metadata.name.unwrap_or_default()
         ),
         node: spec.node_name.unwrap_or_default(),
-        owner_uid: owners
-            .filter(|owner| owner.controller == Some(true))
-            .map(|owner| owner.uid)
+        daemon_set: owners
+            .filter(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet")
+            .map(|owner| owner.name)
             .next(),
         port: port(&spec.containers),
         is_provisioner: spec.containers.iter().any(is_provisioner),

@@ -4,11 +4,11 @@
 //! lost a node for good, takes it off with this. Nothing is wiped here, and a PV whose volume still
 //! holds a tenant's data is let go only when told to.
 
+mod absence;
 mod command;
 mod judge;
 mod others;
 mod patience;
-mod stop;
 mod tell;
 
 use std::io::{self, Write};
@@ -23,11 +23,10 @@ use crate::plan::verdict::without_ours;
 use crate::view::PvView;
 
 use super::run::Misuse;
+use absence::Installation;
 pub use command::command;
 use judge::{Judgement, judge};
-use others::{Others, Place};
 use patience::{PAUSE, a_while, patiently};
-use stop::Installation;
 
 /// How often a PV is looked at again that somebody else changes at the same time.
 const TRIES: u32 = 5;
@@ -43,8 +42,10 @@ pub struct Request {
     pub abandon_uncleaned: bool,
     /// Whether to change nothing and only say what would be done.
     pub dry_run: bool,
-    /// How long to wait for the last cleanups, and then for the Pods.
+    /// How long to wait until the DaemonSet and its Pods are gone.
     pub timeout: Duration,
+    /// How long the DaemonSet must have been absent.
+    pub absent_for: Duration,
 }
 
 /// Which PVs are let go.
@@ -88,17 +89,17 @@ pub enum ReleaseError {
         /// Which.
         source: ApiError,
     },
-    /// The Pods did not end.
+    /// The installation is not gone.
     #[error(
-        "the DaemonSet {name} is being deleted, but after {waited:?} it still has these Pods: {pods}; no finalizer was taken off; see why they do not end (is their node gone? then delete them with --force; did somebody delete the DaemonSet without them? then delete them), and run this again"
+        "no finalizer was removed: after {waited:?} this is left of DaemonSet {name}: {left}; if a Pod's node is gone, delete the Pod with --force; then run this again"
     )]
-    PodsStay {
+    Remains {
         /// The DaemonSet, with its namespace.
         name: String,
         /// How long was waited.
         waited: Duration,
-        /// The Pods, with their nodes.
-        pods: String,
+        /// What is left.
+        left: String,
     },
     /// Others were let go.
     #[error(
@@ -138,6 +139,8 @@ pub enum Outcome {
     AllReleased,
     /// Some stay, because their volumes are not clean.
     SomeStay,
+    /// The DaemonSet exists, so its PVs keep the finalizer.
+    Installed,
 }
 
 /// Does it, and tells about it.
@@ -149,68 +152,53 @@ pub async fn run(
     request: &Request,
     out: &mut (dyn Write + Send),
 ) -> Result<Outcome, ReleaseError> {
+    let abandon = request.abandon_uncleaned;
     match &request.scope {
         Scope::Node(node) => {
             patiently(a_while(), out, async || confirm_gone(cluster, node).await).await?;
         }
         Scope::All { namespace } => {
-            let others = Others {
-                place: Place::Anywhere(namespace.as_deref()),
-                except: None,
-            };
-            others.look(cluster, request.abandon_uncleaned, out).await?;
+            others::look(cluster, namespace.as_deref(), abandon, out).await?;
         }
         Scope::Installation {
             namespace,
             daemon_set: name,
         } => {
-            let unclean =
-                uninstall(cluster, &Installation { namespace, name }, request, out).await?;
-            if !unclean.is_empty() {
-                tell::unclean(&unclean, out)?;
-                writeln!(
-                    out,
-                    "Nothing was changed: DaemonSet {name} still runs, and goes on trying to clean them."
-                )?;
-                return Ok(Outcome::SomeStay);
+            let installation = Installation { namespace, name };
+            if !is_uninstalled(cluster, &installation, request, out).await? {
+                return Ok(Outcome::Installed);
             }
+            others::look(cluster, Some(namespace), abandon, out).await?;
         }
     }
     release(cluster, request, out).await
 }
 
-/// Ends the installation, and makes sure that it was the right one: whoever mistypes its name must not
-/// give up what it is about to clean.
-///
-/// Returns the volumes that were not cleaned in time; then nothing was changed.
-async fn uninstall(
+/// Whether the installation is gone. A dry run does not wait, and goes on in any case.
+async fn is_uninstalled(
     cluster: &Cluster,
     installation: &Installation<'_>,
     request: &Request,
     out: &mut (dyn Write + Send),
-) -> Result<Vec<Unclean>, ReleaseError> {
-    let abandon = request.abandon_uncleaned;
-    let set = installation.find(cluster, out).await?;
-    let Some(set) = &set else {
-        let others = Others {
-            place: Place::Anywhere(Some(installation.namespace)),
-            except: None,
-        };
-        others.look(cluster, abandon, out).await?;
-        return Ok(Vec::new());
-    };
-    let mut others = Others {
-        place: Place::Namespace(installation.namespace),
-        except: Some(&set.uid),
-    };
-    others.look(cluster, abandon, out).await?;
-    let unclean = stop::stop(cluster, installation, set, request, out).await?;
-    if abandon && !request.dry_run {
-        // Its Pods may have been made somebody else's meanwhile.
-        others.except = None;
-        others.look(cluster, abandon, out).await?;
+) -> Result<bool, ReleaseError> {
+    if request.dry_run {
+        let look = async || installation.state(cluster).await;
+        if patiently(a_while(), out, look).await?.is_some() {
+            writeln!(
+                out,
+                "DaemonSet {installation} exists, and would have to be deleted first."
+            )?;
+        }
+        return Ok(true);
     }
-    Ok(unclean)
+    let is_gone = absence::wait(cluster, installation, request, out).await?;
+    if !is_gone {
+        writeln!(
+            out,
+            "DaemonSet {installation} exists: nothing was changed. To uninstall it, delete it and run this again."
+        )?;
+    }
+    Ok(is_gone)
 }
 
 /// A node that is there has a provisioner, which would put the finalizer back; and its data is not
@@ -260,20 +248,13 @@ struct Unclean {
     why: &'static str,
 }
 
-fn unclean(pvs: Vec<PvView>) -> Vec<Unclean> {
-    pvs.into_iter()
-        .filter_map(|pv| match judge(&pv) {
-            Judgement::Free => None,
-            Judgement::Unclean(why) => Some(Unclean { pv, why }),
-        })
-        .collect()
-}
-
 /// What became of one PV.
 enum Fate {
     Released,
     Abandoned(Box<PvView>),
     Stays(Box<Unclean>),
+    /// The DaemonSet exists again.
+    Installed,
 }
 
 async fn release(
@@ -295,13 +276,14 @@ async fn release(
         .buffer_unordered(CONCURRENCY);
     let mut fates = std::pin::pin!(fates);
     let verb = if request.dry_run { "would be" } else { "was" };
-    let (mut released, mut stay, mut failed) = (0, Vec::new(), 0);
+    let (mut released, mut stay, mut installed, mut failed) = (0, Vec::new(), 0, 0);
     while let Some(fate) = fates.next().await {
         match fate {
             Ok(Fate::Released) => released += 1,
             // At once: whatever happens next, nobody could find out any more.
             Ok(Fate::Abandoned(pv)) => tell::abandoned(&pv, verb, out)?,
             Ok(Fate::Stays(unclean)) => stay.push(*unclean),
+            Ok(Fate::Installed) => installed += 1,
             Err(error) => {
                 failed += 1;
                 writeln!(out, "FAILED: {}", chain(&error))?;
@@ -316,10 +298,17 @@ async fn release(
         stay.sort_by(|a, b| a.pv.name.cmp(&b.pv.name));
         tell::unclean(&stay, out)?;
     }
-    match (failed, stay.is_empty()) {
-        (0, true) => Ok(Outcome::AllReleased),
-        (0, false) => Ok(Outcome::SomeStay),
-        (count, _) => Err(ReleaseError::Failed { count }),
+    if installed > 0 {
+        writeln!(
+            out,
+            "The DaemonSet exists again: {installed} PersistentVolumes keep the finalizer."
+        )?;
+    }
+    match (failed, installed, stay.is_empty()) {
+        (0, 0, true) => Ok(Outcome::AllReleased),
+        (0, 0, false) => Ok(Outcome::SomeStay),
+        (0, _, _) => Ok(Outcome::Installed),
+        (count, _, _) => Err(ReleaseError::Failed { count }),
     }
 }
 
@@ -343,10 +332,25 @@ async fn release_one(
         if request.dry_run {
             return Ok(fate);
         }
-        if let (Fate::Abandoned(_), Scope::Node(node)) = (&fate, &request.scope) {
-            // It may have come back since the beginning.
-            let gone = async || confirm_gone(cluster, node).await;
-            patiently(a_while(), &mut io::sink(), gone).await?;
+        // Node and DaemonSet may have come back since the beginning.
+        match (&request.scope, &fate) {
+            (Scope::Node(node), Fate::Abandoned(_)) => {
+                let gone = async || confirm_gone(cluster, node).await;
+                patiently(a_while(), &mut io::sink(), gone).await?;
+            }
+            (
+                Scope::Installation {
+                    namespace,
+                    daemon_set: name,
+                },
+                _,
+            ) => {
+                let look = async || Installation { namespace, name }.state(cluster).await;
+                if patiently(a_while(), &mut io::sink(), look).await?.is_some() {
+                    return Ok(Fate::Installed);
+                }
+            }
+            _ => {}
         }
         let metadata = json!({ "finalizers": without_ours(&pv) });
         match cluster.patch_pv(&pv.reference(), metadata).await {

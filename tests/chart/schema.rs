@@ -71,7 +71,7 @@ const COMPAT: [&str; 58] = [
 ];
 
 /// Some of those that it lacks.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "protectReleasedData",
     "maxConcurrentCleanups",
     "pauseCleaning",
@@ -84,6 +84,7 @@ const OURS: [&str; 12] = [
     "prometheusRule.enabled",
     "dashboard.enabled",
     "nodeCleanup.enabled",
+    "uninstall.enabled",
 ];
 
 fn read(name: &str) -> String {
@@ -241,7 +242,7 @@ fn a_misspelt_key_is_refused_by_name() {
         "serviceMonitor.intervall",
         "nodeIsolation.enable",
         "networkPolicy.metricsForm",
-        "uninstall.abandon",
+        "uninstall.enable",
         "prometheusRule.rules",
         "dashboard.enable",
         "nodeCleanup.replica",
@@ -300,7 +301,7 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             "classes[0].name=a,classes[0].hostDir=/a,classes[0].cleanupTimeout=0h0.0s",
             "/classes/0/cleanupTimeout",
         ),
-        // The Job ends after five minutes, and it has two such waits.
+        // The Job ends after five minutes.
         ("uninstall.timeout=5m", "/uninstall/timeout"),
         ("uninstall.timeout=121s", "/uninstall/timeout"),
         ("nodeCleanup.replicas=-1", "/nodeCleanup/replicas"),

@@ -1,18 +1,18 @@
-//! The hook that lets the PVs go before the release does.
+//! The hook that removes the finalizer after the release is deleted.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::helm::{Helm, NAMESPACE, RELEASE};
 
 const NAME: &str = "lvp-local-volume-provisioner-uninstall";
 
 #[test]
-fn the_hook_runs_before_anything_is_deleted_and_leaves_nothing() {
+fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
     let Some(helm) = Helm::find() else { return };
     let objects = helm.render(&["tolerations[0].operator=Exists"]);
     let weight = |kind: &str| -> i32 {
         let annotations = &objects.get(kind, NAME)["metadata"]["annotations"];
-        assert_eq!(annotations["helm.sh/hook"], "pre-delete", "{kind}");
+        assert_eq!(annotations["helm.sh/hook"], "post-delete", "{kind}");
         assert_eq!(
             annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded",
             "{kind}"
@@ -40,6 +40,7 @@ fn the_hook_runs_before_anything_is_deleted_and_leaves_nothing() {
             "--finalizers",
             "--daemonset=lvp-local-volume-provisioner",
             "--namespace=disks",
+            "--unless-installed",
             "--timeout=2m"
         ])
     );
@@ -52,7 +53,7 @@ fn the_hook_runs_before_anything_is_deleted_and_leaves_nothing() {
     );
 }
 
-/// It waits until the DaemonSet's pods are gone: for ever, if it were one of them.
+/// Otherwise a selector of the DaemonSet would adopt it.
 #[test]
 fn the_hooks_pod_is_none_of_the_daemon_sets() {
     let Some(helm) = Helm::find() else { return };
@@ -78,6 +79,7 @@ fn the_hook_may_do_what_it_does_and_no_more() {
         objects.get("ClusterRole", NAME)["rules"],
         json!([
             { "apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list", "patch"] },
+            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] },
             { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"] },
         ])
     );
@@ -88,21 +90,21 @@ fn the_hook_may_do_what_it_does_and_no_more() {
                 "apiGroups": ["apps"],
                 "resources": ["daemonsets"],
                 "resourceNames": ["lvp-local-volume-provisioner"],
-                "verbs": ["get", "delete"],
+                "verbs": ["get"],
             },
-            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] },
         ])
     );
 }
 
-/// It waits twice, and the log of a Job that is past its deadline is gone with its pod.
+/// The log of a Job that is past its deadline is gone with its pod.
 #[test]
 fn the_hook_has_time_for_both_of_its_waits() {
+    const ABSENCE: i64 = 60;
     let Some(helm) = Helm::find() else { return };
     for (timeout, seconds) in [("2m", 120), ("120s", 120), ("3s", 3)] {
         let objects = helm.render(&[&format!("uninstall.timeout={timeout}")]);
         let deadline = &objects.only("Job")["spec"]["activeDeadlineSeconds"];
-        assert!(deadline.as_i64().unwrap() > 2 * seconds, "{deadline}");
+        assert!(deadline.as_i64().unwrap() > ABSENCE + seconds, "{deadline}");
     }
 }
 
@@ -111,7 +113,21 @@ fn data_is_abandoned_only_on_demand() {
     let Some(helm) = Helm::find() else { return };
     let objects = helm.render(&["uninstall.abandonUncleaned=true"]);
     let args = &objects.only("Job")["spec"]["template"]["spec"]["containers"][0]["args"];
-    assert_eq!(args[5], "--abandon-uncleaned");
+    assert_eq!(args[6], "--abandon-uncleaned");
+}
+
+#[test]
+fn the_hook_can_be_left_out() {
+    let Some(helm) = Helm::find() else { return };
+    for sets in [
+        "uninstall.enabled=false",
+        "uninstall.enabled=false,uninstall.serviceAccountName=cleaner",
+    ] {
+        let objects = helm.render(&[sets]);
+        let is_hooks = |object: &&Value| object.to_string().contains("uninstall");
+        let left: Vec<_> = objects.0.iter().filter(is_hooks).collect();
+        assert!(left.is_empty(), "{sets}: {left:#?}");
+    }
 }
 
 /// A hook without rights would only keep the release from going.

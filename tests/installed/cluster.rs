@@ -92,11 +92,13 @@ impl Cluster {
 
     /// Makes or changes an object, or says why the API server refused.
     pub fn try_apply(&self, object: &Value) -> Result<String> {
-        let mut command = Command::new("kubectl");
-        run(
-            command.args(["apply", "--filename", "-"]),
-            &object.to_string(),
-        )
+        self.manifests("apply", &object.to_string())
+    }
+
+    /// Runs `kubectl apply`, `replace` or `delete` on manifests; what it prints.
+    pub fn manifests(&self, command: &str, manifests: &str) -> Result<String> {
+        let args = command.split(' ').chain(["--filename", "-"]);
+        run(Command::new("kubectl").args(args), manifests)
     }
 
     /// Reads an object.

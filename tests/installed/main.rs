@@ -27,6 +27,7 @@ mod propagation;
 mod recycling;
 mod release;
 mod reload;
+mod rendered;
 mod roles;
 mod status;
 mod uninstall;

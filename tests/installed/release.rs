@@ -27,16 +27,9 @@ pub struct Release<'a> {
 impl<'a> Release<'a> {
     /// Installs the chart with these classes and other values, and waits until the pods are ready.
     pub fn install(cluster: &'a Cluster, classes: Value, values: Value) -> Self {
-        let mut all = json!({
-            "fullnameOverride": NAME,
-            "image": IMAGE,
-            "imagePullPolicy": "Never",
-        });
-        merge(&mut all, values);
-        all["classes"] = classes;
         let release = Self {
             cluster,
-            values: all,
+            values: all_values(classes, values),
             installed: now(),
             may_be_forbidden: false,
             gone: false,
@@ -112,9 +105,10 @@ impl<'a> Release<'a> {
         self.gone = true;
     }
 
-    /// Takes a refused uninstallation back, to the first revision: without that, Helm upgrades nothing.
-    pub fn roll_back(&self) {
-        helm(&["rollback", NAME, "1", "--wait", "--timeout=2m"], "").unwrap();
+    /// Uninstalls it, and leaves the finalizers on.
+    pub fn uninstall_without_hooks(mut self) {
+        helm(&["uninstall", NAME, "--no-hooks", "--wait"], "").unwrap();
+        self.gone = true;
     }
 
     /// What was asked with our service accounts and refused, since the installation.
@@ -225,6 +219,24 @@ impl Drop for Release<'_> {
             "",
         );
     }
+}
+
+/// The values of an installation with these classes and other values.
+fn all_values(classes: Value, values: Value) -> Value {
+    let mut all = json!({
+        "fullnameOverride": NAME,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+    });
+    merge(&mut all, values);
+    all["classes"] = classes;
+    all
+}
+
+/// What `helm template` makes of these classes, values and arguments.
+pub fn render(classes: Value, values: Value, args: &[&str]) -> String {
+    let args = [&["template", NAME, CHART, "--values=-"], args].concat();
+    helm(&args, &all_values(classes, values).to_string()).unwrap()
 }
 
 /// A class over a directory, as the chart's values have it.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name};
 use crate::disks::entries;
-use crate::release::{NAME, class};
+use crate::release::{NAME, class, render};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 #[test]
@@ -49,64 +49,88 @@ fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
 }
 
 #[test]
-fn volumes_that_are_not_clean_stop_an_uninstall_until_somebody_decides() {
+fn unclean_volumes_fail_an_uninstall_and_both_ways_out_work() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
     let mut disks = Disks::new("unclean");
-    let path = disks.filesystem("unclean", "disk", "ext4", 32 * MIB);
+    let cleaned = disks.filesystem("unclean", "one", "ext4", 32 * MIB);
+    let abandoned = disks.filesystem("unclean", "two", "ext4", 32 * MIB);
     let classes = json!([class("unclean", &disks.class("unclean"), json!({}))]);
-    let values = json!({ "uninstall": { "timeout": "3s" } });
-    let mut release = Release::install(&cluster, classes, values);
-    cluster.available("unclean", 1);
-    cluster.claim("claim", "unclean", "Filesystem");
-    cluster.run_pod(
-        "writer",
-        "claim",
-        "Filesystem",
-        "echo data >/data/file; sync",
-    );
-    let bound = cluster.bound("claim");
-    // Nothing is cleaned, so the PV stays when it is deleted.
-    let pause = r#"{"metadata":{"annotations":{"local-volume-provisioner/paused":"true"}}}"#;
-    let args = [
-        "patch",
+    let mut release = Release::install(&cluster, classes.clone(), json!({}));
+    cluster.available("unclean", 2);
+    let mut pvs = ["one", "two"].map(|claim| unclean(&cluster, claim));
+    pvs.sort_by_key(|pv| pv["spec"]["local"]["path"].to_string());
+
+    let refused = release.try_uninstall().unwrap_err().to_string();
+    assert!(refused.contains("completed with 1 error"), "{refused}");
+    let log = ["logs", "job/local-volumes-uninstall", "--namespace", SYSTEM];
+    let said = cluster.kubectl(&log).unwrap();
+    assert!(said.contains("abandonUncleaned"), "{said}");
+    for pv in &pvs {
+        assert!(said.contains(name(pv)), "{said}");
+        let still = cluster.get("pv", name(pv), None).unwrap();
+        assert_eq!(still["metadata"]["uid"], pv["metadata"]["uid"]);
+    }
+    assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
+    let left = cluster.list("serviceaccounts,roles,rolebindings", Some(SYSTEM));
+    assert!(!left.iter().any(|object| name(object).contains(NAME)));
+
+    // Installed again, it cleans.
+    release.upgrade(json!({}));
+    let resume = [
+        "annotate",
         "pv",
-        name(&bound),
-        "--type=merge",
-        "--patch",
-        pause,
+        name(&pvs[0]),
+        "local-volume-provisioner/paused-",
     ];
-    cluster.kubectl(&args).unwrap();
+    cluster.kubectl(&resume).unwrap();
+    cluster.recycled(&pvs[0]);
+    assert!(entries(&cleaned).is_empty());
+    release.uninstall_without_hooks();
+    assert!(cluster.get("pv", name(&pvs[1]), None).is_some());
+
+    // The Job, run again with other values.
+    let values = json!({ "uninstall": { "abandonUncleaned": true } });
+    let hook = render(classes, values, &["--show-only=templates/uninstall.yaml"]);
+    cluster.manifests("replace --force", &hook).unwrap();
+    cluster
+        .kubectl(&[
+            "wait",
+            "--for=condition=complete",
+            "job/local-volumes-uninstall",
+            "--timeout=4m",
+            "--namespace",
+            SYSTEM,
+        ])
+        .unwrap();
+    cluster.manifests("delete", &hook).unwrap();
+    cluster.eventually("the deleted PV is gone", || {
+        cluster
+            .get("pv", name(&pvs[1]), None)
+            .is_none()
+            .then_some(())
+    });
+    for pv in cluster.pvs() {
+        let finalizers = pv["metadata"]["finalizers"].to_string();
+        assert!(!finalizers.contains("local-volume-provisioner"), "{pv:#}");
+    }
+    assert_eq!(entries(&abandoned), ["file"], "it is not wiped");
+}
+
+/// A PV with data whose claim and which itself are deleted, and that is not cleaned.
+fn unclean(cluster: &Cluster, claim: &str) -> Value {
+    cluster.claim(claim, "unclean", "Filesystem");
+    let script = "echo data >/data/file; sync";
+    cluster.run_pod("writer", claim, "Filesystem", script);
+    let bound = cluster.bound(claim);
+    let pause = "local-volume-provisioner/paused=true";
+    cluster
+        .kubectl(&["annotate", "pv", name(&bound), pause])
+        .unwrap();
     cluster
         .kubectl(&["delete", "pv", name(&bound), "--wait=false"])
         .unwrap();
-    cluster.delete_claim("claim");
-
-    let refused = release.try_uninstall().unwrap_err().to_string();
-    let hook = cluster.list("jobs", Some(SYSTEM));
-    let job = hook
-        .iter()
-        .find(|job| name(job).contains(NAME))
-        .expect("the hook's Job is kept");
-    let said = cluster
-        .kubectl(&["logs", &format!("job/{}", name(job)), "--namespace", SYSTEM])
-        .unwrap();
-    assert!(said.contains(name(&bound)), "{said}\n{refused}");
-    assert!(
-        said.contains("--abandon-uncleaned") || said.contains("abandonUncleaned"),
-        "{said}"
-    );
-    let still = cluster.get("pv", name(&bound), None).unwrap();
-    assert_eq!(still["metadata"]["uid"], bound["metadata"]["uid"]);
-    assert!(
-        cluster.get("daemonset", NAME, Some(SYSTEM)).is_some(),
-        "it can still clean"
-    );
-
-    release.roll_back();
-    release.upgrade(json!({ "uninstall": { "abandonUncleaned": true } }));
-    release.uninstall().unwrap();
-    cluster.eventually("the PV is gone", || cluster.pvs().is_empty().then_some(()));
-    assert_eq!(entries(&path), ["file"], "nobody wiped it");
+    cluster.delete_claim(claim);
+    bound
 }

@@ -1,12 +1,11 @@
 //! `release --finalizers`: PVs that go without the provisioner, and those that must not.
 
 mod faults;
+mod installed;
 mod others;
 
-use std::fs;
 use std::process::{Child, Output, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control_plane::requests::Verb;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -16,7 +15,7 @@ use kube::{Api, Resource};
 use serde_json::{Value, json};
 use support::Stage;
 use support::skip;
-use support::stage::{is_terminating, name};
+use support::stage::is_terminating;
 
 use crate::kit::*;
 use crate::stage;
@@ -24,16 +23,17 @@ use crate::stage;
 const DAEMON_SET: &str = "provisioner";
 const PVS: &str = "persistentvolumes";
 /// With a limit on each wait, so that no failure takes minutes.
-const UNINSTALL: [&str; 5] = uninstall("--timeout=30s");
+const UNINSTALL: [&str; 6] = uninstall("--absent-for=1s", "--timeout=30s");
 /// The same, for a wait that is in vain.
-const UNINSTALL_IN_VAIN: [&str; 5] = uninstall("--timeout=3s");
+const UNINSTALL_IN_VAIN: [&str; 6] = uninstall("--absent-for=0s", "--timeout=2s");
 
-const fn uninstall(timeout: &str) -> [&str; 5] {
+const fn uninstall<'a>(absent_for: &'a str, timeout: &'a str) -> [&'a str; 6] {
     [
         "release",
         "--finalizers",
         "--daemonset",
         DAEMON_SET,
+        absent_for,
         timeout,
     ]
 }
@@ -104,18 +104,21 @@ fn another(stage: &Stage) {
     stage.pod_in_phase("another", "Running");
 }
 
-/// Deletes the DaemonSet and leaves its Pods running.
-fn orphan(stage: &Stage) {
+/// Deletes the DaemonSet; what becomes of its Pods is in the policy.
+fn delete_daemon_set(stage: &Stage, policy: PropagationPolicy) {
+    let stays = policy == PropagationPolicy::Foreground;
     let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Orphan),
+        propagation_policy: Some(policy),
         ..DeleteParams::default()
     };
     stage
         .block_on(daemon_sets(stage).delete(DAEMON_SET, &params))
         .unwrap();
-    stage.eventually("the DaemonSet goes", || {
-        (!is_installed(stage)).then_some(())
-    });
+    if !stays {
+        stage.eventually("the DaemonSet is gone", || {
+            (!is_installed(stage)).then_some(())
+        });
+    }
 }
 
 fn no_pod(stage: &Stage, name: &str) {
@@ -186,40 +189,6 @@ fn is_held(stage: &Stage, pv: &str) -> bool {
 }
 
 #[test]
-fn an_uninstall_waits_for_the_last_cleanup_and_leaves_no_finalizer() {
-    let Some(stage) = own_cluster() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let free = stage.sandbox.tmpfs("disks/fast/free", "size=20m").unwrap();
-    install(&stage);
-    // It plays the part of the DaemonSet's Pod, and does not end with it.
-    let _provisioner = stage.provisioner().unwrap();
-    stage.available(&free, None);
-    let old = stage.occupy("claim", &volume);
-    // A tenant that takes a moment to let go.
-    let mounted = mounted_by_kubelet(&stage, &old);
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&old), "Released");
-    let kubelet = thread::spawn(|| {
-        thread::sleep(Duration::from_millis(500));
-        fs::remove_dir(mounted).unwrap();
-    });
-    let set = ["--daemonset", DAEMON_SET, "--timeout=20s"];
-    let (text, code) = told(&run(
-        &stage,
-        &[&["release", "--finalizers"][..], &set].concat(),
-    ));
-    kubelet.join().unwrap();
-    assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("Waiting up to 20s"), "{text}");
-    assert!(!is_installed(&stage));
-    assert!(
-        entries(&volume).is_empty(),
-        "cleaned before the DaemonSet went"
-    );
-}
-
-#[test]
 fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
     let Some(stage) = own_cluster() else { return };
     stage.class("fast", &json!({})).unwrap();
@@ -234,14 +203,14 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
     let (text, code) = told(&run(&stage, &dry));
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.contains("would be deleted") && text.contains("off 3 Pers"),
+        text.contains("have to be deleted first") && text.contains("off 3 Pers"),
         "{text}"
     );
     assert!(is_installed(&stage) && is_held(&stage, &free));
 
+    delete_daemon_set(&stage, PropagationPolicy::Background);
     let (text, code) = told(&run(&stage, &UNINSTALL));
     assert_eq!(code, Some(0), "{text}");
-    assert!(!is_installed(&stage));
     for pv in [free, bound] {
         assert!(!is_held(&stage, &pv), "{pv}");
         assert!(!is_terminating(&stage.pv(&pv).unwrap()), "{pv}");
@@ -252,11 +221,11 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
 
     let (text, code) = told(&run(&stage, &UNINSTALL));
     assert_eq!(code, Some(0), "again: {text}");
-    assert!(text.contains("gone already"), "{text}");
+    assert!(text.contains("off 0 Pers"), "{text}");
 }
 
 #[test]
-fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
+fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let Some(stage) = own_cluster() else { return };
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
@@ -265,9 +234,9 @@ fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
     let deleted = held(&stage, "deleted", "Released");
     stage.delete_pv(&deleted).unwrap();
 
-    let (text, code) = told(&run(&stage, &UNINSTALL_IN_VAIN));
+    delete_daemon_set(&stage, PropagationPolicy::Background);
+    let (text, code) = told(&run(&stage, &UNINSTALL));
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("Nothing was changed"), "{text}");
     assert!(text.contains("--abandon-uncleaned"), "{text}");
     for (base, why) in [("released", "released, not"), ("deleted", "deleted, not")] {
         let (path, claim) = (
@@ -282,19 +251,6 @@ fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
             assert!(row.contains(words), "{words:?} in {row:?} of:\n{text}");
         }
     }
-    assert!(is_installed(&stage));
-    for pv in [&free, &released, &deleted] {
-        assert!(is_held(&stage, pv), "{pv}");
-    }
-
-    // The DaemonSet went some other way: what can be let go is, and the rest still stays.
-    let sets = daemon_sets(&stage);
-    stage
-        .block_on(sets.delete(DAEMON_SET, &DeleteParams::default()))
-        .unwrap();
-    no_pod(&stage, "provisioner-1");
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(1), "{text}");
     assert!(!is_held(&stage, &free));
     assert!(is_held(&stage, &released) && is_held(&stage, &deleted));
 
@@ -312,37 +268,6 @@ fn data_that_was_not_cleaned_stops_an_uninstall_before_anything_is_changed() {
     stage.eventually("the deleted one goes", || {
         stage.pv(&deleted).is_none().then_some(())
     });
-}
-
-#[test]
-fn pods_that_do_not_end_keep_every_finalizer() {
-    let Some(stage) = own_cluster() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    install(&stage);
-    let free = held(&stage, "free", "Available");
-    let pods = pods(&stage);
-    let finalizers = |finalizers: Value| {
-        let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
-        let params = PatchParams::default();
-        let patched = pods.patch("provisioner-1", &params, &patch);
-        stage.block_on(patched).unwrap();
-    };
-    finalizers(json!(["example.com/stays"]));
-    let set = ["--daemonset", DAEMON_SET, "--timeout=1s"];
-    let (text, code) = told(&run(
-        &stage,
-        &[&["release", "--finalizers"][..], &set].concat(),
-    ));
-    assert_eq!(code, Some(1), "{text}");
-    let pod = format!("provisioner-1 on {}", stage.node());
-    assert!(text.contains(&pod), "{text}");
-    assert!(is_held(&stage, &free));
-
-    // Run again, as Kubernetes does with a failed hook, it goes on from there.
-    finalizers(json!(null));
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(0), "{text}");
-    assert!(!is_held(&stage, &free));
 }
 
 #[test]

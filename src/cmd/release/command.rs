@@ -19,11 +19,13 @@ pub async fn command(
     environment: Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
+    let unless_installed = args.unless_installed;
     let request = request(args, environment)?;
     let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
     match run(&cluster, &request, out).await {
         Ok(Outcome::AllReleased) => Ok(ExitCode::SUCCESS),
-        Ok(Outcome::SomeStay) => Ok(ExitCode::FAILURE),
+        Ok(Outcome::Installed) if unless_installed => Ok(ExitCode::SUCCESS),
+        Ok(Outcome::SomeStay | Outcome::Installed) => Ok(ExitCode::FAILURE),
         Err(ReleaseError::Misuse(misuse)) => Err(misuse.into()),
         Err(error) => Err(error.into()),
     }
@@ -48,5 +50,6 @@ fn request(args: Release, environment: Environment) -> Result<Request, Misuse> {
         abandon_uncleaned: args.abandon_uncleaned,
         dry_run: args.dry_run,
         timeout: args.timeout,
+        absent_for: args.absent_for,
     })
 }

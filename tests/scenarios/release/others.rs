@@ -19,61 +19,41 @@ fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
     let refused = |what: &str, (text, code): (String, Option<i32>)| {
         assert_eq!(code, Some(2), "{what}: {text}");
         assert!(text.contains("provisioners run in"), "{what}: {text}");
-        assert!(text.contains("--daemonset"), "{what}: {text}");
         assert!(is_held(&stage, &released), "{what}");
     };
-    let named = ["--daemonset", DAEMON_SET, "--timeout=3s"];
+    let named = ["--daemonset", DAEMON_SET, "--absent-for=0s", "--timeout=3s"];
+    let wrong_name = ["--daemonset=typo", "--absent-for=0s"];
     refused("no DaemonSet named", abandon(&[], true));
     refused("by hand, no namespace known", abandon(&[], false));
-    refused("a wrong name", abandon(&["--daemonset=typo"], true));
+    refused("a wrong name", abandon(&wrong_name, true));
     let wrong = [&named[..], &["--namespace=elsewhere"]].concat();
     refused("a wrong namespace", abandon(&wrong, true));
     {
-        // As with the rights of the chart's Job.
-        let everywhere = stage.faults().on(Verb::List).resource("pods").times(1);
-        let denied = everywhere.forbid();
-        refused("one namespace only", abandon(&["--daemonset=typo"], true));
+        // With rights in its own namespace only. The first list is of the DaemonSet's Pods.
+        let pods = stage.faults().on(Verb::List).resource("pods").skip(1);
+        let denied = pods.times(1).forbid();
+        refused("one namespace only", abandon(&wrong_name, true));
         assert_eq!(denied.hits(), 1);
     }
     let (text, code) = abandon(&named, false);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("--namespace"), "{text}");
 
-    another(&stage);
-    refused("another installation", abandon(&named, true));
-    assert!(is_installed(&stage), "nothing was changed");
-    stage.delete_pod("another", true);
-    no_pod(&stage, "another");
-
     let (text, code) = told(&run(&stage, &["release", "--finalizers"]));
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("WARNING"), "{text}");
 
-    orphan(&stage);
+    delete_daemon_set(&stage, PropagationPolicy::Orphan);
+    another(&stage);
+    refused("another installation", abandon(&named, true));
+    stage.delete_pod("another", true);
+    no_pod(&stage, "another");
     refused("Pods without their DaemonSet", abandon(&named, true));
     stage.delete_pod("provisioner-1", true);
     no_pod(&stage, "provisioner-1");
     let (text, code) = abandon(&named, true);
     assert_eq!(code, Some(0), "{text}");
     assert!(!is_held(&stage, &released));
-}
-
-#[test]
-fn pods_that_are_orphaned_meanwhile_are_waited_for() {
-    let Some(stage) = own_cluster() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    install(&stage);
-    let free = held(&stage, "free", "Available");
-    let deleting = stage.faults().on(Verb::Delete).resource("daemonsets");
-    let late = deleting.times(1).hold();
-    let running = start(&stage, &UNINSTALL_IN_VAIN);
-    stage.eventually("it deletes", || (late.hits() == 1).then_some(()));
-    orphan(&stage);
-    late.clear();
-    let (text, code) = told(&running.wait_with_output().unwrap());
-    assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("provisioner-1 on"), "{text}");
-    assert!(is_held(&stage, &free));
 }
 
 #[test]
@@ -121,25 +101,4 @@ fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("has changed"), "{text}");
     assert!(is_held(&stage, &free));
-}
-
-#[test]
-fn a_daemon_set_that_is_no_provisioner_is_not_deleted() {
-    let Some(stage) = own_cluster() else { return };
-    let labels = json!({ "app": "network" });
-    let container = json!({
-        "name": "c", "image": "none", "env": [{ "name": "MY_NODE_NAME", "value": "node" }],
-    });
-    let set = json!({
-        "metadata": { "name": DAEMON_SET },
-        "spec": {
-            "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
-        },
-    });
-    create(&stage, &daemon_sets(&stage), set);
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(2), "{text}");
-    assert!(text.contains("is no provisioner"), "{text}");
-    assert!(is_installed(&stage));
 }

@@ -1,0 +1,126 @@
+//! The installation that is named: nothing is done until its DaemonSet and Pods are gone.
+
+use super::*;
+
+/// Sets the finalizers of the DaemonSet's Pod, which keep it Terminating.
+fn pod_finalizers(stage: &Stage, finalizers: &Value) {
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
+    let params = PatchParams::default();
+    let pods = pods(stage);
+    stage
+        .block_on(pods.patch("provisioner-1", &params, &patch))
+        .unwrap();
+}
+
+#[test]
+fn existing_daemon_set_keeps_every_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let held =
+        ["Available", "Bound", "Released"].map(|phase| held(&stage, &phase.to_lowercase(), phase));
+    for (more, wanted) in [
+        (&[][..], 1),
+        (&["--abandon-uncleaned"], 1),
+        (&["--unless-installed"], 0),
+    ] {
+        let (text, code) = told(&run(&stage, &[&UNINSTALL[..], more].concat()));
+        assert_eq!(code, Some(wanted), "{text}");
+        assert!(text.contains("exists: nothing was changed"), "{text}");
+        assert!(is_installed(&stage));
+        for pv in &held {
+            assert!(is_held(&stage, pv), "{pv}");
+        }
+    }
+}
+
+#[test]
+fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let free = held(&stage, "free", "Available");
+    let looks = stage.faults().on(Verb::Get).resource("daemonsets").skip(2);
+    let third = looks.times(1).hold();
+    // The default is a minute.
+    let args = [
+        "release",
+        "--finalizers",
+        "--daemonset",
+        DAEMON_SET,
+        "--unless-installed",
+    ];
+    let running = start(&stage, &args);
+    stage.eventually("it looks for the third time", || {
+        (third.hits() == 1).then_some(())
+    });
+    assert!(is_held(&stage, &free));
+    install(&stage);
+    third.clear();
+    let (text, code) = told(&running.wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("must be absent for 60s"), "{text}");
+    assert!(text.contains("exists: nothing was changed"), "{text}");
+    assert!(is_held(&stage, &free));
+}
+
+#[test]
+fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let free = held(&stage, "free", "Available");
+    let released = held(&stage, "released", "Released");
+    let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
+    let late = listing.hold();
+    let running = start(&stage, &[&UNINSTALL[..], &["--abandon-uncleaned"]].concat());
+    stage.eventually("it lists the PVs", || (late.hits() == 1).then_some(()));
+    install(&stage);
+    late.clear();
+    let (text, code) = told(&running.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("exists again: 2 PersistentVolumes keep"),
+        "{text}"
+    );
+    assert!(is_held(&stage, &free) && is_held(&stage, &released));
+}
+
+#[test]
+fn pods_that_do_not_end_keep_every_finalizer() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    pod_finalizers(&stage, &json!(["example.com/stays"]));
+    delete_daemon_set(&stage, PropagationPolicy::Background);
+    let (text, code) = told(&run(&stage, &UNINSTALL_IN_VAIN));
+    assert_eq!(code, Some(1), "{text}");
+    let pod = format!("provisioner-1 on {}", stage.node());
+    assert!(text.contains(&pod), "{text}");
+    assert!(is_held(&stage, &free));
+
+    // Run again, it goes on from there.
+    pod_finalizers(&stage, &json!(null));
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_held(&stage, &free));
+}
+
+#[test]
+fn daemon_set_that_is_being_deleted_is_waited_for() {
+    let Some(stage) = own_cluster() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    install(&stage);
+    let free = held(&stage, "free", "Available");
+    pod_finalizers(&stage, &json!(["example.com/stays"]));
+    delete_daemon_set(&stage, PropagationPolicy::Foreground);
+    assert!(is_installed(&stage), "until its Pod is gone");
+    let in_vain = [&UNINSTALL_IN_VAIN[..], &["--unless-installed"]].concat();
+    let (text, code) = told(&run(&stage, &in_vain));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("which is being deleted"), "{text}");
+    assert!(is_held(&stage, &free));
+    pod_finalizers(&stage, &json!(null));
+    let (text, code) = told(&run(&stage, &UNINSTALL));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!is_held(&stage, &free));
+}
