@@ -16,6 +16,8 @@ pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment var
     the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
     does), or switch useJobForCleaning off";
 
+const FORGOTTEN: &str = "an administrator consented to forget it; its data was not touched";
+
 impl<'a> Planner<'a> {
     /// Goes through our PVs: keeps their metadata right, and sends what is due to be cleaned.
     pub(super) fn delete_pvs(&mut self) {
@@ -90,10 +92,7 @@ impl<'a> Planner<'a> {
     /// A PV whose volume has to be cleaned.
     fn due_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
         if consents_to_forget(pv) {
-            self.withdraw(
-                pv,
-                "an administrator consented to forget it; its data was not touched",
-            );
+            self.withdraw(pv, FORGOTTEN);
             return;
         }
         if self.plan.paused || pv.paused {
@@ -287,6 +286,10 @@ impl<'a> Planner<'a> {
                 if !self.is_busy(pv) {
                     self.patch(patch);
                 }
+            }
+            // As one of ours: never while a claim has it.
+            Err(_) if consents_to_forget(pv) && (pv.never_used() || due(pv) != Due::No) => {
+                self.withdraw(pv, FORGOTTEN);
             }
             Err(why) => {
                 let message = format!(

@@ -10,7 +10,7 @@ use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-use super::verdict::{elsewhere, without_ours};
+use super::verdict::{consents_to_wipe, elsewhere, mismatch, or_forget, without_ours};
 use super::{Patch, Place, Planner, VolumeState, reasons};
 
 impl<'a> Planner<'a> {
@@ -235,21 +235,30 @@ impl<'a> Planner<'a> {
         let candidate = match place {
             Place::Volume(_, _, candidate) => candidate,
             Place::Outside(why) => return Err(why),
-            _ => return Err("discovery would offer nothing at its path".into()),
+            _ => {
+                let forget = or_forget(pv.identity.as_deref());
+                return Err(format!(
+                    "discovery would offer nothing at its path; put the volume back{forget}"
+                ));
+            }
         };
-        let Some(recorded) = pv.identity.as_deref() else {
-            return Err("it has no recorded identity to compare the disk with".into());
-        };
-        let observed = &candidate.identity;
-        if compare(recorded, observed) != Match::Same {
-            return Err(format!(
-                "recorded identity {recorded:?}, found {:?}",
-                observed.text
-            ));
+        let (recorded, observed) = (pv.identity.as_deref(), &candidate.identity);
+        let is_same = recorded.is_some_and(|it| compare(it, observed) == Match::Same);
+        if !is_same && !consents_to_wipe(pv, &observed.text) {
+            let what = recorded.map_or_else(
+                || "it has no recorded identity to compare the disk with".into(),
+                |recorded| format!("recorded identity {recorded:?}, found {:?}", observed.text),
+            );
+            return Err(mismatch(&what, &observed.text, recorded).message);
         }
         let name_only = self.settings.config.use_node_name_only;
         let name = provisioner_name(&self.node.name, &self.node.uid, name_only);
-        let text = format!("this Node was registered again; the PV is now kept by {name}");
+        let consent = if is_same {
+            ""
+        } else {
+            "; an administrator consented to wipe what is at its path when it is released"
+        };
+        let text = format!("this Node was registered again; the PV is now kept by {name}{consent}");
         let mut patch = Self::event_patch(pv, reasons::VOLUME_ADOPTED, text);
         patch
             .annotations

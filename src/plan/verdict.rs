@@ -305,13 +305,18 @@ fn identity(
     }
 }
 
-fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Refusal {
-    let forget = recorded.map_or_else(String::new, |recorded| {
+/// How to drop a PV. Without a recorded identity there is nothing that the consent could name.
+pub(super) fn or_forget(recorded: Option<&str>) -> String {
+    recorded.map_or_else(String::new, |recorded| {
         format!(
             ", or drop the PV and touch nothing with {ANNOTATION_CONSENT}={:?}",
             format!("forget:{recorded}")
         )
-    });
+    })
+}
+
+pub(super) fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Refusal {
+    let forget = or_forget(recorded);
     Refusal::new(
         reasons::VOLUME_IDENTITY_MISMATCH,
         format!(
@@ -322,7 +327,7 @@ fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Refusal {
     .state(VolumeState::IdentityMismatch)
 }
 
-fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
+pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
     pv.consent
         .as_deref()
         .and_then(|consent| consent.strip_prefix("wipe:"))

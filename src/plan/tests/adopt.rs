@@ -123,6 +123,46 @@ fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
 }
 
 #[test]
+fn consents_count_for_a_pv_of_the_node_s_former_self() {
+    let former = |text: &str| consent(made_by(FORMER), text);
+    let wipe = format!("wipe:{}", fs(2).identity);
+    let forget = format!("forget:{}", fs(1).identity);
+    let taken = format!("patch pv-a: provisioned-by={OURS} (VolumeAdopted)");
+    let taken = [taken.as_str(), "a is Foreign"];
+    let dropped = ["delete pv-a", "a is Terminating"];
+    let left = ["VolumeIdentityMismatch of pv-a", "a is Foreign"];
+    for (situation, pv, expected) in [
+        ("Available, wipe", former(&wipe), &taken[..]),
+        ("Bound, wipe", bound(former(&wipe)), &taken),
+        ("due, wipe", released(former(&wipe)), &taken),
+        ("no identity, wipe", without_identity(former(&wipe)), &taken),
+        ("another disk, wipe", former("wipe:another"), &left),
+        ("Available, forget", former(&forget), &dropped),
+        ("Bound, forget", bound(former(&forget)), &left),
+        ("due, forget", released(former(&forget)), &dropped),
+        (
+            "Terminating, forget",
+            terminating(released(former(&forget))),
+            &["let pv-a go", "a is Terminating"],
+        ),
+        ("kept, forget", retained(released(former(&forget))), &left),
+        (
+            "no identity, forget",
+            without_identity(former("forget:")),
+            &left,
+        ),
+    ] {
+        let world = world().fast("a", &fs(2)).pv(pv);
+        world.expect(situation, expected);
+    }
+    let gone = world().pv(released(former(&forget)));
+    gone.expect("no disk, forget", &dropped);
+    let told = world().pv(former(&wipe)).plan();
+    let told = told.notices.first().unwrap();
+    assert!(told.message.contains(&forget), "{}", told.message);
+}
+
+#[test]
 fn pv_of_an_old_hostname_keeps_its_volume_from_being_offered_or_cleaned() {
     let name = &pv_name("a", "node-1", "fast");
     let old = |by: &str| {
