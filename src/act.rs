@@ -19,6 +19,7 @@ use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
 use crate::cluster::{ApiError, JOBS};
 use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
+use crate::quantity;
 use crate::render;
 use crate::view::{JobView, PvRef};
 
@@ -243,12 +244,20 @@ impl Actor {
         match self
             .ground
             .cluster
-            .patch_pv_surely(&patch.pv, render::patched_metadata(patch))
+            .patch_pv_surely(&patch.pv, render::patched(patch))
             .await
         {
             Ok(view) => {
                 learnt.changed(&patch.pv.resource_version, view);
                 let about = About::from(&patch.pv);
+                if let Some(bytes) = patch.capacity {
+                    let capacity = quantity::format(bytes);
+                    tracing::info!(
+                        pv = name,
+                        capacity,
+                        "the volume's size changed; spec.capacity was set to it"
+                    );
+                }
                 for (reason, text) in &patch.events {
                     tracing::info!(pv = name, reason, "{text}");
                     self.ground.reporter.normal(&about, reason, "Record", text);
@@ -262,7 +271,7 @@ impl Actor {
                 self.look_again(&patch.pv, learnt).await;
             }
             Err(error) => {
-                tracing::warn!(pv = name, %error, "the PV's metadata could not be changed; the next pass tries again");
+                tracing::warn!(pv = name, %error, "the PV could not be changed; the next pass tries again");
             }
         }
     }

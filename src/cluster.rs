@@ -187,10 +187,16 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn patch_pv(&self, pv: &PvRef, mut metadata: Value) -> Result<PvView, ApiError> {
-        metadata["uid"] = pv.uid.clone().into();
-        metadata["resourceVersion"] = pv.resource_version.clone().into();
-        let body = Patch::Merge(serde_json::json!({ "metadata": metadata }));
+    pub async fn patch_pv(&self, pv: &PvRef, metadata: Value) -> Result<PvView, ApiError> {
+        self.merge_into_pv(pv, serde_json::json!({ "metadata": metadata }))
+            .await
+    }
+
+    /// The same for any part of a PV.
+    async fn merge_into_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
+        body["metadata"]["uid"] = pv.uid.clone().into();
+        body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
+        let body = Patch::Merge(body);
         let pvs = self.pvs();
         let params = PatchParams::default();
         let patched = self

@@ -34,11 +34,13 @@ pub fn offered(bytes: u64) -> String {
     format(round_down(bytes))
 }
 
-/// Reads back what [`format()`] writes (the API server keeps quantities canonical).
+/// Reads a whole number of bytes: what [`format()`] writes, and decimal units and exponents, which the
+/// API server keeps as they are.
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let factor = match &text[digits.len()..] {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let factor = match unit {
         "" => 1,
         "Ki" => KIB,
         "Mi" => MIB,
@@ -46,7 +48,13 @@ pub fn parse(text: &str) -> Option<u64> {
         "Ti" => 1 << 40,
         "Pi" => 1 << 50,
         "Ei" => 1 << 60,
-        _ => return None,
+        "k" => 1000,
+        "M" => 1000_u64.pow(2),
+        "G" => 1000_u64.pow(3),
+        "T" => 1000_u64.pow(4),
+        "P" => 1000_u64.pow(5),
+        "E" => 1000_u64.pow(6),
+        _ => 10_u64.checked_pow(unit.strip_prefix(['e', 'E'])?.parse().ok()?)?,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
@@ -71,6 +79,27 @@ mod tests {
             (1024 * GIB, "1Ti"),
         ] {
             assert_eq!(offered(bytes), text);
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_a_size_are_read() {
+        for (text, bytes) in [
+            ("5G", Some(5_000_000_000)),
+            ("12e6", Some(12_000_000)),
+            ("12E6", Some(12_000_000)),
+            ("1E", Some(1_000_000_000_000_000_000)),
+            ("100k", Some(100_000)),
+            ("20E", None),
+            ("1e20", None),
+            ("1e-1", None),
+            ("1500m", None),
+            ("1.5Gi", None),
+            ("-1", None),
+            ("Gi", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text), bytes, "{text}");
         }
     }
 

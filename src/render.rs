@@ -62,9 +62,9 @@ pub fn persistent_volume(draft: &PvDraft) -> PersistentVolume {
     }
 }
 
-/// The metadata to merge into the PV's.
+/// What to merge into the PV.
 #[must_use]
-pub fn patched_metadata(patch: &Patch) -> Value {
+pub fn patched(patch: &Patch) -> Value {
     let mut metadata = json!({});
     for (key, value) in &patch.annotations {
         metadata["annotations"][*key] = json!(value);
@@ -78,5 +78,9 @@ pub fn patched_metadata(patch: &Patch) -> Value {
     if let Some(owners) = &patch.owners {
         metadata["ownerReferences"] = json!(owners);
     }
-    metadata
+    let mut patched = json!({ "metadata": metadata });
+    if let Some(bytes) = patch.capacity {
+        patched["spec"]["capacity"]["storage"] = quantity::format(bytes).into();
+    }
+    patched
 }

@@ -61,20 +61,20 @@ impl Cluster {
         or_look(create, look).await
     }
 
-    /// As [`Self::patch_pv`]. The PV may be a later version than the patch has made, so nothing is to
+    /// As [`Self::patch_pv`], for any part of a PV. The PV may be a later version than the patch has made, so nothing is to
     /// follow from it that must not meet another's change.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn patch_pv_surely(&self, pv: &PvRef, metadata: Value) -> Result<PvView, ApiError> {
-        let wanted = metadata.clone();
+    pub async fn patch_pv_surely(&self, pv: &PvRef, patch: Value) -> Result<PvView, ApiError> {
+        let wanted = patch.clone();
         let look = async || {
             let found = self.whole_pv(&pv.name).await?;
             let is_it = |found: &PersistentVolume| found.metadata.uid.as_ref() == Some(&pv.uid);
-            let done = found.filter(|found| is_it(found) && has(&found.metadata, &wanted));
+            let done = found.filter(|found| is_it(found) && is_merged(&json!(found), &wanted));
             Ok(done.as_ref().map(PvView::from_api))
         };
-        or_look(async || self.patch_pv(pv, metadata).await, look).await
+        or_look(async || self.merge_into_pv(pv, patch).await, look).await
     }
 
     /// Takes our finalizer off a PV by leaving these `others` on it, if it is still the very object and

@@ -259,8 +259,8 @@ impl Worker {
     }
 
     async fn annotate(&self, volume: &Volume, value: Value) -> Result<(), Hitch> {
-        let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: value } });
-        self.write(self.cluster.patch_pv_surely(&volume.pv, metadata))
+        let patch = json!({ "metadata": { "annotations": { ANNOTATION_NODE_GONE_SINCE: value } } });
+        self.write(self.cluster.patch_pv_surely(&volume.pv, patch))
             .await?;
         Ok(())
     }

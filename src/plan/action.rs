@@ -17,7 +17,7 @@ use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
 pub enum Action {
     /// Make a PV.
     Create(Box<PvDraft>),
-    /// Change a PV's metadata.
+    /// Change a PV's metadata or capacity.
     Patch(Patch),
     /// Clean a released volume.
     Clean(Box<CleanOrder>),
@@ -79,8 +79,8 @@ pub struct DraftDevice {
     pub number: DeviceNumber,
 }
 
-/// A change of one PV's metadata, made in one request that fails if the PV is no longer the version
-/// that was looked at.
+/// A change of one PV's metadata and capacity, made in one request that fails if the PV is no longer the
+/// version that was looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     /// The PV.
@@ -93,6 +93,8 @@ pub struct Patch {
     pub finalizers: Option<Vec<String>>,
     /// All owners that it shall have.
     pub owners: Option<Vec<OwnerReference>>,
+    /// `spec.capacity` in bytes.
+    pub capacity: Option<u64>,
     /// What is told once it is done: an event's reason and text.
     pub events: Vec<(&'static str, String)>,
 }
@@ -107,6 +109,7 @@ impl Patch {
             hostname_label: None,
             finalizers: None,
             owners: None,
+            capacity: None,
             events: Vec::new(),
         }
     }
@@ -118,6 +121,7 @@ impl Patch {
             && self.hostname_label.is_none()
             && self.finalizers.is_none()
             && self.owners.is_none()
+            && self.capacity.is_none()
     }
 }
 

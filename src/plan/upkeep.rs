@@ -6,12 +6,33 @@ use crate::host::identity::{Match, compare};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, provisioner_name,
 };
+use crate::quantity;
 use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
 use super::verdict::{consents_to_wipe, elsewhere, mismatch, or_forget, without_ours};
 use super::{Patch, Place, Planner, VolumeState, reasons};
+
+/// The capacity of a PV that no claim has follows its volume, whose disk may have been exchanged or
+/// resized. A capacity that cannot be read is left as it is, as is that of a PV whose disk may be another
+/// one with data of a former claim.
+fn capacity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
+    let is_its_disk = || match &pv.identity {
+        _ if pv.never_used() => true,
+        Some(recorded) => compare(recorded, &candidate.identity) == Match::Same,
+        None => false,
+    };
+    let is_directory = pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem;
+    if pv.phase != Phase::Available || pv.claim.is_some() || is_directory || !is_its_disk() {
+        return;
+    }
+    let offered = quantity::round_down(candidate.capacity);
+    let current = pv.capacity.as_deref().and_then(quantity::parse);
+    patch.capacity = current
+        .is_some_and(|current| current != offered)
+        .then_some(offered);
+}
 
 impl<'a> Planner<'a> {
     /// Keeps a PV that is neither due nor Terminating as it ought to be.
@@ -30,6 +51,7 @@ impl<'a> Planner<'a> {
                     return;
                 }
                 self.health(pv, candidate);
+                capacity(pv, candidate, &mut patch);
             }
             place => {
                 if !self.absence(pv, place) {

@@ -6,6 +6,7 @@
 mod api_faults;
 mod bad_input;
 mod block;
+mod capacity;
 mod crashes;
 mod denied;
 mod devices_in_use;

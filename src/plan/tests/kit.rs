@@ -18,6 +18,7 @@ use crate::plan::{
     About, Action, CleanupState, CleanupView, Plan, Refusal, Settings, Snapshot, StorageClasses,
     plan,
 };
+use crate::quantity;
 use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, Jobs, NodeView, PvView, ReclaimPolicy, StorageClassView};
@@ -274,6 +275,11 @@ fn action(action: &Action) -> String {
                     .owners
                     .iter()
                     .map(|owners| format!("owners={}", owners_in_words(owners))),
+            );
+            parts.extend(
+                patch
+                    .capacity
+                    .map(|bytes| format!("capacity={}", quantity::format(bytes))),
             );
             parts.extend(patch.events.iter().map(|(reason, _)| format!("({reason})")));
             format!("patch {}: {}", patch.pv.name, parts.join(" "))

@@ -4,7 +4,7 @@ use super::kit::*;
 use crate::names::FINALIZER;
 use crate::plan::Action;
 use crate::types::{SkipReason, VolumeMode};
-use crate::view::{PvView, ReclaimPolicy};
+use crate::view::{Phase, PvView, ReclaimPolicy};
 
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 
@@ -209,4 +209,87 @@ fn all_that_is_to_be_changed_is_one_patch() {
         [FINALIZER]
     );
     world.expect("everything is missing", &[&patch, "a is Bound"]);
+}
+
+#[test]
+fn capacity_of_an_available_pv_follows_its_volume() {
+    let pv = |capacity: &str| with(a(), |pv| pv.capacity = Some(capacity.into()));
+    let sized = |bytes| with(fs(1), |fs| fs.capacity = bytes);
+    let another = |bytes| with(fs(2), |fs| fs.capacity = bytes);
+    let used = |pv| with(pv, |pv: &mut PvView| pv.used = true);
+    for (situation, pv, volume, expected) in [
+        (
+            "it shrank",
+            pv("100Gi"),
+            sized(40 * GIB),
+            Some("patch pv-a: capacity=40Gi"),
+        ),
+        (
+            "it grew",
+            pv("100Gi"),
+            sized(101 * GIB),
+            Some("patch pv-a: capacity=101Gi"),
+        ),
+        ("less than a unit", pv("100Gi"), sized(101 * GIB - 1), None),
+        (
+            "the same in other words",
+            pv("102400Mi"),
+            sized(100 * GIB),
+            None,
+        ),
+        (
+            "in decimal",
+            pv("20M"),
+            sized(20_000_000),
+            Some("patch pv-a: capacity=19Mi"),
+        ),
+        ("in decimal, equal", pv("9M"), sized(9_000_000), None),
+        ("not to be read", pv("1.5Ti"), sized(40 * GIB), None),
+        (
+            "the disk was exchanged",
+            pv("100Gi"),
+            another(40 * GIB),
+            Some(
+                "patch pv-a: identity=v1:fs=ext4,root=/,uuid=u2 capacity=40Gi (VolumeIdentityRecorded)",
+            ),
+        ),
+        (
+            "it has data of a former claim",
+            used(pv("100Gi")),
+            sized(40 * GIB),
+            Some("patch pv-a: capacity=40Gi"),
+        ),
+        (
+            "reserved for a claim",
+            with(pv("100Gi"), |pv| pv.claim = Some(claim())),
+            sized(40 * GIB),
+            None,
+        ),
+        ("Bound", bound(pv("100Gi")), sized(200 * GIB), None),
+        (
+            "Released and kept",
+            retained(released(pv("100Gi"))),
+            sized(40 * GIB),
+            None,
+        ),
+        (
+            "not Available yet",
+            with(pv("100Gi"), |pv| pv.phase = Phase::Pending),
+            sized(40 * GIB),
+            None,
+        ),
+    ] {
+        let plan = world().fast("a", &volume).pv(pv).plan();
+        let found = words(&plan)
+            .into_iter()
+            .find(|word| word.starts_with("patch"));
+        assert_eq!(found.as_deref(), expected, "{situation}");
+    }
+    world()
+        .fast("a", &another(40 * GIB))
+        .pv(used(pv("100Gi")))
+        .expect(
+            "another disk, and a former claim's data somewhere",
+            &["VolumeIdentityMismatch of pv-a", "a is IdentityMismatch"],
+        );
 }

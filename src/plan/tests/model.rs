@@ -8,6 +8,7 @@ use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
 };
 use crate::plan::{Action, CleanupState, CleanupView, Patch, PvDraft, Withdrawal};
+use crate::quantity;
 use crate::render::persistent_volume;
 use crate::view::{Phase, PvRef, PvView};
 
@@ -98,6 +99,10 @@ fn patch(pv: &mut PvView, change: Patch) {
     }
     if let Some(owners) = change.owners {
         pv.owners = owners;
+    }
+    if let Some(bytes) = change.capacity {
+        assert!(pv.claim.is_none(), "a claim counts on the capacity");
+        pv.capacity = Some(quantity::format(bytes));
     }
     pv.resource_version.push('+');
 }

@@ -1,0 +1,153 @@
+//! The capacity of a PV that no claim has follows its volume; that of a Bound one does not.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use control_plane::requests::{Request, Verb};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use support::stage::{name, on_real_cluster};
+use support::{LoopDevice, Program, Stage};
+
+use crate::kit::*;
+use crate::stage;
+
+/// No event announces that a volume has another size.
+fn often() -> Option<Stage> {
+    let mut stage = stage()?;
+    stage.add_arg("--discovery-period=1s");
+    Some(stage)
+}
+
+fn capacity(pv: &PersistentVolume) -> String {
+    let spec = pv.spec.clone().unwrap_or_default();
+    spec.capacity.unwrap_or_default()["storage"].0.clone()
+}
+
+/// Waits until a PV, which is still the same and Available, has a capacity.
+fn has_capacity(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> PersistentVolume {
+    stage.eventually(&format!("a capacity of {wanted}"), || {
+        let now = stage.pv(&name(pv))?;
+        assert!(is_untouched(stage, pv, "Available"));
+        (capacity(&now) == wanted).then_some(now)
+    })
+}
+
+fn remount(volume: &Path, options: &str) {
+    let mut remount = Command::new("mount");
+    remount.args(["-o", &format!("remount,{options}")]);
+    assert!(remount.arg(volume).status().unwrap().success());
+}
+
+/// Waits until the provisioner has made so many passes more.
+fn passes(stage: &Stage, provisioner: &mut Program, more: u64) {
+    let count = "loop_duration_seconds_count";
+    let before = metric(provisioner, count).unwrap();
+    stage.eventually("more passes", || {
+        (metric(provisioner, count)? >= before + more).then_some(())
+    });
+}
+
+#[test]
+fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
+    let Some(stage) = often() else { return };
+    let dir = raw_class(&stage, &json!({}));
+    let [large, small] =
+        [64, 32].map(|size| LoopDevice::new(stage.sandbox.path(), size * MIB).unwrap());
+    let path = link(&large, &dir, "disk");
+    let mut provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&path, None);
+    assert_eq!(capacity(&pv), "64Mi");
+    fs::remove_file(&path).unwrap();
+    link(&small, &dir, "disk");
+    let now = has_capacity(&stage, &pv, "32Mi");
+    assert_ne!(identity(&now), identity(&pv), "changed by the same write");
+    if !on_real_cluster() {
+        let of_a_pv = |it: &Request| it.verb == Verb::Patch && it.resource == "persistentvolumes";
+        let patches = || stage.requests().count(of_a_pv);
+        let before = patches();
+        passes(&stage, &mut provisioner, 3);
+        assert_eq!(patches(), before, "once is enough");
+    }
+
+    for (claim, size, bound) in [("large", "64Mi", false), ("small", "32Mi", true)] {
+        let object: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": { "name": claim },
+            "spec": {
+                "storageClassName": stage.named("raw"),
+                "accessModes": ["ReadWriteOnce"],
+                "volumeMode": "Block",
+                "volumeName": bound.then(|| name(&pv)),
+                "resources": { "requests": { "storage": size } },
+            },
+        }))
+        .unwrap();
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(stage.client.clone(), &stage.namespace());
+        stage
+            .block_on(claims.create(&PostParams::default(), &object))
+            .unwrap();
+    }
+    stage.claim_in_phase("small", "Bound");
+    assert_eq!(claim_phase(&stage, "large"), "Pending");
+}
+
+#[test]
+fn capacity_of_an_unused_pv_follows_a_filesystem_that_is_resized() {
+    let Some(stage) = often() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&volume, None);
+    assert_eq!(capacity(&pv), "20Mi");
+    for (options, wanted) in [("size=40m", "40Mi"), ("size=15m", "15Mi")] {
+        remount(&volume, options);
+        has_capacity(&stage, &pv, wanted);
+    }
+}
+
+#[test]
+fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
+    let Some(stage) = often() else { return };
+    let dir = raw_class(&stage, &json!({}));
+    let file = stage.sandbox.path().join("image");
+    let backing = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&file)
+        .unwrap();
+    backing.set_len(32 * MIB).unwrap();
+    let device = LoopDevice::over(&backing).unwrap();
+    let path = link(&device, &dir, "disk");
+    let _provisioner = stage.provisioner().unwrap();
+    let pv = stage.available(&path, None);
+    assert_eq!(capacity(&pv), "32Mi");
+    for (size, wanted) in [(48, "48Mi"), (24, "24Mi")] {
+        backing.set_len(size * MIB).unwrap();
+        let mut losetup = Command::new("losetup");
+        losetup.arg("--set-capacity").arg(device.path());
+        assert!(losetup.status().unwrap().success());
+        has_capacity(&stage, &pv, wanted);
+    }
+}
+
+#[test]
+fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
+    let Some(stage) = often() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    for (options, bytes) in [("size=40m", 40 * MIB), ("size=15m", 15 * MIB)] {
+        remount(&volume, options);
+        stage.eventually("a pass has seen the size", || {
+            (status_of(&mut provisioner, &volume)["capacity"] == bytes).then_some(())
+        });
+        passes(&stage, &mut provisioner, 2);
+        assert_eq!(capacity(&stage.pv(&name(&bound)).unwrap()), "20Mi");
+    }
+}
