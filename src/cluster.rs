@@ -14,6 +14,7 @@ mod taint;
 mod uninstall;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use serde_json::Value;
 
 use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
+use crate::types::HostPath;
 use crate::view::{PvRef, PvView, StorageClassView};
 
 pub(crate) use jobs::{JOBS, jobs_of};
@@ -105,6 +107,17 @@ pub struct PodView {
     pub started: Option<Timestamp>,
     /// The names of the claims that it uses.
     pub claims: Vec<String>,
+    /// The paths of the node that it mounts.
+    pub host_paths: Vec<PathBuf>,
+}
+
+impl PodView {
+    /// Whether it has not ended and mounts this path of the node, or one below it.
+    #[must_use]
+    pub fn mounts(&self, path: &HostPath) -> bool {
+        let mut mounted = self.host_paths.iter();
+        !self.terminal && mounted.any(|it| it.starts_with(path.as_str()))
+    }
 }
 
 /// The API server, as this program uses it.
@@ -398,6 +411,10 @@ fn pod_view(pod: &Pod) -> PodView {
         .and_then(|spec| spec.volumes.as_ref())
         .into_iter()
         .flatten();
+    let host_paths = volumes
+        .clone()
+        .filter_map(|volume| Some(volume.host_path.as_ref()?.path.clone().into()))
+        .collect();
     let claims = volumes
         .filter_map(|volume| {
             let named = volume
@@ -424,5 +441,6 @@ fn pod_view(pod: &Pod) -> PodView {
             .or(metadata.creation_timestamp.as_ref())
             .map(|time| time.0),
         claims,
+        host_paths,
     }
 }

@@ -5,12 +5,11 @@ use std::os::fd::AsFd;
 
 use crate::host::device::{Device, OpenError};
 use crate::host::lock::{LockError, VolumeLock};
-use crate::host::users::{self, Storage, User};
+use crate::host::users::{self, User};
 use crate::plan::reasons;
 use crate::scan::{Candidate, Machine, candidate_of_device};
 use crate::types::MountPath;
 
-use super::volume::Volume;
 use super::{Failure, Stop, Tell};
 
 /// Opens a device exclusively, locks it, and looks at it. Blocking.
@@ -39,20 +38,6 @@ pub(crate) fn open(path: &MountPath) -> Result<Device, Stop> {
         },
         error => failed(error.to_string()),
     })
-}
-
-/// Makes sure that no loop device lies over anything of an open volume. Blocking.
-pub(crate) fn without_loops(
-    volume: &Volume,
-    path: &MountPath,
-    machine: &Machine,
-) -> Result<Storage, Stop> {
-    let storage = volume
-        .storage(&machine.sysfs)
-        .map_err(|e| io_failed(path, &e))?;
-    let loops = users::loops_in(&storage, &machine.mounts, &machine.sysfs);
-    nobody(&loops.map_err(|e| io_failed(path, &e))?)?;
-    Ok(storage)
 }
 
 pub(super) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {

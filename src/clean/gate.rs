@@ -10,17 +10,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::cluster::{ApiError, ClaimView, PodView};
+use crate::config::Config;
 use crate::host::filesystem::FsRoot;
+use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
 use crate::host::users::{self, Storage};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
 use crate::scan::{Candidate, Machine, candidate_of_filesystem};
-use crate::types::VolumeMode;
+use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::duplicate::no_other_pv;
 use super::exclusive::{self, failed, io_failed, locked, nobody};
+use super::inspect::{inspect, report_mounts, system_storage};
 use super::method::Method;
 use super::permit::Permit;
 use super::volume::Volume;
@@ -60,16 +63,14 @@ struct Look {
 pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<Gated, Stop> {
     let pv = fresh_pv(ground, &order).await?;
     let sees_pods = kubelet_let_go(ground, &pv).await?;
+    // In this order: a Pod of the claim's successor must not be seen without the successor.
+    let pods = pods_of_node(ground).await?;
+    no_pod_mounts(&pods, &order.path)?;
     if let Some(claim) = &pv.claim {
-        // In this order: a Pod of the claim's successor must not be seen without the successor.
-        let pods = pods_of_node(ground).await?;
         let successor = claim_is_gone(ground, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
-    let look = {
-        let order = order.clone();
-        in_time("the disk", move || look(&order)).await??
-    };
+    let look = look_at_disk(ground, &order).await?;
     let storage = look.storage.clone();
     in_time("the list of processes (/proc)", move || {
         no_process_uses(&storage)
@@ -102,9 +103,8 @@ pub(super) async fn still_due(ground: &Ground, order: &CleanOrder) -> Result<(),
 /// What the part of the gate that looks at the disk has against the volume, if anything. It is opened,
 /// locked and let go again.
 pub(super) async fn objection(ground: &Ground, order: &CleanOrder) -> Option<Failure> {
-    let wanted = order.clone();
     let judged = async {
-        let look = in_time("the disk", move || look(&wanted)).await??;
+        let look = look_at_disk(ground, order).await?;
         judge(ground, order, &order.pv, &look.candidate)
     };
     match judged.await {
@@ -275,6 +275,19 @@ fn no_pod_uses(
     })
 }
 
+/// No Pod on this node mounts the volume by its path. (Pods that monitor it mount what is above.)
+fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
+    let users = pods.iter().filter(|pod| pod.mounts(path));
+    let users: Vec<_> = users.map(|pod| pod.name.as_str()).collect();
+    if users.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::InUse {
+        by: format!("Volume is used by pods by hostPath: {}", users.join(", ")),
+        tell: Tell::AtOnce,
+    })
+}
+
 /// The kubelet has unmounted the volume. A Pod that was deleted by force has no object any more, but
 /// its containers live on until the kubelet has stopped them.
 ///
@@ -327,32 +340,22 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
     })
 }
 
+async fn look_at_disk(ground: &Ground, order: &CleanOrder) -> Result<Look, Stop> {
+    let (order, kubelet) = (order.clone(), Arc::clone(&ground.kubelet));
+    let config = Arc::clone(&ground.world.borrow().settings.config);
+    in_time("the disk", move || look(&order, &kubelet, &config)).await?
+}
+
 /// Opens and locks what is at the path. Blocking.
-fn look(order: &CleanOrder) -> Result<Look, Stop> {
+fn look(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Look, Stop> {
     let path = order.mount_path.as_path();
     let machine =
         Machine::read().map_err(|error| failed(format!("reading the mount table: {error}")))?;
+    machine.mounts.complete().map_err(failed)?;
     let (volume, lock, candidate) = match order.kind {
         VolumeMode::Filesystem => {
             let root =
                 FsRoot::open(path, &machine.mounts).map_err(|error| failed(error.to_string()))?;
-            let volume = root.mount();
-            if let Some(nested) = machine.mounts.inside(volume.device, &volume.root).next() {
-                return Err(failed(format!(
-                    "{} is mounted inside the volume; nothing was deleted; unmount it and the volume will be cleaned",
-                    nested.point.display()
-                )));
-            }
-            if let Some(part) = machine.mounts.of_parts(volume).next() {
-                let by = format!(
-                    "a part of the volume is mounted at {} as well; unmount it there, and the volume is cleaned",
-                    part.point.display()
-                );
-                return Err(Stop::InUse {
-                    by,
-                    tell: Tell::Soon,
-                });
-            }
             let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
             let candidate = candidate_of_filesystem(&root, &machine)
                 .map_err(|error| io_failed(&order.mount_path, &error))?;
@@ -366,7 +369,9 @@ fn look(order: &CleanOrder) -> Result<Look, Stop> {
             (Volume::Device(device), lock, candidate)
         }
     };
-    let storage = exclusive::without_loops(&volume, &order.mount_path, &machine)?;
+    let system = system_storage(kubelet, config).map_err(failed)?;
+    let storage = inspect(&volume, &machine, kubelet, &system)?;
+    report_mounts(&order.pv.name, &volume, &machine.mounts);
     Ok(Look {
         volume,
         lock,

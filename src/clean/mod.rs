@@ -18,6 +18,7 @@ pub mod escape;
 pub(crate) mod exclusive;
 pub(crate) mod external;
 pub mod gate;
+pub(crate) mod inspect;
 pub mod job;
 pub mod method;
 pub(crate) mod oversee;

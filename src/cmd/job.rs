@@ -20,9 +20,8 @@ use crate::clean::job::object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::clean::method::Method;
 use crate::clean::oversee::{STOPS_WITHIN, TELL_EVERY};
 use crate::clean::progress::Progress;
-use crate::clean::volume::Volume;
 use crate::clean::wipe::reset;
-use crate::clean::{Failure, Stop, exclusive};
+use crate::clean::{Failure, Stop, exclusive, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
 use crate::host::lock::VolumeLock;
@@ -182,16 +181,13 @@ fn look(meant: &Meant) -> Result<Found, Stop> {
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());
     }
-    let volume = Volume::Device(device);
-    exclusive::without_loops(&volume, path, &machine)?;
-    match volume {
-        Volume::Device(device) => Ok(Found {
-            device,
-            lock,
-            identity: identity.text,
-        }),
-        Volume::Filesystem(_) => Err(refused(format!("{path} is no device")).into()),
-    }
+    let below = candidate.footprint.devices();
+    inspect::twins_are_free(below, &machine)?;
+    Ok(Found {
+        device,
+        lock,
+        identity: identity.text,
+    })
 }
 
 async fn wipe(

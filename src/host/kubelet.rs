@@ -1,4 +1,5 @@
-//! What the kubelet still holds of a local volume, by the traces below its directory.
+//! What the kubelet still holds of a local volume, by the traces below its directory, and all that it
+//! has mounted there.
 //!
 //! The API is not enough: the containers of a pod that was deleted by force may live on after the
 //! pod's object is gone. The kubelet removes these entries when it has unmounted or unmapped the
@@ -9,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::mounts::{Mount, MountTable};
 use crate::types::VolumeMode;
 
 /// The kubelet's name for the plugin, as a directory.
@@ -29,6 +31,30 @@ impl KubeletDir {
             path: path.into(),
             own_pod,
         }
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the kubelet mounts volumes: for pods, and for plugins (CSI stages, mapped devices).
+    #[must_use]
+    pub fn volume_dirs(&self) -> [PathBuf; 2] {
+        ["pods", "plugins"].map(|dir| self.path.join(dir))
+    }
+
+    /// All mounts below these directories.
+    pub fn mounts<'a>(&self, table: &'a MountTable) -> impl Iterator<Item = &'a Mount> + use<'a> {
+        // The mount table knows no links.
+        let dirs = self.volume_dirs();
+        let dirs = dirs.map(|dir| dir.canonicalize().unwrap_or(dir));
+        let is_below = move |mount: &&Mount| {
+            let mut dirs = dirs.iter();
+            dirs.any(|dir| mount.point != *dir && mount.point.starts_with(dir))
+        };
+        table.iter().filter(is_below)
     }
 
     /// Whether the node's pods can be seen, so that what is not there is not in use. Where our own pod

@@ -21,6 +21,7 @@ pub mod lock;
 pub mod mounts;
 pub mod patient_watch;
 pub mod sysfs;
+pub mod system;
 pub mod users;
 pub mod watch;
 

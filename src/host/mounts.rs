@@ -176,6 +176,23 @@ impl MountTable {
         &self.unparsed
     }
 
+    /// Whether the table shows all mounts: every line parsed, and `/` is in it, which a `chroot` to a
+    /// plain directory does not have.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn complete(&self) -> Result<(), String> {
+        if let Some(line) = self.unparsed.first() {
+            return Err(format!(
+                "this line of the mount table is not understood: {line}"
+            ));
+        }
+        match self.at(Path::new("/")) {
+            Some(_) => Ok(()),
+            None => Err("the mount table has no /; run this outside of the chroot".to_owned()),
+        }
+    }
+
     /// The mount in which a lookup of `path` ends: walks down from the root and steps onto a mount
     /// wherever the mount it is on has one, just as the kernel does. Symbolic links are not followed.
     #[must_use]

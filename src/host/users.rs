@@ -61,7 +61,7 @@ pub enum Storage {
         /// Its `st_dev`.
         st_dev: DeviceNumber,
     },
-    /// A device, and its partitions or the disk that it is a partition of.
+    /// A device, its partitions or the disk that it is a partition of, and the same of its twins.
     Device(BTreeSet<DeviceNumber>),
 }
 
@@ -83,7 +83,12 @@ impl Storage {
     /// # Errors
     /// When `/sys` does not answer.
     pub fn of_device(device: &Device, sysfs: &Sysfs) -> io::Result<Self> {
-        sysfs.writable_through(device.number()).map(Self::Device)
+        let mut numbers = sysfs.writable_through(device.number())?;
+        let below = sysfs.device(device.number())?.below;
+        for twin in sysfs.twins(&below)? {
+            numbers.extend(sysfs.writable_through(twin.number)?);
+        }
+        Ok(Self::Device(numbers))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
 pub use contents::Contents;
+pub(crate) use probe::device_user;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
 pub use rounds::Rounds;
 

@@ -11,7 +11,7 @@ use crate::host::filesystem::{FsError, FsRoot};
 use crate::host::footprint::Footprint;
 use crate::host::identity;
 use crate::host::mounts::{DeviceNumber, MountTable};
-use crate::host::sysfs::Sysfs;
+use crate::host::sysfs::{DeviceFacts, Sysfs};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 use super::{Candidate, Contents, Finding, Skip, Survey, contents};
@@ -194,6 +194,24 @@ pub fn candidate_of_device(
 ) -> io::Result<Candidate> {
     let facts = machine.sysfs.device(device.number())?;
     let footprint = Footprint::of_device(&facts);
+    let in_use = device_user(&facts, machine)?;
+    Ok(Candidate {
+        kind: VolumeMode::Block,
+        capacity: device.size(),
+        identity: identity::of_device(device, path.as_path(), &machine.sysfs)?,
+        rotational: rotational(footprint.devices(), &machine.sysfs),
+        footprint,
+        read_only: facts.read_only,
+        in_use,
+        contents: Contents::NotLookedAt,
+    })
+}
+
+/// Who uses a device, as far as looking shows.
+///
+/// # Errors
+/// When `/sys` does not answer.
+pub(crate) fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<String>> {
     // A disk is in use with any of its partitions, and a partition with its disk.
     let through = machine.sysfs.writable_through(facts.number)?;
     let mounted = machine
@@ -202,7 +220,7 @@ pub fn candidate_of_device(
         .find(|mount| through.contains(&mount.device));
     // An exclusive open does not see a loop device on top.
     let loops = machine.sysfs.loops_over(&through)?;
-    let in_use = mounted
+    Ok(mounted
         .map(|mount| {
             let what = match mount.device {
                 number if number == facts.number => "",
@@ -217,17 +235,7 @@ pub fn candidate_of_device(
                 .first()
                 .map(|holder| format!("held by {holder}"))
         })
-        .or_else(|| loops.first().map(|name| format!("{name} lies on it")));
-    Ok(Candidate {
-        kind: VolumeMode::Block,
-        capacity: device.size(),
-        identity: identity::of_device(device, path.as_path(), &machine.sysfs)?,
-        rotational: rotational(footprint.devices(), &machine.sysfs),
-        footprint,
-        read_only: facts.read_only,
-        in_use,
-        contents: Contents::NotLookedAt,
-    })
+        .or_else(|| loops.first().map(|name| format!("{name} lies on it"))))
 }
 
 fn rotational(devices: &BTreeSet<DeviceNumber>, sysfs: &Sysfs) -> BTreeSet<DeviceNumber> {

@@ -1,7 +1,7 @@
 //! Disks that do not answer, or slowly. They are FUSE filesystems: each system call on them waits
 //! for this test.
 
-mod fuse;
+pub mod fuse;
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
-use super::kit::Guest;
+use super::kit::{Guest, raw};
 use super::reload::edit_classes;
 use super::stage;
 
@@ -214,7 +214,9 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
     let Some((stage, neighbour, other)) = two_classes("1s") else {
         return;
     };
-    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let disk = raw(&stage);
+    let path = stage.sandbox.dir("disks/dead/disk").unwrap();
+    let fuse = Fuse::on_disk(disk.path(), &path);
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.bind("claim", fuse.path());
     stage.eventually("it is marked as used", || {

@@ -1,5 +1,7 @@
 //! Somebody still has the volume: a pod, its containers, another cleaner.
 
+mod other_names;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -357,7 +359,7 @@ fn a_part_that_is_mounted_elsewhere_is_waited_for_and_named() {
         }
         let bind = nix::mount::MsFlags::MS_BIND;
         nix::mount::mount(Some(&part), &elsewhere, None::<&str>, bind, None::<&str>).unwrap();
-        let named = format!("mounted at {} as well", elsewhere.display());
+        let named = format!("mounted at {:?} as well", elsewhere.to_str().unwrap());
         (Elsewhere(elsewhere), named)
     });
 }

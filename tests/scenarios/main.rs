@@ -44,6 +44,7 @@ mod retain;
 mod rotating_disks;
 mod startup_taint;
 mod status_command;
+mod system_storage;
 mod traffic;
 mod unprivileged;
 

@@ -1,42 +1,48 @@
 //! Whether an open volume may be cleaned, as far as this machine shows.
 
 use std::io;
+use std::path::Path;
 
 use crate::clean::dirfd::DirFd;
+use crate::clean::inspect::{Obstacle, inspect, shown};
 use crate::clean::protect::is_read_only_subvolume;
 use crate::clean::volume::Volume;
 use crate::host::filesystem::FsRoot;
-use crate::host::users;
+use crate::host::users::{self, Storage};
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::MountPath;
 
 use super::Refusal;
-use super::needs::{Needs, shown};
+use super::needs::Needs;
 use super::ourselves;
 use super::target::{looking_at, patiently};
 
-/// Filesystems that have their data on devices of this machine, or in its memory, and for themselves.
-const LOCAL: [&str; 19] = [
-    "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "hfsplus", "jfs",
-    "msdos", "nilfs2", "ntfs", "ntfs3", "reiserfs", "tmpfs", "vfat", "xfs", "zfs",
-];
-
-/// No process and no loop device has it, as far as that can be seen. The provisioner looks at it now
-/// and then.
-fn no_others(volume: &Volume, machine: &Machine, path: &MountPath) -> Result<(), Refusal> {
-    let find = || {
-        let storage = volume.storage(&machine.sysfs)?;
-        let mut found = users::loops_in(&storage, &machine.mounts, &machine.sysfs)?;
-        found.extend(users::processes_using(&storage)?);
-        Ok(found)
-    };
-    let found = find().map_err(looking_at(path.as_path()))?;
+/// No process has it, as far as that can be seen. The provisioner looks at it now and then.
+fn no_process(storage: &Storage, path: &MountPath) -> Result<(), Refusal> {
+    let found = users::processes_using(storage).map_err(looking_at(path.as_path()))?;
     match users::in_words(&found) {
         None => Ok(()),
         Some(by) => Err(Refusal::InUse {
             path: path.as_path().to_owned(),
             by,
         }),
+    }
+}
+
+fn refusal(obstacle: Obstacle, path: &Path) -> Refusal {
+    let owned = path.to_owned();
+    match obstacle {
+        Obstacle::InUse(by) => Refusal::InUse { path: owned, by },
+        Obstacle::Nested(point) => Refusal::Nested {
+            path: owned,
+            point: shown(&point),
+        },
+        Obstacle::System(why) => Refusal::Needed { path: owned, why },
+        Obstacle::NotLocal(fs_type) => Refusal::Elsewhere {
+            path: owned,
+            fs_type,
+        },
+        Obstacle::Unknown(error) => looking_at(path)(error),
     }
 }
 
@@ -51,36 +57,18 @@ pub(super) fn judge(
     if needs.must_see_pods()
         && let Some(pods) = needs.unseen_pods(volume.kind())
     {
-        let pods = pods.to_owned();
         return Err(Refusal::PodsUnseen { pods });
     }
+    let refusal = |obstacle| refusal(obstacle, path.as_path());
+    let storage = inspect(volume, machine, &needs.kubelet, &needs.system).map_err(refusal)?;
     let candidate = match volume {
         Volume::Filesystem(root) => {
-            let (mount, table) = (root.mount(), &machine.mounts);
-            if let Some(why) = needs.forbid(mount, table) {
-                return Err(Refusal::Needed { path: owned(), why });
-            }
-            if let Some(by) = needs.kubelet_use(mount, table) {
-                return Err(Refusal::InUse { path: owned(), by });
-            }
-            if !LOCAL.contains(&&*mount.fs_type) {
-                return Err(Refusal::Elsewhere {
-                    path: owned(),
-                    fs_type: mount.fs_type.clone(),
-                });
+            // Files of its lower layers are only hidden when they are deleted.
+            if root.mount().fs_type == "overlay" {
+                return Err(refusal(Obstacle::NotLocal("overlay".to_owned())));
             }
             if !ourselves::may_delete_anything() {
                 return Err(Refusal::NotRoot { path: owned() });
-            }
-            if let Some(nested) = table.inside(mount.device, &mount.root).next() {
-                return Err(Refusal::Nested {
-                    path: owned(),
-                    point: shown(&nested.point),
-                });
-            }
-            if let Some(part) = table.of_parts(mount).next() {
-                let by = format!("a part of it is mounted at {} as well", shown(&part.point));
-                return Err(Refusal::InUse { path: owned(), by });
             }
             if is_read_only_snapshot(root).map_err(looking_at(path.as_path()))? {
                 return Err(Refusal::ReadOnlySubvolume { path: owned() });
@@ -93,17 +81,20 @@ pub(super) fn judge(
     if let Some(by) = candidate.in_use {
         return Err(Refusal::InUse { path: owned(), by });
     }
-    if let Volume::Device(device) = volume {
-        let facts = machine.sysfs.device(device.number());
-        let twins = facts.and_then(|facts| machine.sysfs.twins(&facts));
+    if let Volume::Device(_) = volume {
+        // Refused even if they are not in use: the cluster is not asked whether they have PVs.
+        let twins = machine.sysfs.twins(candidate.footprint.devices());
         let twins = twins.map_err(looking_at(path.as_path()))?;
         if !twins.is_empty() {
-            let path = owned();
-            return Err(Refusal::Twin { path, twins });
+            let twins = twins.into_iter().map(|twin| twin.name).collect();
+            return Err(Refusal::Twin {
+                path: owned(),
+                twins,
+            });
         }
     }
     let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::InUse { .. });
-    patiently(|| no_others(volume, machine, path), may_pass)?;
+    patiently(|| no_process(&storage, path), may_pass)?;
     if candidate.read_only {
         return Err(Refusal::ReadOnly { path: owned() });
     }

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 
 use crate::args::Clean;
+use crate::clean::inspect::{also_mounted, shown};
 use crate::clean::method::Method;
 use crate::clean::pace::amount;
 use crate::clean::signature;
@@ -23,7 +24,7 @@ use crate::host::mounts::DeviceNumber;
 use crate::host::sysfs::DeviceFacts;
 use crate::host::users;
 
-use super::needs::{Needs, also_mounted, shown};
+use super::needs::Needs;
 use super::target::{Done, Target};
 
 /// What disks write in a second, roughly, for an estimate: those that spin, and others.
@@ -73,7 +74,7 @@ pub fn write(
 fn not_seen(target: &Target, needs: &Needs) -> Vec<Row> {
     let mut users = Vec::new();
     if let Some(pods) = needs.unseen_pods(target.volume.kind()) {
-        let pods = shown(pods);
+        let pods = shown(&pods);
         users.push(format!(
             "Pods: {pods} has none, or not all that they use; is the kubelet's directory another one (--kubelet-dir)?"
         ));
@@ -113,8 +114,8 @@ fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {
             rows.push(("lies on", disk(&facts)));
         }
     }
-    for point in also_mounted(mount, &target.machine.mounts) {
-        rows.push(("mounted at", point));
+    for other in also_mounted(mount, &target.machine.mounts) {
+        rows.push(("mounted at", shown(&other.point).to_string()));
     }
     rows
 }

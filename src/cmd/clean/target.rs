@@ -25,7 +25,7 @@ use crate::types::MountPath;
 
 use super::Refusal;
 use super::judge::judge;
-use super::needs::{self, Needs};
+use super::needs::Needs;
 
 /// How long to wait for whoever has a device or its lock. udev has both for a moment after each
 /// change.
@@ -173,7 +173,8 @@ fn machine(path: &MountPath) -> Result<Machine, Refusal> {
         path: path.as_path().to_owned(),
         source,
     })?;
-    needs::understood(&machine.mounts).map(|()| machine)
+    let complete = machine.mounts.complete();
+    complete.map(|()| machine).map_err(Refusal::UnknownNeeds)
 }
 
 pub(super) fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {

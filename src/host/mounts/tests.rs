@@ -215,6 +215,17 @@ fn escape(path: &[u8]) -> Vec<u8> {
     text
 }
 
+#[test]
+fn mount_table_that_lacks_something_is_incomplete() {
+    let complete = |text: &str| MountTable::parse(text.as_bytes()).complete();
+    let (root, other) = (line(1, 0, "/", "/"), line(2, 1, "/", "/mnt"));
+    assert_eq!(complete(&format!("{root}{other}")), Ok(()));
+    let chroot = complete(&other).unwrap_err();
+    assert!(chroot.contains("outside of the chroot"), "{chroot}");
+    let strange = complete(&format!("{root}what is this\n")).unwrap_err();
+    assert!(strange.ends_with("understood: what is this"), "{strange}");
+}
+
 proptest! {
     #[test]
     fn any_name_survives(name in proptest::collection::vec(1_u8..=255, 1..40)) {

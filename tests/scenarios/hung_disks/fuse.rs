@@ -31,6 +31,10 @@ struct State {
 impl Fuse {
     /// Mounts a filesystem that never answers. Whoever looks at `path` from now on hangs.
     pub fn silent(path: &Path) -> Self {
+        Self::mounted(Path::new("hung"), path, "fuse")
+    }
+
+    fn mounted(source: &Path, path: &Path, fs_type: &str) -> Self {
         let device = OpenOptions::new()
             .read(true)
             .write(true)
@@ -42,9 +46,9 @@ impl Fuse {
         );
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         mount(
-            Some("hung"),
+            Some(source),
             path,
-            Some("fuse"),
+            Some(fs_type),
             flags,
             Some(options.as_str()),
         )
@@ -59,10 +63,18 @@ impl Fuse {
 
     /// Mounts a filesystem that answers.
     pub fn answering(path: &Path) -> Self {
-        let mut fuse = Self::silent(path);
-        let (device, state) = (fuse.device.take().unwrap(), Arc::clone(&fuse.state));
-        fuse.server = Some(std::thread::spawn(move || serve(device, &state)));
-        fuse
+        Self::silent(path).answered()
+    }
+
+    /// The same on a disk, where only such a filesystem is cleaned.
+    pub fn on_disk(disk: &Path, path: &Path) -> Self {
+        Self::mounted(disk, path, "fuseblk").answered()
+    }
+
+    fn answered(mut self) -> Self {
+        let (device, state) = (self.device.take().unwrap(), Arc::clone(&self.state));
+        self.server = Some(std::thread::spawn(move || serve(device, &state)));
+        self
     }
 
     pub fn path(&self) -> &Path {

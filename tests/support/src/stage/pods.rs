@@ -27,17 +27,31 @@ impl Stage {
     ///
     /// # Panics
     /// When the API server refuses it.
+    pub fn pod_with(&self, name: &str, claim: &str, annotations: &Value) {
+        let volume = json!({ "persistentVolumeClaim": { "claimName": claim } });
+        self.pod_of(name, volume, annotations);
+    }
+
+    /// Makes a Pod on our node that mounts a path of the host and runs on and on.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub fn pod_with_host_path(&self, name: &str, path: &str) {
+        self.pod_of(name, json!({ "hostPath": { "path": path } }), &json!({}));
+    }
+
     #[allow(
         clippy::expect_used,
         reason = "a pod that cannot be made is a failed test"
     )]
-    pub fn pod_with(&self, name: &str, claim: &str, annotations: &Value) {
+    fn pod_of(&self, name: &str, mut volume: Value, annotations: &Value) {
+        volume["name"] = json!("v");
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": name, "annotations": annotations },
             "spec": {
                 "nodeName": self.node(),
                 "containers": [{ "name": "c", "image": "none" }],
-                "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }],
+                "volumes": [volume],
             },
         }))
         .expect("writing a pod down");

@@ -1,0 +1,177 @@
+//! The volume's storage is in use under another name than that of its PV.
+
+use nix::mount::{MsFlags, mount, umount};
+
+use super::*;
+
+/// A second mount of a directory or device node.
+struct Bind(PathBuf);
+
+impl Bind {
+    fn of(source: &Path, point: PathBuf) -> Self {
+        mount(
+            Some(source),
+            &point,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )
+        .unwrap();
+        Self(point)
+    }
+}
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        umount(&self.0).unwrap();
+    }
+}
+
+/// A filesystem volume is kept while the kubelet has a directory of it mounted at this place below its own.
+fn a_kubelet_mount_keeps_the_volume(dir: &str, place: &str) {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let source = volume.join(dir);
+        let point = volume
+            .ancestors()
+            .nth(3)
+            .unwrap()
+            .join("kubelet")
+            .join(place);
+        for dir in [&source, &point] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        let at = point.to_str().unwrap();
+        let named = format!("the kubelet has it mounted for a Pod, at {at:?}");
+        (Bind::of(&source, point), named)
+    });
+}
+
+#[test]
+fn volume_that_the_kubelet_has_mounted_under_another_pv_name_is_kept() {
+    a_kubelet_mount_keeps_the_volume(
+        "",
+        "pods/other-pod/volumes/kubernetes.io~local-volume/other-pv",
+    );
+}
+
+#[test]
+fn volume_of_which_the_kubelet_has_a_subpath_mounted_is_kept() {
+    a_kubelet_mount_keeps_the_volume("dir", "pods/other-pod/volume-subpaths/other-pv/app/0");
+}
+
+#[test]
+fn volume_that_the_kubelet_has_staged_for_csi_is_kept() {
+    a_kubelet_mount_keeps_the_volume("", "plugins/kubernetes.io/csi/driver/other-pv/globalmount");
+}
+
+#[test]
+fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
+    a_user_of_the_device_is_waited_for(|device| {
+        let dir = "/mnt/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/other-pv";
+        fs::create_dir_all(dir).unwrap();
+        let point = Path::new(dir).join("other-pod");
+        File::create(&point).unwrap();
+        let at = point.to_str().unwrap();
+        let named = format!("the kubelet has it mapped for a Pod, at {at:?}");
+        (Bind::of(device.path(), point), named)
+    });
+}
+
+#[test]
+fn volume_that_a_pod_mounts_by_host_path_is_kept() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let _provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    keep_secret(&volume);
+    let path = volume.to_str().unwrap();
+    for (pod, path) in [
+        ("above", "/".to_owned()),
+        ("beside", format!("{path}0")),
+        ("below", format!("{path}/dir/")),
+        ("same", path.to_owned()),
+    ] {
+        stage.pod_with_host_path(pod, &path);
+        stage.pod_in_phase(pod, "Running");
+    }
+    stage.delete_claim("claim");
+    let namespace = stage.namespace();
+    let both = format!("by hostPath: {namespace}/below, {namespace}/same");
+    stage.event("VolumeInUse", &both);
+    stage.delete_pod("below", false);
+    // A later look than the first.
+    stage.event("VolumeInUse", &format!("by hostPath: {namespace}/same"));
+    assert!(has_secret(&volume) && is_untouched(&stage, &bound, "Released"));
+    stage.delete_pod("same", false);
+    offered_anew(&stage, &volume, &bound);
+    assert!(entries(&volume).is_empty());
+}
+
+#[test]
+fn device_whose_second_path_is_in_use_is_kept() {
+    let Some(stage) = stage() else { return };
+    let dir = raw_class(&stage, &json!({}));
+    let image = tempfile::tempfile_in(stage.sandbox.path()).unwrap();
+    image.set_len(32 * MIB).unwrap();
+    let [one, other] = [(); 2].map(|()| LoopDevice::over(&image).unwrap());
+    let path = link(&one, &dir, "disk");
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &path));
+    one.format("ext4").unwrap();
+    let name = other.path().file_name().unwrap().to_str().unwrap();
+    let (node, point) = (other.path(), stage.sandbox.dir("other").unwrap());
+    // Where only the kernel sees it.
+    let script = format!(
+        "mount -t ext4 {node} {point} && echo mounted && exec sleep 120",
+        node = node.display(),
+        point = point.display()
+    );
+    let unshare = ["--mount", "--propagation", "private", "sh", "-c", &script];
+    let mounted = Guest::ready(Command::new("unshare").args(unshare));
+    stage.delete_claim("claim");
+    let named = format!("{name} is a second path to its storage, and is in use");
+    waits_and_is_told(&stage, &mut provisioner, &path, &named);
+    let open = File::open(node).unwrap();
+    let process = Guest::start(Command::new("sleep").arg("120").stdin(open));
+    drop(mounted);
+    stage.event("VolumeInUse", &format!("process {} ", process.pid()));
+    assert!(wipefs(one.path()).contains("ext4"));
+    assert!(is_untouched(&stage, &bound, "Released"));
+    // One that is not used keeps nothing from being cleaned.
+    drop(process);
+    offered_anew(&stage, &path, &bound);
+    assert_eq!(wipefs(one.path()), "");
+}
+
+/// Directories of one filesystem as volumes, which is mounted as a whole elsewhere.
+#[test]
+fn volume_beside_others_of_its_filesystem_is_recycled() {
+    let Some(stage) = stage() else { return };
+    stage.class("fast", &json!({})).unwrap();
+    let whole = stage.sandbox.tmpfs("whole", "size=20m").unwrap();
+    // Of the filesystem of the discovery and the kubelet's directory, too.
+    let dirs = [whole.join("a"), stage.sandbox.path().join("directory")];
+    let volumes = dirs.map(|dir| {
+        fs::create_dir(&dir).unwrap();
+        let name = dir.file_name().unwrap().to_str().unwrap();
+        let volume = format!("disks/fast/{name}");
+        stage.sandbox.bind(&dir, &volume).unwrap()
+    });
+    let neighbour = whole.join("ab");
+    fs::create_dir(&neighbour).unwrap();
+    let of_pod = "kubelet/pods/uid/volumes/kubernetes.io~local-volume/neighbour";
+    stage.sandbox.bind(&neighbour, of_pod).unwrap();
+    let elsewhere = stage.sandbox.bind(&volumes[0], "elsewhere").unwrap();
+    let provisioner = stage.provisioner().unwrap();
+    for (volume, claim) in volumes.iter().zip(["a", "directory"]) {
+        let bound = stage.occupy(claim, volume);
+        keep_secret(volume);
+        stage.delete_claim(claim);
+        offered_anew(&stage, volume, &bound);
+        assert!(entries(volume).is_empty());
+    }
+    assert!(stage.events("VolumeInUse").is_empty());
+    let reported = format!("mounted at {:?} as well", elsewhere.to_str().unwrap());
+    assert!(provisioner.log().contains(&reported));
+}
