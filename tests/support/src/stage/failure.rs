@@ -26,19 +26,22 @@ impl Drop for Stage {
             let _ = writeln!(report, "{request}");
         }
         report.push_str("--- the objects in the end ---\n");
-        let namespace = self.namespace();
-        self.add(&mut report, Api::<PersistentVolume>::all(self.client.clone()));
-        self.add(&mut report, Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &namespace));
-        self.add(&mut report, Api::<Pod>::namespaced(self.client.clone(), &namespace));
-        self.add(&mut report, Api::<Job>::all(self.client.clone()));
-        self.add(&mut report, Api::<Event>::all(self.client.clone()));
+        let client = &self.client;
+        let namespace = &self.namespace();
+        let claims = Api::namespaced(client.clone(), namespace);
+        let pods = Api::namespaced(client.clone(), namespace);
+        self.add::<PersistentVolume>(&mut report, &Api::all(client.clone()));
+        self.add::<PersistentVolumeClaim>(&mut report, &claims);
+        self.add::<Pod>(&mut report, &pods);
+        self.add::<Job>(&mut report, &Api::all(client.clone()));
+        self.add::<Event>(&mut report, &Api::all(client.clone()));
         eprint!("{report}");
     }
 }
 
 impl Stage {
     /// Adds a line of JSON for each object that bears the stage's id. It must not panic.
-    fn add<K>(&self, report: &mut String, api: Api<K>)
+    fn add<K>(&self, report: &mut String, api: &Api<K>)
     where
         K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
     {
