@@ -217,13 +217,6 @@ fn verb_on(
             return Request::create(target).with(object, options);
         }
         "put" => (Request::new("PUT", path, JSON), short::named(&target, body)),
-        "apply" => {
-            let manager = "fieldManager=conformance";
-            let path = format!("{path}?{manager}");
-            let mut request = Request::new("PATCH", path, content_type("apply"));
-            request.makes = Some(target.clone());
-            (request, short::named(&target, body))
-        }
         "delete" => (Request::new("DELETE", path, JSON), body),
         "patch" => (patch_as("merge"), body),
         "strategic" => (patch_as("strategic"), body),
@@ -292,7 +285,7 @@ impl Request {
                 "as" => {
                     let kind = value.as_str().ok_or(StepError::Value {
                         key: "as",
-                        expected: "a content type, or merge, strategic, json or apply",
+                        expected: "a content type, or merge, strategic or json",
                     })?;
                     content_type(kind).clone_into(&mut self.content_type);
                 }
@@ -316,7 +309,6 @@ fn content_type(word: &str) -> &str {
         "merge" => MERGE,
         "strategic" => "application/strategic-merge-patch+json",
         "json" => "application/json-patch+json",
-        "apply" => "application/apply-patch+yaml",
         other => other,
     }
 }

@@ -1,5 +1,5 @@
 //! What the built-in admission plug-ins do to requests: StorageObjectInUseProtection,
-//! DefaultStorageClass, PersistentVolumeClaimResize and PodTopologyLabels.
+//! DefaultStorageClass and PodTopologyLabels.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,7 @@ use crate::{
     controllers::object::BETA_CLASS,
     meta,
     resource::{self, Resource},
-    status::Status,
     store::Store,
-    validation,
 };
 
 /// On the way to a new object.
@@ -43,36 +41,6 @@ pub(crate) fn copy_topology(node: &Value, pod: &mut Value) {
             meta::child_mut(&mut pod["metadata"], "labels").insert(key.into(), label.clone());
         }
     }
-}
-
-/// On the way to a new state: a claim may only grow if its class lets it.
-pub(crate) fn on_update(
-    expandable: &[String],
-    r: &'static Resource,
-    old: &Value,
-    new: &Value,
-) -> Result<(), Status> {
-    let bound = old["status"]["phase"] == "Bound";
-    if r != &resource::PERSISTENT_VOLUME_CLAIMS || !bound || !validation::grows(old, new) {
-        return Ok(());
-    }
-    let class = old["spec"]["storageClassName"].as_str().unwrap_or_default();
-    if expandable.iter().any(|c| c == class) {
-        return Ok(());
-    }
-    Err(Status::forbidden(
-        r,
-        meta::name(old),
-        "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
-         pvc must support resize",
-    ))
-}
-
-/// The names of the classes whose claims may grow.
-pub(crate) fn expandable_classes(store: &Store) -> Vec<String> {
-    let classes = store.list(&resource::STORAGE_CLASSES, None).items;
-    let growing = classes.iter().filter(|c| c["allowVolumeExpansion"] == true);
-    growing.map(|c| meta::name(c).to_owned()).collect()
 }
 
 fn protect(object: &mut Value, finalizer: &str) {

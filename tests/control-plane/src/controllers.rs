@@ -35,7 +35,7 @@ pub use self::{
     running::{Controllers, spawn},
 };
 use crate::{
-    ephemeral, expand,
+    ephemeral,
     garbage::{self, Garbage},
     jobs::{self, Jobs},
     meta,
@@ -330,7 +330,6 @@ impl Manager {
         worked |= self.work_on(|q| &mut q.volume_protection, protection::sync_volume);
         worked |= self.work_on(|q| &mut q.volumes, pv_controller::volume::sync);
         worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
-        worked |= self.work_on(|q| &mut q.expansions, expand::sync);
         worked |= self.work_on(|q| &mut q.ephemeral, ephemeral::sync);
         worked |= self.work_on(|q| &mut q.recyclers, pv_controller::recycle::sync);
         worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
@@ -404,7 +403,6 @@ impl Manager {
         pv_controller::observe(&mut self.cx, change);
         pv_controller::recycle::observe(&mut self.cx, change);
         protection::observe(&mut self.cx, change);
-        expand::observe(&mut self.cx, change);
         ephemeral::observe(&mut self.cx, change);
         scheduler::observe(&mut self.cx, change);
         pods::observe(&mut self.cx, change);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    meta, protobuf, quantity,
+    meta, quantity,
     resource::{self, Resource},
 };
 
@@ -50,21 +50,6 @@ pub(crate) fn apply(r: &'static Resource, object: &mut Value) {
         if !object["spec"].is_object() {
             object["spec"] = json!({"finalizers": ["kubernetes"]});
         }
-    } else if r == &resource::SECRETS {
-        secret(object);
-    }
-}
-
-/// What was written as text is kept as data.
-fn secret(object: &mut Value) {
-    fill(object, "type", json!("Opaque"));
-    let Some(Value::Object(texts)) = meta::object_mut(object).remove("stringData") else {
-        return;
-    };
-    let data = meta::child_mut(object, "data");
-    for (key, text) in texts {
-        let text = text.as_str().unwrap_or_default();
-        data.insert(key, json!(protobuf::base64(text.as_bytes())));
     }
 }
 
@@ -249,14 +234,6 @@ fn tidy(holder: &mut Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_of_a_secret_becomes_data() {
-        let mut secret = json!({"data": {"a": "eA==", "b": "eQ=="}, "stringData": {"b": "me"}});
-        apply(&resource::SECRETS, &mut secret);
-        let expected = json!({"type": "Opaque", "data": {"a": "eA==", "b": "bWU="}});
-        assert_eq!(secret, expected);
-    }
 
     #[test]
     fn a_job_without_labels_has_those_of_its_pods() {

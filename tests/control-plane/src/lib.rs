@@ -62,12 +62,12 @@
 //! | | |
 //! |---|---|
 //! | Types | those of [`resource`]; no custom resources, no other API versions |
-//! | Requests | get, list (pages, any kept version), watch (bookmarks, initial events, 410), create, update, patch (JSON, merge, strategic, server-side apply), delete, deletecollection, each with `dryRun`; JSON and YAML, and protobuf where `kubectl` sends it |
-//! | Subresources | `status`, `finalize` of namespaces, `log`, `binding` and `eviction` of pods; no `scale`, `exec`, `token` |
-//! | Semantics | `resourceVersion`, `generation`, `generateName`, finalizers, preconditions, owner references, field ownership from the first server-side apply on, `Status` bodies |
-//! | Validation | what a storage controller can run into; a field that nobody knows is refused, warned of or dropped, as `fieldValidation` says |
-//! | Admission | default class, protection finalizers, growth of claims; no quotas, no webhooks |
-//! | Identity | none: everybody may do everything, and is told so when they ask. A refusal is a fault: [`FaultBuilder::forbid`] |
+//! | Requests | get, list (pages, any kept version), watch (bookmarks, initial events, 410), create, update, patch (JSON, merge, strategic), delete, deletecollection, each with `dryRun`; JSON and YAML |
+//! | Subresources | `status`, `finalize` of namespaces, `log` of pods |
+//! | Semantics | `resourceVersion`, `generation`, `generateName`, finalizers, preconditions, owner references, `Status` bodies; nobody owns a field |
+//! | Validation | what a storage controller can run into; a field that nobody knows is kept |
+//! | Admission | default class, protection finalizers; no quotas, no webhooks |
+//! | Identity | none: everybody may do everything. A refusal is a fault: [`FaultBuilder::forbid`] |
 //! | Controllers | volumes and claims, scheduler, pods and Jobs, garbage collection, namespaces, protection; Deployments and `DaemonSets` are objects that nothing acts upon |
 //! | Pods | seem to run, as their annotations tell ([`RUN`]), or those of Jobs are processes ([`ProcessOptions`]); no images, no network |
 //!
@@ -83,7 +83,6 @@ mod defaults;
 mod deletion;
 mod ephemeral;
 mod event_view;
-mod expand;
 pub mod faults;
 pub mod front;
 mod garbage;
@@ -99,7 +98,6 @@ mod options;
 mod patch;
 mod pods;
 mod protection;
-mod protobuf;
 mod pv_controller;
 pub mod quantity;
 mod recorder;
@@ -111,7 +109,6 @@ pub mod status;
 pub mod store;
 mod strategy;
 mod table;
-mod typed;
 mod validation;
 mod view;
 

@@ -19,7 +19,7 @@ pub use self::{
 };
 pub(crate) use self::{
     stored::{Shelf, Stored, Written},
-    types::{Subscription, Write},
+    types::Subscription,
 };
 use crate::{
     deletion::{self, Fate},
@@ -29,9 +29,6 @@ use crate::{
     status::Status,
     strategy,
 };
-
-/// The owner of what the controllers here write.
-const OWN_MANAGER: &str = "kube-controller-manager";
 
 /// A cheap handle on the store. It can be used without a server, too: it does to objects what an API
 /// server does.
@@ -234,33 +231,16 @@ impl Store {
         dry_run: bool,
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Value>, Status> {
-        let write = Write {
-            part,
-            dry_run,
-            manager: Some(OWN_MANAGER),
-        };
-        self.modify_as(r, ns, name, &write, change)
-    }
-
-    /// [`Store::modify`] on behalf of somebody.
-    pub(crate) fn modify_as(
-        &self,
-        r: &'static Resource,
-        ns: &str,
-        name: &str,
-        write: &Write<'_>,
-        change: impl FnOnce(&Value) -> Result<Value, Status>,
-    ) -> Result<Arc<Value>, Status> {
         let mut state = self.lock();
         let stored = Arc::clone(state.get(r, ns, name)?);
         let old = stored.value();
         let mut new = change(&old)?;
-        strategy::prepare_for_update(r, &old, &mut new, write)?;
+        strategy::prepare_for_update(r, &old, &mut new, part)?;
         if new == *old {
             return Ok(old);
         }
         strategy::validate_update(r, &old, &new)?;
-        if write.dry_run {
+        if dry_run {
             return Ok(Arc::new(new));
         }
         let kind = if deletion::is_finished(r, &new) {

@@ -6,10 +6,9 @@ use uuid::Uuid;
 
 use crate::{
     defaults, meta,
-    patch::apply,
     resource::{self, Resource},
     status::{Cause, Status},
-    store::{Part, Write},
+    store::Part,
     validation,
 };
 
@@ -91,7 +90,7 @@ pub(crate) fn prepare_for_update(
     r: &'static Resource,
     old: &Value,
     new: &mut Value,
-    write: &Write<'_>,
+    part: Part,
 ) -> Result<(), Status> {
     check_shape(r, new)?;
     check_identity(r, old, new)?;
@@ -106,7 +105,7 @@ pub(crate) fn prepare_for_update(
         };
     }
     drop_empty(metadata);
-    match write.part {
+    match part {
         Part::Status => {
             let (metadata, status) = (new["metadata"].take(), new["status"].take());
             *new = old.clone();
@@ -125,17 +124,6 @@ pub(crate) fn prepare_for_update(
     }
     defaults::apply(r, new);
     stamp_phase_change(r, old, new);
-    if let Some(manager) = write.manager {
-        let manager = apply::Manager {
-            name: manager.to_owned(),
-            subresource: match write.part {
-                Part::Status => "status".into(),
-                Part::Main => String::new(),
-            },
-            force: false,
-        };
-        apply::take_over(r, old, new, &manager);
-    }
     if r.generation && spec_changed(r, &old["spec"], &new["spec"]) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         meta::metadata_mut(new).insert("generation".into(), json!(generation + 1));

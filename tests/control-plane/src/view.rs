@@ -21,30 +21,6 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Whether anything of `Accept` can be sent.
-    pub(crate) fn can_satisfy(accept: &str) -> bool {
-        let known = |alternative: &str| {
-            let mut parts = alternative.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default();
-            // Who prefers protobuf or YAML gets JSON, which all of them read, too.
-            let media = matches!(media, "" | "*/*" | "application/*")
-                || ["json", "yaml", "vnd.kubernetes.protobuf", "cbor"]
-                    .iter()
-                    .any(|kind| media.strip_prefix("application/") == Some(kind));
-            let parts: Vec<_> = parts.collect();
-            let shape = parts.iter().find_map(|part| part.strip_prefix("as="));
-            let version = parts.iter().find_map(|part| part.strip_prefix("v="));
-            let shapes = [
-                "Table",
-                "PartialObjectMetadata",
-                "PartialObjectMetadataList",
-            ];
-            let shape = shape.is_none_or(|shape| shapes.contains(&shape) && version == Some("v1"));
-            media && shape
-        };
-        accept.split(',').any(known)
-    }
-
     /// The first alternative of `Accept` that is JSON and known; plain JSON if there is none, so
     /// that clients which prefer protobuf get something they can read as well.
     pub(crate) fn negotiate(accept: &str, include_object: &str) -> Self {

@@ -13,7 +13,7 @@ use crate::tenant::{Tenancy, move_in};
 use crate::voice::{Voice, columns};
 
 /// The columns that fit a terminal.
-const OF_CLASSES: &[&str] = &["NAME", "PROVISIONER", "RECLAIMPOLICY", "VOLUMEBINDINGMODE"];
+const OF_CLASSES: &[&str] = &["NAME", "AGE"];
 const OF_PVS: &[&str] = &["NAME", "CAPACITY", "STATUS", "CLAIM", "STORAGECLASS", "AGE"];
 const OF_CLAIMS: &[&str] = &[
     "NAME",

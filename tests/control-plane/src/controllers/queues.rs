@@ -21,8 +21,6 @@ pub(crate) struct Queues {
     pub(crate) jobs: WorkQueue<Key>,
     /// Pods whose Job may be gone.
     pub(crate) orphans: WorkQueue<Key>,
-    /// Bound claims that may ask for more than they have.
-    pub(crate) expansions: WorkQueue<Key>,
     /// Pods with generic ephemeral volumes.
     pub(crate) ephemeral: WorkQueue<Key>,
     pub(crate) garbage: WorkQueue<garbage::Target>,
@@ -43,7 +41,6 @@ impl Queues {
             &mut self.scheduled,
             &mut self.jobs,
             &mut self.orphans,
-            &mut self.expansions,
             &mut self.ephemeral,
             &mut self.namespaces,
         ] {
@@ -64,7 +61,6 @@ impl Queues {
             &self.scheduled,
             &self.jobs,
             &self.orphans,
-            &self.expansions,
             &self.ephemeral,
             &self.namespaces,
         ];

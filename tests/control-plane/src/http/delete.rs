@@ -91,11 +91,6 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
     } else {
         call.object()?
     };
-    options_of(&body, call)
-}
-
-/// The options of a DELETE, or of an eviction.
-pub(super) fn options_of(body: &Value, call: &Call) -> Result<DeleteOptions, Status> {
     let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
     let query = |key: &str| {
         Some(call.query.get(key))

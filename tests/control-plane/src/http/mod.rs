@@ -5,14 +5,11 @@ mod answer;
 mod body;
 mod delete;
 mod discovery;
-mod fields;
 mod logs;
 mod openapi;
-mod pod_actions;
 mod query;
 mod read;
 mod relay;
-mod reviews;
 mod route;
 pub(crate) mod upstream;
 mod watching;
@@ -44,7 +41,6 @@ use tokio::net::{TcpListener, TcpStream};
 use self::{body::Body, query::Query, route::Route};
 use crate::{
     faults::{Faults, Outcome, Verdict},
-    protobuf,
     requests::{Request, Requests, Verb},
     status::Status,
     store::Store,
@@ -115,14 +111,7 @@ impl Call {
     fn object(&self) -> Result<Value, Status> {
         let object: Value = match self.content_type() {
             "" | "application/json" | "*/*" => self.json()?,
-            "application/yaml" | "application/apply-patch+yaml" => self.yaml()?,
-            // What is decoded has no status, so this is not for updates.
-            "application/vnd.kubernetes.protobuf"
-                if matches!(self.method, Method::POST | Method::DELETE) =>
-            {
-                protobuf::decode(&self.body)
-                    .map_err(|error| Status::unsupported_media_type(&error.to_string()))?
-            }
+            "application/yaml" => self.yaml()?,
             other => return Err(Status::unsupported_media_type(other)),
         };
         if object.is_object() {
@@ -307,9 +296,6 @@ fn respond(
 ) -> Result<Response<Body>, Status> {
     match route {
         Route::Resource(target) => match verb(&call.method, route, &call.query) {
-            _ if target.subresource != "log" && read::check_accept(call).is_err() => {
-                Err(Status::not_acceptable())
-            }
             Verb::Watch => watching::watch(server, reset, target, call),
             Verb::List => read::list(server, target, call),
             Verb::Get if target.name.is_empty() => Err(Status::method_not_allowed()),
@@ -317,7 +303,6 @@ fn respond(
             Verb::Get => read::get(server, target, call),
             _ => write::handle(server, target, call),
         },
-        Route::Other(path) if call.method == Method::POST => reviews::respond(path),
         Route::Other(path) => discovery::respond(path, call),
     }
 }

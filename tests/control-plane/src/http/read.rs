@@ -12,15 +12,6 @@ use crate::{
     view::{self, Format, View},
 };
 
-/// Refuses a client that wants to see something that nobody can send.
-pub(super) fn check_accept(call: &Call) -> Result<(), Status> {
-    if Format::can_satisfy(call.header(ACCEPT)) {
-        Ok(())
-    } else {
-        Err(Status::not_acceptable())
-    }
-}
-
 /// How this client wants to see objects of the target's type.
 pub(super) fn view(target: &Target, call: &Call) -> View {
     let format = Format::negotiate(call.header(ACCEPT), call.query.get("includeObject"));

@@ -69,7 +69,7 @@ fn resource_target(group: &str, version: &str, rest: &[&str]) -> Option<Target> 
     let known = match subresource {
         "" => true,
         "status" => resource.status,
-        "binding" | "eviction" | "log" => resource == &resource::PODS,
+        "log" => resource == &resource::PODS,
         "finalize" => resource == &resource::NAMESPACES,
         _ => false,
     };

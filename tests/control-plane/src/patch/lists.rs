@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::resource::{self, Resource};
 
-/// How a list behaves under strategic merge and server-side apply.
+/// How a list behaves under strategic merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ListKind {
+pub(super) enum ListKind {
     /// Replaced as a whole.
     Atomic,
     /// A set of plain values.
@@ -16,7 +16,7 @@ pub(crate) enum ListKind {
 }
 
 /// The list called `field` inside an object called `parent`.
-pub(crate) fn kind(r: &'static Resource, parent: &str, field: &str) -> ListKind {
+pub(super) fn kind(r: &'static Resource, parent: &str, field: &str) -> ListKind {
     match (parent, field) {
         ("metadata", "finalizers") => ListKind::Set,
         ("metadata", "ownerReferences") => ListKind::Keyed("uid"),
@@ -42,6 +42,6 @@ pub(crate) fn kind(r: &'static Resource, parent: &str, field: &str) -> ListKind 
 }
 
 /// The position of the item with the same key.
-pub(crate) fn position(items: &[Value], key: &str, item: &Value) -> Option<usize> {
+pub(super) fn position(items: &[Value], key: &str, item: &Value) -> Option<usize> {
     items.iter().position(|i| i[key] == item[key])
 }

@@ -1,7 +1,6 @@
 //! The patch formats of the API, each as a function from an object to its new state.
 
-pub(crate) mod apply;
-pub(crate) mod lists;
+mod lists;
 mod strategic;
 
 use json_patch::{AddOperation, PatchOperation};

@@ -6,31 +6,19 @@ use serde_json::{Map, Value};
 use super::lists::{self, ListKind};
 use crate::{meta, resource::Resource};
 
-/// How patches are merged.
-#[derive(Clone, Copy)]
-struct How {
-    r: &'static Resource,
-    /// Whether the items of a list come in the order of the patch.
-    in_order: bool,
-}
-
 /// Applies `patch` to `object`.
 pub(super) fn merge(r: &'static Resource, object: &mut Value, patch: &Value) {
-    let how = How { r, in_order: true };
     if let Some(patch) = patch.as_object() {
-        merge_object(how, "", meta::object_mut(object), patch);
+        merge_object(r, "", meta::object_mut(object), patch);
     }
 }
 
-/// Merges what somebody applies: items of a list stay where they are, and new ones come last.
-pub(super) fn merge_applied(r: &'static Resource, object: &mut Value, config: &Value) {
-    let how = How { r, in_order: false };
-    if let Some(config) = config.as_object() {
-        merge_object(how, "", meta::object_mut(object), config);
-    }
-}
-
-fn merge_object(how: How, name: &str, target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+fn merge_object(
+    r: &'static Resource,
+    name: &str,
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => target.clear(),
         Some("delete") => return target.clear(),
@@ -60,18 +48,17 @@ fn merge_object(how: How, name: &str, target: &mut Map<String, Value>, patch: &M
             }
             Value::Object(fields) => {
                 let child = target.entry(key).or_insert(Value::Null);
-                merge_object(how, key, meta::object_mut(child), fields);
+                merge_object(r, key, meta::object_mut(child), fields);
             }
             Value::Array(items) => {
                 let child = target
                     .entry(key)
                     .or_insert_with(|| Value::Array(Vec::new()));
-                let kind = lists::kind(how.r, name, key);
+                let kind = lists::kind(r, name, key);
                 let before = child.as_array().cloned().unwrap_or_default();
-                merge_list(how, kind, child, items);
+                merge_list(r, kind, child, items);
                 if let Value::Array(merged) = child
                     && kind != ListKind::Atomic
-                    && how.in_order
                 {
                     let order = patch.get(&format!("$setElementOrder/{key}"));
                     let order = order.and_then(Value::as_array).unwrap_or(items);
@@ -90,12 +77,12 @@ fn merge_object(how: How, name: &str, target: &mut Map<String, Value>, patch: &M
             && let Some(Value::Array(items)) = target.get_mut(field)
         {
             let before = items.clone();
-            reorder(lists::kind(how.r, name, field), items, &before, order);
+            reorder(lists::kind(r, name, field), items, &before, order);
         }
     }
 }
 
-fn merge_list(how: How, kind: ListKind, target: &mut Value, patch: &[Value]) {
+fn merge_list(r: &'static Resource, kind: ListKind, target: &mut Value, patch: &[Value]) {
     let Value::Array(items) = target else {
         *target = Value::Array(patch.to_vec());
         return;
@@ -114,13 +101,13 @@ fn merge_list(how: How, kind: ListKind, target: &mut Value, patch: &[Value]) {
                 items.clear();
             }
             for item in patch {
-                merge_item(how, key, items, item);
+                merge_item(r, key, items, item);
             }
         }
     }
 }
 
-fn merge_item(how: How, key: &'static str, items: &mut Vec<Value>, item: &Value) {
+fn merge_item(r: &'static Resource, key: &'static str, items: &mut Vec<Value>, item: &Value) {
     let Some(fields) = item.as_object() else {
         return;
     };
@@ -138,7 +125,7 @@ fn merge_item(how: How, key: &'static str, items: &mut Vec<Value>, item: &Value)
         items.push(Value::Object(Map::new()));
         items.len() - 1
     });
-    merge_object(how, "", meta::object_mut(&mut items[at]), fields);
+    merge_object(r, "", meta::object_mut(&mut items[at]), fields);
 }
 
 /// Items named in `order` come in that order. Between them stand the others, each before the first

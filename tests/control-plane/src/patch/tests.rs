@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{apply::Manager, *};
+use super::*;
 use crate::resource;
 
 fn strategic(object: &Value, patch: Value) -> Value {
@@ -111,97 +111,4 @@ fn strategic_merge() {
     ] {
         assert_eq!(strategic(&object, patch), expected, "{what}");
     }
-}
-
-fn manager(name: &str) -> Manager {
-    Manager {
-        name: name.into(),
-        subresource: String::new(),
-        force: false,
-    }
-}
-
-fn without_owners(mut object: Value) -> Value {
-    object["metadata"]
-        .as_object_mut()
-        .unwrap()
-        .remove("managedFields");
-    object
-}
-
-#[test]
-fn apply_removes_what_its_manager_dropped() {
-    let r = &resource::PODS;
-    let first = json!({
-        "metadata": {"name": "p", "labels": {"a": "1", "b": "2"}, "finalizers": ["x/x", "y/y"]},
-        "spec": {"containers": [{"name": "one", "image": "i"}, {"name": "two", "image": "i"}]},
-    });
-    let live = apply::create(r, &first, &manager("me"));
-    assert_eq!(without_owners(live.clone()), first);
-    let second = json!({
-        "metadata": {"name": "p", "labels": {"a": "1"}, "finalizers": ["y/y"]},
-        "spec": {"containers": [{"name": "one", "image": "i"}]},
-    });
-    let live = apply::apply(r, &live, &second, &manager("me")).unwrap();
-    assert_eq!(without_owners(live), second);
-}
-
-#[test]
-fn apply_conflicts_with_other_owners() {
-    let r = &resource::CONFIG_MAPS;
-    let config = |k: &str, v: &str| json!({"metadata": {"name": "c"}, "data": {k: v}});
-    let live = apply::create(r, &config("k", "1"), &manager("first"));
-
-    let shared = apply::apply(r, &live, &config("k", "1"), &manager("second")).unwrap();
-    let dropped = json!({"metadata": {"name": "c"}});
-    let kept = apply::apply(r, &shared, &dropped, &manager("second")).unwrap();
-    assert_eq!(kept["data"]["k"], "1", "still owned by the first");
-
-    let refused = apply::apply(r, &live, &config("k", "2"), &manager("second")).unwrap_err();
-    assert_eq!((refused.code, refused.reason), (409, "Conflict"));
-    assert!(
-        refused.message.contains("conflict with \"first\": .data.k"),
-        "{refused}"
-    );
-
-    let force = Manager {
-        force: true,
-        ..manager("second")
-    };
-    let forced = apply::apply(r, &live, &config("k", "2"), &force).unwrap();
-    assert_eq!(forced["data"]["k"], "2");
-    let refused = apply::apply(r, &forced, &config("k", "3"), &manager("first")).unwrap_err();
-    assert!(
-        refused.message.contains("conflict with \"second\""),
-        "{refused}"
-    );
-}
-
-#[test]
-fn an_update_takes_ownership() {
-    let r = &resource::CONFIG_MAPS;
-    let config = json!({"metadata": {"name": "c"}, "data": {"k": "1", "l": "1"}});
-    let live = apply::create(r, &config, &manager("applier"));
-    let mut edited = live.clone();
-    edited["data"]["k"] = json!("edited");
-    apply::take_over(r, &live, &mut edited, &manager("kubectl-edit"));
-    let refused = apply::apply(r, &edited, &config, &manager("applier")).unwrap_err();
-    assert!(
-        refused
-            .message
-            .contains("conflict with \"kubectl-edit\" using v1: .data.k"),
-        "{refused}"
-    );
-}
-
-#[test]
-fn the_first_apply_to_an_older_object_respects_what_is_there() {
-    let r = &resource::CONFIG_MAPS;
-    let live = json!({"metadata": {"name": "c"}, "data": {"k": "1"}});
-    let config = json!({"metadata": {"name": "c"}, "data": {"k": "2"}});
-    let refused = apply::apply(r, &live, &config, &manager("me")).unwrap_err();
-    assert!(refused.message.contains("before-first-apply"), "{refused}");
-    let config = json!({"metadata": {"name": "c"}, "data": {"l": "2"}});
-    let new = apply::apply(r, &live, &config, &manager("me")).unwrap();
-    assert_eq!(new["data"], json!({"k": "1", "l": "2"}));
 }

@@ -67,17 +67,6 @@ pub struct DeleteOptions {
     pub dry_run: bool,
 }
 
-/// How an existing object is written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Write<'a> {
-    pub(crate) part: Part,
-    /// Check and answer, but change nothing.
-    pub(crate) dry_run: bool,
-    /// Who owns the changed fields afterwards (server-side apply); `None` if the new object's
-    /// `managedFields` say so already.
-    pub(crate) manager: Option<&'a str>,
-}
-
 /// A watch of one resource type: what happened since, and everything from now on.
 #[derive(Debug)]
 pub(crate) struct Subscription {

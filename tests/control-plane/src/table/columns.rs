@@ -1,13 +1,11 @@
-//! The columns of each type, as the real API server prints them.
-
-mod access;
-mod workloads;
+//! The columns of volumes, claims, pods, Jobs and nodes, as the real API server prints them; of all other
+//! types a table shows name and age.
 
 use serde_json::{Value, json};
 
 use super::{
     Column,
-    words::{access_modes, age},
+    words::{access_modes, age, between, joined, labels},
 };
 use crate::{
     meta,
@@ -33,11 +31,7 @@ const fn wide(name: &'static str, cell: fn(&Value) -> Value) -> Column {
 const NAME: Column = column("Name", |o| json!(meta::name(o)));
 const AGE: Column = column("Age", |o| json!(age(&o["metadata"]["creationTimestamp"])));
 
-/// Of a type for which the real one has no columns of its own, either.
-static PLAIN: [Column; 2] = [
-    NAME,
-    column("Created At", |o| text(&o["metadata"]["creationTimestamp"])),
-];
+static OTHERS: [Column; 2] = [NAME, AGE];
 
 static PERSISTENT_VOLUMES: [Column; 11] = [
     NAME,
@@ -84,135 +78,76 @@ static PERSISTENT_VOLUME_CLAIMS: [Column; 9] = [
     wide("VolumeMode", |o| or(&o["spec"]["volumeMode"], "<unset>")),
 ];
 
-static NODES: [Column; 10] = [
+static NODES: [Column; 5] = [
     NAME,
     column("Status", node_status),
-    column("Roles", |o| {
-        let labels = o["metadata"]["labels"].as_object();
-        let keys = labels.into_iter().flat_map(|l| l.keys());
-        let roles: Vec<_> = keys
-            .filter_map(|k| k.strip_prefix("node-role.kubernetes.io/"))
-            .collect();
-        json!(if roles.is_empty() {
-            "<none>".into()
-        } else {
-            roles.join(",")
-        })
-    }),
+    column("Roles", |_| json!("<none>")),
     AGE,
     column("Version", |o| {
         text(&o["status"]["nodeInfo"]["kubeletVersion"])
     }),
-    wide("Internal-IP", |o| json!(address(o, "InternalIP"))),
-    wide("External-IP", |o| json!(address(o, "ExternalIP"))),
-    wide("OS-Image", |o| {
-        or(&o["status"]["nodeInfo"]["osImage"], "<unknown>")
-    }),
-    wide("Kernel-Version", |o| {
-        or(&o["status"]["nodeInfo"]["kernelVersion"], "<unknown>")
-    }),
-    wide("Container-Runtime", |o| {
-        or(
-            &o["status"]["nodeInfo"]["containerRuntimeVersion"],
-            "<unknown>",
-        )
-    }),
 ];
 
-static STORAGE_CLASSES: [Column; 6] = [
-    column("Name", |o| {
-        let annotations = &o["metadata"]["annotations"];
-        let default = annotations["storageclass.kubernetes.io/is-default-class"] == "true";
-        json!(format!(
-            "{}{}",
-            meta::name(o),
-            if default { " (default)" } else { "" }
-        ))
-    }),
-    column("Provisioner", |o| text(&o["provisioner"])),
-    column("ReclaimPolicy", |o| text(&o["reclaimPolicy"])),
-    column("VolumeBindingMode", |o| text(&o["volumeBindingMode"])),
-    column("AllowVolumeExpansion", |o| {
-        json!(o["allowVolumeExpansion"] == true)
-    }),
-    AGE,
-];
-
-static NAMESPACES: [Column; 3] = [NAME, column("Status", |o| text(&o["status"]["phase"])), AGE];
-
-static EVENTS: [Column; 10] = [
-    column("Last Seen", |o| json!(age(last_seen(o)))),
-    column("Type", |o| text(&o["type"])),
-    column("Reason", |o| text(&o["reason"])),
-    column("Object", |o| {
-        let about = &o["involvedObject"];
-        let kind = about["kind"].as_str().unwrap_or_default().to_lowercase();
-        json!(format!(
-            "{kind}/{}",
-            about["name"].as_str().unwrap_or_default()
-        ))
-    }),
-    wide("Subobject", |o| text(&o["involvedObject"]["fieldPath"])),
-    wide("Source", |o| {
-        let source = &o["source"]["component"];
-        text(if source.is_null() {
-            &o["reportingComponent"]
-        } else {
-            source
-        })
-    }),
-    column("Message", |o| {
-        json!(o["message"].as_str().unwrap_or_default().trim())
-    }),
-    wide("First Seen", |o| {
-        let first = &o["firstTimestamp"];
-        json!(age(if first.is_null() {
-            &o["eventTime"]
-        } else {
-            first
-        }))
-    }),
-    wide("Count", |o| {
-        let series = o["series"]["count"].as_u64();
-        json!(series.or(o["count"].as_u64()).unwrap_or(1).to_string())
-    }),
-    wide("Name", |o| json!(meta::name(o))),
-];
-
-static CONFIG_MAPS: [Column; 3] = [
+static PODS: [Column; 7] = [
     NAME,
-    column("Data", |o| {
-        let size = |field: &str| o[field].as_object().map_or(0, serde_json::Map::len);
-        json!((size("data") + size("binaryData")).to_string())
+    column("Ready", |o| {
+        let ready = statuses(o).filter(|c| c["ready"] == true).count();
+        let all = o["spec"]["containers"].as_array().map_or(0, Vec::len);
+        json!(format!("{ready}/{all}"))
+    }),
+    column("Status", pod_status),
+    column("Restarts", |o| {
+        let restarts: u64 = statuses(o).filter_map(|c| c["restartCount"].as_u64()).sum();
+        json!(restarts.to_string())
     }),
     AGE,
+    wide("IP", |o| or(&o["status"]["podIP"], "<none>")),
+    wide("Node", |o| or(&o["spec"]["nodeName"], "<none>")),
+];
+
+static JOBS: [Column; 8] = [
+    NAME,
+    column("Status", job_status),
+    column("Completions", |o| {
+        let done = o["status"]["succeeded"].as_u64().unwrap_or(0);
+        let all = o["spec"]["completions"].as_u64().unwrap_or(1);
+        json!(format!("{done}/{all}"))
+    }),
+    column("Duration", |o| {
+        let start = &o["status"]["startTime"];
+        let text = match &o["status"]["completionTime"] {
+            _ if start.is_null() => String::new(),
+            Value::Null => age(start),
+            end => between(start, end).unwrap_or_default(),
+        };
+        json!(text)
+    }),
+    AGE,
+    wide("Containers", |o| {
+        json!(joined(&o["spec"]["template"]["spec"]["containers"], "name"))
+    }),
+    wide("Images", |o| {
+        let containers = &o["spec"]["template"]["spec"]["containers"];
+        json!(joined(containers, "image"))
+    }),
+    wide("Selector", |o| {
+        json!(labels(&o["spec"]["selector"]["matchLabels"]))
+    }),
 ];
 
 pub(super) fn of(r: &'static Resource) -> &'static [Column] {
-    let table: [(&Resource, &[Column]); 17] = [
+    let tables: [(&Resource, &[Column]); 5] = [
         (&resource::PERSISTENT_VOLUMES, &PERSISTENT_VOLUMES),
         (
             &resource::PERSISTENT_VOLUME_CLAIMS,
             &PERSISTENT_VOLUME_CLAIMS,
         ),
         (&resource::NODES, &NODES),
-        (&resource::STORAGE_CLASSES, &STORAGE_CLASSES),
-        (&resource::NAMESPACES, &NAMESPACES),
-        (&resource::EVENTS, &EVENTS),
-        (&resource::CONFIG_MAPS, &CONFIG_MAPS),
-        (&resource::SECRETS, &access::SECRETS),
-        (&resource::SERVICE_ACCOUNTS, &access::SERVICE_ACCOUNTS),
-        (&resource::SERVICES, &access::SERVICES),
-        (&resource::LEASES, &access::LEASES),
-        (&resource::ROLE_BINDINGS, &access::ROLE_BINDINGS),
-        (&resource::CLUSTER_ROLE_BINDINGS, &access::ROLE_BINDINGS),
-        (&resource::PODS, &workloads::PODS),
-        (&resource::JOBS, &workloads::JOBS),
-        (&resource::DEPLOYMENTS, &workloads::DEPLOYMENTS),
-        (&resource::DAEMON_SETS, &workloads::DAEMON_SETS),
+        (&resource::PODS, &PODS),
+        (&resource::JOBS, &JOBS),
     ];
-    let found = table.into_iter().find(|(known, _)| *known == r);
-    found.map_or(&PLAIN, |(_, columns)| columns)
+    let found = tables.into_iter().find(|(known, _)| *known == r);
+    found.map_or(&OTHERS, |(_, columns)| columns)
 }
 
 fn text(value: &Value) -> Value {
@@ -233,14 +168,9 @@ fn phase(object: &Value) -> Value {
 
 /// A claim shows capacity and modes only once it has a volume.
 fn bound(claim: &Value, value: Value) -> Value {
-    if claim["spec"]["volumeName"]
-        .as_str()
-        .unwrap_or_default()
-        .is_empty()
-    {
-        json!("")
-    } else {
-        value
+    match claim["spec"]["volumeName"].as_str() {
+        None | Some("") => json!(""),
+        Some(_) => value,
     }
 }
 
@@ -259,24 +189,42 @@ fn node_status(node: &Value) -> Value {
     ))
 }
 
-fn address(node: &Value, kind: &str) -> String {
-    let addresses = node["status"]["addresses"].as_array();
-    let found = addresses.and_then(|a| a.iter().find(|a| a["type"] == kind));
-    found
-        .and_then(|a| a["address"].as_str())
-        .unwrap_or("<none>")
-        .to_owned()
+fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
+    let statuses = pod["status"]["containerStatuses"].as_array();
+    statuses.into_iter().flatten()
 }
 
-fn last_seen(event: &Value) -> &Value {
-    let times = [
-        &event["series"]["lastObservedTime"],
-        &event["lastTimestamp"],
-        &event["firstTimestamp"],
-        &event["eventTime"],
-    ];
-    times
-        .into_iter()
-        .find(|t| !t.is_null())
-        .unwrap_or(&Value::Null)
+/// The phase, unless a container's state or the deletion says more.
+fn pod_status(pod: &Value) -> Value {
+    let reasons = statuses(pod).find_map(|c| {
+        let state = &c["state"];
+        state["waiting"]["reason"]
+            .as_str()
+            .or(state["terminated"]["reason"].as_str())
+    });
+    let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+    let over = matches!(phase, "Succeeded" | "Failed");
+    if meta::is_terminating(pod) && !over {
+        return json!("Terminating");
+    }
+    let reason = pod["status"]["reason"].as_str();
+    json!(reason.or(reasons).unwrap_or(match phase {
+        "Succeeded" => "Completed",
+        "Failed" => "Error",
+        phase => phase,
+    }))
+}
+
+fn job_status(job: &Value) -> Value {
+    let is = |kind: &str| {
+        let conditions = job["status"]["conditions"].as_array();
+        conditions.is_some_and(|c| c.iter().any(|c| c["type"] == kind && c["status"] == "True"))
+    };
+    let told = ["Complete", "Failed", "Suspended"];
+    let told = told.into_iter().find(|kind| is(kind));
+    json!(told.unwrap_or(if meta::is_terminating(job) {
+        "Terminating"
+    } else {
+        "Running"
+    }))
 }

@@ -67,6 +67,3 @@ pub(crate) fn partial(object: &Value) -> Value {
         "metadata": object["metadata"],
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -79,9 +79,26 @@ pub(super) fn labels(labels: &Value) -> String {
     let pairs: Vec<_> = pairs
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    if pairs.is_empty() {
-        "<none>".to_owned()
-    } else {
-        pairs.join(",")
+    match pairs.as_slice() {
+        [] => "<none>".to_owned(),
+        pairs => pairs.join(","),
+    }
+}
+
+#[test]
+fn ages() {
+    const DAY: i64 = 86400;
+    for (seconds, shown) in [
+        (0, "0s"),
+        (119, "119s"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (3 * 3600 + 60, "3h1m"),
+        (9 * 3600 + 60, "9h"),
+        (2 * DAY + 3600, "2d1h"),
+        (9 * DAY + 3600, "9d"),
+        (800 * DAY, "2y70d"),
+    ] {
+        assert_eq!(duration(seconds), shown);
     }
 }

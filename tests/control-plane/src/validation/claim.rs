@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{positive, storage};
-use crate::{quantity::Quantity, status::Cause};
+use crate::status::Cause;
 
 pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
     storage(spec, "at least 1 access mode is required", causes);
@@ -38,12 +38,11 @@ fn selector(selector: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The spec of a claim stays as it is, but for the few fields that its life fills in.
+/// The spec of a claim stays as it is, but for the few fields that its life fills in. None grows here.
 pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     const IMMUTABLE: &str = "spec is immutable after creation except resources.requests and \
                              volumeAttributesClassName for bound claims";
     let (before, after) = (&old["spec"], &new["spec"]);
-    let bound = old["status"]["phase"] == "Bound";
     let mut allowed = before.clone();
     if before["volumeName"].as_str().unwrap_or_default().is_empty() {
         take(&mut allowed, after, "volumeName");
@@ -52,20 +51,6 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
         // The default class may come later than the claim.
         take(&mut allowed, after, "storageClassName");
     }
-    if bound {
-        take(&mut allowed, after, "volumeAttributesClassName");
-        let wanted = &after["resources"]["requests"]["storage"];
-        if !wanted.is_null() {
-            allowed["resources"]["requests"]["storage"] = wanted.clone();
-        }
-        let shrinks = amount(wanted) < amount(&before["resources"]["requests"]["storage"]);
-        if shrinks && amount(wanted) <= amount(&old["status"]["capacity"]["storage"]) {
-            causes.push(Cause::forbidden(
-                "spec.resources.requests.storage",
-                "field can not be less than status.capacity",
-            ));
-        }
-    }
     if allowed != *after {
         causes.push(Cause::forbidden("spec", IMMUTABLE));
     }
@@ -73,25 +58,6 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
         let mode = &after["volumeMode"];
         causes.push(Cause::invalid("volumeMode", mode, "field is immutable"));
     }
-    attributes_class(old, after, causes);
-}
-
-/// Once a volume has a VolumeAttributesClass, it keeps having one.
-fn attributes_class(old: &Value, after: &Value, causes: &mut Vec<Cause>) {
-    const FIELD: &str = "volumeAttributesClassName";
-    let (before, after) = (&old["spec"][FIELD], &after[FIELD]);
-    if old["status"]["currentVolumeAttributesClassName"].is_null() || before == after {
-        return;
-    }
-    let emptied = match after.as_str() {
-        None => "nil",
-        Some("") => "empty string",
-        Some(_) => return,
-    };
-    let detail = format!(
-        "update to {emptied} is forbidden when status.currentVolumeAttributesClassName is not nil"
-    );
-    causes.push(Cause::forbidden(format!("spec.{FIELD}"), &detail));
 }
 
 fn take(into: &mut Value, from: &Value, field: &str) {
@@ -100,14 +66,4 @@ fn take(into: &mut Value, from: &Value, field: &str) {
     } else if let Some(into) = into.as_object_mut() {
         into.remove(field);
     }
-}
-
-fn amount(value: &Value) -> Option<Quantity> {
-    value.as_str()?.parse().ok()
-}
-
-/// Whether the new state asks for more space than the old one.
-pub(crate) fn grows(old: &Value, new: &Value) -> bool {
-    let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
-    asked(new) > asked(old)
 }

@@ -2,7 +2,6 @@
 //! Every fault of an object is reported at once, in the real one's words.
 
 mod claim;
-mod data;
 mod event;
 mod metadata;
 mod volume;
@@ -10,7 +9,6 @@ mod workload;
 
 use serde_json::Value;
 
-pub(crate) use claim::grows;
 pub(crate) use metadata::{metadata, qualified_name};
 pub(crate) use workload::pod_is_fixed;
 
@@ -84,8 +82,6 @@ pub(crate) fn create(r: &'static Resource, object: &Value, causes: &mut Vec<Caus
         workload::job(&object["spec"], causes);
     } else if r == &resource::STORAGE_CLASSES {
         class(object, causes);
-    } else if r == &resource::CONFIG_MAPS || r == &resource::SECRETS {
-        data::keys(object, causes);
     } else if r == &resource::EVENTS {
         event::event(object, causes);
     } else if r == &resource::LEASES {
@@ -115,12 +111,6 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
                 causes.push(Cause::immutable(field, &new[field]));
             }
         }
-    } else if r == &resource::CONFIG_MAPS || r == &resource::SECRETS {
-        if old["type"] != new["type"] {
-            causes.push(Cause::immutable("type", &new["type"]));
-        }
-        data::keys(new, causes);
-        data::change(old, new, causes);
     } else if r == &resource::EVENTS {
         event::event(new, causes);
     } else if r == &resource::LEASES {
@@ -224,6 +214,3 @@ fn positive(amount: &Value, field: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::invalid(field, amount, "must be greater than zero"));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -68,24 +68,6 @@ pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
     );
     node_affinity(&spec["nodeAffinity"], causes);
     source(spec, causes);
-    attributes_class(spec, causes);
-}
-
-/// Only CSI drivers know of VolumeAttributesClasses.
-fn attributes_class(spec: &Value, causes: &mut Vec<Cause>) {
-    const FIELD: &str = "volumeAttributesClassName";
-    match spec[FIELD].as_str() {
-        None => return,
-        Some("") => causes.push(Cause::required(
-            format!("spec.{FIELD}"),
-            "an empty string is disallowed",
-        )),
-        Some(_) => {}
-    }
-    if spec["csi"].is_null() {
-        let detail = "has to be specified when using volumeAttributesClassName";
-        causes.push(Cause::required("spec.csi", detail));
-    }
 }
 
 fn source(spec: &Value, causes: &mut Vec<Cause>) {
@@ -199,12 +181,6 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
             "volumeMode",
             &new["volumeMode"],
             "field is immutable",
-        ));
-    }
-    if !old["volumeAttributesClassName"].is_null() && new["volumeAttributesClassName"].is_null() {
-        causes.push(Cause::forbidden(
-            "spec.volumeAttributesClassName",
-            "update from non-nil value to nil is forbidden",
         ));
     }
     let (before, after) = (&old["nodeAffinity"], &new["nodeAffinity"]);

@@ -34,7 +34,6 @@ pub const JSON: &str = "application/json";
 pub const JSON_PATCH: &str = "application/json-patch+json";
 pub const MERGE: &str = "application/merge-patch+json";
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
-pub const APPLY: &str = "application/apply-patch+yaml";
 
 /// A control plane and a client that neither retries nor interprets.
 pub struct Api {
