@@ -1,6 +1,10 @@
 //! Embedded control planes, for as long as a run takes.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use control_plane::{ControlPlane, HostPaths, Options};
 use futures::future::try_join_all;
@@ -28,6 +32,12 @@ const HOST_PATHS: &str = "/tmp/conformance";
 #[must_use]
 pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where the record of the real one is.
+#[must_use]
+pub fn record() -> PathBuf {
+    directory().join("real-1.36")
 }
 
 /// Starts one, runs the scenarios on it, and ends it. Scenarios that need a cluster for themselves

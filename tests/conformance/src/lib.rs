@@ -6,7 +6,6 @@
 
 pub mod activity;
 pub mod api;
-pub mod check;
 mod clean;
 pub mod compare;
 pub mod embedded;

@@ -1,16 +1,11 @@
-//! `conformance`: runs the scenarios, compares two runs, writes the report.
+//! `conformance`: runs the scenarios, compares with the record, writes the report.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 use conformance::{
-    check,
-    compare::{self, Complaint},
-    embedded,
+    compare, embedded,
     outcome::Record,
     report,
     run::{Pace, Runner},
@@ -22,13 +17,13 @@ use kube::config::Kubeconfig;
 #[derive(Debug, Parser)]
 #[command(bin_name = "conformance")]
 struct Args {
-    /// Where the scenarios are
-    #[arg(long, value_name = "DIR", default_value_os_t = embedded::directory().join("scenarios"), global = true)]
-    scenarios: PathBuf,
-
     /// Only scenarios whose names contain one of these
     #[arg(long, value_name = "NAME", global = true)]
     only: Vec<String>,
+
+    /// A real API server; without it an embedded control plane is started
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
 
     #[command(subcommand)]
     command: Command,
@@ -36,41 +31,16 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the scenarios, and records how they end
-    Run {
-        /// The API server; without it an embedded control plane is started
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
-        /// Where to write the record; without it to standard output. With --only, what it holds of
-        /// other scenarios stays
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
-    /// Says how two records differ: of a real one, of the embedded one
-    Compare {
-        /// Of the real one
-        real: PathBuf,
-        /// Of the embedded one
-        embedded: PathBuf,
-    },
-    /// Runs the scenarios, and says how they end otherwise than a record of the real one
-    Check {
-        /// A real API server, so that no difference is expected; without it an embedded control
-        /// plane is started
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
-        /// The record of the real one
-        real: PathBuf,
-    },
+    /// Runs the scenarios, and records how they end. What is on record of others stays
+    Record,
+    /// Runs the scenarios, and says how they end otherwise than on record
+    Check,
     /// Prints docs/conformance.md
-    Report {
-        /// The record of the real one
-        real: PathBuf,
-    },
+    Report,
 }
 
 fn main() -> ExitCode {
-    match act(Args::parse()) {
+    match act(&Args::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -80,98 +50,55 @@ fn main() -> ExitCode {
     }
 }
 
-fn act(args: Args) -> anyhow::Result<bool> {
-    let mut scenarios = scenario::load(&args.scenarios)?;
-    scenarios.retain(|s| args.only.is_empty() || args.only.iter().any(|o| s.name.contains(o)));
-    if scenarios.is_empty() {
+fn act(args: &Args) -> anyhow::Result<bool> {
+    let all = scenario::load(&embedded::directory().join("scenarios"))?;
+    let path = embedded::record();
+    let mut known = Record::read(&path)?;
+    let wanted =
+        |s: &Scenario| args.only.is_empty() || args.only.iter().any(|o| s.name.contains(o));
+    let asked: Vec<Scenario> = all.iter().filter(|s| wanted(s)).cloned().collect();
+    if asked.is_empty() {
         bail!("no scenario is called so");
     }
-    match args.command {
-        Command::Run { kubeconfig, out } => {
-            let mut record = runtime()?.block_on(run(&scenarios, kubeconfig.as_deref()))?;
-            let failed = record.scenarios.iter().filter_map(|(name, outcome)| {
-                Some(format!("{name}: {}", outcome.failed.as_ref()?))
-            });
-            let failed: Vec<String> = failed.collect();
-            if let Some(out) = out {
-                if !args.only.is_empty() && out.exists() {
-                    let known = Record::read(&out)?.scenarios.into_iter();
-                    let others = known.filter(|(n, _)| scenarios.iter().all(|s| s.name != *n));
-                    record.scenarios.extend(others.collect::<Vec<_>>());
-                }
-                record.write(&out)?;
-            } else {
-                println!("{}", serde_json::to_string_pretty(&record)?);
-            }
-            for line in &failed {
-                eprintln!("{line}");
-            }
-            eprintln!(
-                "{} scenarios, {} not as they say",
-                scenarios.len(),
-                failed.len()
-            );
-            Ok(failed.is_empty())
+    let complaints = match args.command {
+        Command::Report => {
+            print!("{}", report::render(&all, &known));
+            return Ok(true);
         }
-        Command::Compare { real, embedded } => {
-            let real = read(&real, &args.only, &scenarios)?;
-            let embedded = read(&embedded, &args.only, &scenarios)?;
-            let complaints = compare::complaints(&scenarios, &real, &embedded);
-            Ok(tell(&scenarios, &complaints))
+        Command::Check => {
+            let found = run(&asked, args)?;
+            compare::complaints(&asked, &known, &found)
         }
-        Command::Check { kubeconfig, real } => {
-            if kubeconfig.is_some() {
-                // Both are real.
-                for scenario in &mut scenarios {
-                    scenario.differs = None;
-                }
-            }
-            let real = read(&real, &args.only, &scenarios)?;
-            let complaints =
-                runtime()?.block_on(check::against(&real, &scenarios, async |asked| {
-                    run(asked, kubeconfig.as_deref()).await
-                }))?;
-            Ok(tell(&scenarios, &complaints))
+        Command::Record => {
+            let found = run(&asked, args)?;
+            let complaints = compare::complaints(&asked, &found, &found);
+            known.server.clone_from(&found.server);
+            known.scenarios.extend(found.scenarios);
+            known
+                .scenarios
+                .retain(|name, _| all.iter().any(|scenario| scenario.name == *name));
+            known.write(&path)?;
+            complaints
         }
-        Command::Report { real } => {
-            print!("{}", report::render(&scenarios, &Record::read(&real)?));
-            Ok(true)
-        }
-    }
-}
-
-/// A record, of the scenarios that are asked for.
-fn read(path: &Path, only: &[String], scenarios: &[Scenario]) -> anyhow::Result<Record> {
-    let record = Record::read(path)?;
-    Ok(if only.is_empty() {
-        record
-    } else {
-        record.of(scenarios)
-    })
-}
-
-fn tell(scenarios: &[Scenario], complaints: &[Complaint]) -> bool {
-    for complaint in complaints {
+    };
+    for complaint in &complaints {
         println!("{complaint}");
     }
-    eprintln!("{} scenarios, {} differ", scenarios.len(), complaints.len());
-    complaints.is_empty()
+    eprintln!("{} scenarios, {} differ", asked.len(), complaints.len());
+    Ok(complaints.is_empty())
 }
 
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+fn run(scenarios: &[Scenario], args: &Args) -> anyhow::Result<Record> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()
-}
-
-async fn run(scenarios: &[Scenario], kubeconfig: Option<&Path>) -> anyhow::Result<Record> {
-    let Some(path) = kubeconfig else {
-        return embedded::run(scenarios).await;
-    };
-    let kubeconfig =
-        Kubeconfig::read_from(path).with_context(|| format!("cannot use {}", path.display()))?;
-    Runner::start(kubeconfig, Pace::REAL)
-        .await?
-        .run(scenarios)
-        .await
+        .build()?;
+    runtime.block_on(async {
+        let Some(path) = &args.kubeconfig else {
+            return embedded::run(scenarios).await;
+        };
+        let kubeconfig = Kubeconfig::read_from(path)
+            .with_context(|| format!("cannot use {}", path.display()))?;
+        let runner = Runner::start(kubeconfig, Pace::REAL).await?;
+        runner.run(scenarios).await
+    })
 }

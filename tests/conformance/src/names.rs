@@ -178,14 +178,6 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_only_begins_alike_is_another() {
-        let mut names = Names::new("c1-007".into());
-        names.know("u1", "pvc cc");
-        names.know("u2", "pvc c");
-        assert_eq!(names.strip_all(&json!("u2")), json!("uid of pvc c"));
-    }
-
-    #[test]
     fn a_scope_is_known_by_its_first_two_words() {
         for (name, scope) in [
             ("c1-007", Some("c1-007")),

@@ -10,8 +10,6 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::scenario::Scenario;
-
 /// How one scenario ended on one API server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -45,9 +43,6 @@ impl Record {
         let files = fs::read_dir(directory);
         for file in files.with_context(|| format!("cannot read {}", directory.display()))? {
             let path = file?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
             let part = fs::read_to_string(&path)?;
             let part: Self = serde_json::from_str(&part)
                 .with_context(|| format!("{} is no record", path.display()))?;
@@ -57,20 +52,7 @@ impl Record {
         Ok(record)
     }
 
-    /// What is on record of these scenarios.
-    #[must_use]
-    pub fn of(&self, scenarios: &[Scenario]) -> Self {
-        let known = |scenario: &Scenario| {
-            let outcome = self.scenarios.get(&scenario.name)?;
-            Some((scenario.name.clone(), outcome.clone()))
-        };
-        Self {
-            server: self.server.clone(),
-            scenarios: scenarios.iter().filter_map(known).collect(),
-        }
-    }
-
-    /// Writes it. What the directory has on record of other topics goes; what is no record stays.
+    /// Writes it, a file for each topic.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -82,30 +64,13 @@ impl Record {
             part.server.clone_from(&self.server);
             part.scenarios.insert(name.clone(), outcome.clone());
         }
-        let write = || -> anyhow::Result<()> {
-            fs::create_dir_all(directory)?;
-            for file in fs::read_dir(directory)? {
-                let path = file?.path();
-                let topic = path.file_stem().unwrap_or_default().to_string_lossy();
-                if !topics.contains_key(&*topic) && is_record(&path) {
-                    fs::remove_file(path)?;
-                }
-            }
-            for (topic, part) in &topics {
-                let text = serde_json::to_string_pretty(part)? + "\n";
-                fs::write(directory.join(format!("{topic}.json")), text)?;
-            }
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write the record {}", directory.display()))
+        for (topic, part) in &topics {
+            let path = directory.join(format!("{topic}.json"));
+            let text = serde_json::to_string_pretty(part)? + "\n";
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
-}
-
-/// Whether a file is a part of a record, and so may be replaced.
-fn is_record(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "json")
-        && fs::read(path).is_ok_and(|text| serde_json::from_slice::<Record>(&text).is_ok())
 }
 
 /// An object as it is recorded. A few kinds have their own words; of the others everything counts
@@ -204,25 +169,10 @@ fn volume(object: &Value) -> Map<String, Value> {
 
 fn claim(object: &Value) -> Map<String, Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    let owners: Vec<String> = owners
-        .into_iter()
-        .flatten()
-        .map(|owner| {
-            let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
-            format!("{} {}", text("kind"), text("name"))
-        })
-        .collect();
-    let allocated = &status["allocatedResources"]["storage"];
-    let resizing = &status["allocatedResourceStatuses"]["storage"];
     let current = &status["currentVolumeAttributesClassName"];
     fields([
         ("phase", status["phase"].clone()),
-        ("owners", json!(owners)),
         ("attributes-class", current.clone()),
-        ("modify-status", status["modifyVolumeStatus"].clone()),
-        ("allocated", allocated.clone()),
-        ("resizing", resizing.clone()),
         ("volume", spec["volumeName"].clone()),
         ("class", spec["storageClassName"].clone()),
         ("capacity", status["capacity"]["storage"].clone()),
@@ -257,36 +207,26 @@ fn conditions(status: &Value) -> Value {
     json!(told)
 }
 
-/// Events by type and reason; those of kubelets depend on there being one.
+/// Events by type and reason. Those of kubelets depend on there being one, and nothing here grows.
 fn told(events: &[Value], messages: bool) -> Value {
-    let events = events
-        .iter()
-        .filter(|event| event["source"]["component"] != "kubelet");
+    let others = |component: &&str| !["kubelet", "volume_expand"].contains(component);
+    let events = events.iter().filter(|event| {
+        event["source"]["component"]
+            .as_str()
+            .is_none_or(|c| others(&c))
+    });
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let told: BTreeSet<String> = events
         .map(|event| {
             let what = format!("{} {}", word(&event["type"]), word(&event["reason"]));
             if messages {
-                format!("{what}: {}", refusals(&word(&event["message"])))
+                format!("{what}: {}", word(&event["message"]))
             } else {
                 what
             }
         })
         .collect();
     json!(told)
-}
-
-/// Of a message of the scheduler the reasons of the scenario's own nodes: how many others there are,
-/// and that they are not for its pods, changes all the time. Any other message as it is.
-fn refusals(message: &str) -> String {
-    let Some((_, reasons)) = message.split_once(" nodes are available: ") else {
-        return message.to_owned();
-    };
-    let (reasons, _) = reasons.split_once(". ").unwrap_or((reasons, ""));
-    let own = reasons
-        .split(", ")
-        .filter(|reason| !reason.ends_with("node(s) didn't match Pod's node affinity/selector"));
-    own.collect::<Vec<_>>().join(", ")
 }
 
 fn whole(object: &Value) -> Value {
@@ -302,57 +242,4 @@ fn whole(object: &Value) -> Value {
         }
     }
     object
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_records_are_replaced_by_a_record() -> anyhow::Result<()> {
-        let directory = std::env::temp_dir().join(format!("record-{}", std::process::id()));
-        fs::create_dir_all(&directory)?;
-        let of = |topic: &str| {
-            let mut record = Record::default();
-            record
-                .scenarios
-                .insert(format!("{topic}/x"), Outcome::default());
-            record
-        };
-        let others = ["Cargo.toml", "package.json"];
-        for name in others {
-            fs::write(directory.join(name), "{}")?;
-        }
-        of("old").write(&directory)?;
-        of("new").write(&directory)?;
-        let there = |name: &str| directory.join(name).exists();
-        assert!(
-            others.iter().all(|name| there(name)),
-            "no record is removed"
-        );
-        assert!(there("new.json") && !there("old.json"));
-        for name in others.iter().chain(&["new.json"]) {
-            fs::remove_file(directory.join(name))?;
-        }
-        fs::remove_dir(&directory)?;
-        Ok(())
-    }
-
-    #[test]
-    fn the_scheduler_tells_of_the_nodes_of_the_scenario() {
-        for (message, recorded) in [
-            (
-                "0/9 nodes are available: 1 node(s) had no room, 8 node(s) didn't match Pod's \
-                 node affinity/selector. preemption: 0/9 nodes are available: 9 no help.",
-                "1 node(s) had no room",
-            ),
-            ("0/9 nodes are available: no claim. not found", "no claim"),
-            (
-                "Successfully assigned a to b",
-                "Successfully assigned a to b",
-            ),
-        ] {
-            assert_eq!(refusals(message), recorded);
-        }
-    }
 }

@@ -23,7 +23,6 @@ struct Class {
     policy: Option<String>,
     expand: bool,
     default: bool,
-    annotations: Map,
     with: Value,
 }
 
@@ -57,7 +56,6 @@ struct Claim {
     volume: Option<String>,
     selector: Map,
     block: bool,
-    labels: Map,
     annotations: Map,
     finalizers: Vec<String>,
     with: Value,
@@ -69,7 +67,6 @@ struct Claim {
 struct Pod {
     claims: Vec<String>,
     node: Option<String>,
-    labels: Map,
     with: Value,
 }
 
@@ -131,7 +128,7 @@ fn cluster_name(name: &str) -> String {
 }
 
 fn class(class: Class) -> (Value, Value) {
-    let mut annotations = class.annotations;
+    let mut annotations = Map::new();
     if class.default {
         let key = "storageclass.kubernetes.io/is-default-class";
         annotations.insert(key.into(), "true".into());
@@ -206,7 +203,7 @@ fn claim(claim: Claim) -> (Value, Value) {
     if !claim.selector.is_empty() {
         spec["selector"] = json!({"matchLabels": claim.selector});
     }
-    let metadata = metadata(&claim.labels, &claim.annotations, &claim.finalizers);
+    let metadata = metadata(&Map::new(), &claim.annotations, &claim.finalizers);
     (json!({"metadata": metadata, "spec": spec}), claim.with)
 }
 
@@ -227,8 +224,7 @@ fn pod(pod: Pod) -> (Value, Value) {
     if let Some(node) = pod.node {
         spec["nodeName"] = cluster_name(&node).into();
     }
-    let metadata = metadata(&pod.labels, &Map::new(), &[]);
-    (json!({"metadata": metadata, "spec": spec}), pod.with)
+    (json!({"metadata": {}, "spec": spec}), pod.with)
 }
 
 fn node(node: Node, name: &str) -> (Value, Value) {

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, bail};
 use serde_json::{Map, Value};
 
-use crate::{
-    short,
-    target::{Target, TargetError},
-};
+use crate::{short, target::Target};
 
 /// One step.
 #[derive(Debug, Clone)]
@@ -85,48 +83,15 @@ pub enum Condition {
     Has(Value),
 }
 
-/// What is wrong with a step.
-#[derive(Debug, thiserror::Error)]
-pub enum StepError {
-    /// Not one action.
-    #[error(
-        "a step has one action, and beside it `answers`, `shows`, `keeps`, `as`, `headers` at most"
-    )]
-    Shape,
-    /// No action is called so.
-    #[error("there is no action {0:?}; see README.md beside the scenarios")]
-    Unknown(String),
-    /// The action needs other words after its name.
-    #[error("{0}")]
-    Words(&'static str),
-    /// A kind that there is not.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The body.
-    #[error(transparent)]
-    Body(#[from] serde_json::Error),
-    /// The value of `answers`.
-    #[error(
-        "answers: {0}: it is a code, and after it a reason and a part of the message if you like"
-    )]
-    Answers(Value),
-    /// A value of another type.
-    #[error("{key}: {expected}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What belongs there.
-        expected: &'static str,
-    },
-}
-
+const SHAPE: &str =
+    "a step has one action, and beside it `answers`, `shows`, `keeps`, `as`, `headers` at most";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 impl Step {
     /// # Errors
     /// It is no step.
-    pub fn parse(number: String, step: Value) -> Result<Self, StepError> {
+    pub fn parse(number: String, step: Value) -> anyhow::Result<Self> {
         let (title, action) = match step {
             Value::Array(steps) => {
                 let letters = ('a'..).map(|letter| format!("{number}{letter}"));
@@ -143,7 +108,7 @@ impl Step {
         })
     }
 
-    fn single(step: Value) -> Result<(String, Action), StepError> {
+    fn single(step: Value) -> anyhow::Result<(String, Action)> {
         match step {
             Value::String(title) => Ok((title.clone(), action(&title, Value::Null, Map::new())?)),
             Value::Object(mut fields) => {
@@ -159,10 +124,10 @@ impl Step {
                         let action = action(&title, body, options)?;
                         Ok((title, action))
                     }
-                    _ => Err(StepError::Shape),
+                    _ => bail!(SHAPE),
                 }
             }
-            _ => Err(StepError::Shape),
+            _ => bail!(SHAPE),
         }
     }
 
@@ -177,7 +142,7 @@ impl Step {
     }
 }
 
-fn action(title: &str, body: Value, options: Map<String, Value>) -> Result<Action, StepError> {
+fn action(title: &str, body: Value, options: Map<String, Value>) -> anyhow::Result<Action> {
     let words: Vec<&str> = title.split_whitespace().collect();
     Ok(match words.as_slice() {
         ["settle"] => Action::Settle,
@@ -198,7 +163,7 @@ fn action(title: &str, body: Value, options: Map<String, Value>) -> Result<Actio
             let target = Target::parse(kind, name)?;
             verb_on(verb, target, body, options)?
         }
-        _ => return Err(StepError::Unknown(title.into())),
+        _ => bail!("there is no action {title:?}; see README.md beside the scenarios"),
     })
 }
 
@@ -207,7 +172,7 @@ fn verb_on(
     target: Target,
     body: Value,
     options: Map<String, Value>,
-) -> Result<Action, StepError> {
+) -> anyhow::Result<Action> {
     let path = target.path();
     let status = format!("{path}/status");
     let patch_as = |word: &str| Request::new("PATCH", path.clone(), content_type(word));
@@ -222,13 +187,11 @@ fn verb_on(
         "strategic" => (patch_as("strategic"), body),
         "json-patch" => (patch_as("json"), body),
         "patch-status" if body.get("status").is_none() => {
-            return Err(StepError::Words(
-                "patch-status takes an object with `status`; all else in it is ignored",
-            ));
+            bail!("patch-status takes an object with `status`; all else in it is ignored");
         }
         "patch-status" => (Request::new("PATCH", status, MERGE), body),
         "get" => (Request::new("GET", path, JSON), body),
-        _ => return Err(StepError::Unknown(verb.into())),
+        _ => bail!("there is no action {verb:?}; see README.md beside the scenarios"),
     };
     request.concerns_controllers = verb != "get" && concerns_controllers(&target);
     request.with(body, options)
@@ -275,21 +238,29 @@ impl Request {
     }
 
     /// With its body and with what stands beside the action.
-    fn with(mut self, body: Value, options: Map<String, Value>) -> Result<Action, StepError> {
+    fn with(mut self, body: Value, options: Map<String, Value>) -> anyhow::Result<Action> {
         self.body = body;
         for (key, value) in options {
             match key.as_str() {
                 "answers" => self.answers = Some(expected(&value)?),
-                "shows" => self.shows = strings("shows", value)?,
-                "keeps" => self.keeps = string_map("keeps", &value)?,
+                "shows" => {
+                    self.shows =
+                        serde_json::from_value(value).context("shows: a list of strings")?;
+                }
+                "keeps" => {
+                    self.keeps =
+                        serde_json::from_value(value).context("keeps: a map of strings")?;
+                }
                 "as" => {
-                    let kind = value.as_str().ok_or(StepError::Value {
-                        key: "as",
-                        expected: "a content type, or merge, strategic or json",
-                    })?;
+                    let kind = value.as_str();
+                    let kind = kind.context("as: a content type, or merge, strategic or json")?;
                     content_type(kind).clone_into(&mut self.content_type);
                 }
-                _ => self.headers = string_map("headers", &value)?.into_iter().collect(),
+                _ => {
+                    let headers: BTreeMap<_, _> =
+                        serde_json::from_value(value).context("headers: a map of strings")?;
+                    self.headers = headers.into_iter().collect();
+                }
             }
         }
         // An object that is not made is none to be looked at.
@@ -313,57 +284,41 @@ fn content_type(word: &str) -> &str {
     }
 }
 
-fn string_map(key: &'static str, value: &Value) -> Result<BTreeMap<String, String>, StepError> {
-    serde_json::from_value(value.clone()).map_err(|_| StepError::Value {
-        key,
-        expected: "a map of strings",
-    })
-}
-
-fn strings(key: &'static str, value: Value) -> Result<Vec<String>, StepError> {
-    serde_json::from_value(value).map_err(|_| StepError::Value {
-        key,
-        expected: "a list of strings",
-    })
-}
-
 /// `409`, `409 Conflict` or `409 Conflict some words of the message`.
-fn expected(value: &Value) -> Result<Expected, StepError> {
-    let wrong = || StepError::Answers(value.clone());
+fn expected(value: &Value) -> anyhow::Result<Expected> {
     let text = match value {
-        Value::Number(number) => number.to_string(),
         Value::String(text) => text.clone(),
-        _ => return Err(wrong()),
+        other => other.to_string(),
     };
     let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
     let (reason, message) = rest.split_once(' ').unwrap_or((rest, ""));
     Ok(Expected {
-        code: code.parse().map_err(|_| wrong())?,
+        code: code.parse().with_context(|| {
+            format!(
+                "answers: {value}: it is a code, and after it a reason and a part of the message"
+            )
+        })?,
         reason: (!reason.is_empty()).then(|| reason.to_owned()),
         message: message.to_owned(),
     })
 }
 
-fn condition(body: Value) -> Result<Condition, StepError> {
+fn condition(body: Value) -> anyhow::Result<Condition> {
     match body {
         Value::String(word) if word == "gone" => Ok(Condition::Gone),
         Value::String(phase) => Ok(Condition::Phase(phase)),
         Value::Object(_) => Ok(Condition::Has(body)),
-        _ => Err(StepError::Words(
-            "wait takes a phase, `gone`, or fields of the object",
-        )),
+        _ => bail!("wait takes a phase, `gone`, or fields of the object"),
     }
 }
 
-fn keep(variable: String, body: &Value) -> Result<Action, StepError> {
+fn keep(variable: String, body: &Value) -> anyhow::Result<Action> {
     let words: Vec<&str> = body.as_str().unwrap_or_default().split(' ').collect();
     match words.as_slice() {
         [kind, name, pointer] if pointer.starts_with('/') => {
             let target = Target::parse(kind, name)?;
             Ok(Action::Keep(variable, target, (*pointer).to_owned()))
         }
-        _ => Err(StepError::Words(
-            "keep takes an object and a JSON pointer: `keep uid: pvc c /metadata/uid`",
-        )),
+        _ => bail!("keep takes an object and a JSON pointer: `keep uid: pvc c /metadata/uid`"),
     }
 }

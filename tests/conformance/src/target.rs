@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use anyhow::{Context, bail};
 use control_plane::resource::{self, Resource};
 
 /// One object, by the names that a scenario gives it.
@@ -17,37 +18,10 @@ pub struct Target {
     pub name: String,
 }
 
-/// A target that cannot be understood.
-#[derive(Debug, thiserror::Error)]
-pub enum TargetError {
-    /// No resource type is called so.
-    #[error("there is no kind {word:?}; known are {}", kinds())]
-    Kind {
-        /// What was written.
-        word: String,
-    },
-    /// Only objects of namespaces may be written with one.
-    #[error("{word} {name:?}: objects of this kind have no namespace")]
-    Namespace {
-        /// The kind.
-        word: String,
-        /// The name with a slash.
-        name: String,
-    },
-}
-
-fn kinds() -> String {
-    let all = resource::all().iter().map(|r| match r.short_names {
-        [] => r.singular.to_owned(),
-        [short, ..] => format!("{short} ({})", r.singular),
-    });
-    all.collect::<Vec<_>>().join(", ")
-}
-
 impl Target {
     /// # Errors
     /// The kind does not exist, or has no namespaces.
-    pub fn parse(kind: &str, name: &str) -> Result<Self, TargetError> {
+    pub fn parse(kind: &str, name: &str) -> anyhow::Result<Self> {
         let word = if kind == "class" { "sc" } else { kind };
         let known = resource::all().iter().find(|r| {
             r.singular == word
@@ -55,16 +29,11 @@ impl Target {
                 || r.short_names.contains(&word)
                 || r.qualified() == word
         });
-        let Some(resource) = known.copied() else {
-            return Err(TargetError::Kind { word: kind.into() });
-        };
+        let resource = *known.with_context(|| format!("there is no kind {kind:?}"))?;
         let (namespace, name) = match name.split_once('/') {
             None => (None, name),
             Some((namespace, name)) if resource.namespaced => (Some(namespace.to_owned()), name),
-            Some(_) => {
-                let (word, name) = (kind.into(), name.into());
-                return Err(TargetError::Namespace { word, name });
-            }
+            Some(_) => bail!("{kind} {name:?}: objects of this kind have no namespace"),
         };
         Ok(Self {
             resource,
