@@ -14,7 +14,6 @@
 
 pub(crate) mod cache;
 pub(crate) mod conditions;
-pub(crate) mod known;
 pub(crate) mod object;
 mod options;
 pub(crate) mod queue;
@@ -35,17 +34,12 @@ pub use self::{
     running::{Controllers, spawn},
 };
 use crate::{
-    ephemeral,
     garbage::{self, Garbage},
     jobs::{self, Jobs},
     meta,
     pods::{self, Kubelet},
     protection,
-    pv_controller::{
-        self,
-        delete::{self, Deleted},
-        reclaim::Reclaims,
-    },
+    pv_controller::{self, reclaim::Reclaims},
     recorder::{Recorder, Severity},
     resource::{self, Resource},
     scheduler::{self, Scheduler},
@@ -99,12 +93,6 @@ pub(crate) enum SyncError {
         kind: &'static str,
         key: Key,
         source: Status,
-    },
-    #[error("no claim for the ephemeral volume {volume} of pod {pod}: {why}")]
-    Ephemeral {
-        pod: Key,
-        volume: String,
-        why: String,
     },
     #[error("claim {claim} was bound to volume {volume}, which belongs to claim {owner}")]
     Claimed {
@@ -252,8 +240,6 @@ pub(crate) struct Manager {
     events: UnboundedReceiver<Written>,
     /// Pods of which a process has ended.
     ended: UnboundedReceiver<Key>,
-    /// Volumes whose storage was to be deleted.
-    deleted: UnboundedReceiver<Deleted>,
     pub(crate) cx: Context,
 }
 
@@ -262,13 +248,12 @@ impl Manager {
     pub(crate) fn new(store: Store, options: ControllerOptions) -> Self {
         let events = store.listen();
         let (kubelet, ended) = Kubelet::new(&options);
-        let (reclaims, deleted) = Reclaims::new(options.host_paths.clone());
         let cx = Context {
             cache: Cache::default(),
             queues: Queues::default(),
             recorder: Recorder::default(),
             garbage: Garbage::default(),
-            reclaims,
+            reclaims: Reclaims::new(options.host_paths.clone()),
             scheduler: Scheduler::default(),
             kubelet,
             jobs: Jobs::default(),
@@ -277,12 +262,7 @@ impl Manager {
             #[cfg(test)]
             old_bug: None,
         };
-        let mut manager = Self {
-            events,
-            ended,
-            deleted,
-            cx,
-        };
+        let mut manager = Self { events, ended, cx };
         for &resource in resource::all() {
             for stored in manager.cx.store.shelf(resource, None).items {
                 manager.observe(&Change {
@@ -318,7 +298,6 @@ impl Manager {
                     None => return,
                 },
                 Some(pod) = self.ended.recv() => self.cx.queues.scheduled.add(pod),
-                Some(deleted) = self.deleted.recv() => delete::finish(&mut self.cx, deleted),
                 () = tokio::time::sleep_until(due) => {}
             }
         }
@@ -330,12 +309,10 @@ impl Manager {
         worked |= self.work_on(|q| &mut q.volume_protection, protection::sync_volume);
         worked |= self.work_on(|q| &mut q.volumes, pv_controller::volume::sync);
         worked |= self.work_on(|q| &mut q.claims, pv_controller::claim::sync);
-        worked |= self.work_on(|q| &mut q.ephemeral, ephemeral::sync);
         worked |= self.work_on(|q| &mut q.recyclers, pv_controller::recycle::sync);
         worked |= self.work_on(|q| &mut q.unscheduled, scheduler::sync);
         worked |= self.work_on(|q| &mut q.scheduled, pods::sync);
         worked |= self.work_on(|q| &mut q.jobs, jobs::sync);
-        worked |= self.work_on(|q| &mut q.orphans, jobs::release_orphan);
         worked |= self.work_on(|q| &mut q.garbage, garbage::sync);
         worked |= self.work_on(|q| &mut q.namespaces, garbage::namespace::sync);
         worked
@@ -371,17 +348,12 @@ impl Manager {
             self.cx.queues.scheduled.add(pod);
             heard = true;
         }
-        while let Ok(deleted) = self.deleted.try_recv() {
-            delete::finish(&mut self.cx, deleted);
-            heard = true;
-        }
         heard
     }
 
     fn hear(&mut self, written: &Written) {
-        // Nobody decides by events, and they are the most frequent of all objects; they are only
-        // handed on.
-        if written.resource != &resource::EVENTS || !self.cx.reclaims.recycling.is_empty() {
+        // Nobody decides by events, and they are the most frequent of all objects.
+        if written.resource != &resource::EVENTS {
             self.observe(&written.event().into());
         }
     }
@@ -393,9 +365,6 @@ impl Manager {
             object,
             ..
         } = change;
-        if *resource == &resource::EVENTS {
-            return pv_controller::recycle::observe(&mut self.cx, change);
-        }
         match kind {
             EventKind::Deleted => self.cx.cache.remove(resource, object),
             EventKind::Added | EventKind::Modified => self.cx.cache.store(resource, object),
@@ -403,7 +372,6 @@ impl Manager {
         pv_controller::observe(&mut self.cx, change);
         pv_controller::recycle::observe(&mut self.cx, change);
         protection::observe(&mut self.cx, change);
-        ephemeral::observe(&mut self.cx, change);
         scheduler::observe(&mut self.cx, change);
         pods::observe(&mut self.cx, change);
         jobs::observe(&mut self.cx, change);

@@ -22,10 +22,7 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Component, Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use nix::{
@@ -61,7 +58,7 @@ pub enum BadRoot {
     Machine { root: PathBuf },
 }
 
-/// Why a directory was left as it is.
+/// Why a directory was left as it is, or not deleted whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error(
@@ -69,24 +66,17 @@ pub(crate) enum Refused {
          --host-paths of the program, or Options::host_paths of the library"
     )]
     NoRoot,
-    #[error("the hostPath {path} contains '..'; nothing was touched")]
-    Backsteps { path: PathBuf },
-    #[error("the hostPath {path} is not below the test root {root}; nothing was touched")]
-    Outside { path: PathBuf, root: PathBuf },
-    #[error("the hostPath {path} is the test root itself; nothing was touched")]
-    Root { path: PathBuf },
     #[error("the hostPath {path} is refused, nothing was touched: {why}")]
-    Open { path: PathBuf, why: String },
-    #[error("the hostPath {path} is refused, nothing was touched: {mount} is mounted in it")]
-    Mounted { path: PathBuf, mount: PathBuf },
-    #[error(
-        "the hostPath {path} is refused, nothing was touched: the mounts of this machine are not known: {source}"
-    )]
-    Mounts { path: PathBuf, source: io::Error },
+    Path { path: PathBuf, why: String },
     #[error("the hostPath {path} could not be deleted whole: {source}")]
     Delete { path: PathBuf, source: Errno },
-    #[error("the hostPath {path} was not deleted whole: the controllers have stopped")]
-    Stopped { path: PathBuf },
+}
+
+impl Refused {
+    fn path(path: &Path, why: impl Into<String>) -> Self {
+        let (path, why) = (path.into(), why.into());
+        Self::Path { path, why }
+    }
 }
 
 impl HostPaths {
@@ -133,19 +123,14 @@ impl HostPaths {
         Ok(directory)
     }
 
-    /// Deletes the directory of a volume and all that is in it, until it is `stopped`. What is not
-    /// there, or what somebody else deletes meanwhile, needs nothing.
-    pub(crate) fn delete(&self, path: &Path, stopped: &AtomicBool) -> Result<(), Refused> {
+    /// Deletes the directory of a volume and all that is in it. What is not there, or what somebody
+    /// else deletes meanwhile, needs nothing.
+    pub(crate) fn delete(&self, path: &Path) -> Result<(), Refused> {
         let rest = self.rest(path)?;
-        let (Some(parent), Some(name)) = (rest.parent(), rest.file_name()) else {
-            return Err(Refused::Root { path: path.into() });
-        };
+        let parent = rest.parent().filter(|it| !it.as_os_str().is_empty());
+        let name = rest.file_name().unwrap_or_default();
         let open = || {
-            let parent = if parent.as_os_str().is_empty() {
-                self.handle.try_clone().map_err(|_| Errno::last())?
-            } else {
-                open_below(&*self.handle, parent)?
-            };
+            let parent = open_below(&*self.handle, parent.unwrap_or(Path::new(".")))?;
             let directory = open_below(&parent, Path::new(name))?;
             Ok((parent, directory))
         };
@@ -155,32 +140,34 @@ impl HostPaths {
             Err(errno) => return Err(refused(path, errno)),
         };
         nothing_mounted_in(&directory, path)?;
-        let deleted = empty(&directory, stopped)
-            .and_then(|()| remove(&parent, name, UnlinkatFlags::RemoveDir, stopped));
-        deleted.map_err(|source| match source {
-            Errno::ECANCELED => Refused::Stopped { path: path.into() },
-            source => Refused::Delete {
-                path: path.into(),
-                source,
-            },
+        let deleted =
+            empty(&directory).and_then(|()| remove(&parent, name, UnlinkatFlags::RemoveDir));
+        deleted.map_err(|source| Refused::Delete {
+            path: path.into(),
+            source,
         })
     }
 
     /// The part of a path below the root.
     fn rest<'a>(&self, path: &'a Path) -> Result<&'a Path, Refused> {
         if path.components().any(|part| part == Component::ParentDir) {
-            return Err(Refused::Backsteps { path: path.into() });
+            return Err(Refused::path(path, "it contains '..'"));
         }
         let rest = path
             .strip_prefix(&self.root)
             .or_else(|_| path.strip_prefix(&self.given));
         match rest {
-            Ok(rest) if rest.as_os_str().is_empty() => Err(Refused::Root { path: path.into() }),
+            Ok(rest) if rest.as_os_str().is_empty() => {
+                Err(Refused::path(path, "it is the test root itself"))
+            }
             Ok(rest) if path.is_absolute() => Ok(rest),
-            _ => Err(Refused::Outside {
-                path: path.into(),
-                root: self.root.clone(),
-            }),
+            _ => {
+                let root = self.root.display();
+                Err(Refused::path(
+                    path,
+                    format!("it is not below the test root {root}"),
+                ))
+            }
         }
     }
 }
@@ -208,10 +195,7 @@ fn refused(path: &Path, errno: Errno) -> Refused {
         Errno::ENOSYS => "this kernel has no openat2 (Linux 5.6)".to_owned(),
         other => format!("it cannot be opened: {other}"),
     };
-    Refused::Open {
-        path: path.into(),
-        why,
-    }
+    Refused::path(path, why)
 }
 
 /// A mount further down would be emptied with the rest. Each thread can have its own mounts.
@@ -220,15 +204,17 @@ fn nothing_mounted_in(directory: &OwnedFd, path: &Path) -> Result<(), Refused> {
         let place = fs::read_link(format!("/proc/thread-self/fd/{}", directory.as_raw_fd()))?;
         Ok((place, fs::read("/proc/thread-self/mountinfo")?))
     };
-    let (place, table) = mounts().map_err(|source| Refused::Mounts {
-        path: path.into(),
-        source,
+    let (place, table) = mounts().map_err(|error: io::Error| {
+        Refused::path(
+            path,
+            format!("the mounts of this machine are not known: {error}"),
+        )
     })?;
     match mount_points(&table).find(|mount| mount.starts_with(&place)) {
-        Some(mount) => Err(Refused::Mounted {
-            path: path.into(),
-            mount,
-        }),
+        Some(mount) => {
+            let mount = mount.display();
+            Err(Refused::path(path, format!("{mount} is mounted in it")))
+        }
         None => Ok(()),
     }
 }
@@ -253,7 +239,7 @@ fn mount_points(table: &[u8]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Removes all that is in a directory, without leaving it or its filesystem.
-fn empty(directory: &OwnedFd, stopped: &AtomicBool) -> Result<(), Errno> {
+fn empty(directory: &OwnedFd) -> Result<(), Errno> {
     for name in names_in(directory)? {
         let name = OsStr::from_bytes(name.to_bytes());
         if name == "." || name == ".." {
@@ -261,12 +247,12 @@ fn empty(directory: &OwnedFd, stopped: &AtomicBool) -> Result<(), Errno> {
         }
         match open_below(directory, Path::new(name)) {
             Ok(child) => {
-                empty(&child, stopped)?;
-                remove(directory, name, UnlinkatFlags::RemoveDir, stopped)?;
+                empty(&child)?;
+                remove(directory, name, UnlinkatFlags::RemoveDir)?;
             }
             // A file, a link, a device.
             Err(Errno::ENOTDIR | Errno::ELOOP) => {
-                remove(directory, name, UnlinkatFlags::NoRemoveDir, stopped)?;
+                remove(directory, name, UnlinkatFlags::NoRemoveDir)?;
             }
             Err(Errno::ENOENT) => {}
             Err(other) => return Err(other),
@@ -285,15 +271,7 @@ fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
 }
 
 /// Removes one entry. One that is gone may be the work of the controllers before these.
-fn remove(
-    directory: impl AsFd,
-    name: &OsStr,
-    kind: UnlinkatFlags,
-    stopped: &AtomicBool,
-) -> Result<(), Errno> {
-    if stopped.load(Ordering::Relaxed) {
-        return Err(Errno::ECANCELED);
-    }
+fn remove(directory: impl AsFd, name: &OsStr, kind: UnlinkatFlags) -> Result<(), Errno> {
     match unlinkat(directory, name, kind) {
         Err(Errno::ENOENT) => Ok(()),
         result => result,

@@ -1,9 +1,9 @@
-//! The Job controller: a Job gets its pods one after the other until enough of them succeeded or
-//! too many failed, counts each of them once, and is deleted some time after its end if it says so.
+//! The Job controller: a Job gets its pods one after the other until one succeeded or too many
+//! failed.
 //!
-//! Indexed Jobs, failure and success policies are not here.
+//! Parallel, indexed and suspended Jobs, failure and success policies are not here, and neither is the
+//! deletion of Jobs that are over.
 
-mod count;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +16,11 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use self::count::{Count, Verdict, settle_counters, uncounted, verdict};
 use crate::{
     controllers::{
         Change, Context, SyncError,
         conditions::{condition, set_condition},
-        object::{Job, Key, Pod, add_finalizer, controller, has_finalizer, text},
+        object::{Job, Key, Pod, controller, items, text},
     },
     meta,
     recorder::Severity,
@@ -31,8 +30,6 @@ use crate::{
 
 /// The name of this controller, as events carry it.
 const NAME: &str = "job-controller";
-/// Keeps a pod until its Job has counted it.
-const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// The longest wait before a pod is replaced, in first waits: 10 minutes of 10 seconds.
 const LONGEST_BACK_OFF: u32 = 60;
 
@@ -42,7 +39,7 @@ pub(crate) struct Jobs {
     failures: HashMap<Arc<str>, Failures>,
 }
 
-/// The failed pods of a Job since one succeeded.
+/// The failed pods of a Job, by their UIDs.
 #[derive(Debug, Default)]
 struct Failures {
     pods: BTreeSet<String>,
@@ -50,15 +47,11 @@ struct Failures {
 }
 
 impl Failures {
-    fn note(&mut self, count: &Count, now: Instant) {
-        if !count.new_successes.is_empty() {
-            self.pods.clear();
-            self.last = None;
-        }
-        for uid in &count.new_failures {
-            if self.pods.insert(uid.clone()) {
-                self.last = Some(now);
-            }
+    /// A pod that is deleted counts as failed at once.
+    fn note(&mut self, pod: &Pod) {
+        let stopped = pod.is_terminating() && pod.phase() != "Succeeded";
+        if (stopped || pod.phase() == "Failed") && self.pods.insert(pod.uid().to_owned()) {
+            self.last = Some(Instant::now());
         }
     }
 
@@ -73,36 +66,40 @@ impl Failures {
     }
 }
 
-impl Job {
-    fn is_suspended(&self) -> bool {
-        self["spec"]["suspend"] == true
-    }
-
-    /// The condition that says that it is over.
-    fn end(&self) -> Option<&Value> {
-        condition(self, "Complete").or_else(|| condition(self, "Failed"))
-    }
+/// What is to become of a Job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It goes on.
+    Open,
+    Complete,
+    /// For this reason, and the same in words.
+    Failed(&'static str, &'static str),
 }
+
+const BACK_OFF_LIMIT: Verdict = Verdict::Failed(
+    "BackoffLimitExceeded",
+    "Job has reached the specified backoff limit",
+);
+const DEADLINE: Verdict = Verdict::Failed(
+    "DeadlineExceeded",
+    "Job was active longer than specified deadline",
+);
+const COMPLETE: &str = "Reached expected number of succeeded pods";
 
 /// Queues what a change concerns.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {
-    let Change { kind, object, .. } = change;
-    let gone = *kind == EventKind::Deleted;
+    let object = &change.object;
     if change.resource == &PODS {
         if let Some(owner) = controller(object).filter(|owner| owner["kind"] == JOBS.kind) {
             let job = Key::new(meta::namespace(object), text(&owner["name"]));
             cx.queues.jobs.add(job);
-        }
-        if !gone && has_finalizer(object, TRACKING) && job_of(cx, object).is_none() {
-            cx.queues.orphans.add(Key::of(object));
+            let failures = cx.jobs.failures.entry(text(&owner["uid"]).into());
+            failures.or_default().note(&Pod(Arc::clone(object)));
         }
     } else if change.resource == &JOBS {
         cx.queues.jobs.add(Key::of(object));
-        if gone {
+        if change.kind == EventKind::Deleted {
             cx.jobs.failures.remove(meta::uid(object));
-            for pod in cx.cache.controlled(meta::uid(object)) {
-                cx.queues.orphans.add(pod.key());
-            }
         }
     }
 }
@@ -114,87 +111,90 @@ pub(crate) fn resync(cx: &mut Context) {
     }
 }
 
-/// The Job that controls a pod, as long as it exists.
-fn job_of<'a>(cx: &'a Context, pod: &Value) -> Option<&'a Job> {
-    let owner = controller(pod).filter(|owner| owner["kind"] == JOBS.kind)?;
-    let key = Key::new(meta::namespace(pod), text(&owner["name"]));
-    let job = cx.cache.jobs.get(&key)?;
-    (owner["uid"] == job.uid()).then_some(job)
-}
-
-/// Lets go of a pod that no Job counts any more.
-pub(crate) fn release_orphan(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    match cx.cache.pods.get(key) {
-        Some(pod) if has_finalizer(pod, TRACKING) && job_of(cx, pod).is_none() => {
-            cx.release(&PODS, key, TRACKING)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Brings one Job to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let Some(job) = cx.cache.jobs.get(key).cloned() else {
         return Ok(());
     };
-    if job.end().is_some() {
+    if condition(&job, "Complete").is_some() || condition(&job, "Failed").is_some() {
         cx.jobs.failures.remove(job.uid());
-        return expire(cx, &job);
+        return Ok(());
     }
-    let pods: Vec<_> = cx.cache.controlled(job.uid()).cloned().collect();
-    let mut count = Count::of(&job, &pods);
+    let pods: Vec<Pod> = cx.cache.controlled(job.uid()).cloned().collect();
     let failures = cx.jobs.failures.entry(job.uid().into()).or_default();
-    failures.note(&count, Instant::now());
+    let failed = failures.pods.len();
+    let next_try = failures.next_try(cx.options.back_off);
 
     let mut new = (*job.0).clone();
-    if new["status"]["startTime"].is_null() && !job.is_suspended() {
+    if new["status"]["startTime"].is_null() {
         new["status"]["startTime"] = meta::now().into();
     }
-    let mut verdict = verdict(&new, &count, Timestamp::now());
-    if let Verdict::Failed { .. } = verdict {
-        delete_pods(cx, &job, &mut count, usize::MAX)?;
-    } else {
-        if !matches!(verdict, Verdict::Complete) && !job.is_terminating() {
-            manage(cx, &job, &mut count)?;
-            suspend_or_resume(cx, &job, &mut new);
+    let unfinished = pods.iter().filter(|pod| !pod.is_finished());
+    let (mut stopping, mut active): (Vec<_>, Vec<_>) =
+        unfinished.cloned().partition(Pod::is_terminating);
+    let verdict = verdict(&new, &pods, &active, failed);
+    match verdict {
+        Verdict::Complete => {}
+        Verdict::Failed(..) => {
+            for pod in active.drain(..) {
+                cx.delete(&PODS, &pod, DeleteOptions::default())?;
+                let message = format!("Deleted pod: {}", pod.name());
+                tell(cx, &job, Severity::Normal, "SuccessfulDelete", message);
+                stopping.push(pod);
+            }
         }
-        if let Some(left) = count::until_deadline(&new, Timestamp::now()) {
-            cx.queues.jobs.add_at(key.clone(), Instant::now() + left);
-        }
-        if count.is_complete(&job) {
-            verdict = Verdict::Complete;
+        Verdict::Open => {
+            if active.is_empty() && !job.is_terminating() {
+                match next_try.filter(|due| Instant::now() < *due) {
+                    Some(due) => cx.queues.jobs.add_at(key.clone(), due),
+                    None => active.push(create_pod(cx, &job)?),
+                }
+            }
+            if let Some(left) = until_deadline(&new) {
+                cx.queues.jobs.add_at(key.clone(), Instant::now() + left);
+            }
         }
     }
-    track(cx, &job, new, &pods, &count, &verdict)
+    report(&mut new, &pods, failed, &active, stopping.len());
+    end(cx, &job, new, verdict, stopping.is_empty())
 }
 
-/// Makes and deletes pods until there are as many as there should be.
-fn manage(cx: &mut Context, job: &Job, count: &mut Count) -> Result<(), SyncError> {
-    let wanted = if job.is_suspended() {
-        0
-    } else {
-        count.wanted(job)
+/// Whether the Job is over, by what it says of itself, by its pods and by its limits.
+fn verdict(job: &Value, pods: &[Pod], active: &[Pod], failed: usize) -> Verdict {
+    if let Some(decided) = condition(job, "FailureTarget") {
+        let was_deadline = decided["reason"] == "DeadlineExceeded";
+        return if was_deadline {
+            DEADLINE
+        } else {
+            BACK_OFF_LIMIT
+        };
+    }
+    let has_succeeded = pods.iter().any(|pod| pod.phase() == "Succeeded");
+    if has_succeeded || condition(job, "SuccessCriteriaMet").is_some() {
+        return Verdict::Complete;
+    }
+    let restarts = |pod: &Pod| -> u64 {
+        let containers = items(&pod["status"]["containerStatuses"]);
+        containers.filter_map(|c| c["restartCount"].as_u64()).sum()
     };
-    if let Some(surplus) = count.active.len().checked_sub(wanted).filter(|n| *n > 0) {
-        return delete_pods(cx, job, count, surplus);
+    let limit = job["spec"]["backoffLimit"].as_u64().unwrap_or(6);
+    let on_failure = job["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure";
+    let restarts = active.iter().map(restarts).sum::<u64>();
+    if failed as u64 > limit || on_failure && restarts >= limit.max(1) {
+        BACK_OFF_LIMIT
+    } else if until_deadline(job) == Some(Duration::ZERO) {
+        DEADLINE
+    } else {
+        Verdict::Open
     }
-    let replaced_late = job["spec"]["podReplacementPolicy"] == "Failed";
-    let terminating = if replaced_late { count.terminating } else { 0 };
-    let missing = wanted.saturating_sub(count.active.len() + terminating);
-    if missing == 0 {
-        return Ok(());
-    }
-    let failures = cx.jobs.failures.get(job.uid());
-    let next_try = failures.and_then(|f| f.next_try(cx.options.back_off));
-    if let Some(due) = next_try.filter(|due| Instant::now() < *due) {
-        cx.queues.jobs.add_at(job.key(), due);
-        return Ok(());
-    }
-    for _ in 0..missing {
-        let pod = create_pod(cx, job)?;
-        count.active.push(pod);
-    }
-    Ok(())
+}
+
+/// The time that a Job which runs has left, if it has a deadline.
+fn until_deadline(job: &Value) -> Option<Duration> {
+    let limit = SignedDuration::from_secs(job["spec"]["activeDeadlineSeconds"].as_i64()?);
+    let started: Timestamp = job["status"]["startTime"].as_str()?.parse().ok()?;
+    let left = limit - Timestamp::now().duration_since(started);
+    Some(left.try_into().unwrap_or_default())
 }
 
 fn create_pod(cx: &mut Context, job: &Job) -> Result<Pod, SyncError> {
@@ -216,9 +216,6 @@ fn create_pod(cx: &mut Context, job: &Job) -> Result<Pod, SyncError> {
     for field in ["labels", "annotations", "finalizers"] {
         pod["metadata"][field] = template["metadata"][field].clone();
     }
-    if !has_finalizer(&pod, TRACKING) {
-        add_finalizer(&mut pod, TRACKING);
-    }
     match cx.store.create(&PODS, job.namespace(), pod) {
         Ok(created) => {
             cx.cache.store(&PODS, &created);
@@ -238,119 +235,64 @@ fn create_pod(cx: &mut Context, job: &Job) -> Result<Pod, SyncError> {
     }
 }
 
-fn delete_pods(
-    cx: &mut Context,
-    job: &Job,
-    count: &mut Count,
-    most: usize,
-) -> Result<(), SyncError> {
-    for _ in 0..most {
-        let Some(pod) = count.active.pop() else { break };
-        cx.delete(&PODS, &pod, DeleteOptions::default())?;
-        count.terminating += 1;
-        let message = format!("Deleted pod: {}", pod.name());
-        tell(cx, job, Severity::Normal, "SuccessfulDelete", message);
+/// Writes what is going on into the status. A pod that failed may be gone by now.
+fn report(job: &mut Value, pods: &[Pod], failed: usize, active: &[Pod], stopping: usize) {
+    let number = |value: &Value| value.as_u64().and_then(|n| n.try_into().ok());
+    let failed = failed.max(number(&job["status"]["failed"]).unwrap_or_default());
+    let succeeded = pods.iter().filter(|pod| pod.phase() == "Succeeded").count();
+    let ready = |pod: &&Pod| condition(pod, "Ready").is_some();
+    let ready = active.iter().filter(ready).count();
+    let status = meta::child_mut(job, "status");
+    for (counter, n) in [
+        ("active", active.len()),
+        ("succeeded", succeeded),
+        ("failed", failed),
+    ] {
+        // Go leaves out a counter that is 0.
+        status.remove(counter);
+        if n > 0 {
+            status.insert(counter.into(), n.into());
+        }
     }
-    Ok(())
+    status.insert("ready".into(), ready.into());
+    status.insert("terminating".into(), stopping.into());
 }
 
-fn suspend_or_resume(cx: &mut Context, job: &Job, new: &mut Value) {
-    let was_suspended = condition(job, "Suspended").is_some();
-    if job.is_suspended() && !was_suspended {
-        set_condition(new, "Suspended", true, "JobSuspended", "Job suspended");
-        meta::child_mut(new, "status").remove("startTime");
-        tell(cx, job, Severity::Normal, "Suspended", "Job suspended");
-    } else if !job.is_suspended() && was_suspended {
-        set_condition(new, "Suspended", false, "JobResumed", "Job resumed");
-        // The deadline is one of uninterrupted work.
-        new["status"]["startTime"] = meta::now().into();
-        tell(cx, job, Severity::Normal, "Resumed", "Job resumed");
-    }
-}
-
-/// Counts the pods that are over, and ends the Job when it can be. A pod is first written down as
-/// one to be counted, then let go, then counted: it is neither missed nor counted twice, whatever
-/// happens in between.
-fn track(
+/// Writes the status. A Job that is to end says so first, and that it is over once none of its pods
+/// runs any more.
+fn end(
     cx: &mut Context,
     job: &Job,
     mut new: Value,
-    pods: &[Pod],
-    count: &Count,
-    verdict: &Verdict,
+    verdict: Verdict,
+    is_still: bool,
 ) -> Result<(), SyncError> {
-    count.report(&mut new);
-    let released = uncounted(&mut new, pods, verdict);
     match verdict {
         Verdict::Open => {}
         Verdict::Complete => {
-            let message = "Reached expected number of succeeded pods";
-            set_condition(
-                &mut new,
-                "SuccessCriteriaMet",
-                true,
-                "CompletionsReached",
-                message,
-            );
+            let (kind, reason) = ("SuccessCriteriaMet", "CompletionsReached");
+            set_condition(&mut new, kind, true, reason, COMPLETE);
         }
-        Verdict::Failed { reason, message } => {
+        Verdict::Failed(reason, message) => {
             set_condition(&mut new, "FailureTarget", true, reason, message);
         }
     }
     if new != *job.0 {
         new = (*cx.update(&JOBS, new, Part::Status)?).clone();
     }
-    for pod in released {
-        cx.release(&PODS, &pod, TRACKING)?;
-    }
-    let before = new.clone();
-    settle_counters(&mut new);
-    if count.terminating == 0 {
-        finish(cx, job, &mut new, verdict);
-    }
-    if new != before {
-        cx.update(&JOBS, new, Part::Status)?;
-    }
-    Ok(())
-}
-
-/// Says that the Job is over, once none of its pods runs any more.
-fn finish(cx: &mut Context, job: &Job, new: &mut Value, verdict: &Verdict) {
     match verdict {
-        Verdict::Open => {}
-        Verdict::Complete => {
-            let message = "Reached expected number of succeeded pods";
-            set_condition(new, "Complete", true, "CompletionsReached", message);
+        Verdict::Complete if is_still => {
+            set_condition(&mut new, "Complete", true, "CompletionsReached", COMPLETE);
             new["status"]["completionTime"] = meta::now().into();
             tell(cx, job, Severity::Normal, "Completed", "Job completed");
         }
-        Verdict::Failed { reason, message } => {
-            set_condition(new, "Failed", true, reason, message);
-            tell(cx, job, Severity::Warning, reason, *message);
+        Verdict::Failed(reason, message) if is_still => {
+            set_condition(&mut new, "Failed", true, reason, message);
+            tell(cx, job, Severity::Warning, reason, message);
         }
+        _ => return Ok(()),
     }
-}
-
-/// Deletes a Job that is over, when its time has come.
-fn expire(cx: &mut Context, job: &Job) -> Result<(), SyncError> {
-    let ttl = job["spec"]["ttlSecondsAfterFinished"].as_i64();
-    let ended = job.end().and_then(|end| end["lastTransitionTime"].as_str());
-    let ended = ended.and_then(|time| time.parse::<Timestamp>().ok());
-    let (Some(ttl), Some(ended), false) = (ttl, ended, job.is_terminating()) else {
-        return Ok(());
-    };
-    let age = Timestamp::now().duration_since(ended);
-    let left = SignedDuration::from_secs(ttl) - age;
-    if left.is_positive() {
-        let due = Instant::now() + left.unsigned_abs();
-        cx.queues.jobs.add_at(job.key(), due);
-        return Ok(());
-    }
-    let options = DeleteOptions {
-        propagation_policy: Some("Foreground".to_owned()),
-        ..DeleteOptions::default()
-    };
-    cx.delete(&JOBS, job, options)
+    cx.update(&JOBS, new, Part::Status).map(drop)
 }
 
 fn tell(

@@ -81,7 +81,6 @@ mod admission;
 pub mod controllers;
 mod defaults;
 mod deletion;
-mod ephemeral;
 mod event_view;
 pub mod faults;
 pub mod front;

@@ -2,7 +2,6 @@
 //! How its containers run is up to a [`PodRunner`]; when one is started again is decided here.
 
 mod containers;
-mod deadline;
 mod environment;
 mod process;
 mod processes;
@@ -21,8 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 pub(crate) use self::processes::log_file;
 use self::{
-    containers::{Containers, report_end},
-    deadline::Deadline,
+    containers::Containers,
     processes::Processes,
     runner::{AsTold, PodRunner},
 };
@@ -117,27 +115,18 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
         return Ok(());
     }
     if let Some(why) = cx.kubelet.processes.refuses(&pod) {
-        return fail(cx, (*pod.0).clone(), "VolumeRefused", &why);
+        return fail(cx, (*pod.0).clone(), "Refused", &why);
     }
     let mut containers = match cx.kubelet.pods.remove(key) {
         Some(known) if known.are_of(&pod) => known,
         _ => Containers::of(&pod),
     };
-    let before = containers.appointments();
-    containers.deadline = Deadline::of(&pod, containers.deadline);
-    let had_its_time = containers
-        .deadline
-        .is_some_and(|it| it.due <= Instant::now());
-    if had_its_time {
-        cx.kubelet.pods.insert(key.clone(), containers);
-        return end_at_deadline(cx, &pod);
-    }
+    let before = containers.next_start();
     let back_off = cx.kubelet.back_off;
     let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
-    containers.deadline = Deadline::of(&new, containers.deadline);
     // One appointment is enough, however often somebody looks at the pod until then.
-    for due in containers.appointments().difference(&before) {
-        cx.queues.scheduled.add_at(key.clone(), *due);
+    if let Some(due) = containers.next_start().filter(|due| before != Some(*due)) {
+        cx.queues.scheduled.add_at(key.clone(), due);
     }
     cx.kubelet.pods.insert(key.clone(), containers);
     if new != *pod.0 {
@@ -157,23 +146,12 @@ fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
         cx.queues.scheduled.add_at(pod.key(), due);
         return Ok(());
     }
-    let mut new = (*pod.0).clone();
-    report_end(&mut new, |container| runner.end(pod, container));
-    if new != *pod.0 {
-        cx.update(&PODS, new, Part::Status)?;
-    }
-    remove(cx, pod)
-}
-
-/// Stops a pod that has had its time, and notes that once nothing of it runs any more.
-fn end_at_deadline(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
-    let runner = cx.kubelet.runner(pod);
-    if !runner.stop(pod) {
-        return Ok(());
-    }
-    let mut new = (*pod.0).clone();
-    report_end(&mut new, |container| runner.end(pod, container));
-    fail(cx, new, deadline::REASON, deadline::MESSAGE)
+    // The containers have stopped.
+    let options = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    cx.delete(&PODS, pod, options)
 }
 
 /// Ends a pod as a whole.
@@ -190,19 +168,10 @@ fn fail(cx: &mut Context, mut pod: Value, reason: &str, message: &str) -> Result
 }
 
 fn claims_are_bound(cx: &Context, pod: &Pod) -> bool {
-    pod.claims().all(|key| {
+    let is_bound = |key| {
         cx.cache
-            .claims
-            .get(&key)
+            .claim(&key)
             .is_some_and(|claim| claim.phase() == "Bound")
-    })
-}
-
-/// What a kubelet does when the containers of a terminating pod have stopped.
-fn remove(cx: &Context, pod: &Pod) -> Result<(), SyncError> {
-    let options = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
     };
-    cx.delete(&PODS, pod, options)
+    pod.claims().all(is_bound)
 }

@@ -8,7 +8,6 @@ use crate::{
         Change, Context, SyncError,
         object::{Claim, Key, Pod, Volume, add_finalizer, has_finalizer, remove_finalizer},
     },
-    ephemeral::belongs_to,
     meta,
     resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource},
     store::{EventKind, Part},
@@ -25,12 +24,8 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if change.resource == &PODS {
         for pod in change.previous.iter().chain([object]) {
             for claim in Pod(pod.clone()).claims() {
-                if cx
-                    .cache
-                    .claims
-                    .get(&claim)
-                    .is_some_and(|claim| claim.is_terminating())
-                {
+                let known = cx.cache.claim(&claim);
+                if known.is_some_and(|known| known.is_terminating()) {
                     cx.queues.claim_protection.add(claim);
                 }
             }
@@ -52,32 +47,22 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
 /// A pod protects its claims from the moment that it has a node until it is gone, also when it
 /// has run to its end.
 pub(crate) fn sync_claim(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(claim) = cx.cache.claims.get(key) else {
+    let Some(claim) = cx.cache.claim(key) else {
         return Ok(());
     };
     let Claim(object) = &claim;
     if !claim.is_terminating() {
         return protect(cx, &PERSISTENT_VOLUME_CLAIMS, object, PVC_PROTECTION);
     }
-    if cx.cache.users(key).any(|pod| protects(pod, &claim)) {
+    if cx.cache.users(key).any(|pod| !pod.node().is_empty()) {
         return Ok(());
     }
     let_go(cx, &PERSISTENT_VOLUME_CLAIMS, object, PVC_PROTECTION)
 }
 
-/// The claim of a generic ephemeral volume is its own pod's only, and not needed any more when that
-/// has been shut down: its pod may wait for it to go.
-fn protects(pod: &Pod, claim: &Claim) -> bool {
-    let shut_down = pod["metadata"]["deletionGracePeriodSeconds"] == 0;
-    !pod.node().is_empty()
-        && pod
-            .claims_with_origin()
-            .any(|(key, own)| key == claim.key() && (!own || belongs_to(claim, pod) && !shut_down))
-}
-
 /// The phase alone says whether a volume is in use.
 pub(crate) fn sync_volume(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(volume) = cx.cache.volumes.get(&*key.name) else {
+    let Some(volume) = cx.cache.volume(&key.name) else {
         return Ok(());
     };
     let Volume(object) = &volume;

@@ -9,10 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{
-    known::Known,
-    object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text},
-};
+use super::object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text};
 use crate::{
     meta,
     pv_controller::pools::{Pools, Volumes},
@@ -27,18 +24,12 @@ pub(crate) struct Cache {
     pub(crate) pools: Pools,
     /// Volumes by the claim that their `claimRef` names, whatever its UID.
     by_claim: HashMap<Key, BTreeSet<Arc<str>>>,
-    pub(crate) claims: Known<Key, Claim>,
-    /// Claims without a volume, by class.
-    unbound: HashMap<Arc<str>, BTreeSet<Key>>,
-    /// Claims by the volume that their `volumeName` names.
-    naming: HashMap<Arc<str>, BTreeSet<Key>>,
+    pub(crate) claims: HashMap<Key, Claim>,
     pub(crate) classes: BTreeMap<Arc<str>, Class>,
     pub(crate) nodes: BTreeMap<Arc<str>, Node>,
     pub(crate) pods: HashMap<Key, Pod>,
     /// Pods by the claims that they mount.
     users: HashMap<Key, BTreeSet<Key>>,
-    /// Pods by the UID of the object that controls them.
-    controlled: HashMap<Arc<str>, BTreeSet<Key>>,
     pub(crate) jobs: HashMap<Key, Job>,
 }
 
@@ -55,7 +46,7 @@ impl Cache {
         let object = Arc::clone(object);
         let name: Arc<str> = meta::name(&object).into();
         if r == &resource::PERSISTENT_VOLUMES {
-            let volume = Volume(Arc::clone(&object));
+            let volume = Volume(object);
             if let Some(claim) = volume.claim_ref() {
                 self.by_claim
                     .entry(claim.key())
@@ -63,32 +54,14 @@ impl Cache {
                     .insert(Arc::clone(&name));
             }
             self.pools.insert(&volume);
-            self.volumes.insert(name, &object);
+            self.volumes.insert(name, volume);
         } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-            let claim = Claim(Arc::clone(&object));
-            let key = claim.key();
-            match claim.volume_name() {
-                "" => self
-                    .unbound
-                    .entry(claim.class().into())
-                    .or_default()
-                    .insert(key.clone()),
-                volume => self
-                    .naming
-                    .entry(volume.into())
-                    .or_default()
-                    .insert(key.clone()),
-            };
-            self.claims.insert(key, &object);
+            self.claims.insert(Key::of(&object), Claim(object));
         } else if r == &resource::PODS {
             let pod = Pod(object);
             let key = pod.key();
             for claim in pod.claims() {
                 self.users.entry(claim).or_default().insert(key.clone());
-            }
-            if let Some(owner) = controller(&pod) {
-                let uid = text(&owner["uid"]).into();
-                self.controlled.entry(uid).or_default().insert(key.clone());
             }
             self.pods.insert(key, pod);
         } else if r == &resource::STORAGE_CLASSES {
@@ -113,9 +86,9 @@ impl Cache {
     fn version(&self, r: &'static Resource, object: &Value) -> Option<u64> {
         let name = meta::name(object);
         let known: &Value = if r == &resource::PERSISTENT_VOLUMES {
-            return self.volumes.version(name);
+            self.volumes.get(name)?
         } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-            return self.claims.version(&Key::of(object));
+            self.claims.get(&Key::of(object))?
         } else if r == &resource::PODS {
             self.pods.get(&Key::of(object))?
         } else if r == &resource::STORAGE_CLASSES {
@@ -141,22 +114,13 @@ impl Cache {
             }
             self.pools.remove(&volume);
         } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
-            let Some((key, claim)) = self.claims.remove_entry(&Key::of(object)) else {
-                return;
-            };
-            match claim.volume_name() {
-                "" => drop_from(&mut self.unbound, &claim.class().into(), &key),
-                volume => drop_from(&mut self.naming, &volume.into(), &key),
-            }
+            self.claims.remove(&Key::of(object));
         } else if r == &resource::PODS {
             let Some((key, pod)) = self.pods.remove_entry(&Key::of(object)) else {
                 return;
             };
             for claim in pod.claims() {
                 drop_from(&mut self.users, &claim, &key);
-            }
-            if let Some(owner) = controller(&pod) {
-                drop_from(&mut self.controlled, &text(&owner["uid"]).into(), &key);
             }
         } else if r == &resource::STORAGE_CLASSES {
             self.classes.remove(name);
@@ -167,13 +131,21 @@ impl Cache {
         }
     }
 
+    pub(crate) fn volume(&self, name: &str) -> Option<Volume> {
+        self.volumes.get(name).cloned()
+    }
+
+    pub(crate) fn claim(&self, key: &Key) -> Option<Claim> {
+        self.claims.get(key).cloned()
+    }
+
     /// The volumes whose `claimRef` has this claim's name; their UID may be another claim's.
     pub(crate) fn volumes_of(&self, claim: &Key) -> impl Iterator<Item = Volume> + use<'_> {
         self.by_claim
             .get(claim)
             .into_iter()
             .flatten()
-            .filter_map(|name| self.volumes.get(&**name))
+            .filter_map(|name| self.volume(name))
     }
 
     /// The pods that mount this claim.
@@ -186,26 +158,9 @@ impl Cache {
     }
 
     /// The pods that are controlled by the object with this UID.
-    pub(crate) fn controlled(&self, uid: &str) -> impl Iterator<Item = &Pod> + use<'_> {
-        self.controlled
-            .get(uid)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.pods.get(key))
-    }
-
-    /// Claims of this class that have no volume yet.
-    pub(crate) fn unbound(&self, class: &str) -> impl Iterator<Item = Claim> {
-        self.unbound
-            .get(class)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.claims.get(key))
-    }
-
-    /// Claims whose `volumeName` is this volume's.
-    pub(crate) fn naming(&self, volume: &str) -> impl Iterator<Item = &Key> {
-        self.naming.get(volume).into_iter().flatten()
+    pub(crate) fn controlled(&self, uid: &str) -> impl Iterator<Item = &Pod> {
+        let pods = self.pods.values();
+        pods.filter(move |pod| controller(pod).is_some_and(|owner| owner["uid"] == uid))
     }
 
     /// Whether the claim waits for a pod. Its class alone says so; a class that is not there

@@ -236,11 +236,6 @@ impl AccessModes {
     pub(crate) fn count(self) -> u32 {
         self.0.count_ones()
     }
-
-    /// Whether a single pod may use the claim at a time.
-    pub(crate) fn is_single_pod(self) -> bool {
-        self.0 & 0b1000 != 0
-    }
 }
 
 impl Ord for AccessModes {
@@ -317,11 +312,6 @@ impl Claim {
         AccessModes::of(&self["spec"]["accessModes"])
     }
 
-    /// The size that it has, in bytes; 0 before it is bound.
-    pub(crate) fn capacity(&self) -> i128 {
-        bytes(&self["status"]["capacity"]["storage"])
-    }
-
     /// The size that it asks for, in bytes.
     pub(crate) fn request(&self) -> i128 {
         bytes(&self["spec"]["resources"]["requests"]["storage"])
@@ -373,23 +363,10 @@ impl Pod {
         matches!(self.phase(), "Succeeded" | "Failed")
     }
 
-    /// The claims that it mounts, including those of generic ephemeral volumes.
+    /// The claims that it mounts.
     pub(crate) fn claims(&self) -> impl Iterator<Item = Key> {
-        self.claims_with_origin().map(|(claim, _)| claim)
-    }
-
-    /// The claims that it mounts, and whether they are its own: of generic ephemeral volumes, which
-    /// are made for this pod alone.
-    pub(crate) fn claims_with_origin(&self) -> impl Iterator<Item = (Key, bool)> {
-        items(&self["spec"]["volumes"]).filter_map(|volume| {
-            if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-                Some((Key::new(self.namespace(), name), false))
-            } else if volume["ephemeral"].is_object() {
-                let name = format!("{}-{}", self.name(), text(&volume["name"]));
-                Some((Key::new(self.namespace(), &name), true))
-            } else {
-                None
-            }
-        })
+        let names = items(&self["spec"]["volumes"])
+            .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+        names.map(|name| Key::new(self.namespace(), name))
     }
 }

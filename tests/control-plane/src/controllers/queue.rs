@@ -92,12 +92,6 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
         }
     }
 
-    /// When the keys that wait for a time are due.
-    #[cfg(test)]
-    pub(crate) fn appointments(&self) -> Vec<Instant> {
-        self.delayed.iter().map(|Reverse((due, _))| *due).collect()
-    }
-
     /// When the next of the keys that wait for a time is due, if any does.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((due, _))| *due)

@@ -19,10 +19,6 @@ pub(crate) struct Queues {
     /// Pods on a node.
     pub(crate) scheduled: WorkQueue<Key>,
     pub(crate) jobs: WorkQueue<Key>,
-    /// Pods whose Job may be gone.
-    pub(crate) orphans: WorkQueue<Key>,
-    /// Pods with generic ephemeral volumes.
-    pub(crate) ephemeral: WorkQueue<Key>,
     pub(crate) garbage: WorkQueue<garbage::Target>,
     pub(crate) namespaces: WorkQueue<Key>,
 }
@@ -40,8 +36,6 @@ impl Queues {
             &mut self.unscheduled,
             &mut self.scheduled,
             &mut self.jobs,
-            &mut self.orphans,
-            &mut self.ephemeral,
             &mut self.namespaces,
         ] {
             keys.hurry();
@@ -60,8 +54,6 @@ impl Queues {
             &self.unscheduled,
             &self.scheduled,
             &self.jobs,
-            &self.orphans,
-            &self.ephemeral,
             &self.namespaces,
         ];
         let due = keys

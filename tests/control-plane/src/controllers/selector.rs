@@ -1,7 +1,5 @@
 //! Label selectors of claims, and node selectors of volumes and pods.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use super::object::{Node, items, text};
@@ -12,36 +10,10 @@ pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Whether a `metav1.LabelSelector` matches the labels of an object.
 pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
-    let labels = &object["metadata"]["labels"];
-    selects_labels(selector, &|key| labels[key].as_str())
-}
-
-/// Whether a `metav1.LabelSelector` matches labels.
-pub(crate) fn selects_labels<'a>(
-    selector: &Value,
-    lookup: &dyn Fn(&str) -> Option<&'a str>,
-) -> bool {
-    let exactly = selector["matchLabels"].as_object().into_iter().flatten();
-    exactly
-        .into_iter()
-        .all(|(key, value)| lookup(key) == value.as_str())
-        && items(&selector["matchExpressions"]).all(|expression| holds(expression, lookup))
-}
-
-/// Labels of which an object must have one, for each requirement of a selector that names some.
-pub(crate) fn required_labels(selector: &Value) -> impl Iterator<Item = Vec<(String, String)>> {
-    let exactly = selector["matchLabels"].as_object().into_iter().flatten();
-    let exactly = exactly.map(|(key, value)| vec![(key.clone(), text(value).to_owned())]);
-    let one_of = items(&selector["matchExpressions"]).filter(|it| it["operator"] == "In");
-    let one_of = one_of.map(|it| {
-        let key = text(&it["key"]);
-        let values: BTreeSet<_> = items(&it["values"]).map(text).collect();
-        let labels = values
-            .into_iter()
-            .map(|value| (key.to_owned(), value.to_owned()));
-        labels.collect()
-    });
-    exactly.chain(one_of)
+    let label = |key: &str| object["metadata"]["labels"][key].as_str();
+    let mut exactly = selector["matchLabels"].as_object().into_iter().flatten();
+    exactly.all(|(key, value)| label(key) == value.as_str())
+        && items(&selector["matchExpressions"]).all(|expression| holds(expression, &label))
 }
 
 /// Whether a `core/v1.NodeSelector` matches a node: any of its terms does. No term matches
@@ -54,22 +26,6 @@ pub(crate) fn selects_node(selector: &Value, node: &Node) -> bool {
         items(labels).chain(items(fields)).next().is_some()
             && items(labels).all(|expression| holds(expression, &label))
             && items(fields).all(|expression| holds(expression, &field))
-    })
-}
-
-/// The only hostname that the node selector of a volume can match, if it is of that simple kind.
-pub(crate) fn only_hostname(selector: &Value) -> Option<&str> {
-    let mut terms = items(&selector["nodeSelectorTerms"]);
-    let (term, None) = (terms.next()?, terms.next()) else {
-        return None;
-    };
-    items(&term["matchExpressions"]).find_map(|expression| {
-        let mut values = items(&expression["values"]);
-        let is_hostname = expression["key"] == HOSTNAME && expression["operator"] == "In";
-        match (is_hostname, values.next(), values.next()) {
-            (true, Some(value), None) => value.as_str(),
-            _ => None,
-        }
     })
 }
 
@@ -151,18 +107,17 @@ mod tests {
         let h2 = term(HOSTNAME, "h2");
         let by_name =
             json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
-        for (terms, matches, host) in [
-            (json!([h1]), true, Some("h1")),
-            (json!([h2]), false, Some("h2")),
-            (json!([h2, h1]), true, None),
-            (json!([]), false, None),
-            (json!([{}]), false, None),
-            (json!([by_name]), true, None),
-            (json!([term("zone", "z")]), false, None),
+        for (terms, matches) in [
+            (json!([h1]), true),
+            (json!([h2]), false),
+            (json!([h2, h1]), true),
+            (json!([]), false),
+            (json!([{}]), false),
+            (json!([by_name]), true),
+            (json!([term("zone", "z")]), false),
         ] {
             let selector = json!({"nodeSelectorTerms": terms});
             assert_eq!(selects_node(&selector, &node), matches, "{terms}");
-            assert_eq!(only_hostname(&selector), host, "{terms}");
         }
     }
 }

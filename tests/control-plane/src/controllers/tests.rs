@@ -16,9 +16,8 @@ use self::relay::Relay;
 use super::{ControllerOptions, Manager, NodeOptions, spawn};
 use crate::{
     meta, node,
-    pv_controller::delete::Deleted,
     resource::{
-        CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
+        CONFIG_MAPS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
         STORAGE_CLASSES,
     },
     store::{DeleteOptions, Part, Store},
@@ -87,7 +86,7 @@ impl World {
         Some(host_paths.root().to_owned())
     }
 
-    /// Works until no directory is being emptied or deleted any more, and no pod is ending.
+    /// Works until no directory is being emptied any more, and no pod is ending.
     pub(crate) fn settle_outside(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -138,11 +137,6 @@ impl World {
     pub(crate) fn hurry(&mut self) {
         self.manager.cx.queues.hurry();
         self.manager.cx.reclaims.hurry();
-    }
-
-    /// Waits for a deletion to end, and keeps it from the controllers.
-    pub(crate) fn deletion(&mut self) -> Deleted {
-        self.manager.deleted.blocking_recv().unwrap()
     }
 
     pub(crate) fn resync(&mut self) {
@@ -353,37 +347,6 @@ pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
         "metadata": {"name": name},
         "spec": {"containers": [{"name": "main", "image": "busybox"}], "volumes": volumes},
     })
-}
-
-#[test]
-fn a_node_registers_once_with_its_labels() {
-    let store = Store::new(10);
-    let mut options = NodeOptions::new("n1");
-    options.labels.insert("zone".into(), "z".into());
-    node::register(&store, &options).unwrap();
-    let first = store.get(&NODES, "", "n1").unwrap();
-    node::register(&store, &options).unwrap();
-    assert_eq!(
-        meta::uid(&first),
-        meta::uid(&store.get(&NODES, "", "n1").unwrap())
-    );
-    let labels = &first["metadata"]["labels"];
-    assert_eq!(
-        [&labels["kubernetes.io/hostname"], &labels["zone"]],
-        ["n1", "z"]
-    );
-    assert_eq!(first["status"]["conditions"][0]["type"], "Ready");
-
-    options.name = "n2".into();
-    options
-        .labels
-        .insert("kubernetes.io/hostname".into(), "other".into());
-    node::register(&store, &options).unwrap();
-    let second = store.get(&NODES, "", "n2").unwrap();
-    assert_eq!(
-        second["metadata"]["labels"]["kubernetes.io/hostname"],
-        "other"
-    );
 }
 
 #[test]

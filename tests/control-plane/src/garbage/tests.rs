@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 use crate::{
     controllers::tests::{World, but, claim, pod, volume},
     resource::{
-        CONFIG_MAPS, JOBS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS,
+        CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS,
         PERSISTENT_VOLUMES as VOLUMES, PODS, SECRETS,
     },
-    store::DeleteOptions,
 };
 
 fn owned(object: Value, owners: &[&Value]) -> Value {
@@ -30,13 +29,6 @@ fn owned(object: Value, owners: &[&Value]) -> Value {
 
 fn config(name: &str) -> Value {
     json!({"metadata": {"name": name}})
-}
-
-fn policy(policy: &str) -> DeleteOptions {
-    DeleteOptions {
-        propagation_policy: Some(policy.to_owned()),
-        ..DeleteOptions::default()
-    }
 }
 
 #[test]
@@ -61,29 +53,6 @@ fn a_node_takes_its_volumes_along() {
 }
 
 #[test]
-fn a_dependent_goes_with_its_last_owner() {
-    let mut world = World::new();
-    let [a, b] = ["a", "b"].map(|name| world.create(&CONFIG_MAPS, config(name)));
-    world.create(&SECRETS, owned(config("s"), &[&a, &b]));
-    world.delete(&CONFIG_MAPS, "a");
-    let owners = world.get(&SECRETS, "s").unwrap()["metadata"]["ownerReferences"].clone();
-    assert_eq!(owners.as_array().unwrap().len(), 1);
-    assert_eq!(owners[0]["name"], "b");
-    world.delete(&CONFIG_MAPS, "b");
-    assert!(world.get(&SECRETS, "s").is_none());
-}
-
-#[test]
-fn an_owner_of_another_uid_is_none() {
-    let mut world = World::new();
-    let old = world.create(&CONFIG_MAPS, config("a"));
-    world.delete(&CONFIG_MAPS, "a");
-    world.create(&CONFIG_MAPS, config("a"));
-    world.create(&SECRETS, owned(config("s"), &[&old]));
-    assert!(world.get(&SECRETS, "s").is_none());
-}
-
-#[test]
 fn what_is_not_understood_is_not_deleted() {
     let mut world = World::new();
     let custom = json!({"apiVersion": "example.com/v1", "kind": "Custom", "metadata": {"name": "x", "uid": "1"}});
@@ -96,84 +65,6 @@ fn what_is_not_understood_is_not_deleted() {
         world.get(&VOLUMES, "v").is_some(),
         "a namespaced owner of what is in no namespace"
     );
-}
-
-/// The owner `a` is deleted in the foreground, and waits for `s`, which is held by somebody else.
-fn foreground() -> World {
-    let mut world = World::new();
-    let owner = world.create(&CONFIG_MAPS, config("a"));
-    let held = but(config("s"), |s| {
-        s["metadata"]["finalizers"] = json!(["example.com/held"]);
-    });
-    world.create(&SECRETS, owned(held, &[&owner]));
-    world.delete_with(&CONFIG_MAPS, "a", &policy("Foreground"));
-    world
-}
-
-#[test]
-fn in_the_foreground_the_owner_goes_last() {
-    let mut world = foreground();
-    let waiting = |world: &World, r, name| {
-        world.get(r, name).unwrap()["metadata"]["deletionTimestamp"].is_string()
-    };
-    assert!(waiting(&world, &SECRETS, "s") && waiting(&world, &CONFIG_MAPS, "a"));
-    world.change(&SECRETS, "s", |s| s["metadata"]["finalizers"] = json!([]));
-    assert!(world.get(&SECRETS, "s").is_none() && world.get(&CONFIG_MAPS, "a").is_none());
-}
-
-#[test]
-fn an_owner_that_nothing_blocks_any_more_goes() {
-    type Edit = fn(&mut Value);
-    let edits: [(&str, Edit); 3] = [
-        ("no owner", |s| {
-            s["metadata"]["ownerReferences"] = json!([]);
-        }),
-        ("it does not block", |s| {
-            s["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
-        }),
-        ("gone, and without an owner", |s| {
-            s["metadata"]["ownerReferences"] = json!([]);
-            s["metadata"]["finalizers"] = json!([]);
-        }),
-    ];
-    for (what, edit) in edits {
-        let mut world = foreground();
-        assert!(world.get(&CONFIG_MAPS, "a").is_some(), "{what}");
-        world.change(&SECRETS, "s", edit);
-        assert!(world.get(&CONFIG_MAPS, "a").is_none(), "{what}");
-    }
-}
-
-#[test]
-fn orphans_forget_their_owner() {
-    let mut world = World::new();
-    let owner = world.create(&CONFIG_MAPS, config("a"));
-    world.create(&SECRETS, owned(config("s"), &[&owner]));
-    world.delete_with(&CONFIG_MAPS, "a", &policy("Orphan"));
-    assert!(world.get(&CONFIG_MAPS, "a").is_none());
-    assert!(world.get(&SECRETS, "s").unwrap()["metadata"]["ownerReferences"].is_null());
-}
-
-#[test]
-fn a_job_takes_its_pods_along_only_when_told() {
-    let job = json!({
-        "metadata": {"name": "j"},
-        "spec": {"template": {"spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "c", "image": "i"}],
-        }}},
-    });
-    for (options, stays) in [
-        (DeleteOptions::default(), true),
-        (policy("Background"), false),
-    ] {
-        let mut world = World::new();
-        let owner = world.create(&JOBS, job.clone());
-        world.create(&PODS, owned(pod("p", &[]), &[&owner]));
-        world.delete_with(&JOBS, "j", &options);
-        assert!(world.get(&JOBS, "j").is_none());
-        assert_eq!(world.get(&PODS, "p").is_some(), stays);
-    }
 }
 
 #[test]

@@ -83,11 +83,7 @@ fn what_is_in_doubt_is_refused_and_left_alone() {
         let path = path.as_path();
         let scrub = ground.paths.directory(path).unwrap_err().to_string();
         assert!(scrub.contains(why), "{}: {scrub}", path.display());
-        let delete = ground
-            .paths
-            .delete(path, &AtomicBool::new(false))
-            .unwrap_err()
-            .to_string();
+        let delete = ground.paths.delete(path).unwrap_err().to_string();
         assert!(delete.contains(why), "{}: {delete}", path.display());
         assert_eq!(ground.all(), before, "{}", path.display());
     }
@@ -107,10 +103,7 @@ fn a_directory_goes_with_all_that_is_in_it() {
         ("root/none/x", 1),
     ] {
         for _ in 0..=again {
-            ground
-                .paths
-                .delete(&ground.path(path), &AtomicBool::new(false))
-                .unwrap();
+            ground.paths.delete(&ground.path(path)).unwrap();
         }
         assert!(!ground.path(path).exists(), "{path}");
     }
@@ -120,59 +113,6 @@ fn a_directory_goes_with_all_that_is_in_it() {
         ground.path("precious/data").exists(),
         "a link is not followed"
     );
-}
-
-/// The controllers before these may not have noticed yet that they have stopped.
-#[test]
-fn two_can_delete_the_same_directory() {
-    let ground = Ground::new();
-    let path = ground.path("root/volume");
-    for n in 0..2000 {
-        fs::create_dir(path.join(n.to_string())).unwrap();
-        fs::write(path.join(n.to_string()).join("data"), "data").unwrap();
-    }
-    let delete = || ground.paths.delete(&path, &AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for thread in [0; 4].map(|_| scope.spawn(delete)) {
-            thread.join().unwrap().unwrap();
-        }
-    });
-    assert!(!path.exists());
-}
-
-#[test]
-fn what_is_stopped_deletes_no_more() {
-    let ground = Ground::new();
-    let before = ground.all();
-    let path = ground.path("root/volume");
-    let why = ground.paths.delete(&path, &AtomicBool::new(true));
-    let why = why.unwrap_err().to_string();
-    assert!(why.contains("the controllers have stopped"), "{why}");
-    assert_eq!(ground.all(), before);
-}
-
-/// In a process of its own, which may open few files.
-#[test]
-fn a_deep_directory_needs_one_descriptor_for_each_level() {
-    const LIMITED: &str = "TEST_WITH_FEW_DESCRIPTORS";
-    if std::env::var_os(LIMITED).is_none() {
-        let mut limited = std::process::Command::new("/bin/sh");
-        limited.args(["-c", "ulimit -n 128 && exec \"$@\"", "sh"]);
-        limited.arg(std::env::current_exe().unwrap()).args([
-            "--exact",
-            "host_paths::tests::a_deep_directory_needs_one_descriptor_for_each_level",
-        ]);
-        let output = limited.env(LIMITED, "yes").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}");
-        assert!(said.contains("1 passed"), "{said}");
-        return;
-    }
-    let ground = Ground::new();
-    let path = ground.path("root/volume");
-    fs::create_dir_all(path.join("d/".repeat(80))).unwrap();
-    ground.paths.delete(&path, &AtomicBool::new(false)).unwrap();
-    assert!(!path.exists());
 }
 
 #[test]
@@ -189,7 +129,7 @@ fn what_was_put_in_its_place_meanwhile_is_safe() {
     let held = ground.paths.directory(&ground.path("root/volume")).unwrap();
     fs::rename(ground.path("root/volume"), ground.path("root/away")).unwrap();
     symlink(ground.path("precious"), ground.path("root/volume")).unwrap();
-    empty(&held, &AtomicBool::new(false)).unwrap();
+    empty(&held).unwrap();
     assert!(ground.path("precious/data").exists());
     assert_eq!(fs::read_dir(ground.path("root/away")).unwrap().count(), 0);
 }

@@ -18,7 +18,6 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
-    containers::end_of_unknown,
     environment::{command_line, environment},
     process::Process,
     runner::{Exit, PodRunner, Progress, RUN},
@@ -34,44 +33,6 @@ use crate::{
 ///
 /// There is no image and no isolation: the command of a container is run as whoever runs the control
 /// plane, with the environment that the pod declares and `PATH`. Its end is the container's.
-///
-/// ```
-/// use control_plane::{ControlPlane, NodeOptions, Options, ProcessOptions};
-/// use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-/// use kube::{Api, Client, Config, runtime::{conditions::is_job_completed, wait::await_condition}};
-/// use serde_json::{from_value, json};
-///
-/// # #[tokio::main]
-/// # async fn main() -> anyhow::Result<()> {
-/// let logs = tempfile::tempdir()?;
-/// let control_plane = ControlPlane::start(Options {
-///     node: Some(NodeOptions::new("node-1")),
-///     processes: Some(ProcessOptions {
-///         // What the image has as /app/greet is /bin/sh on this machine.
-///         programs: [("/app/greet".into(), "/bin/sh".into())].into(),
-///         logs: logs.path().to_owned(),
-///     }),
-///     ..Options::default()
-/// })?;
-/// let client = Client::try_from(Config::new(control_plane.url().parse()?))?;
-/// let jobs: Api<Job> = Api::default_namespaced(client.clone());
-/// jobs.create(&Default::default(), &from_value(json!({
-///     "metadata": {"name": "hello"},
-///     "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{
-///         "name": "main", "image": "greeter:1",
-///         "command": ["/app/greet", "-c", "echo Hello, $WHO"],
-///         "env": [{"name": "WHO", "value": "world"}],
-///     }]}}},
-/// }))?).await?;
-/// await_condition(jobs, "hello", is_job_completed()).await?;
-///
-/// let pods: Api<Pod> = Api::default_namespaced(client);
-/// let pod = pods.list(&Default::default()).await?.items.remove(0);
-/// let written = pods.logs(&pod.metadata.name.unwrap(), &Default::default()).await?;
-/// assert_eq!(written, "Hello, world\n");
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessOptions {
     /// Where the programs of container images are on this machine, by their paths in the image. A
@@ -149,12 +110,18 @@ impl Processes {
         self.options.is_some() && controller(pod).is_some_and(|owner| owner["kind"] == "Job")
     }
 
-    /// Why this pod, which has not started, must not: its volume cannot be had.
+    /// Why this pod, of which nothing runs, must not be started: its volume cannot be had, or it ran
+    /// before.
     pub(super) fn refuses(&self, pod: &Pod) -> Option<String> {
-        if self.pods.contains_key(&pod.key()) || !self.takes(pod) || !recycler_pod::is(pod) {
-            return None;
+        if self.pods.contains_key(&pod.key()) || !self.takes(pod) {
+            None
+        } else if pod.phase() == "Running" {
+            Some("its processes died with the control plane that had started them".to_owned())
+        } else if recycler_pod::is(pod) {
+            scrub::directory(self.host_paths.as_ref(), pod).err()
+        } else {
+            None
         }
-        scrub::directory(self.host_paths.as_ref(), pod).err()
     }
 
     /// Kills what is left of a pod that is gone.
@@ -237,16 +204,10 @@ impl PodRunner for Processes {
         {
             return progress(process);
         }
-        let unknown = known
-            .and_then(|running| running.containers.get(name))
-            .is_none();
         if known.is_none() {
             self.pods.insert(pod.key(), Running::of(pod));
         }
-        let before = unknown
-            .then(|| end_of_unknown(pod, container, run))
-            .flatten();
-        let process = before.map_or_else(|| self.start(pod, container, run), Err);
+        let process = self.start(pod, container, run);
         let progress = progress(&process);
         if let Some(running) = self.pods.get_mut(&pod.key()) {
             running.containers.insert(name.to_owned(), (run, process));
@@ -272,15 +233,6 @@ impl PodRunner for Processes {
             running.processes().for_each(Process::kill);
         }
         running.processes().all(|process| process.exit().is_some())
-    }
-
-    fn end(&self, pod: &Pod, container: &Value) -> Option<Exit> {
-        let running = self.pods.get(&pod.key()).filter(|r| r.uid == pod.uid())?;
-        let (_, process) = running.containers.get(text(&container["name"]))?;
-        match progress(process) {
-            Progress::Exited(exit) => Some(exit),
-            Progress::Waiting | Progress::Running => None,
-        }
     }
 }
 

@@ -57,9 +57,6 @@ pub(crate) trait PodRunner: Send {
     /// Tells the pod to stop, and sees to it that it does when its time is over. `true` once nothing
     /// of it runs any more.
     fn stop(&mut self, pod: &Pod) -> bool;
-
-    /// How the last run of a container of a stopped pod has ended, if there was any.
-    fn end(&self, pod: &Pod, container: &Value) -> Option<Exit>;
 }
 
 /// Runs nothing: a pod does what its annotation says ([`RUN`]).
@@ -78,9 +75,5 @@ impl PodRunner for AsTold {
 
     fn stop(&mut self, _: &Pod) -> bool {
         true
-    }
-
-    fn end(&self, _: &Pod, _: &Value) -> Option<Exit> {
-        None
     }
 }

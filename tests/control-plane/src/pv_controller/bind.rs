@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY};
+use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER};
 use crate::{
     controllers::{
         Context, SyncError,
         object::{Claim, Volume, remove_annotation, set_annotation},
     },
-    quantity::Quantity,
     resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES},
     store::Part,
 };
@@ -116,7 +115,7 @@ pub(crate) fn set_claim_status(
         Some(volume) => {
             new["accessModes"] = volume["spec"]["accessModes"].clone();
             if claim.phase() != phase {
-                new["capacity"]["storage"] = usable_capacity(volume);
+                new["capacity"]["storage"] = volume["spec"]["capacity"]["storage"].clone();
             }
             if claim.phase() == "Pending" && phase == "Bound" {
                 let class = volume.attributes_class();
@@ -132,15 +131,6 @@ pub(crate) fn set_claim_status(
     whole["status"] = new;
     cx.update(&PERSISTENT_VOLUME_CLAIMS, whole, Part::Status)
         .map(Claim)
-}
-
-/// What a claim may count on: of a volume that grew, only its size before, until its filesystem
-/// has grown as well.
-fn usable_capacity(volume: &Volume) -> Value {
-    volume
-        .annotation(PRE_RESIZE_CAPACITY)
-        .filter(|size| size.parse::<Quantity>().is_ok())
-        .map_or_else(|| volume["spec"]["capacity"]["storage"].clone(), Into::into)
 }
 
 /// Frees a volume from its claim: what the controller chose goes, what the user chose is reserved

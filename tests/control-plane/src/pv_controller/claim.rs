@@ -3,7 +3,7 @@
 use super::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER,
     bind::{bind, set_claim_status},
-    default_class, matching, migration, provision,
+    default_class, matching, provision,
 };
 use crate::{
     controllers::{
@@ -16,10 +16,9 @@ use crate::{
 
 /// Brings one claim to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(claim) = cx.cache.claims.get(key) else {
+    let Some(claim) = cx.cache.claim(key) else {
         return Ok(());
     };
-    let claim = migration::note_on_claim(cx, claim)?;
     if claim.annotation(BIND_COMPLETED).is_some() {
         sync_bound(cx, claim)
     } else if claim.volume_name().is_empty() {
@@ -35,7 +34,7 @@ fn sync_bound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         let why = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!";
         return lose(cx, claim, "ClaimLost", why);
     }
-    let Some(volume) = cx.cache.volumes.get(claim.volume_name()) else {
+    let Some(volume) = cx.cache.volume(claim.volume_name()) else {
         let why = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
         return lose(cx, claim, "ClaimLost", why);
     };
@@ -135,7 +134,7 @@ fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
 
 /// A claim whose user chose the volume, or one whose binding was interrupted.
 fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
-    if let Some(volume) = cx.cache.volumes.get(claim.volume_name()) {
+    if let Some(volume) = cx.cache.volume(claim.volume_name()) {
         let (name, owner) = (volume.name(), volume.claim_ref());
         let (reason, message) = match &owner {
             Some(owner) if owner.names(&claim) => return bind(cx, volume, claim),

@@ -17,14 +17,12 @@
 //! | what follows from who provisioned a volume | `origin` |
 //! | a claim without a class gets the default one | `default_class` |
 //! | a claim for which no volume exists | `provision` |
-//! | plug-ins that a CSI driver has taken over from | `migration` |
 
 pub(crate) mod bind;
 pub(crate) mod claim;
 mod default_class;
 pub(crate) mod delete;
 pub(crate) mod matching;
-pub(crate) mod migration;
 #[cfg(test)]
 pub(crate) mod old_bugs;
 mod operations;
@@ -38,7 +36,6 @@ pub(crate) mod recycler_pod;
 mod tests;
 pub(crate) mod volume;
 
-use self::pools::Pools;
 use crate::{
     controllers::{
         Change, Context,
@@ -59,9 +56,6 @@ pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// On a volume of an in-tree plug-in that a CSI driver has taken over.
 pub(crate) const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-
-/// On a volume whose filesystem has yet to grow: its size before.
-pub(crate) const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
 /// Queues what a change concerns.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {
@@ -94,20 +88,17 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
 
 /// Queues the claims that a volume is for: those that name it, and the first that it would suit.
 fn offer(cx: &mut Context, volume: &Volume) {
-    for claim in cx.cache.naming(volume.name()) {
-        cx.queues.claims.add(claim.clone());
-    }
-    if !Pools::offers(volume) {
-        return;
-    }
-    let mut waiting = cx.cache.unbound(volume.class());
-    let suited = waiting.find(|claim| {
-        cx.cache.volumes_of(&claim.key()).next().is_none()
-            && !cx.cache.binds_late(claim)
+    let suits = |claim: &&Claim| {
+        claim.volume_name().is_empty()
             && matching::would_match(volume, claim)
-    });
-    if let Some(claim) = suited {
-        cx.queues.claims.add(claim.key());
+            && cx.cache.volumes_of(&claim.key()).next().is_none()
+            && !cx.cache.binds_late(claim)
+    };
+    let claims = || cx.cache.claims.values();
+    let naming = claims().filter(|claim| claim.volume_name() == volume.name());
+    let suited = claims().filter(suits).map(Claim::key).min();
+    for claim in naming.map(Claim::key).chain(suited) {
+        cx.queues.claims.add(claim);
     }
 }
 

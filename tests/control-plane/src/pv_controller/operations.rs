@@ -13,7 +13,7 @@ use std::{
 use crate::controllers::object::Volume;
 
 /// The wait after the first error.
-pub(super) const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
+const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
 /// The longest wait, kube-controller-manager's.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(122);
 
@@ -59,14 +59,6 @@ impl Operations {
         };
         self.0.insert(name.clone(), Operation::Runs(before));
         true
-    }
-
-    /// When the wait of an operation after an error is over, if it has to wait.
-    pub(super) fn due(&self, name: &Name) -> Option<Instant> {
-        match self.0.get(name) {
-            Some(Operation::Waits { until, .. }) => Some(*until),
-            _ => None,
-        }
     }
 
     /// Ends an operation. A success forgets the errors before it.
@@ -136,7 +128,6 @@ mod tests {
             let almost = now + wait.saturating_sub(Duration::from_nanos(1));
             assert!(!operations.start(&name, almost), "{millis}");
             now += wait;
-            assert_eq!(operations.due(&name), Some(now));
         }
         assert!(operations.start(&name, now));
         operations.end(&name, true, now);

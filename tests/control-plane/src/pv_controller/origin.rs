@@ -1,11 +1,7 @@
 //! What follows from who provisioned a volume: whether a CSI driver has taken it over, and which
 //! finalizer holds it until its storage is deleted.
 
-use super::{
-    MIGRATED_TO, PROVISIONED_BY,
-    migration::{driver_of, is_noted},
-    provision::IN_TREE,
-};
+use super::{MIGRATED_TO, PROVISIONED_BY, provision::IN_TREE};
 use crate::{
     controllers::{
         Context, SyncError,
@@ -23,6 +19,23 @@ pub(crate) const IN_TREE_DELETION: &str = "kubernetes.io/pv-controller";
 /// Does the same for the provisioner of a CSI driver.
 const EXTERNAL_DELETION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
+/// In-tree plug-ins, and the CSI drivers that have taken over their volumes.
+const MIGRATED: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+
+/// Whether a driver is noted on the volume, and so reclaims it.
+pub(super) fn is_migrated(volume: &Volume) -> bool {
+    let driver = volume.annotation(MIGRATED_TO);
+    driver.is_some_and(|driver| !driver.is_empty())
+}
+
 /// Brings the annotation and the finalizer of a volume in line with its provisioner and its policy.
 /// A volume that nobody provisioned keeps what it has.
 pub(crate) fn update(cx: &mut Context, volume: Volume) -> Result<Volume, SyncError> {
@@ -30,11 +43,12 @@ pub(crate) fn update(cx: &mut Context, volume: Volume) -> Result<Volume, SyncErr
         return Ok(volume);
     };
     let mut new = (*volume.0).clone();
-    if let Some(driver) = driver_of(provisioner) {
+    let migrated = MIGRATED.iter().find(|(plugin, _)| *plugin == provisioner);
+    if let Some((_, driver)) = migrated {
         set_annotation(&mut new, MIGRATED_TO, driver);
         drop_finalizer(&mut new, IN_TREE_DELETION);
     } else {
-        if is_noted(&volume) {
+        if is_migrated(&volume) {
             remove_annotation(&mut new, MIGRATED_TO);
         }
         if provisioner.starts_with(IN_TREE) {

@@ -1,7 +1,6 @@
 //! What is said about a claim for which no volume exists. Nothing is provisioned here: an external
 //! provisioner is asked by annotation, as the real controller asks it.
 
-use super::migration::driver_of;
 use crate::{
     controllers::{
         Context, SyncError,
@@ -15,18 +14,12 @@ use crate::{
 /// The scheduler's request to make a volume for a late-binding claim on this node.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who shall make the volume; the older key is still written beside the newer.
-pub(super) const STORAGE_PROVISIONER: [&str; 2] = [
+const STORAGE_PROVISIONER: [&str; 2] = [
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/storage-provisioner",
 ];
-/// Plug-ins of this prefix would be the controller's own.
+/// Plug-ins of this prefix would be the controller's own; here are none that make volumes.
 pub(super) const IN_TREE: &str = "kubernetes.io/";
-
-/// The one in-tree plug-in that can make volumes, unless told not to, as it is by default.
-const HOST_PATH: &str = "kubernetes.io/host-path";
-/// The one in-tree plug-in that is there, and makes no volumes: the controller loads only those that
-/// can make or recycle some.
-const NFS: &str = "kubernetes.io/nfs";
 
 /// Whether a late-binding claim is past waiting for its pod.
 pub(crate) fn is_asked_for(claim: &Claim) -> bool {
@@ -35,45 +28,17 @@ pub(crate) fn is_asked_for(claim: &Claim) -> bool {
 
 /// Says why the claim stays without a volume, or whom it waits for.
 pub(crate) fn explain(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
-    let Some(class) = cx.cache.classes.get(claim.class()) else {
-        let why = format!("storageclass.storage.k8s.io {:?} not found", claim.class());
-        fail(cx, &claim, why);
-        return Ok(());
+    let class = cx.cache.classes.get(claim.class());
+    let why = match class.map(|class| class.provisioner().to_owned()) {
+        None => format!("storageclass.storage.k8s.io {:?} not found", claim.class()),
+        Some(plugin) if plugin.starts_with(IN_TREE) => {
+            format!("no volume plugin matched name: {plugin}")
+        }
+        Some(external) => return ask(cx, claim, &external),
     };
-    let provisioner = class.provisioner().to_owned();
-    if let Some(driver) = driver_of(&provisioner) {
-        return ask(cx, claim, driver);
-    }
-    match provisioner.as_str() {
-        HOST_PATH => {
-            let asked = name_provisioner(cx, claim, HOST_PATH)?;
-            let why = format!(
-                "Failed to create provisioner: provisioning in volume plugin {HOST_PATH:?} is disabled"
-            );
-            fail(cx, &asked, why);
-        }
-        NFS => {
-            fail(
-                cx,
-                &claim,
-                "no provisionable volume plugin matched".to_owned(),
-            );
-        }
-        plugin if plugin.starts_with(IN_TREE) => {
-            fail(
-                cx,
-                &claim,
-                format!("no volume plugin matched name: {plugin}"),
-            );
-        }
-        external => return ask(cx, claim, external),
-    }
-    Ok(())
-}
-
-fn fail(cx: &mut Context, claim: &Claim, why: String) {
-    let about = (&PERSISTENT_VOLUME_CLAIMS, &**claim);
+    let about = (&PERSISTENT_VOLUME_CLAIMS, &*claim);
     cx.tell(about, Warning, "ProvisioningFailed", why);
+    Ok(())
 }
 
 fn ask(cx: &mut Context, claim: Claim, provisioner: &str) -> Result<(), SyncError> {

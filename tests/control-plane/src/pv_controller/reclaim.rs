@@ -1,24 +1,15 @@
 //! What happens to a volume whose claim is gone: its own reclaim policy says.
 //!
-//! Recycling and deleting take time, so they are operations: each starts by reading the volume again,
-//! and runs once at a time per volume while the controllers go on with everything else.
+//! Recycling and deleting are operations: each starts by reading the volume again, and runs once at a
+//! time per volume. A pod recycles, while the controllers go on with everything else.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
-
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use std::{collections::HashMap, time::Instant};
 
 use super::{
     bind::set_volume_phase,
-    delete::{self, Deleted},
-    migration,
+    delete,
     operations::{Name, Operations},
+    origin::is_migrated,
     recycle::{self, Recycling},
     volume::claim_of,
 };
@@ -43,33 +34,18 @@ pub(crate) struct Reclaims {
     pub(crate) recycling: HashMap<Key, Recycling>,
     /// Where directories may be deleted.
     pub(super) host_paths: Option<HostPaths>,
-    /// Takes the result of a deletion, which has a thread of its own.
-    pub(super) deleted: UnboundedSender<Deleted>,
-    /// Ends the deletions that still run when these controllers do.
-    pub(super) stopped: Arc<AtomicBool>,
-}
-
-impl Drop for Reclaims {
-    fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Reclaims {
-    /// With a channel that tells of deletions that have ended.
-    pub(crate) fn new(host_paths: Option<HostPaths>) -> (Self, UnboundedReceiver<Deleted>) {
-        let (deleted, ended) = unbounded_channel();
-        let reclaims = Self {
+    pub(crate) fn new(host_paths: Option<HostPaths>) -> Self {
+        Self {
             operations: Operations::default(),
             recycling: HashMap::new(),
             host_paths,
-            deleted,
-            stopped: Arc::default(),
-        };
-        (reclaims, ended)
+        }
     }
 
-    /// Whether something is being emptied or deleted.
+    /// Whether something is being emptied.
     #[cfg(test)]
     pub(crate) fn is_busy(&self) -> bool {
         self.operations.any_runs()
@@ -105,7 +81,7 @@ pub(super) enum Started {
 
 /// Does what the policy of a released volume says.
 pub(crate) fn reclaim(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
-    if migration::is_noted(&volume) {
+    if is_migrated(&volume) {
         return Ok(());
     }
     match volume.reclaim_policy() {
@@ -154,7 +130,7 @@ fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, S
         .claim_ref()
         .is_some_and(|reference| !reference.uid.is_empty());
     let same = fresh.uid() == volume.uid() && fresh.reclaim_policy() == volume.reclaim_policy();
-    if !same || !bound || migration::is_noted(&fresh) {
+    if !same || !bound || is_migrated(&fresh) {
         return Ok(None);
     }
     let claim = claim_of(cx, &fresh)?;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::{
     bind::unbind,
     operations::Name,
@@ -16,9 +14,9 @@ use crate::{
         object::{Key, Pod, Volume, items, text},
     },
     meta,
-    recorder::Severity::{Normal, Warning},
-    resource::{EVENTS, PERSISTENT_VOLUMES, PODS},
-    store::{DeleteOptions, EventKind},
+    recorder::Severity::Normal,
+    resource::{PERSISTENT_VOLUMES, PODS},
+    store::DeleteOptions,
 };
 
 const FAILED: &str = "VolumeFailedRecycle";
@@ -106,34 +104,14 @@ fn is_terminated(pod: &Pod) -> bool {
     pod.is_finished() || pod.is_terminating() && !any_runs
 }
 
-/// Queues what a change concerns, and hands on what is told about a pod that is at work.
+/// Queues what a change concerns.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if change.resource == &PODS {
         let pod = Key::of(&change.object);
         if cx.reclaims.recycling.contains_key(&pod) {
             cx.queues.recyclers.add(pod);
         }
-    } else if change.resource == &EVENTS && change.kind == EventKind::Added {
-        hand_on(cx, &change.object);
     }
-}
-
-fn hand_on(cx: &mut Context, event: &Value) {
-    let pod = Key::new(
-        meta::namespace(event),
-        text(&event["involvedObject"]["name"]),
-    );
-    let Some(recycling) = cx.reclaims.recycling.get(&pod) else {
-        return;
-    };
-    let volume = recycling.volume.clone();
-    let severity = match text(&event["type"]) {
-        "Warning" => Warning,
-        _ => Normal,
-    };
-    let message = format!("Recycler pod: {}", text(&event["message"]));
-    let about = (&PERSISTENT_VOLUMES, &*volume);
-    cx.tell(about, severity, "RecyclerPod", message);
 }
 
 /// Looks at a pod that empties a volume, and ends the operation when the pod has ended.

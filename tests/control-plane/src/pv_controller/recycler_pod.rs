@@ -23,59 +23,26 @@ const SCRIPT: &str = "find /scrub -xdev -mindepth 1 -delete && \
 /// Any with a shell and find would do; nothing is pulled here.
 const IMAGE: &str = "debian:stable-slim";
 
-/// A kind of volume that has a recycler, with how long its pod may take: at least this many
-/// seconds, and this many for each GiB.
-struct Plugin {
-    source: &'static str,
-    least: i128,
-    per_gib: i128,
-}
-
-const PLUGINS: [Plugin; 2] = [
-    Plugin {
-        source: "hostPath",
-        least: 60,
-        per_gib: 30,
-    },
-    Plugin {
-        source: "nfs",
-        least: 300,
-        per_gib: 30,
-    },
-];
-
 /// The name of the pod of this volume: a second one cannot be made beside it.
 pub(crate) fn name(volume: &Volume) -> String {
     format!("recycler-for-{}", volume.name())
 }
 
-/// The pod for a volume; `None` if its kind has no recycler.
+/// The pod for a volume; `None` if its kind has no recycler: only `hostPath` volumes have one here.
 pub(crate) fn of(volume: &Volume) -> Option<Value> {
-    let plugin = plugin(&volume["spec"])?;
-    let gib = volume.capacity() / (1 << 30);
-    let deadline = i64::try_from((gib * plugin.per_gib).max(plugin.least)).unwrap_or(i64::MAX);
-    Some(json!({
-        "metadata": {"name": name(volume), "namespace": NAMESPACE},
-        "spec": spec(plugin, &volume["spec"], &json!(deadline)),
-    }))
+    let source = &volume["spec"]["hostPath"];
+    source.is_object().then(|| {
+        json!({
+            "metadata": {"name": name(volume), "namespace": NAMESPACE},
+            "spec": spec(&source["path"]),
+        })
+    })
 }
 
-/// The plug-in for the kind of volume that is described here.
-fn plugin(source: &Value) -> Option<&'static Plugin> {
-    let mut plugins = PLUGINS.iter();
-    plugins.find(|plugin| source[plugin.source].is_object())
-}
-
-fn spec(plugin: &Plugin, source: &Value, deadline: &Value) -> Value {
-    let given = &source[plugin.source];
-    let source = match plugin.source {
-        "nfs" => json!({"server": given["server"], "path": given["path"]}),
-        _ => json!({"path": given["path"]}),
-    };
+fn spec(path: &Value) -> Value {
     json!({
-        "activeDeadlineSeconds": deadline,
         "restartPolicy": "Never",
-        "volumes": [{"name": "vol", plugin.source: source}],
+        "volumes": [{"name": "vol", "hostPath": {"path": path}}],
         "containers": [{
             "name": "pv-recycler",
             "image": IMAGE,
@@ -91,12 +58,8 @@ pub(crate) fn is(pod: &Pod) -> bool {
     if pod.namespace() != NAMESPACE || !pod.name().starts_with("recycler-for-") {
         return false;
     }
-    let source = &pod["spec"]["volumes"][0];
-    let Some(plugin) = plugin(source) else {
-        return false;
-    };
-    let deadline = &pod["spec"]["activeDeadlineSeconds"];
-    let mut genuine = json!({"spec": spec(plugin, source, deadline)});
+    let path = &pod["spec"]["volumes"][0]["hostPath"]["path"];
+    let mut genuine = json!({"spec": spec(path)});
     let mut given = json!({"spec": pod["spec"]});
     meta::child_mut(&mut given, "spec").remove("nodeName");
     for pod in [&mut genuine, &mut given] {
@@ -121,14 +84,6 @@ mod tests {
     }
 
     #[test]
-    fn it_has_time_by_the_size_of_the_volume() {
-        for (size, seconds) in [("1Mi", 60), ("2Gi", 60), ("3Gi", 90), ("1Ti", 30720)] {
-            let pod = of(&host_path(size)).unwrap();
-            assert_eq!(pod["spec"]["activeDeadlineSeconds"], seconds, "{size}");
-        }
-    }
-
-    #[test]
     fn which_volumes_have_one() {
         let pod = of(&host_path("1Gi")).unwrap();
         assert_eq!(pod["metadata"]["name"], "recycler-for-v");
@@ -136,17 +91,6 @@ mod tests {
             pod["spec"]["volumes"][0]["hostPath"],
             json!({"path": "/tmp/v"})
         );
-        let nfs = but((*host_path("1Gi").0).clone(), |v| {
-            let spec = v["spec"].as_object_mut().unwrap();
-            spec.remove("hostPath");
-            spec.insert("nfs".into(), json!({"server": "s", "path": "/p"}));
-        });
-        let pod = of(&Volume(Arc::new(nfs))).unwrap();
-        assert_eq!(
-            pod["spec"]["volumes"][0]["nfs"],
-            json!({"server": "s", "path": "/p"})
-        );
-        assert_eq!(pod["spec"]["activeDeadlineSeconds"], 300);
         assert!(of(&Volume(Arc::new(volume("local", "1Gi")))).is_none());
     }
 
@@ -155,33 +99,18 @@ mod tests {
         let genuine = of(&host_path("1Gi")).unwrap();
         let is = |pod: Value| is(&Pod(Arc::new(pod)));
         assert!(is(genuine.clone()));
-        for (path, forged) in [
-            ("/metadata/name", json!("other")),
-            ("/metadata/namespace", json!("ns")),
-            ("/spec/containers/0/args/1", json!("rm -rf /")),
-            ("/spec/containers/0/command/0", json!("/bin/rm")),
-            ("/spec/containers/0/volumeMounts/0/mountPath", json!("/")),
-            ("/spec/containers/0/volumeMounts/0/name", json!("x")),
-            ("/spec/containers", json!([])),
-        ] {
-            let pod = but(genuine.clone(), |pod| {
-                *pod.pointer_mut(path).unwrap() = forged;
-            });
-            assert!(!is(pod), "{path}");
-        }
         for (holder, field, forged) in [
-            ("", "initContainers", json!([{"name": "x"}])),
-            ("", "securityContext", json!({"runAsUser": 1000})),
-            ("/containers/0", "env", json!([{"name": "PATH"}])),
-            ("/containers/0", "workingDir", json!("/tmp")),
-            ("/containers/0", "securityContext", json!({"runAsUser": 1})),
-            ("/containers/0/volumeMounts/0", "readOnly", json!(true)),
-            ("/containers/0/volumeMounts/0", "subPath", json!("sub")),
-            ("/containers/0/volumeMounts/0", "subPathExpr", json!("$(A)")),
-            ("/volumes/0/hostPath", "type", json!("File")),
+            ("/metadata", "name", json!("other")),
+            ("/metadata", "namespace", json!("ns")),
+            ("/spec", "containers", json!([])),
+            ("/spec", "initContainers", json!([{"name": "x"}])),
+            ("/spec/containers/0", "args", json!(["-c", "rm -rf /"])),
+            ("/spec/containers/0", "env", json!([{"name": "PATH"}])),
+            ("/spec/containers/0/volumeMounts/0", "mountPath", json!("/")),
+            ("/spec/volumes/0/hostPath", "type", json!("File")),
         ] {
             let pod = but(genuine.clone(), |pod| {
-                pod.pointer_mut(&format!("/spec{holder}")).unwrap()[field] = forged;
+                pod.pointer_mut(holder).unwrap()[field] = forged;
             });
             assert!(!is(pod), "{holder} {field}");
         }

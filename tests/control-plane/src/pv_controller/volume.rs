@@ -16,7 +16,7 @@ use crate::{
 
 /// Brings one volume to its next state.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
-    let Some(volume) = cx.cache.volumes.get(&*key.name) else {
+    let Some(volume) = cx.cache.volume(&key.name) else {
         return Ok(());
     };
     let volume = origin::update(cx, volume)?;
@@ -58,12 +58,8 @@ pub(crate) fn claim_of(cx: &mut Context, volume: &Volume) -> Result<Option<Claim
         return Ok(None);
     };
     let key = reference.key();
-    if let Some(claim) = cx
-        .cache
-        .claims
-        .get(&key)
-        .filter(|claim| claim.uid() == reference.uid)
-    {
+    let known = cx.cache.claim(&key);
+    if let Some(claim) = known.filter(|claim| claim.uid() == reference.uid) {
         return Ok(Some(claim));
     }
     #[cfg(test)]

@@ -3,25 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::{
-    controllers::{
-        object::Volume,
-        tests::{World, but, claim, class, provisioned, volume},
-    },
+    controllers::tests::{World, but, claim, volume},
     meta,
-    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER, bind},
-    resource::{
-        PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, STORAGE_CLASSES,
-    },
+    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER},
+    resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
     store::{EventKind, Part},
 };
 
 fn annotation(object: &Value, key: &str) -> bool {
     object["metadata"]["annotations"][key] == "yes"
-}
-
-fn cleared(mut object: Value) -> Value {
-    object["spec"].as_object_mut().unwrap().remove("claimRef");
-    object
 }
 
 #[test]
@@ -117,22 +107,6 @@ fn resumes_after_any_write() {
 }
 
 #[test]
-fn a_reservation_by_the_user_is_kept_apart_from_the_controllers_choice() {
-    let mut world = World::new();
-    world.create(&STORAGE_CLASSES, class("fast", "WaitForFirstConsumer"));
-    let reserved = but(volume("v", "1Gi"), |v| {
-        v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
-    });
-    world.create(&VOLUMES, reserved);
-    assert_eq!(world.phase(&VOLUMES, "v"), "Available");
-    // Late binding is no obstacle, and no pod is needed.
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    assert_eq!(world.bound("c").as_deref(), Some("v"));
-    assert!(!annotation(&world.volume("v"), BOUND_BY_CONTROLLER));
-    assert!(annotation(&world.claim("c"), BOUND_BY_CONTROLLER));
-}
-
-#[test]
 fn a_volume_whose_claim_is_bound_elsewhere() {
     let bound_by_controller = json!({BOUND_BY_CONTROLLER: "yes"});
     let provisioned_by = json!({"pv.kubernetes.io/provisioned-by": "example.com/p"});
@@ -194,79 +168,4 @@ fn a_volume_whose_claim_is_bound_elsewhere() {
         assert!(!annotation(&second, BOUND_BY_CONTROLLER), "{what}");
         assert_eq!(world.bound("c").as_deref(), Some("v"), "{what}");
     }
-}
-
-/// It need not be looked at once more, and what others wrote on it stays.
-#[test]
-fn an_unbound_volume_is_available_at_once() {
-    let mut world = World::new();
-    let theirs = |object: &mut Value| {
-        object["metadata"]["labels"] = json!({"theirs": "yes"});
-        object["metadata"]["annotations"]["example.com/theirs"] = json!("yes");
-    };
-    world.create(&VOLUMES, but(volume("v", "1Gi"), theirs));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    let bound = Volume(world.volume("v"));
-    bind::unbind(&mut world.manager.cx, &bound).unwrap();
-    let volume = world.volume("v");
-    assert_eq!(volume["status"]["phase"], "Available");
-    assert!(volume["spec"]["claimRef"].is_null());
-    assert!(!annotation(&volume, BOUND_BY_CONTROLLER));
-    assert!(annotation(&volume, "example.com/theirs"));
-    assert_eq!(volume["metadata"]["labels"]["theirs"], "yes");
-}
-
-#[test]
-fn claim_ref_removed_by_hand() {
-    let mut world = World::new();
-    world.create(&VOLUMES, volume("v", "1Gi"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world.change(&VOLUMES, "v", |v| *v = cleared(v.clone()));
-    assert_eq!(
-        world.bound("c").as_deref(),
-        Some("v"),
-        "a bound one is bound again"
-    );
-
-    world.delete(&CLAIMS, "c");
-    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
-    world.change(&VOLUMES, "v", |v| *v = cleared(v.clone()));
-    assert_eq!(world.phase(&VOLUMES, "v"), "Available");
-    assert!(
-        annotation(&world.volume("v"), BOUND_BY_CONTROLLER),
-        "nobody takes it away"
-    );
-}
-
-/// Another claim of the same name is another claim: it gets nothing of the old one.
-#[test]
-fn the_same_name_with_another_uid_counts_as_deleted() {
-    let mut world = World::new();
-    world.create(&VOLUMES, provisioned("v", "1Gi"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world
-        .store
-        .update(
-            &CLAIMS,
-            "default",
-            "c",
-            but((*world.claim("c")).clone(), |c| {
-                c["metadata"]["finalizers"] = json!([]);
-            }),
-            Part::Main,
-        )
-        .unwrap();
-    world
-        .store
-        .delete(
-            &CLAIMS,
-            "default",
-            "c",
-            &crate::store::DeleteOptions::default(),
-        )
-        .unwrap();
-    world.put(&CLAIMS, claim("c", "1Gi"));
-    world.settle();
-    assert_eq!(world.phases("c", "v"), ["Pending", "Released"]);
-    assert!(world.claim("c")["spec"]["volumeName"].is_null());
 }

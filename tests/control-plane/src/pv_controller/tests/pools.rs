@@ -1,4 +1,4 @@
-//! The best of many volumes, and how much is looked at to find it.
+//! The best of many volumes.
 
 use std::sync::Arc;
 
@@ -8,17 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     controllers::{
         object::{Claim, Volume},
-        tests::{World, but, claim, volume},
+        tests::{but, claim, volume},
     },
     pv_controller::{
         matching::would_match,
-        pools::{EXAMINED, Pools, Volumes},
+        pools::{Pools, Volumes},
     },
-    resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES},
 };
-
-/// Far above the few that a claim may look at, and squared far too many.
-const MANY: usize = 1_000;
 
 /// Volumes as the cache has them.
 #[derive(Default)]
@@ -32,8 +28,8 @@ impl Offer {
         let mut offer = Self::default();
         for volume in volumes {
             let volume = available(volume);
-            offer.volumes.insert(volume.name().into(), &volume);
             offer.pools.insert(&volume);
+            offer.volumes.insert(volume.name().into(), volume);
         }
         offer
     }
@@ -50,104 +46,6 @@ fn available(volume: Value) -> Volume {
     Volume(Arc::new(but(volume, |v| {
         v["status"]["phase"] = json!("Available");
     })))
-}
-
-fn labelled(number: usize, labels: Value) -> Value {
-    but(volume(&format!("v{number:04}"), "1Gi"), |v| {
-        v["metadata"]["labels"] = labels;
-    })
-}
-
-fn selecting(selector: Value) -> Value {
-    but(claim("c", "1Gi"), |c| c["spec"]["selector"] = selector)
-}
-
-/// What [`MANY`] such claims look at among these volumes, all claims together; none, or only the
-/// first, gets one.
-fn examined(offer: &mut Offer, claim: &Value, gets: Option<&str>) -> usize {
-    EXAMINED.set(0);
-    assert_eq!(offer.take(claim.clone()).as_deref(), gets);
-    for _ in 1..MANY {
-        assert_eq!(offer.take(claim.clone()), None);
-    }
-    EXAMINED.get()
-}
-
-#[test]
-fn claims_that_match_nothing_look_at_nothing() {
-    let mut offer = Offer::of((0..MANY).map(|number| labelled(number, json!({}))));
-    let spec = |field: &str, value: Value| but(claim("c", "1Gi"), |c| c["spec"][field] = value);
-    for wanted in [
-        claim("c", "2Gi"),
-        spec("storageClassName", json!("other")),
-        spec("volumeMode", json!("Block")),
-        spec("accessModes", json!(["ReadWriteMany"])),
-        spec("volumeAttributesClassName", json!("gold")),
-        selecting(json!({"matchLabels": {"disk": "none"}})),
-    ] {
-        assert_eq!(examined(&mut offer, &wanted, None), 0, "{wanted}");
-    }
-    let none = selecting(json!({"matchExpressions": [{"key": "disk", "operator": "Exists"}]}));
-    assert_eq!(examined(&mut offer, &none, None), MANY, "one set of labels");
-}
-
-#[test]
-fn selectors_are_no_search() {
-    let disk = |number| if number + 1 == MANY { "last" } else { "other" };
-    let volumes = (0..MANY).map(|n| labelled(n, json!({"disk": disk(n), "number": n.to_string()})));
-    let last = format!("v{:04}", MANY - 1);
-    let wanted = selecting(json!({"matchLabels": {"disk": "last"}}));
-    assert_eq!(examined(&mut Offer::of(volumes), &wanted, Some(&last)), 2);
-
-    // Without a label that the selector requires, the volumes' different labels count.
-    let volumes = (0..MANY).map(|n| labelled(n, json!({"disk": disk(n)})));
-    let mut offer = Offer::of(volumes);
-    let not_other = json!({"key": "disk", "operator": "NotIn", "values": ["other"]});
-    let wanted = selecting(json!({"matchExpressions": [not_other]}));
-    assert!(examined(&mut offer, &wanted, Some(&last)) <= 2 * MANY);
-}
-
-#[test]
-fn a_claim_with_a_volume_to_itself_finds_it() {
-    let volumes = (0..MANY).map(|n| labelled(n, json!({"app": "db", "number": n.to_string()})));
-    let mut offer = Offer::of(volumes);
-    EXAMINED.set(0);
-    for number in (0..MANY).rev() {
-        let labels = json!({"app": "db", "number": number.to_string()});
-        let got = offer.take(selecting(json!({"matchLabels": labels})));
-        assert_eq!(got, Some(format!("v{number:04}")));
-    }
-    assert!(EXAMINED.get() <= 2 * MANY, "{}", EXAMINED.get());
-}
-
-#[test]
-fn reserved_volumes_are_not_on_the_way() {
-    let mut world = World::new();
-    for number in 0..MANY {
-        let reserved = but(labelled(number, json!({})), |v| {
-            v["spec"]["claimRef"] =
-                json!({"namespace": "default", "name": format!("nobody-{number}")});
-        });
-        world.put(&PERSISTENT_VOLUMES, reserved);
-    }
-    for number in 0..10 {
-        world.put(
-            &PERSISTENT_VOLUME_CLAIMS,
-            claim(&format!("c{number}"), "1Gi"),
-        );
-    }
-    world.settle();
-    EXAMINED.set(0);
-    let mut writes = world.store.subscribe();
-    world.resync();
-    assert_eq!(EXAMINED.get(), 0);
-    let written = std::iter::from_fn(|| writes.try_recv().ok());
-    assert_eq!(
-        written
-            .filter(|event| event.resource == &PERSISTENT_VOLUMES)
-            .count(),
-        0
-    );
 }
 
 fn any_labels() -> impl Strategy<Value = Value> {

@@ -4,13 +4,11 @@ use serde_json::{Value, json};
 
 use crate::{
     controllers::{
-        object::{Key, Volume},
-        tests::{World, but, claim, pod, volume},
+        object::Volume,
+        tests::{World, but, claim, volume},
     },
-    pods::{HOLD_TERMINATION, RUN},
-    pv_controller::recycler_pod,
     resource::{EVENTS, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS},
-    store::{DeleteOptions, Part},
+    store::Part,
 };
 
 const POD: &str = "recycler-for-v";
@@ -23,10 +21,6 @@ pub(super) fn host_path(policy: &str) -> Value {
         spec.insert("hostPath".into(), json!({"path": "/tmp/v"}));
         spec.insert("persistentVolumeReclaimPolicy".into(), json!(policy));
     })
-}
-
-pub(super) fn annotated(volume: Value, annotations: Value) -> Value {
-    but(volume, |v| v["metadata"]["annotations"] = annotations)
 }
 
 /// A volume whose claim is gone, and whose recycler pod waits: there is no node.
@@ -57,53 +51,6 @@ pub(super) fn messages(world: &World, reason: &str) -> Vec<String> {
     });
     let messages = about.map(|event| event["message"].as_str().unwrap().to_owned());
     messages.collect()
-}
-
-#[test]
-fn a_recycler_pod_that_succeeds_frees_the_volume() {
-    let mut world = released();
-    let made = world.pod(POD);
-    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
-    assert_eq!(made["spec"]["volumes"][0]["hostPath"]["path"], "/tmp/v");
-    assert_eq!(made["spec"]["activeDeadlineSeconds"], 60);
-
-    end_pod(&mut world, "Succeeded", "");
-    assert!(world.get(&PODS, POD).is_none(), "it is not kept");
-    let volume = world.volume("v");
-    assert_eq!(volume["status"]["phase"], "Available");
-    assert!(volume["spec"]["claimRef"].is_null());
-    assert_eq!(messages(&world, "VolumeRecycled"), ["Volume recycled"]);
-    world.create(&CLAIMS, claim("next", "1Gi"));
-    world.resync();
-    assert_eq!(world.bound("next").as_deref(), Some("v"));
-}
-
-#[test]
-fn a_volume_that_its_user_reserved_stays_reserved() {
-    let mut world = World::new();
-    world.create(
-        &VOLUMES,
-        but(host_path("Recycle"), |v| {
-            v["spec"]["claimRef"] = json!({"namespace": "default", "name": "c"});
-        }),
-    );
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world.delete(&CLAIMS, "c");
-    end_pod(&mut world, "Succeeded", "");
-    let volume = world.volume("v");
-    assert_eq!(volume["status"]["phase"], "Available");
-    assert_eq!(volume["spec"]["claimRef"]["name"], "c");
-    assert!(volume["spec"]["claimRef"]["uid"].is_null());
-}
-
-#[test]
-fn what_happens_to_its_pod_is_told_on_the_volume() {
-    let world = released();
-    let [message] = &messages(&world, "RecyclerPod")[..] else {
-        panic!("{:?}", messages(&world, "RecyclerPod"))
-    };
-    assert!(message.starts_with("Recycler pod: "), "{message}");
-    assert!(message.contains("no nodes available"), "{message}");
 }
 
 #[test]
@@ -185,70 +132,6 @@ fn a_pod_that_is_there_already_goes_first() {
 }
 
 #[test]
-fn a_volume_in_use_is_not_recycled() {
-    let mut world = World::new();
-    world.add_node("n1");
-    world.create(&VOLUMES, host_path("Recycle"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    let held = |name: &str| annotated(pod(name, &["c"]), json!({HOLD_TERMINATION: "true"}));
-    world.create(&PODS, held("a"));
-    world.create(&PODS, held("b"));
-    world.create(
-        &PODS,
-        annotated(pod("done", &["c"]), json!({RUN: "succeed"})),
-    );
-    // Somebody takes the claim away under its pods.
-    world.edit(&CLAIMS, "c", Part::Main, |c| {
-        c["metadata"]["finalizers"] = json!([]);
-    });
-    world
-        .store
-        .delete(&CLAIMS, "default", "c", &DeleteOptions::default())
-        .unwrap();
-    world.settle();
-
-    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
-    assert!(world.get(&PODS, POD).is_none());
-    assert_eq!(
-        messages(&world, "VolumeFailedRecycle"),
-        ["Volume is used by pods: default/a,default/b"]
-    );
-    for name in ["a", "b"] {
-        let now = DeleteOptions {
-            grace_period_seconds: Some(0),
-            ..DeleteOptions::default()
-        };
-        world.delete_with(&PODS, name, &now);
-    }
-    world.resync();
-    // There is a node, so its kubelet has looked at the pod: nobody named a test root.
-    assert_eq!(world.phase(&VOLUMES, "v"), "Failed");
-    let [_, why] = &messages(&world, "VolumeFailedRecycle")[..] else {
-        panic!()
-    };
-    assert!(why.contains("--host-paths"), "{why}");
-}
-
-/// The pods of the new claim do not use the old volume.
-#[test]
-fn pods_of_a_claim_of_the_same_name_do_not_matter() {
-    let mut world = World::new();
-    world.create(&VOLUMES, host_path("Recycle"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world.create(&PODS, pod("p", &["c"]));
-    world.edit(&CLAIMS, "c", Part::Main, |c| {
-        c["metadata"]["finalizers"] = json!([]);
-    });
-    world
-        .store
-        .delete(&CLAIMS, "default", "c", &DeleteOptions::default())
-        .unwrap();
-    world.put(&CLAIMS, claim("c", "1Gi"));
-    world.settle();
-    assert!(world.get(&PODS, POD).is_some());
-}
-
-#[test]
 fn the_claim_is_looked_for_again_before_anything_is_done() {
     let mut world = World::new();
     world.create(&VOLUMES, host_path("Recycle"));
@@ -260,13 +143,4 @@ fn the_claim_is_looked_for_again_before_anything_is_done() {
     world.settle();
     assert!(world.get(&PODS, POD).is_none());
     assert_eq!(world.phase(&VOLUMES, "v"), "Bound");
-}
-
-#[test]
-fn a_recycler_pod_is_known_by_its_name() {
-    let world = released();
-    let volume = Volume(world.volume("v"));
-    assert_eq!(recycler_pod::name(&volume), POD);
-    let key = Key::new(recycler_pod::NAMESPACE, POD);
-    assert!(world.manager.cx.cache.pods.contains_key(&key));
 }
