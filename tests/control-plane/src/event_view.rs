@@ -51,25 +51,3 @@ fn renamed(event: &Value, api_version: &str, name: impl Fn(&str) -> Option<&'sta
     }
     Value::Object(result)
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn there_and_back() {
-        let core = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
-            "involvedObject": {"kind": "Pod"}, "message": "m", "reason": "R",
-            "reportingComponent": "c", "count": 3, "source": {"component": "s"},
-        });
-        let new = from_core(&core);
-        assert_eq!(new["apiVersion"], "events.k8s.io/v1");
-        assert_eq!(new["regarding"]["kind"], "Pod");
-        assert_eq!(new["note"], "m");
-        assert_eq!(new["reportingController"], "c");
-        assert_eq!(to_core(&new), core);
-    }
-}

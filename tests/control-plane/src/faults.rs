@@ -240,10 +240,10 @@ impl Faults {
         self.streams.subscribe()
     }
 
-    /// How often the watches of a resource have been cut.
-    pub(crate) fn cuts(&self, resource: &str) -> u64 {
+    /// The state of the watches of a resource.
+    pub(crate) fn stream_of(&self, resource: &str) -> Stream {
         let streams = self.streams.borrow();
-        streams.get(resource).map_or(0, |stream| stream.cuts)
+        streams.get(resource).cloned().unwrap_or_default()
     }
 
     /// What this request has coming; counts it.

@@ -26,7 +26,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 use crate::{
     Faults, Requests,
     faults::Newest,
-    http::{self, upstream::Forwarding},
+    http::{self, Gate, upstream},
     kubeconfig,
 };
 
@@ -68,17 +68,17 @@ impl Front {
             Newest::new(move || newest(&runtime, Arc::clone(&upstream)))
         };
         let (faults, requests) = (Faults::new(newest), Requests::default());
-        let forwarding = Arc::new(Forwarding {
-            upstream,
+        let gate = Gate {
             faults: faults.clone(),
             requests: requests.clone(),
-        });
+            bystander: None,
+        };
+        let service = upstream::service(upstream, gate);
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
         };
-        let serving =
-            runtime.spawn(async move { match http::serve(listener, forwarding).await {} });
+        let serving = runtime.spawn(async move { match http::serve(listener, service).await {} });
         Ok(Self {
             url,
             faults,

@@ -7,14 +7,15 @@
 //! record ([`requests`]).
 //!
 //! ```text
-//! client ──HTTP──► http ──► admission ──► store (strategy, defaults, validation) ──► history
-//!                   │ ▲                     │ subscribe                                 │
-//!        faults ────┘ └──── watching ◄──────┼───────────────────────────────────────────┘
-//!        requests                           ▼
-//!                                      controllers
+//! client ──HTTP──► gate ──► http ──► admission ──► store (strategy, defaults, validation) ──► history
+//!                   ▲         ▲                      │ subscribe                               │
+//!        faults ────┘         └──── watching ◄───────┼─────────────────────────────────────────┘
+//!        requests                                    ▼
+//!                                               controllers
 //! ```
 //!
-//! The faults and the record are there for a real API server, too: a [`Front`] stands before it.
+//! The faults and the record are there for a real API server, too: a [`Front`] stands before it. And it
+//! all works without HTTP, within the runtime and on the clock of a test: [`InProcess`].
 //!
 //! # A first test
 //!
@@ -57,25 +58,9 @@
 //! # }
 //! ```
 //!
-//! # What is served, and what is not
-//!
-//! | | |
-//! |---|---|
-//! | Types | those of [`resource`]; no custom resources, no other API versions |
-//! | Requests | get, list (pages, any kept version), watch (bookmarks, initial events, 410), create, update, patch (JSON, merge, strategic), delete, deletecollection, each with `dryRun`; JSON and YAML |
-//! | Subresources | `status`, `finalize` of namespaces, `log` of pods |
-//! | Semantics | `resourceVersion`, `generation`, `generateName`, finalizers, preconditions, owner references, `Status` bodies; nobody owns a field |
-//! | Validation | what a storage controller can run into; a field that nobody knows is kept |
-//! | Admission | default class, protection finalizers; no quotas, no webhooks |
-//! | Identity | none: everybody may do everything. A refusal is a fault: [`FaultBuilder::forbid`] |
-//! | Controllers | volumes and claims, scheduler, pods and Jobs, garbage collection, namespaces, protection; Deployments and `DaemonSets` are objects that nothing acts upon |
-//! | Pods | seem to run, as their annotations tell ([`RUN`]), or those of Jobs are processes ([`ProcessOptions`]); no images, no network |
-//!
-//! Where it is not what kube-controller-manager and kube-scheduler do, it is wrong: scenarios and
-//! `kubectl`'s words are compared with a real Kubernetes 1.36.
-//!
-//! [`FaultBuilder::forbid`]: faults::FaultBuilder::forbid
-//! [`RUN`]: controllers::RUN
+//! What is served, and what is not, docs/control-plane.md says. Where it is not what
+//! kube-controller-manager and kube-scheduler do with volumes, it is wrong: scenarios are compared with a
+//! real Kubernetes 1.36.
 
 mod admission;
 pub mod controllers;
@@ -88,6 +73,7 @@ mod garbage;
 mod history;
 mod host_paths;
 mod http;
+mod in_process;
 mod jobs;
 mod kubeconfig;
 pub mod meta;
@@ -114,24 +100,27 @@ mod view;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    ops::Deref,
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::mpsc,
     thread::JoinHandle,
     time::Duration,
 };
 
 use tokio::sync::oneshot;
 
+use crate::status::Status;
 pub use crate::{
     controllers::{ControllerOptions, NodeOptions, ProcessOptions},
     faults::Faults,
     front::Front,
     host_paths::{BadRoot, HostPaths},
+    http::{Reset, Service},
+    in_process::InProcess,
     options::Options,
     requests::Requests,
     store::Store,
 };
-use crate::{faults::Newest, status::Status};
 
 /// The minor version of Kubernetes 1 whose behaviour this follows.
 const MINOR_VERSION: &str = "36";
@@ -155,9 +144,7 @@ fn version() -> String {
 pub struct ControlPlane {
     url: String,
     kubeconfig: Option<PathBuf>,
-    store: Store,
-    faults: Faults,
-    requests: Requests,
+    inner: InProcess,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -217,20 +204,8 @@ impl ControlPlane {
             Ok((listener, url))
         });
         let (listener, url) = bound.map_err(|source| StartError::Listen { address, source })?;
-        let store = Store::new(options.history);
-        let faults = Faults::new(Newest::new({
-            let store = store.clone();
-            move || store.revision()
-        }));
-        let requests = Requests::default();
-        let server = http::Server {
-            store: store.clone(),
-            faults: faults.clone(),
-            requests: requests.clone(),
-            bookmarks: options.bookmarks,
-            bystander: options.bystander.clone(),
-            pod_logs: options.processes.as_ref().map(|p| p.logs.clone()),
-        };
+        let inner = InProcess::without_controllers(&options);
+        let (store, service) = (inner.store().clone(), inner.service());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("control-plane")
@@ -243,7 +218,14 @@ impl ControlPlane {
         let thread = std::thread::Builder::new()
             .name("control-plane".into())
             .spawn(move || {
-                let ran = runtime.block_on(run(listener, server, controllers, &started, stopped));
+                let ran = runtime.block_on(run(
+                    listener,
+                    store,
+                    service,
+                    controllers,
+                    &started,
+                    stopped,
+                ));
                 if let Err(error) = ran {
                     // Nobody listens any more if the start had succeeded.
                     let _ = started.send(Err(error));
@@ -254,9 +236,7 @@ impl ControlPlane {
         let mut control_plane = Self {
             url,
             kubeconfig: None,
-            store,
-            faults,
-            requests,
+            inner,
             stop: Some(stop),
             thread: Some(thread),
         };
@@ -283,34 +263,14 @@ impl ControlPlane {
     pub fn kubeconfig(&self) -> String {
         kubeconfig::render(&self.url)
     }
+}
 
-    /// What may go wrong on purpose; [`faults`] has examples.
-    #[must_use]
-    pub fn faults(&self) -> &Faults {
-        &self.faults
-    }
+/// Its faults, its requests and its store.
+impl Deref for ControlPlane {
+    type Target = InProcess;
 
-    /// What has been asked; [`requests`] has examples.
-    #[must_use]
-    pub fn requests(&self) -> &Requests {
-        &self.requests
-    }
-
-    /// The objects, past the HTTP server: no fault hits, no request is recorded. For the setting of a
-    /// scene, and for a look at its end; what is tested should go through the API.
-    ///
-    /// ```
-    /// # use control_plane::{ControlPlane, Options};
-    /// use control_plane::resource;
-    ///
-    /// let control_plane = ControlPlane::start(Options::default())?;
-    /// let namespace = control_plane.store().get(&resource::NAMESPACES, "", "default")?;
-    /// assert_eq!(namespace["status"]["phase"], "Active");
-    /// # Ok::<(), anyhow::Error>(())
-    /// ```
-    #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.store
+    fn deref(&self) -> &InProcess {
+        &self.inner
     }
 }
 
@@ -340,18 +300,19 @@ fn url_of(mut address: SocketAddr) -> String {
 
 async fn run(
     listener: TcpListener,
-    server: http::Server,
+    store: Store,
+    service: Service,
     controllers: Option<ControllerOptions>,
     started: &mpsc::Sender<Result<(), StartError>>,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), StartError> {
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Thread)?;
-    let controllers = controllers.map(|options| controllers::spawn(server.store.clone(), options));
+    let controllers = controllers.map(|options| controllers::spawn(store, options));
     let controllers = controllers.transpose();
     let _controllers = controllers.map_err(|source| StartError::Node { source })?;
     let _ = started.send(Ok(()));
     tokio::select! {
-        never = http::serve(listener, Arc::new(server)) => match never {},
+        never = http::serve(listener, service) => match never {},
         _ = stopped => Ok(()),
     }
 }

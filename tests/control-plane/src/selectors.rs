@@ -29,8 +29,6 @@ enum LabelTest {
     NotIn(BTreeSet<String>),
     Exists,
     Missing,
-    Greater(i64),
-    Less(i64),
 }
 
 #[derive(Debug, Clone)]
@@ -81,14 +79,11 @@ impl Selectors {
 impl LabelRequirement {
     fn matches(&self, label: &Value) -> bool {
         let value = label.as_str();
-        let number = || value.and_then(|v| v.parse::<i64>().ok());
         match &self.test {
             LabelTest::In(values) => value.is_some_and(|v| values.contains(v)),
             LabelTest::NotIn(values) => value.is_none_or(|v| !values.contains(v)),
             LabelTest::Exists => value.is_some(),
             LabelTest::Missing => value.is_none(),
-            LabelTest::Greater(bound) => number().is_some_and(|n| n > *bound),
-            LabelTest::Less(bound) => number().is_some_and(|n| n < *bound),
         }
     }
 }
@@ -149,10 +144,6 @@ fn label_requirement(term: &str) -> Option<LabelRequirement> {
         LabelTest::NotIn(one(value)?)
     } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
         LabelTest::In(one(value)?)
-    } else if let Some(value) = rest.strip_prefix('>') {
-        LabelTest::Greater(value.trim().parse().ok()?)
-    } else if let Some(value) = rest.strip_prefix('<') {
-        LabelTest::Less(value.trim().parse().ok()?)
     } else if let Some(values) = rest.strip_prefix("notin") {
         LabelTest::NotIn(set(values)?)
     } else {
@@ -269,9 +260,6 @@ mod tests {
             ("other notin (a)", true),
             ("app in (web),tier=1", true),
             ("app in (web,db),tier!=1", false),
-            ("tier>0", true),
-            ("tier<1", false),
-            ("app>0", false),
         ] {
             assert_eq!(labels(selector, &given), expected, "{selector}");
         }
@@ -280,50 +268,9 @@ mod tests {
 
     #[test]
     fn selectors_that_do_not_parse() {
-        for selector in ["a=b=c", "=x", "a in b", "a in (b", "a b", "tier>x", "a/b/c"] {
+        for selector in ["a=b=c", "=x", "a in b", "a in (b", "a b", "a/b/c"] {
             let status = Selectors::parse(&resource::PODS, selector, "").unwrap_err();
             assert_eq!(status.code, 400, "{selector}");
         }
-    }
-
-    #[test]
-    fn field_selectors() {
-        let pod = json!({
-            "metadata": {"name": "a", "namespace": "x"},
-            "spec": {"nodeName": "n1"},
-        });
-        let event = json!({
-            "involvedObject": {"kind": "Pod", "name": "a"}, "source": {"component": "kubelet"},
-        });
-        for (r, selector, object, expected) in [
-            (&resource::PODS, "metadata.name=a", &pod, true),
-            (&resource::PODS, "metadata.name!=a", &pod, false),
-            (
-                &resource::PODS,
-                "metadata.namespace=x,spec.nodeName=n1",
-                &pod,
-                true,
-            ),
-            (&resource::PODS, "spec.nodeName=n2", &pod, false),
-            (&resource::PODS, "spec.nodeName=", &pod, false),
-            (&resource::PODS, "status.phase=", &pod, true),
-            (
-                &resource::EVENTS,
-                "involvedObject.kind=Pod,involvedObject.name=a",
-                &event,
-                true,
-            ),
-            (&resource::EVENTS, "source=kubelet", &event, true),
-        ] {
-            let selectors = Selectors::parse(r, "", selector).unwrap();
-            assert_eq!(selectors.matches(object), expected, "{selector}");
-        }
-        let refused = Selectors::parse(&resource::PERSISTENT_VOLUMES, "", "spec.x=1").unwrap_err();
-        assert_eq!(refused.code, 400);
-        assert!(
-            refused
-                .message
-                .contains("\"spec.x\" is not a known field selector")
-        );
     }
 }

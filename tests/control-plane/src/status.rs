@@ -238,28 +238,10 @@ impl Status {
         )
     }
 
-    /// 406.
-    #[must_use]
-    pub fn not_acceptable() -> Self {
-        let message = "406: Not Acceptable\n\nAvailable representations: application/json, \
-                       application/yaml, application/vnd.kubernetes.protobuf";
-        Self::new(406, "NotAcceptable", message)
-    }
-
     /// 422 for options that contradict each other, or that there are not.
     #[must_use]
     pub fn invalid_options(kind: &str, why: impl fmt::Display) -> Self {
         Self::unprocessable(format!("{kind}.meta.k8s.io \"\" is invalid: {why}"))
-    }
-
-    /// 422 for a patch that makes something of an object that is none.
-    #[must_use]
-    pub fn unpatchable(patched: &Value, why: &str) -> Self {
-        let cause = Cause::invalid("patch", patched, why);
-        let mut status = Self::unprocessable(format!(" \"\" is invalid: {cause}"));
-        let cause = json!({"reason": cause.reason, "message": cause.message, "field": cause.field});
-        status.details = Some(Box::new(json!({"causes": [cause]})));
-        status
     }
 
     /// 500: what nobody has thought of as the client's fault.

@@ -118,20 +118,6 @@ fn killed_it_leaves_its_kubeconfig_and_nothing_else() {
 }
 
 #[test]
-fn a_kubeconfig_that_somebody_else_has_written_stays() {
-    let home = tempfile::tempdir().unwrap();
-    let kubeconfig = home.path().join("kubeconfig");
-    let mut one = Running::start(&kubeconfig, &[]);
-    let other = Running::start(&kubeconfig, &[]);
-    assert!(one.signal("-TERM").success());
-    assert!(
-        fs::read_to_string(&kubeconfig)
-            .unwrap()
-            .contains(&other.address)
-    );
-}
-
-#[test]
 fn a_file_of_somebody_else_is_not_overwritten() {
     let home = tempfile::tempdir().unwrap();
     let kubeconfig = home.path().join("config");
@@ -239,39 +225,4 @@ fn a_kubeconfig_that_cannot_be_written_is_an_error() {
         "{error}"
     );
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_node_that_kubernetes_refuses_is_an_error() {
-    let home = tempfile::tempdir().unwrap();
-    let kubeconfig = home.path().join("kubeconfig");
-    let kubeconfig = kubeconfig.to_str().unwrap();
-    let error = fails(&["--kubeconfig", kubeconfig, "--node", "Upper_Case"]);
-    assert!(error.contains("cannot register the node: "), "{error}");
-    assert!(
-        error.contains("\"Upper_Case\"") && error.contains("--node"),
-        "{error}"
-    );
-}
-
-#[test]
-fn nobody_has_to_read_what_it_prints() {
-    let home = tempfile::tempdir().unwrap();
-    let kubeconfig = home.path().join("kubeconfig");
-    let mut command = program();
-    command
-        .arg("--kubeconfig")
-        .arg(&kubeconfig)
-        .stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    drop(child.stdout.take());
-    let begun = Instant::now();
-    while !kubeconfig.exists() && begun.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    std::thread::sleep(Duration::from_millis(200));
-    let still_runs = child.try_wait().unwrap().is_none();
-    let _ = child.kill();
-    let _ = child.wait();
-    assert!(still_runs);
 }

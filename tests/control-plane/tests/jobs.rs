@@ -1,4 +1,4 @@
-//! Jobs as a client sees them, over HTTP: their pods are processes, except where they are told.
+//! Jobs whose pods are processes, as a client sees them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
@@ -6,7 +6,6 @@ mod common;
 
 use std::{
     fs,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -14,7 +13,7 @@ use control_plane::{NodeOptions, Options, ProcessOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::common::{A_MOMENT, Api, Lines, MERGE, PODS, SOON};
+use self::common::{A_MOMENT, Api, Lines, PODS, SOON};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
@@ -155,70 +154,6 @@ async fn a_job_that_succeeds() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_twice_and_then_succeeds() {
-    let ground = Ground::new().await;
-    let script = "echo x >> $DIR/tries; test $(wc -l < $DIR/tries) = 3";
-    let mut jobs = ground.run(script, |_| {}).await;
-    let job = end(&mut jobs).await;
-    assert!(has(&job, "Complete"));
-    assert_eq!(job["status"]["succeeded"], 1);
-    assert!(job["status"]["failed"].is_null(), "in one pod");
-    let pod = ground.pod("is there", |_| true).await;
-    let container = &pod["status"]["containerStatuses"][0];
-    assert_eq!(container["restartCount"], 2);
-    assert_eq!(container["state"]["terminated"]["exitCode"], 0);
-
-    let mut jobs = {
-        ground.api.delete(JOBS, &Value::Null).await.ok();
-        fs::remove_file(ground.path("tries")).unwrap();
-        let other = |j: &mut Value| {
-            j["metadata"]["name"] = json!("k");
-            j["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
-        };
-        ground.run(script, other).await
-    };
-    let job = loop {
-        let job = end(&mut jobs).await;
-        if job["metadata"]["name"] == "k" {
-            break job;
-        }
-    };
-    let counters = [&job["status"]["succeeded"], &job["status"]["failed"]];
-    assert_eq!(counters, [1, 2], "in three pods");
-}
-
-#[tokio::test]
-async fn a_job_that_runs_out_of_tries() {
-    let ground = Ground::new().await;
-    let limit = |j: &mut Value| j["spec"]["backoffLimit"] = json!(2);
-    let mut jobs = ground.run("echo x >> $DIR/tries; exit 3", limit).await;
-    let job = end(&mut jobs).await;
-    assert_eq!(reason(&job), "BackoffLimitExceeded");
-    assert!(has(&job, "FailureTarget"));
-    assert_eq!(job["status"]["failed"], 1);
-    let tries = fs::read_to_string(ground.path("tries")).unwrap();
-    assert!((2..=3).contains(&tries.lines().count()), "{tries}");
-    assert!(ground.pods().await.is_empty(), "the pod is stopped");
-}
-
-#[tokio::test]
-async fn a_job_that_takes_too_long() {
-    let ground = Ground::new().await;
-    let limit = |j: &mut Value| j["spec"]["activeDeadlineSeconds"] = json!(600);
-    let mut jobs = ground
-        .run("echo $$$$ > $DIR/pid; exec sleep 600", limit)
-        .await;
-    // Less than a second may be left of one, as Kubernetes counts whole seconds.
-    let pid = ground.pid().await;
-    let shorter = json!({"spec": {"activeDeadlineSeconds": 1}});
-    let path = format!("{JOBS}/j");
-    ground.api.patch(&path, MERGE, &shorter).await.ok();
-    let job = end(&mut jobs).await;
-    assert_eq!(reason(&job), "DeadlineExceeded");
-    assert!(!is_alive(&pid), "it is stopped before that is said");
-}
-
-#[tokio::test]
 async fn a_job_that_is_deleted_while_it_runs_stays_until_its_process_is_gone() {
     let ground = Ground::new().await;
     // It takes its time to end.
@@ -316,36 +251,4 @@ async fn a_job_that_cannot_start() {
     );
     let message = state["message"].as_str().unwrap();
     assert!(message.contains("/no/such/program"), "{message}");
-}
-
-#[tokio::test]
-async fn a_job_for_a_node_that_is_not_there_waits() {
-    let ground = Ground::new().await;
-    let selector = |j: &mut Value| {
-        j["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n2"});
-    };
-    let mut jobs = ground.run("exit 0", selector).await;
-    let unschedulable = |p: &Value| {
-        let conditions = p["status"]["conditions"].as_array();
-        conditions.is_some_and(|c| c.iter().any(|c| c["reason"] == "Unschedulable"))
-    };
-    let pod = ground.pod("without a node", unschedulable).await;
-    assert_eq!(pod["status"]["phase"], "Pending");
-    let node = json!({"metadata": {"name": "n2", "labels": {"kubernetes.io/hostname": "n2"}}});
-    ground.api.post("/api/v1/nodes", &node).await.ok();
-    assert!(has(&end(&mut jobs).await, "Complete"));
-    let pod = ground.pod("is there", |_| true).await;
-    assert_eq!(pod["spec"]["nodeName"], "n2");
-}
-
-#[tokio::test]
-async fn a_job_that_is_told_runs_nothing() {
-    let ground = Ground::new().await;
-    let told = |j: &mut Value| {
-        j["spec"]["template"]["metadata"] =
-            json!({"annotations": {"control-plane/run": "succeed"}});
-    };
-    let mut jobs = ground.run("touch $DIR/ran; exit 1", told).await;
-    assert!(has(&end(&mut jobs).await, "Complete"));
-    assert!(!Path::new(&ground.path("ran")).exists());
 }

@@ -1,9 +1,9 @@
 //! `delete` and `deletecollection`.
 
-use hyper::Response;
+use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{Call, Server, answer, body::Body, read, route::Target};
+use super::{Call, Server, answer, read, target::Target};
 use crate::{
     deletion, meta,
     resource::{self, Resource},
@@ -25,11 +25,7 @@ static ANSWER_WITH_OBJECT: [&Resource; 6] = [
 /// Namespaces that nobody can delete.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn object(
-    server: &Server,
-    target: &Target,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
+pub(super) fn object(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let r = view::stored(target.resource);
     if r == &resource::NAMESPACES && IMMORTAL.contains(&&*target.name) {
         let why = "this namespace may not be deleted";
@@ -61,7 +57,7 @@ pub(super) fn collection(
     server: &Server,
     target: &Target,
     call: &Call,
-) -> Result<Response<Body>, Status> {
+) -> Result<Response, Status> {
     let r = view::stored(target.resource);
     let (selectors, options) = (read::selectors(target, call)?, options(call)?);
     let mut deleted = Vec::new();
@@ -92,28 +88,11 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
         call.object()?
     };
     let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
-    let query = |key: &str| {
-        Some(call.query.get(key))
-            .filter(|v| !v.is_empty())
-            .map(str::to_owned)
-    };
-    let orphan = match body["orphanDependents"].as_bool() {
-        Some(true) => Some("Orphan".to_owned()),
-        Some(false) => Some("Background".to_owned()),
-        None => None,
-    };
     let kind = &body["kind"];
     if !kind.is_null() && *kind != "DeleteOptions" {
         return Err(Status::bad_request(format!(
             "the body of a DELETE is DeleteOptions, not {kind}"
         )));
-    }
-    if let (Some(_), Some(policy)) = (&orphan, body["propagationPolicy"].as_str()) {
-        let why = format!(
-            "propagationPolicy: Invalid value: {policy:?}: orphanDependents and deletionPropagation \
-             cannot be both set"
-        );
-        return Err(Status::invalid_options("DeleteOptions", why));
     }
     let dry_run = body["dryRun"]
         .as_array()
@@ -121,13 +100,8 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
     Ok(DeleteOptions {
         uid: text(&body["preconditions"]["uid"]),
         resource_version: text(&body["preconditions"]["resourceVersion"]),
-        propagation_policy: text(&body["propagationPolicy"])
-            .or_else(|| query("propagationPolicy"))
-            .or(orphan),
-        grace_period_seconds: match body["gracePeriodSeconds"].as_i64() {
-            Some(seconds) => Some(seconds),
-            None => call.query.number("gracePeriodSeconds")?,
-        },
+        propagation_policy: text(&body["propagationPolicy"]),
+        grace_period_seconds: body["gracePeriodSeconds"].as_i64(),
         dry_run: dry_run || call.query.dry_run()?,
     })
 }

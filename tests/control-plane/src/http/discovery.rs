@@ -1,13 +1,15 @@
 //! Paths that are no resources: discovery, version, health, OpenAPI.
 
-use hyper::{Method, Response};
+use axum::{
+    Router,
+    routing::{MethodRouter, get},
+};
 use serde_json::{Value, json};
 
-use super::{Call, answer, body::Body, openapi};
+use super::{answer, openapi};
 use crate::{
     MINOR_VERSION,
     resource::{self, Resource},
-    status::Status,
 };
 
 const VERBS: [&str; 8] = [
@@ -21,43 +23,34 @@ const VERBS: [&str; 8] = [
     "watch",
 ];
 
-pub(super) fn respond(path: &str, call: &Call) -> Result<Response<Body>, Status> {
-    if call.method != Method::GET {
-        return Err(Status::no_such_path());
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let ok = || get(|| async { "ok" });
+    let core = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []});
+    let all: Vec<_> = groups().into_iter().map(group).collect();
+    let all = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": all});
+    let mut routes = Router::new()
+        .route("/healthz", ok())
+        .route("/livez", ok())
+        .route("/readyz", ok())
+        .route("/version", always(version()))
+        .route("/api", always(core))
+        .route("/apis", always(all));
+    for name in groups() {
+        let mut group = group(name);
+        group["kind"] = json!("APIGroup");
+        group["apiVersion"] = json!("v1");
+        routes = routes.route(&format!("/apis/{name}"), always(group));
     }
-    let segments: Vec<_> = path.split('/').filter(|s| !s.is_empty()).collect();
-    match segments.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Ok(answer::text("ok")),
-        ["version"] => answer::json(200, &version()),
-        ["api"] => answer::json(
-            200,
-            &json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
-        ),
-        ["apis"] => {
-            let groups: Vec<_> = groups().into_iter().map(group).collect();
-            answer::json(
-                200,
-                &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
-            )
-        }
-        ["apis", name] if groups().contains(name) => {
-            let mut group = group(name);
-            group["kind"] = json!("APIGroup");
-            group["apiVersion"] = json!("v1");
-            answer::json(200, &group)
-        }
-        ["api", version] => resource_list("", version),
-        ["apis", group, version] => resource_list(group, version),
-        ["openapi", "v2"] => Ok(openapi::empty_v2()),
-        ["openapi", "v3"] => answer::json(200, &openapi::index()),
-        ["openapi", "v3", "api", version] => openapi::document("", version),
-        ["openapi", "v3", "apis", group, version] => openapi::document(group, version),
-        [] => {
-            let paths: Vec<_> = versions().map(|(group, v)| root(group, v)).collect();
-            answer::json(200, &json!({"paths": paths}))
-        }
-        _ => Err(Status::no_such_path()),
+    for (group, version) in versions() {
+        let list = always(resource_list(group, version));
+        routes = routes.route(&root(group, version), list);
     }
+    routes.merge(openapi::routes())
+}
+
+/// A path that answers the same to all.
+pub(super) fn always<S: Clone + Send + Sync + 'static>(document: Value) -> MethodRouter<S> {
+    get(move || async move { answer::json(200, &document) })
 }
 
 /// Group and version pairs, each once.
@@ -101,21 +94,14 @@ fn group(name: &str) -> Value {
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
-fn resource_list(group: &str, version: &str) -> Result<Response<Body>, Status> {
-    let resources = resources_of(group, version);
-    let Some(first) = resources.first() else {
-        return Err(Status::no_such_path());
-    };
-    let entries: Vec<_> = resources.iter().flat_map(|r| entries(r)).collect();
-    answer::json(
-        200,
-        &json!({
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": first.api_version(),
-            "resources": entries,
-        }),
-    )
+fn resource_list(group: &str, version: &str) -> Value {
+    let resources = resources_of(group, version).into_iter();
+    json!({
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": root(group, version).split('/').skip(2).collect::<Vec<_>>().join("/"),
+        "resources": resources.flat_map(entries).collect::<Vec<_>>(),
+    })
 }
 
 fn entries(r: &'static Resource) -> Vec<Value> {

@@ -7,11 +7,15 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Response, body::Bytes};
+use axum::{
+    body::Bytes,
+    http::header::{CONTENT_TYPE, HeaderName},
+    response::{IntoResponse, Response},
+};
 use serde_json::Value;
 use tokio::sync::mpsc::{Sender, channel};
 
-use super::{Call, Server, answer, body::Body, route::Target};
+use super::{Call, Server, answer, target::Target};
 use crate::{
     controllers::object::{items, text},
     meta,
@@ -21,29 +25,19 @@ use crate::{
     store::Store,
 };
 
+const TEXT: (HeaderName, &str) = (CONTENT_TYPE, "text/plain; charset=utf-8");
 /// How often a log that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What a container has written: nothing, if it did not run as a process.
-pub(super) fn log(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
-    for parameter in ["timestamps", "sinceSeconds", "sinceTime"] {
-        if !matches!(call.query.get(parameter), "" | "false") {
-            return Err(Status::bad_request(format!(
-                "{parameter}: when a line was written is not kept here"
-            )));
-        }
-    }
-    let pod = server
-        .store
-        .get(target.resource, &target.namespace, &target.name)?;
+pub(super) fn log(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
+    let (namespace, name) = (&target.namespace, &target.name);
+    let pod = server.store.get(target.resource, namespace, name)?;
     let container = container(&pod, call.query.get("container"))?;
-    let run = run(&pod, container, call.query.flag("previous"))?;
-    let file = server
-        .pod_logs
-        .as_ref()
-        .map(|logs| log_file(logs, &pod, container, run));
+    let run = runs_so_far(&pod, container);
+    let logs = server.pod_logs.as_ref();
+    let file = logs.map(|logs| log_file(logs, &pod, container, run));
     let tail = call.query.number::<usize>("tailLines")?;
-    let limit = call.query.number::<usize>("limitBytes")?;
     match file {
         Some(file) if call.query.flag("follow") => {
             let followed = Followed {
@@ -53,52 +47,31 @@ pub(super) fn log(server: &Server, target: &Target, call: &Call) -> Result<Respo
                 run,
                 file,
             };
-            Ok(answer::text_stream(followed.stream(tail)))
+            let (lines, receiver) = channel(16);
+            tokio::spawn(followed.send(lines, tail));
+            Ok(([TEXT], answer::stream(receiver)).into_response())
         }
         file => {
             let written = file.and_then(|file| std::fs::read(file).ok());
-            let mut written = last_lines(written.unwrap_or_default(), tail);
-            written.truncate(limit.unwrap_or(usize::MAX));
-            Ok(answer::text(&String::from_utf8_lossy(&written)))
+            let written = last_lines(written.unwrap_or_default(), tail);
+            Ok(([TEXT], written).into_response())
         }
     }
 }
 
 fn container<'a>(pod: &'a Value, name: &str) -> Result<&'a str, Status> {
-    let containers: Vec<_> = items(&pod["spec"]["containers"])
-        .map(|container| text(&container["name"]))
-        .collect();
-    match (name, containers.as_slice()) {
-        ("", [only]) => Ok(only),
-        ("", several) => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {}, choose one of: [{}]",
-            meta::name(pod),
-            several.join(" ")
-        ))),
-        (name, all) => all
-            .iter()
-            .find(|known| **known == name)
-            .copied()
-            .ok_or_else(|| {
-                let pod = meta::name(pod);
-                Status::bad_request(format!("container {name} is not valid for pod {pod}"))
-            }),
-    }
+    let mut containers = items(&pod["spec"]["containers"]).map(|c| text(&c["name"]));
+    let found = containers.find(|known| name.is_empty() || *known == name);
+    found.ok_or_else(|| {
+        let pod = meta::name(pod);
+        Status::bad_request(format!("container {name} is not valid for pod {pod}"))
+    })
 }
 
 /// Which run of the container it is about, counted from 0.
-fn run(pod: &Value, container: &str, previous: bool) -> Result<u64, Status> {
+fn runs_so_far(pod: &Value, container: &str) -> u64 {
     let restarts = status(pod, container)["restartCount"].as_u64();
-    let restarts = restarts.unwrap_or_default();
-    if !previous {
-        return Ok(restarts);
-    }
-    restarts.checked_sub(1).ok_or_else(|| {
-        let pod = meta::name(pod);
-        Status::bad_request(format!(
-            "previous terminated container {container:?} in pod {pod:?} not found"
-        ))
-    })
+    restarts.unwrap_or_default()
 }
 
 fn status<'a>(pod: &'a Value, container: &str) -> &'a Value {
@@ -135,12 +108,6 @@ struct Followed {
 }
 
 impl Followed {
-    fn stream(self, tail: Option<usize>) -> Body {
-        let (lines, receiver) = channel(16);
-        tokio::spawn(async move { self.send(lines, tail).await });
-        Body::stream(receiver)
-    }
-
     async fn send(self, lines: Sender<io::Result<Bytes>>, mut tail: Option<usize>) {
         let mut position = 0;
         loop {
@@ -169,7 +136,7 @@ impl Followed {
         };
         let status = status(&now, &self.container);
         meta::uid(&now) != meta::uid(&self.pod)
-            || status["restartCount"].as_u64().unwrap_or_default() != self.run
+            || runs_so_far(&now, &self.container) != self.run
             || !status["state"]["terminated"].is_null()
     }
 }
@@ -180,26 +147,4 @@ fn read_from(file: &Path, position: u64) -> io::Result<Vec<u8>> {
     let mut written = Vec::new();
     file.read_to_end(&mut written)?;
     Ok(written)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_lines() {
-        for (text, lines, expected) in [
-            ("a\nb\nc\n", None, "a\nb\nc\n"),
-            ("a\nb\nc\n", Some(0), ""),
-            ("a\nb\nc\n", Some(1), "c\n"),
-            ("a\nb\nc\n", Some(2), "b\nc\n"),
-            ("a\nb\nc\n", Some(9), "a\nb\nc\n"),
-            ("a\nb\nc", Some(1), "c"),
-            ("", Some(1), ""),
-            ("\n", Some(1), "\n"),
-        ] {
-            let kept = last_lines(text.into(), lines);
-            assert_eq!(kept, expected.as_bytes(), "{text:?} {lines:?}");
-        }
-    }
 }

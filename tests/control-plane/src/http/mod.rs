@@ -1,351 +1,124 @@
-//! The HTTP/1.1 server: one task per connection; every request is recorded, judged by the
-//! injected faults, and then answered: from the store, or by another API server behind it.
+//! The API over HTTP/1.1: axum finds the way, hyper serves. Before every answer, from the store or from
+//! another API server behind, stands a gate: it records the request, and does to it what the faults say.
 
 mod answer;
-mod body;
 mod delete;
 mod discovery;
+mod gate;
 mod logs;
 mod openapi;
 mod query;
 mod read;
 mod relay;
-mod route;
+mod target;
 pub(crate) mod upstream;
 mod watching;
 mod write;
 
-use std::{
-    convert::Infallible,
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::{convert::Infallible, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-use http_body_util::{BodyExt, Limited};
-use hyper::{
-    Method, Response,
-    body::{Bytes, Incoming},
-    header::{CONTENT_TYPE, HeaderMap, USER_AGENT},
-    server::conn::http1,
-    service::service_fn,
+use axum::{
+    Extension, Router,
+    extract::State,
+    response::Response,
+    routing::{MethodRouter, any},
 };
-use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use hyper::server::conn::http1;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::net::{TcpListener, TcpStream};
 
-use self::{body::Body, query::Query, route::Route};
-use crate::{
-    faults::{Faults, Outcome, Verdict},
-    requests::{Request, Requests, Verb},
-    status::Status,
-    store::Store,
-};
+use self::gate::Call;
+pub(crate) use self::gate::Gate;
+pub use self::gate::{Reset, Service};
+use crate::{requests::Verb, resource, status::Status, store::Store};
 
-/// etcd's limit on an object is 1.5 MiB; the API server reads twice that.
-const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// Who answers the requests that no fault has hit.
-pub(crate) trait Answers: Send + Sync + 'static {
-    fn faults(&self) -> &Faults;
-
-    fn requests(&self) -> &Requests;
-
-    /// Whose requests are neither disturbed nor recorded.
-    fn bystander(&self) -> Option<&str> {
-        None
-    }
-
-    /// An error makes hyper drop the connection without an answer, and `reset` with an RST.
-    fn answer(
-        self: &Arc<Self>,
-        reset: &Arc<AtomicBool>,
-        asked: &Request,
-        route: &Route,
-        call: Call,
-    ) -> impl Future<Output = io::Result<Response<Body>>> + Send;
-}
-
-/// Answers from the store.
+/// What answers from the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) store: Store,
-    pub(crate) faults: Faults,
-    pub(crate) requests: Requests,
     /// How often a quiet watch gets a bookmark.
-    pub(crate) bookmarks: std::time::Duration,
-    pub(crate) bystander: Option<String>,
+    pub(crate) bookmarks: Duration,
     /// Where the logs of pods that run as processes are.
-    pub(crate) pod_logs: Option<std::path::PathBuf>,
+    pub(crate) pod_logs: Option<PathBuf>,
 }
 
-/// A request with its body read.
-pub(crate) struct Call {
-    method: Method,
-    headers: HeaderMap,
-    query: Query,
-    body: Bytes,
-    /// How often the watches of its resource had been cut when it came.
-    cuts: u64,
+/// The API of a store behind a gate.
+pub(crate) fn service(server: Server, gate: Gate) -> Service {
+    let server = (Arc::new(server), gate.faults.clone());
+    let routes = resources(&any(respond)).merge(discovery::routes());
+    let routes = routes
+        .fallback(|| async { Status::no_such_path() })
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
+    gate.before(routes.with_state(server))
 }
 
-impl Call {
-    fn header(&self, name: impl hyper::header::AsHeaderName) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|v| v.to_str().ok())
-            .unwrap_or_default()
-    }
-
-    /// The media type of the body without its parameters.
-    fn content_type(&self) -> &str {
-        let whole = self.header(CONTENT_TYPE);
-        whole.split(';').next().unwrap_or_default().trim()
-    }
-
-    /// The object in the body, in whatever format the client says it is.
-    fn object(&self) -> Result<Value, Status> {
-        let object: Value = match self.content_type() {
-            "" | "application/json" | "*/*" => self.json()?,
-            "application/yaml" => self.yaml()?,
-            other => return Err(Status::unsupported_media_type(other)),
-        };
-        if object.is_object() {
-            Ok(object)
-        } else {
-            Err(Status::bad_request(
-                "the body of the request is no JSON object",
-            ))
+/// Where resources are: in namespaces or not, collections, objects and subresources.
+fn resources<S: Clone + Send + Sync + 'static>(answer: &MethodRouter<S>) -> Router<S> {
+    let mut routes = Router::new();
+    for root in ["/api/{version}", "/apis/{group}/{version}"] {
+        for place in ["", "/namespaces/{namespace}"] {
+            for path in [
+                "/{plural}",
+                "/{plural}/{name}",
+                "/{plural}/{name}/{subresource}",
+            ] {
+                routes = routes.route(&format!("{root}{place}{path}"), answer.clone());
+            }
         }
     }
+    routes
+}
 
-    fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Status> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            Status::bad_request(format!("the body of the request is no valid JSON: {error}"))
-        })
-    }
+type Answering = (Arc<Server>, crate::Faults);
 
-    fn yaml(&self) -> Result<Value, Status> {
-        // JSON is YAML too, and most clients send that.
-        serde_json::from_slice(&self.body).or_else(|_| {
-            serde_saphyr::from_slice(&self.body).map_err(|error| {
-                Status::bad_request(format!("the body of the request is no valid YAML: {error}"))
-            })
-        })
+async fn respond(
+    State((server, faults)): State<Answering>,
+    Extension(call): Extension<Arc<Call>>,
+) -> Result<Response, Status> {
+    let target = call.target.as_ref().ok_or_else(Status::no_such_path)?;
+    let one = !target.name.is_empty();
+    match (call.verb, &*target.subresource) {
+        (Verb::Watch, _) => watching::watch(&server, &faults, target, &call),
+        (Verb::List, _) => read::list(&server, target, &call),
+        (Verb::Get, "log") => logs::log(&server, target, &call),
+        (Verb::Get, _) => read::get(&server, target, &call),
+        (_, "log") => Err(Status::method_not_allowed()),
+        (Verb::Create, _) if !one => write::create(&server, target, &call),
+        (Verb::Update, _) if one => write::update(&server, target, &call),
+        (Verb::Patch, _) if one => write::patch(&server, target, &call),
+        (Verb::Delete, "") => delete::object(&server, target, &call),
+        // All namespaces at once: that is not meant.
+        (Verb::DeleteCollection, _) if target.resource != &resource::NAMESPACES => {
+            delete::collection(&server, target, &call)
+        }
+        _ => Err(Status::method_not_allowed()),
     }
 }
 
 /// Accepts connections until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, server: Arc<impl Answers>) -> Infallible {
+pub(crate) async fn serve(listener: TcpListener, service: Service) -> Infallible {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, Arc::clone(&server)));
+                tokio::spawn(connection(stream, service.clone()));
             }
             Err(error) => {
                 // Out of file descriptors, most likely: leave running connections time to end.
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }
 }
 
-async fn connection(stream: TcpStream, server: Arc<impl Answers>) {
+async fn connection(stream: TcpStream, service: Service) {
     // Answers are small and clients wait for them.
     let _ = stream.set_nodelay(true);
-    let reset = Arc::new(AtomicBool::new(false));
-    let service = service_fn(|request| {
-        let (server, reset) = (Arc::clone(&server), Arc::clone(&reset));
-        async move { handle(&server, &reset, request).await }
-    });
+    let service = TowerToHyperService::new(service);
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    let done = Pin::new(&mut connection).await;
-    if let Err(error) = done {
+    if let Err(error) = Pin::new(&mut connection).await {
         tracing::trace!(%error, "connection ended");
-    }
-    if reset.load(Ordering::Relaxed) {
         // Closing with a zero linger time sends RST instead of FIN.
         let _ = connection.into_parts().io.into_inner().set_zero_linger();
     }
-}
-
-/// Answers one request; an error makes hyper drop the connection without an answer.
-async fn handle(
-    server: &Arc<impl Answers>,
-    reset: &Arc<AtomicBool>,
-    request: hyper::Request<Incoming>,
-) -> io::Result<Response<Body>> {
-    let (head, body) = request.into_parts();
-    let path_and_query = head
-        .uri
-        .path_and_query()
-        .map_or("/", |p| p.as_str())
-        .to_owned();
-    let query = Query::parse(head.uri.query().unwrap_or_default());
-    let route = route::parse(head.uri.path());
-    let user_agent = head.headers.get(USER_AGENT).and_then(|v| v.to_str().ok());
-    let asked = record(&head.method, &route, &query, path_and_query, user_agent);
-    let body = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) => return Err(io::Error::other(error)),
-    };
-    let call = Call {
-        method: head.method,
-        headers: head.headers,
-        query,
-        body,
-        // Once a request is seen in the log, a cut concerns it.
-        cuts: server.faults().cuts(&asked.resource),
-    };
-
-    let (verdict, recorded) = if server.bystander() == Some(&*asked.user_agent) {
-        (Verdict::default(), Arc::new(asked))
-    } else {
-        let verdict = judge(&**server, &asked, &call);
-        // Once a request is seen in the log, its fault is taken: the next one cannot get it.
-        (verdict, server.requests().record(asked))
-    };
-    verdict.wait().await;
-    let broken = || {
-        reset.store(true, Ordering::Relaxed);
-        Err(io::Error::from(io::ErrorKind::ConnectionReset))
-    };
-    let mut response = match &verdict.outcome {
-        Some(Outcome::ResetBefore) => return broken(),
-        Some(Outcome::Answer(status)) => answer::status(status),
-        Some(Outcome::Forbid) => answer::status(&forbidden(&recorded)),
-        Some(Outcome::WatchGone) => watching::expired(),
-        _ => server.answer(reset, &recorded, &route, call).await?,
-    };
-    verdict.wait_to_answer().await;
-    if matches!(verdict.outcome, Some(Outcome::ResetAfter)) {
-        return broken();
-    }
-    recorded
-        .status
-        .store(response.status().as_u16(), Ordering::Relaxed);
-    response.body_mut().count_into(Arc::clone(&recorded.bytes));
-    tracing::debug!(verb = %recorded.verb, path = recorded.path, status = recorded.status());
-    Ok(response)
-}
-
-fn judge(server: &impl Answers, asked: &Request, call: &Call) -> Verdict {
-    let faults = server.faults();
-    let created = (asked.verb == Verb::Create && faults.wants_names()).then(|| {
-        call.object()
-            .map(|o| crate::meta::name(&o).to_owned())
-            .unwrap_or_default()
-    });
-    faults.judge(asked, created.as_deref())
-}
-
-/// What RBAC says of who may not do this.
-fn forbidden(asked: &Request) -> Status {
-    let Request { verb, resource, .. } = asked;
-    let what = match &*asked.subresource {
-        "" => resource.clone(),
-        subresource => format!("{resource}/{subresource}"),
-    };
-    let group = asked.path.strip_prefix("/apis/").unwrap_or_default();
-    let group = group.split('/').next().unwrap_or_default();
-    let place = match &*asked.namespace {
-        "" => "at the cluster scope".to_owned(),
-        namespace => format!("in the namespace \"{namespace}\""),
-    };
-    let message = format!(
-        "{resource} is forbidden: User \"injected\" cannot {verb} resource \"{what}\" in API group \"{group}\" {place}"
-    );
-    Status::new(403, "Forbidden", message)
-}
-
-impl Answers for Server {
-    fn faults(&self) -> &Faults {
-        &self.faults
-    }
-
-    fn requests(&self) -> &Requests {
-        &self.requests
-    }
-
-    fn bystander(&self) -> Option<&str> {
-        self.bystander.as_deref()
-    }
-
-    async fn answer(
-        self: &Arc<Self>,
-        reset: &Arc<AtomicBool>,
-        _: &Request,
-        route: &Route,
-        call: Call,
-    ) -> io::Result<Response<Body>> {
-        let answered = respond(self, reset, route, &call);
-        Ok(answered.unwrap_or_else(|status| answer::status(&status)))
-    }
-}
-
-fn respond(
-    server: &Arc<Server>,
-    reset: &Arc<AtomicBool>,
-    route: &Route,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
-    match route {
-        Route::Resource(target) => match verb(&call.method, route, &call.query) {
-            Verb::Watch => watching::watch(server, reset, target, call),
-            Verb::List => read::list(server, target, call),
-            Verb::Get if target.name.is_empty() => Err(Status::method_not_allowed()),
-            Verb::Get if target.subresource == "log" => logs::log(server, target, call),
-            Verb::Get => read::get(server, target, call),
-            _ => write::handle(server, target, call),
-        },
-        Route::Other(path) => discovery::respond(path, call),
-    }
-}
-
-fn verb(method: &Method, route: &Route, query: &Query) -> Verb {
-    let collection = matches!(route, Route::Resource(target) if target.name.is_empty());
-    match *method {
-        Method::POST => Verb::Create,
-        Method::PUT => Verb::Update,
-        Method::PATCH => Verb::Patch,
-        Method::DELETE if collection => Verb::DeleteCollection,
-        Method::DELETE => Verb::Delete,
-        // One object is not watched by its path; the real one answers with the object.
-        _ if collection && query.flag("watch") => Verb::Watch,
-        _ if collection => Verb::List,
-        _ => Verb::Get,
-    }
-}
-
-fn record(
-    method: &Method,
-    route: &Route,
-    query: &Query,
-    path: String,
-    user_agent: Option<&str>,
-) -> Request {
-    let mut request = Request {
-        verb: verb(method, route, query),
-        resource: String::new(),
-        subresource: String::new(),
-        namespace: String::new(),
-        name: String::new(),
-        path,
-        user_agent: user_agent.unwrap_or_default().to_owned(),
-        at: Instant::now(),
-        status: 0.into(),
-        bytes: Arc::default(),
-    };
-    if let Route::Resource(target) = route {
-        target.resource.plural.clone_into(&mut request.resource);
-        target.subresource.clone_into(&mut request.subresource);
-        target.namespace.clone_into(&mut request.namespace);
-        target.name.clone_into(&mut request.name);
-    }
-    request
 }

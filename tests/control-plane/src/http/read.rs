@@ -1,9 +1,9 @@
 //! `get` and `list`.
 
-use hyper::{Response, header::ACCEPT};
+use axum::{http::header::ACCEPT, response::Response};
 use serde_json::json;
 
-use super::{Call, Server, answer, body::Body, route::Target};
+use super::{Call, Server, answer, target::Target};
 use crate::{
     resource,
     selectors::Selectors,
@@ -30,22 +30,14 @@ pub(super) fn selectors(target: &Target, call: &Call) -> Result<Selectors, Statu
     Selectors::parse(r, call.query.get("labelSelector"), &fields)
 }
 
-pub(super) fn get(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn get(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let r = view::stored(target.resource);
     let object = server.store.get(r, &target.namespace, &target.name)?;
     answer::json(200, &view(target, call).object(&object))
 }
 
-pub(super) fn list(
-    server: &Server,
-    target: &Target,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
+pub(super) fn list(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let selectors = selectors(target, call)?;
-    if !call.query.get("sendInitialEvents").is_empty() {
-        let why = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list";
-        return Err(Status::invalid_options("ListOptions", why));
-    }
     let limit: Option<usize> = call.query.number("limit")?.filter(|limit| *limit > 0);
     let token = Token::parse(call.query.get("continue"))?;
     let mut listing = read(&server.store, target, call, token.as_ref())?;
@@ -98,9 +90,7 @@ fn read(
             )
         });
     }
-    let matching = call.query.get("resourceVersionMatch");
-    check_match(version, matching)?;
-    let exact = matching == "Exact";
+    let exact = call.query.get("resourceVersionMatch") == "Exact";
     let version: u64 = call.query.number("resourceVersion")?.unwrap_or(0);
     let now = store.revision();
     if version > now {
@@ -111,25 +101,6 @@ fn read(
     } else {
         Ok(store.shelf(r, ns))
     }
-}
-
-/// Which version is wanted how.
-fn check_match(version: &str, matching: &str) -> Result<(), Status> {
-    let why = match (matching, version) {
-        ("Exact" | "NotOlderThan", "") => {
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided".into()
-        }
-        ("Exact", "0") => {
-            "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
-                .into()
-        }
-        ("" | "Exact" | "NotOlderThan", _) => return Ok(()),
-        (other, _) => format!(
-            "Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""
-        ),
-    };
-    let why = format!("resourceVersionMatch: {why}");
-    Err(Status::invalid_options("ListOptions", why))
 }
 
 fn key(object: &Stored) -> (&str, &str) {

@@ -1,17 +1,9 @@
-//! A watch of another API server, told on line by line: held back, delayed or cut as the faults say.
+//! A watch, told on line by line: held back, delayed or cut as the faults say.
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, io, time::Duration};
 
+use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
-use hyper::body::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
@@ -19,11 +11,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::body::Body;
-use crate::{
-    faults::{Faults, Stream},
-    front::Content,
-};
+use super::{Call, answer, target::Target};
+use crate::faults::{Faults, Stream};
 
 /// Lines that may wait for a slow client; the rest waits at the API server.
 const BUFFERED: usize = 64;
@@ -92,8 +81,8 @@ impl Line {
 }
 
 /// What a client has to hear, in order.
-pub(super) struct Relay {
-    content: Content,
+struct Relay {
+    content: Body,
     /// How often watches had been cut when this one was asked for.
     cuts: u64,
     /// The beginning of a line whose end has not come yet.
@@ -103,31 +92,27 @@ pub(super) struct Relay {
     initial: bool,
 }
 
-impl Relay {
-    /// `initial` says that `content` begins with the state, which a bookmark ends.
-    pub(super) fn new(content: Content, cuts: u64, initial: bool) -> Self {
-        Self {
-            content,
-            cuts,
-            rest: Vec::new(),
-            untold: VecDeque::new(),
-            initial,
+/// Tells the content of a watch on.
+pub(super) fn tell(content: Body, call: &Call, target: &Target, faults: &Faults) -> Body {
+    let (lines, receiver) = channel(BUFFERED);
+    let (faults, plural) = (faults.clone(), target.resource.plural);
+    let relay = Relay {
+        content,
+        cuts: call.cuts,
+        rest: Vec::new(),
+        untold: VecDeque::new(),
+        // A bookmark ends it.
+        initial: call.query.get("sendInitialEvents") == "true",
+    };
+    tokio::spawn(async move {
+        if let Err(error) = relay.run(&faults, plural, &lines).await {
+            let _ = lines.send(Err(error)).await;
         }
-    }
+    });
+    answer::stream(receiver)
+}
 
-    /// Tells the content on.
-    pub(super) fn tell(self, faults: &Faults, reset: &Arc<AtomicBool>, plural: &str) -> Body {
-        let (lines, receiver) = channel(BUFFERED);
-        let (faults, reset, plural) = (faults.clone(), Arc::clone(reset), plural.to_owned());
-        tokio::spawn(async move {
-            if let Err(error) = self.run(&faults, &plural, &lines).await {
-                reset.store(true, Ordering::Relaxed);
-                let _ = lines.send(Err(error)).await;
-            }
-        });
-        Body::stream(receiver)
-    }
-
+impl Relay {
     /// Ends when either side does; an error breaks the client's connection.
     async fn run(
         mut self,
@@ -136,11 +121,10 @@ impl Relay {
         lines: &Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
         let mut streams = faults.streams();
-        let current = |streams: &crate::faults::Streams| -> Stream {
-            streams.get(plural).cloned().unwrap_or_default()
-        };
-        let mut stream = current(&streams.borrow_and_update());
         loop {
+            // Before every line, so that none is told that came after a hold.
+            let stream = streams.borrow_and_update().get(plural).cloned();
+            let stream = stream.unwrap_or_default();
             if stream.cuts != self.cuts {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
@@ -154,13 +138,13 @@ impl Relay {
             let due = self.untold.iter().find_map(|line| line.due(&stream));
             tokio::select! {
                 () = lines.closed() => return Ok(()),
-                changed = streams.changed() => {
-                    changed.map_err(io::Error::other)?;
-                    stream = current(&streams.borrow_and_update());
-                }
+                changed = streams.changed() => changed.map_err(io::Error::other)?,
                 () = sleep_until(due.unwrap_or(now + A_LONG_TIME)) => {}
                 frame = self.content.frame() => match frame {
-                    Some(frame) => self.take(&frame?.into_data().unwrap_or_default(), &stream),
+                    Some(frame) => {
+                        let frame = frame.map_err(io::Error::other)?;
+                        self.take(&frame.into_data().unwrap_or_default(), &stream);
+                    }
                     // What is still held back is told to the next watch, which begins before it.
                     None => return Ok(()),
                 },

@@ -1,72 +1,64 @@
 //! Answers that another API server gives.
 
-use std::{
-    io,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{io, sync::Arc};
 
+use axum::{
+    Extension,
+    body::Body,
+    extract::State,
+    http::{
+        Request, Response, StatusCode, Version,
+        header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, USER_AGENT},
+    },
+    routing::any,
+};
 use http_body_util::BodyExt;
-use hyper::{
-    Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
-};
 
-use super::{Answers, Body, Call, Route, relay};
-use crate::{
-    faults::Faults,
-    front::Upstream,
-    requests::{Request, Requests, Verb},
-};
+use super::{Call, Gate, Service, gate, relay, resources};
+use crate::{faults::Faults, front::Upstream, requests::Verb};
 
-/// What passes on what no fault has hit.
-pub(crate) struct Forwarding {
-    pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) faults: Faults,
-    pub(crate) requests: Requests,
+type Forwarding = (Arc<dyn Upstream>, Faults);
+
+/// The API of another server behind a gate.
+pub(crate) fn service(upstream: Arc<dyn Upstream>, gate: Gate) -> Service {
+    let forwarding = (upstream, gate.faults.clone());
+    let routes = resources(&any(forward)).fallback(forward);
+    gate.before(routes.with_state(forwarding))
 }
 
-impl Answers for Forwarding {
-    fn faults(&self) -> &Faults {
-        &self.faults
-    }
+async fn forward(
+    State((upstream, faults)): State<Forwarding>,
+    Extension(call): Extension<Arc<Call>>,
+) -> Response<Body> {
+    let answered = ask(&*upstream, &faults, &call).await;
+    answered.unwrap_or_else(|error| {
+        tracing::debug!(%error, path = call.path, "the API server does not answer");
+        gate::reset()
+    })
+}
 
-    fn requests(&self) -> &Requests {
-        &self.requests
-    }
-
-    async fn answer(
-        self: &Arc<Self>,
-        reset: &Arc<AtomicBool>,
-        asked: &Request,
-        _: &Route,
-        call: Call,
-    ) -> io::Result<Response<Body>> {
-        // Not Accept-Encoding: watches are read line by line on their way.
-        let passed_on = [ACCEPT, CONTENT_TYPE, USER_AGENT];
-        let mut request = hyper::Request::new(call.body);
-        *request.method_mut() = call.method;
-        *request.uri_mut() = asked.path.parse().map_err(io::Error::other)?;
-        for name in passed_on {
-            if let Some(value) = call.headers.get(&name) {
-                request.headers_mut().insert(name, value.clone());
-            }
+async fn ask(upstream: &dyn Upstream, faults: &Faults, call: &Call) -> io::Result<Response<Body>> {
+    // Not Accept-Encoding: watches are read line by line on their way.
+    let passed_on = [ACCEPT, CONTENT_TYPE, USER_AGENT];
+    let mut request = Request::new(call.body.clone());
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = call.path.parse().map_err(io::Error::other)?;
+    for name in passed_on {
+        if let Some(value) = call.headers.get(&name) {
+            request.headers_mut().insert(name, value.clone());
         }
-        let (mut head, content) = self.upstream.ask(request).await?.into_parts();
-        let body = if asked.verb == Verb::Watch && head.status == StatusCode::OK {
-            let initial = call.query.get("sendInitialEvents") == "true";
-            relay::Relay::new(content, call.cuts, initial).tell(
-                &self.faults,
-                reset,
-                &asked.resource,
-            )
-        } else {
-            Body::whole(content.collect().await?.to_bytes().into())
-        };
-        // Hop by hop: hyper sets its own.
-        for name in ["connection", "transfer-encoding", "content-length"] {
-            head.headers.remove(name);
-        }
-        head.version = hyper::Version::HTTP_11;
-        Ok(Response::from_parts(head, body))
     }
+    let (mut head, content) = upstream.ask(request).await?.into_parts();
+    let body = match &call.target {
+        Some(target) if call.verb == Verb::Watch && head.status == StatusCode::OK => {
+            relay::tell(Body::new(content), call, target, faults)
+        }
+        _ => content.collect().await?.to_bytes().into(),
+    };
+    // Hop by hop: hyper sets its own.
+    for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
+        head.headers.remove(name);
+    }
+    head.version = Version::HTTP_11;
+    Ok(Response::from_parts(head, body))
 }

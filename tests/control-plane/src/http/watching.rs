@@ -1,7 +1,6 @@
 //! `watch`: a stream of JSON lines.
 
 use std::{
-    collections::VecDeque,
     io,
     sync::{
         Arc,
@@ -10,16 +9,16 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Response, body::Bytes};
+use axum::{body::Bytes, response::Response};
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc::{Sender, channel},
     time::{Instant, sleep_until},
 };
 
-use super::{Call, Server, answer, body::Body, read, route::Target};
+use super::{Call, Server, answer, read, relay, target::Target};
 use crate::{
-    faults::{Faults, Stream},
+    faults::Faults,
     selectors::Selectors,
     status::Status,
     store::{EventKind, Shelf, Stored, Subscription, Written},
@@ -37,10 +36,7 @@ struct Watch {
     selectors: Selectors,
     namespace: Option<String>,
     bookmarks: Option<Duration>,
-    /// How often watches had been cut when this one was asked for.
-    cuts: u64,
     lines: Sender<io::Result<Bytes>>,
-    reset: Arc<AtomicBool>,
     /// Whether a table has told its columns: once is enough.
     columns_told: AtomicBool,
 }
@@ -56,60 +52,55 @@ struct Start {
     subscription: Subscription,
 }
 
-/// The client is gone, or the watch was cut.
+/// The client is gone.
 struct Closed;
 
 pub(super) fn watch(
-    server: &Arc<Server>,
-    reset: &Arc<AtomicBool>,
+    server: &Server,
+    faults: &Faults,
     target: &Target,
     call: &Call,
-) -> Result<Response<Body>, Status> {
+) -> Result<Response, Status> {
     let mut selectors = read::selectors(target, call)?;
     if !target.name.is_empty() {
         selectors = selectors.and_name(&target.name);
     }
     let timeout = call.query.number("timeoutSeconds")?.filter(|s| *s > 0);
     let deadline = Instant::now() + timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
-    let start = match start(server, target, call) {
+    let start = match start(server, faults, target, call) {
         // Expired versions are an event, not an answer.
         Err(status) if status.code == 410 => return Ok(error_stream(&status)),
         other => other?,
     };
     let (lines, receiver) = channel(BUFFERED);
+    let bookmarks = call.query.flag("allowWatchBookmarks");
     let watch = Watch {
         view: read::view(target, call),
         selectors,
         namespace: target.list_namespace().map(str::to_owned),
-        bookmarks: call
-            .query
-            .flag("allowWatchBookmarks")
-            .then_some(server.bookmarks),
-        cuts: call.cuts,
+        bookmarks: bookmarks.then_some(server.bookmarks),
         lines,
-        reset: Arc::clone(reset),
         columns_told: AtomicBool::new(false),
     };
-    let plural = target.resource.plural;
-    let faults = server.faults.clone();
     tokio::spawn(async move {
-        let _ = watch.run(start, &faults, plural, deadline).await;
+        let _ = watch.run(start, deadline).await;
     });
-    Ok(answer::stream(Body::stream(receiver)))
+    let told = relay::tell(answer::stream(receiver), call, target, faults);
+    Ok(answer::bytes_of_json(200, told))
 }
 
 /// A watch whose version has expired, by an injected fault.
-pub(super) fn expired() -> Response<Body> {
+pub(super) fn expired() -> Response {
     error_stream(&Status::gone("too old resource version: injected fault"))
 }
 
-fn error_stream(status: &Status) -> Response<Body> {
+fn error_stream(status: &Status) -> Response {
     let mut line = json!({"type": "ERROR", "object": status.to_json()}).to_string();
     line.push('\n');
-    answer::stream(Body::whole(line.into_bytes()))
+    answer::bytes_of_json(200, line)
 }
 
-fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status> {
+fn start(server: &Server, faults: &Faults, target: &Target, call: &Call) -> Result<Start, Status> {
     let r = view::stored(target.resource);
     let version = call.query.get("resourceVersion");
     let version: u64 = match version {
@@ -124,40 +115,13 @@ fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status>
         "" => None,
         text => Some(text == "true" || text == "1"),
     };
-    let matching = call.query.get("resourceVersionMatch");
-    let invalid = |why: &str| Err(Status::invalid_options("ListOptions", why));
-    match (send_initial, matching) {
-        (None, "") | (Some(_), "NotOlderThan") => {}
-        (None, _) => {
-            return invalid(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch \
-                 unless sendInitialEvents is provided",
-            );
-        }
-        (Some(_), other) => {
-            const WHY: &str = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting \
-                               resourceVersionMatch to NotOlderThan";
-            let supported = format!(
-                "resourceVersionMatch: Unsupported value: {other:?}: supported values: \"NotOlderThan\""
-            );
-            return match other {
-                "" => invalid(WHY),
-                _ => invalid(&format!("[{WHY}, {supported}]")),
-            };
-        }
-    }
     let with_state = send_initial.unwrap_or(version == 0);
     if send_initial == Some(true) && version > server.store.revision() {
         // Answers as for any version of the future.
         server.store.watch(r, version)?;
     }
     // While watches are held back, a new one sees the past too.
-    let held = server
-        .faults
-        .streams()
-        .borrow()
-        .get(r.plural)
-        .and_then(|s| s.held_after);
+    let held = faults.stream_of(r.plural).held_after;
     let ns = target.list_namespace();
     let (initial, from) = if with_state {
         let now = held.and_then(|held| server.store.shelf_at(r, ns, held).ok());
@@ -179,13 +143,7 @@ fn start(server: &Server, target: &Target, call: &Call) -> Result<Start, Status>
 }
 
 impl Watch {
-    async fn run(
-        &self,
-        start: Start,
-        faults: &Faults,
-        plural: &str,
-        deadline: Instant,
-    ) -> Result<(), Closed> {
+    async fn run(&self, start: Start, deadline: Instant) -> Result<(), Closed> {
         let Start {
             initial,
             mark_end,
@@ -208,47 +166,28 @@ impl Watch {
                     .await?;
             }
         }
-        let mut streams = faults.streams();
-        let mut stream = current(&streams.borrow(), plural);
         let Subscription {
             backlog,
             mut live,
             resource_version,
         } = subscription;
+        for event in &backlog {
+            self.tell(event).await?;
+        }
         // Up to here the client knows everything.
-        let mut version = if backlog.is_empty() {
-            resource_version
-        } else {
-            from
-        };
-        let mut untold: VecDeque<_> = backlog.into_iter().map(|e| (e, Instant::now())).collect();
+        let mut version = resource_version;
         let every = self.bookmarks.unwrap_or(DEFAULT_TIMEOUT);
         let mut bookmark_at = Instant::now() + every;
         loop {
-            if streams.has_changed().map_err(|_| Closed)? {
-                stream = current(&streams.borrow_and_update(), plural);
-            }
-            if stream.cuts != self.cuts {
-                return self.cut().await;
-            }
-            if let Some((event, _)) = untold.pop_front_if(|(e, at)| is_due(e, *at, &stream)) {
-                self.tell(&event).await?;
-                version = event.resource_version;
-                continue;
-            }
-            let due = untold
-                .front()
-                .and_then(|(event, at)| due(event, *at, &stream));
             tokio::select! {
                 () = self.lines.closed() => return Err(Closed),
                 () = sleep_until(deadline) => break,
-                changed = streams.changed() => {
-                    changed.map_err(|_| Closed)?;
-                    streams.mark_changed();
+                event = live.recv() => {
+                    let event = event.ok_or(Closed)?;
+                    self.tell(&event).await?;
+                    version = event.resource_version;
                 }
-                () = sleep_until(due.unwrap_or(deadline)), if due.is_some() => {}
-                event = live.recv() => untold.push_back((event.ok_or(Closed)?, Instant::now())),
-                () = sleep_until(bookmark_at), if untold.is_empty() => {
+                () = sleep_until(bookmark_at) => {
                     self.bookmark(version).await?;
                     bookmark_at = Instant::now() + every;
                 }
@@ -334,71 +273,5 @@ impl Watch {
         .map_err(|_| Closed)?;
         line.push(b'\n');
         self.lines.send(Ok(line.into())).await.map_err(|_| Closed)
-    }
-
-    /// Breaks the connection in the middle of the stream.
-    async fn cut(&self) -> Result<(), Closed> {
-        self.reset.store(true, Ordering::Relaxed);
-        let _ = self
-            .lines
-            .send(Err(io::ErrorKind::ConnectionReset.into()))
-            .await;
-        Err(Closed)
-    }
-}
-
-fn current(streams: &crate::faults::Streams, plural: &str) -> Stream {
-    streams.get(plural).cloned().unwrap_or_default()
-}
-
-/// When an event that arrived `at` may be told; `None` while it is held back.
-fn due(event: &Written, at: Instant, stream: &Stream) -> Option<Instant> {
-    let held = stream
-        .held_after
-        .is_some_and(|version| event.resource_version > version);
-    (!held).then(|| at + stream.delay)
-}
-
-fn is_due(event: &Written, at: Instant, stream: &Stream) -> bool {
-    due(event, at, stream).is_some_and(|due| stream.delay.is_zero() || due <= Instant::now())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resource::CONFIG_MAPS;
-
-    /// Each event lags by itself: those before it do not add to its wait.
-    #[test]
-    fn when_an_event_may_be_told() {
-        let minute = Duration::from_mins(1);
-        let event = |version| Written {
-            kind: EventKind::Added,
-            resource: &CONFIG_MAPS,
-            object: Arc::new(Stored::new(&json!({"metadata": {"name": "a"}}))),
-            previous: None,
-            resource_version: version,
-        };
-        let stream = |delay, held_after| Stream {
-            held_after,
-            delay,
-            ..Stream::default()
-        };
-        let at = Instant::now();
-        let later = at + Duration::from_secs(1);
-        for (version, arrived, stream, expected) in [
-            (1, at, stream(Duration::ZERO, None), Some(at)),
-            (1, at, stream(minute, None), Some(at + minute)),
-            (2, at, stream(minute, None), Some(at + minute)),
-            (3, later, stream(minute, None), Some(later + minute)),
-            (1, at, stream(minute, Some(1)), Some(at + minute)),
-            (2, at, stream(minute, Some(1)), None),
-        ] {
-            assert_eq!(
-                due(&event(version), arrived, &stream),
-                expected,
-                "{stream:?}"
-            );
-        }
     }
 }

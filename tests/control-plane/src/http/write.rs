@@ -1,11 +1,11 @@
-//! Which method writes what; `create`, `update` and `patch`.
+//! `create`, `update` and `patch`.
 
 use std::sync::Arc;
 
-use hyper::{Method, Response};
+use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{Call, Server, answer, body::Body, delete, read, route::Target};
+use super::{Call, Server, answer, read, target::Target};
 use crate::{
     admission, event_view, meta,
     patch::Patch,
@@ -16,40 +16,9 @@ use crate::{
 };
 
 /// What a PUT makes if it is not there.
-static CREATE_ON_UPDATE: [&Resource; 7] = [
-    &resource::CLUSTER_ROLES,
-    &resource::CLUSTER_ROLE_BINDINGS,
-    &resource::EVENTS,
-    &resource::LEASES,
-    &resource::ROLES,
-    &resource::ROLE_BINDINGS,
-    &resource::SERVICES,
-];
+static CREATE_ON_UPDATE: [&Resource; 2] = [&resource::EVENTS, &resource::LEASES];
 
-pub(super) fn handle(
-    server: &Server,
-    target: &Target,
-    call: &Call,
-) -> Result<Response<Body>, Status> {
-    let collection = target.name.is_empty();
-    let r = view::stored(target.resource);
-    match call.method {
-        Method::POST if collection => create(server, target, call),
-        _ if target.subresource == "log" => Err(Status::method_not_allowed()),
-        Method::PUT if !collection => update(server, target, call),
-        Method::PATCH if !collection => patch(server, target, call),
-        // All namespaces at once: nobody means that.
-        Method::DELETE if collection && r != &resource::NAMESPACES => {
-            delete::collection(server, target, call)
-        }
-        Method::DELETE if !collection && target.subresource.is_empty() => {
-            delete::object(server, target, call)
-        }
-        _ => Err(Status::method_not_allowed()),
-    }
-}
-
-fn create(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let r = view::stored(target.resource);
     if r.namespaced && target.namespace.is_empty() {
         return Err(Status::method_not_allowed());
@@ -75,7 +44,7 @@ fn create_object(
         .create_with(r, &target.namespace, object, dry_run)
 }
 
-fn update(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn update(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let object = from_client(target, call.object()?)?;
     let creates = CREATE_ON_UPDATE.contains(&view::stored(target.resource));
     let new = creates.then(|| object.clone());
@@ -99,7 +68,7 @@ fn update(server: &Server, target: &Target, call: &Call) -> Result<Response<Body
     answer::json(code, &read::view(target, call).object(&object))
 }
 
-fn patch(server: &Server, target: &Target, call: &Call) -> Result<Response<Body>, Status> {
+pub(super) fn patch(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
     let r = view::stored(target.resource);
     let patch = match call.content_type() {
         "application/json-patch+json" => Patch::json(call.json()?)?,
@@ -134,16 +103,12 @@ fn modify(
         _ => Part::Main,
     };
     let finalize = target.subresource == "finalize";
-    let bound_by_hand = r == &resource::PODS && part == Part::Main;
     let (ns, name, dry_run) = (&target.namespace, &target.name, call.query.dry_run()?);
     server.store.modify(r, ns, name, part, dry_run, |old| {
         let mut new = change(old)?;
         if r == &resource::NAMESPACES && !finalize {
             // Only the finalize subresource lets go of a namespace.
             new["spec"] = old["spec"].clone();
-        }
-        if bound_by_hand && old["spec"]["nodeName"] != new["spec"]["nodeName"] {
-            return Err(validation::pod_is_fixed(old));
         }
         Ok(new)
     })
@@ -165,7 +130,7 @@ fn from_client(target: &Target, object: Value) -> Result<Value, Status> {
 }
 
 fn body_object(target: &Target, call: &Call) -> Result<Value, Status> {
-    let patch: Value = call.json()?;
+    let patch = call.json()?;
     if !patch.is_object() {
         return Err(Status::bad_request("a merge patch must be a JSON object"));
     }

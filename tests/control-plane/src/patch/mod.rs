@@ -75,6 +75,3 @@ fn creates_key(object: &Value, path: &str) -> bool {
     };
     object.pointer(path).is_none() && object.pointer(parent).is_some_and(Value::is_object)
 }
-
-#[cfg(test)]
-mod tests;

@@ -95,20 +95,6 @@ proptest! {
 }
 
 #[test]
-fn a_watch_of_one_type_does_not_hear_of_another() {
-    let store = Store::default();
-    let mut watch = store.watch(R, store.revision()).unwrap();
-    store
-        .create(
-            &resource::SECRETS,
-            "default",
-            json!({"metadata": {"name": "s"}}),
-        )
-        .unwrap();
-    assert!(watch.live.try_recv().is_err());
-}
-
-#[test]
 fn forgotten_versions_are_gone_but_now_is_not() {
     let store = Store::new(2);
     let before = store.revision();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Column,
-    words::{access_modes, age, between, joined, labels},
+    words::{access_modes, age, between},
 };
 use crate::{
     meta,
@@ -105,7 +105,7 @@ static PODS: [Column; 7] = [
     wide("Node", |o| or(&o["spec"]["nodeName"], "<none>")),
 ];
 
-static JOBS: [Column; 8] = [
+static JOBS: [Column; 5] = [
     NAME,
     column("Status", job_status),
     column("Completions", |o| {
@@ -123,16 +123,6 @@ static JOBS: [Column; 8] = [
         json!(text)
     }),
     AGE,
-    wide("Containers", |o| {
-        json!(joined(&o["spec"]["template"]["spec"]["containers"], "name"))
-    }),
-    wide("Images", |o| {
-        let containers = &o["spec"]["template"]["spec"]["containers"];
-        json!(joined(containers, "image"))
-    }),
-    wide("Selector", |o| {
-        json!(labels(&o["spec"]["selector"]["matchLabels"]))
-    }),
 ];
 
 pub(super) fn of(r: &'static Resource) -> &'static [Column] {

@@ -1,4 +1,4 @@
-//! How tables put things: ages, access modes, lists.
+//! How tables put things: ages and access modes.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -62,27 +62,6 @@ pub(super) fn access_modes(modes: &Value) -> String {
         .map(|(_, s)| *s)
         .collect();
     short.join(",")
-}
-
-/// One field of every item of a list, joined.
-pub(super) fn joined(items: &Value, field: &str) -> String {
-    let items = items.as_array().into_iter().flatten();
-    items
-        .filter_map(|i| i[field].as_str())
-        .collect::<Vec<_>>()
-        .join(",")
-}
-
-/// Labels as a selector is written; `<none>` without any.
-pub(super) fn labels(labels: &Value) -> String {
-    let pairs = labels.as_object().into_iter().flatten();
-    let pairs: Vec<_> = pairs
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    match pairs.as_slice() {
-        [] => "<none>".to_owned(),
-        pairs => pairs.join(","),
-    }
 }
 
 #[test]

@@ -10,7 +10,6 @@ mod workload;
 use serde_json::Value;
 
 pub(crate) use metadata::{metadata, qualified_name};
-pub(crate) use workload::pod_is_fixed;
 
 use crate::{
     quantity::Quantity,
@@ -115,8 +114,6 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
         event::event(new, causes);
     } else if r == &resource::LEASES {
         lease(&new["spec"], causes);
-    } else if r == &resource::PODS {
-        workload::pod_change(&old["spec"], &new["spec"], causes);
     }
 }
 

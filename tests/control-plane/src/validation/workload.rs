@@ -3,10 +3,7 @@
 use serde_json::Value;
 
 use super::one_of;
-use crate::{
-    meta, resource,
-    status::{Cause, Status},
-};
+use crate::status::Cause;
 
 pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     let containers = spec["containers"]
@@ -61,56 +58,6 @@ fn names_and_mounts(spec: &Value, path: &str, containers: &[Value], causes: &mut
                 ));
             }
         }
-    }
-}
-
-const FIXED: &str = "pod updates may not change fields other than \
-    `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
-    `spec.tolerations` (only additions to existing tolerations),\
-    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-/// A pod is put on a node by its binding alone.
-pub(crate) fn pod_is_fixed(pod: &Value) -> Status {
-    let cause = Cause::forbidden("spec", FIXED);
-    Status::invalid(&resource::PODS, meta::name(pod), &[cause])
-}
-
-/// Of a pod only images, the deadline and tolerations change, and its node, once.
-pub(super) fn pod_change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
-    let fixed = |spec: &Value| {
-        let mut spec = spec.clone();
-        if let Some(fields) = spec.as_object_mut() {
-            for field in [
-                "activeDeadlineSeconds",
-                "tolerations",
-                "terminationGracePeriodSeconds",
-            ] {
-                fields.remove(field);
-            }
-            // Gates only go, and as long as there is one, where the pod may run is open.
-            fields.remove("schedulingGates");
-            if !old["schedulingGates"].is_null() {
-                fields.remove("nodeSelector");
-                fields.remove("affinity");
-            }
-            if old["nodeName"].is_null() {
-                fields.remove("nodeName");
-            }
-        }
-        for list in ["containers", "initContainers"] {
-            for container in spec
-                .get_mut(list)
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                container["image"].take();
-            }
-        }
-        spec
-    };
-    if fixed(old) != fixed(new) {
-        causes.push(Cause::forbidden("spec", FIXED));
     }
 }
 

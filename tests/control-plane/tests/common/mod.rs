@@ -2,8 +2,6 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-pub mod host_paths;
-
 use std::{io, sync::Arc, time::Duration};
 
 use control_plane::{

@@ -1,0 +1,297 @@
+//! Volumes of type `hostPath` that are really emptied and deleted, and those of which nothing is touched,
+//! as a client sees it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+mod common;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use control_plane::{HostPaths, NodeOptions, Options, ProcessOptions};
+use serde_json::{Value, json};
+use support::Sandbox;
+use tempfile::TempDir;
+
+use self::common::{Api, PVCS, PVS, SOON, claim, volume};
+
+const RECYCLER: &str = "/api/v1/namespaces/default/pods/recycler-for-v";
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+
+/// A control plane with a node and a test root, in which `v` is the directory of a volume. Recycler
+/// pods get a shell that first does what the file `first` says.
+struct Ground {
+    api: Api,
+    dir: TempDir,
+}
+
+impl Ground {
+    async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let dir = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+        for path in ["root/v/sub/deeper", "beside"] {
+            fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        for file in [
+            "root/v/data",
+            "root/v/.hidden",
+            "root/v/sub/deeper/x y",
+            "beside/data",
+        ] {
+            fs::write(dir.path().join(file), "data").unwrap();
+        }
+        std::os::unix::fs::symlink(dir.path().join("beside"), dir.path().join("root/v/link"))
+            .unwrap();
+        fs::write(dir.path().join("first"), "").unwrap();
+        // Made by a process of its own: a file that this one holds open for writing might be inherited
+        // by the child of another test, and then cannot be run.
+        let script =
+            "printf '#!/bin/sh\\n. %s/first\\nexec /bin/sh \"$@\"\\n' . > shell && chmod +x shell";
+        let script = script.replace(" . >", &format!(" '{}' >", dir.path().display()));
+        let mut make = Command::new("/bin/sh");
+        make.args(["-c", &script]).current_dir(dir.path());
+        assert!(make.status().unwrap().success());
+
+        let shell = ("/bin/sh".into(), dir.path().join("shell"));
+        let mut options = Options {
+            node: Some(NodeOptions::new("n1")),
+            resync: Duration::from_millis(300),
+            processes: Some(ProcessOptions {
+                programs: [shell].into(),
+                logs: dir.path().join("logs"),
+            }),
+            host_paths: Some(HostPaths::below(dir.path().join("root")).unwrap()),
+            ..Options::default()
+        };
+        change(&mut options);
+        let api = Api::with(options).await;
+        Self { api, dir }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// What the shell of recycler pods does first from now on.
+    fn first(&self, script: &str) {
+        fs::write(self.path("new"), script).unwrap();
+        fs::rename(self.path("new"), self.path("first")).unwrap();
+    }
+
+    /// A bound volume of this directory, and its claim `c`.
+    async fn bound(&self, policy: &str, path: &str) {
+        let mut pv = volume("v");
+        let spec = pv["spec"].as_object_mut().unwrap();
+        spec.remove("local");
+        spec.remove("nodeAffinity");
+        spec.insert("hostPath".into(), json!({"path": path}));
+        spec.insert("persistentVolumeReclaimPolicy".into(), json!(policy));
+        self.api.post(PVS, &pv).await.ok();
+        self.api.post(PVCS, &claim("c")).await.ok();
+        self.phase("Bound").await;
+    }
+
+    /// A volume of the directory `v` that is released right now.
+    async fn released(&self, policy: &str) {
+        let path = self.path("root/v").display().to_string();
+        self.bound(policy, &path).await;
+        self.api
+            .delete(&format!("{PVCS}/c"), &Value::Null)
+            .await
+            .ok();
+    }
+
+    async fn get(&self, path: &str) -> Option<Value> {
+        let answer = self.api.get(path).await;
+        (answer.code == 200).then_some(answer.body)
+    }
+
+    async fn until(&self, path: &str, what: &str, is: impl Fn(Option<&Value>) -> bool) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let object = self.get(path).await;
+            if is(object.as_ref()) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not {what}: {object:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn phase(&self, phase: &str) {
+        let path = format!("{PVS}/v");
+        let is = |v: Option<&Value>| v.is_some_and(|v| v["status"]["phase"] == phase);
+        self.until(&path, phase, is).await;
+    }
+
+    /// What the events about the volume say, by their reason.
+    async fn told(&self, reason: &str) -> Vec<String> {
+        let list = self.api.get(EVENTS).await.ok();
+        let events = list["items"].as_array().unwrap().iter();
+        let about = events.filter(|event| {
+            event["involvedObject"]["kind"] == "PersistentVolume" && event["reason"] == reason
+        });
+        let messages = about.map(|event| event["message"].as_str().unwrap().to_owned());
+        messages.collect()
+    }
+
+    /// Why the volume has failed, which is told once, and just after its phase.
+    async fn failure(&self, policy: &str) -> String {
+        self.phase("Failed").await;
+        let reason = format!("VolumeFailed{policy}");
+        let deadline = Instant::now() + SOON;
+        loop {
+            match &self.told(&reason).await[..] {
+                [why] => return why.clone(),
+                [] => assert!(Instant::now() < deadline, "no event {reason}"),
+                more => panic!("told more than once: {more:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Whether the directory has all that it had, nothing, or something in between.
+    fn left(&self) -> usize {
+        self.left_in("root/v")
+    }
+
+    /// The same, where the directory is seen at another place.
+    fn left_in(&self, place: &str) -> usize {
+        let place = self.path(place);
+        let file = |path: &&str| place.join(path).symlink_metadata().is_ok();
+        let files = ["data", ".hidden", "sub/deeper/x y", "link"];
+        assert!(
+            self.path("beside/data").exists(),
+            "a stranger's file is lost"
+        );
+        files.iter().filter(|path| file(path)).count()
+    }
+}
+
+#[tokio::test]
+async fn a_volume_is_emptied_and_available_again() {
+    let ground = Ground::new().await;
+    ground.released("Recycle").await;
+    ground.phase("Available").await;
+    let entries = fs::read_dir(ground.path("root/v")).unwrap();
+    assert_eq!(entries.count(), 0, "the directory itself stays");
+    assert_eq!(ground.left(), 0);
+    ground.until(RECYCLER, "gone", |pod| pod.is_none()).await;
+    let pv = ground.get(&format!("{PVS}/v")).await.unwrap();
+    assert!(pv["spec"]["claimRef"].is_null());
+    assert!(pv["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"].is_null());
+    assert_eq!(ground.told("VolumeRecycled").await, ["Volume recycled"]);
+    assert_eq!(ground.told("VolumeFailedRecycle").await, [""; 0]);
+    // The next one finds nothing of the one before.
+    ground.api.post(PVCS, &claim("next")).await.ok();
+    ground.phase("Bound").await;
+}
+
+#[tokio::test]
+async fn a_scrub_that_fails() {
+    let ground = Ground::new().await;
+    ground.first("exit 1");
+    ground.released("Recycle").await;
+    assert_eq!(
+        ground.failure("Recycle").await,
+        "Recycle failed: failed to recycle volume: pod failed, pod.Status.Message unknown"
+    );
+    assert_eq!(ground.left(), 4);
+    // It is not given up, and said once.
+    ground.first("");
+    ground.phase("Available").await;
+    assert_eq!(ground.left(), 0);
+    assert_eq!(ground.told("VolumeFailedRecycle").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_directory_is_deleted_with_its_volume() {
+    let ground = Ground::new().await;
+    ground.released("Delete").await;
+    let volume = format!("{PVS}/v");
+    ground.until(&volume, "gone", |pv| pv.is_none()).await;
+    assert_eq!(ground.left(), 0);
+    assert!(!ground.path("root/v").exists());
+    assert!(ground.path("root").exists());
+}
+
+#[tokio::test]
+async fn nothing_outside_of_the_root_is_touched() {
+    for (policy, path, why) in [
+        ("Recycle", "beside", "is not below the test root"),
+        ("Delete", "beside", "is not below the test root"),
+        ("Recycle", "root", "is the test root itself"),
+        ("Delete", "root", "is the test root itself"),
+        ("Recycle", "root/v/link", "symbolic link"),
+        ("Delete", "root/v/link", "symbolic link"),
+        ("Recycle", "root/none", "does not exist"),
+    ] {
+        let ground = Ground::new().await;
+        let path = ground.path(path).display().to_string();
+        ground.bound(policy, &path).await;
+        ground
+            .api
+            .delete(&format!("{PVCS}/c"), &Value::Null)
+            .await
+            .ok();
+        let told = ground.failure(policy).await;
+        assert!(told.contains(why), "{policy} {path}: {told}");
+        assert_eq!(ground.left(), 4, "{policy} {path}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_root_nothing_is_touched() {
+    for policy in ["Recycle", "Delete"] {
+        let ground = Ground::with(|options| options.host_paths = None).await;
+        ground.released(policy).await;
+        let told = ground.failure(policy).await;
+        assert!(told.contains("--host-paths"), "{policy}: {told}");
+        assert_eq!(ground.left(), 4, "{policy}");
+    }
+}
+
+#[test]
+fn what_is_mounted_in_a_volume_is_safe() {
+    let Some(_sandbox) = Sandbox::enter() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for policy in ["Recycle", "Delete"] {
+            for (place, why) in [
+                ("root/v/sub", "is mounted in it"),
+                ("root/v", "something is mounted"),
+            ] {
+                let ground = Ground::new().await;
+                fs::create_dir(ground.path("seen")).unwrap();
+                // The volume without what is mounted in it: without that, the next attempt succeeds.
+                for (what, there) in [("root/v", "seen"), ("beside", place)] {
+                    let mut mount = Command::new("mount");
+                    mount
+                        .arg("--bind")
+                        .args([what, there].map(|p| ground.path(p)));
+                    assert!(mount.status().unwrap().success());
+                }
+                ground.released(policy).await;
+                let told = ground.failure(policy).await;
+                assert!(told.contains(why), "{policy} {place}: {told}");
+                assert_eq!(ground.left_in("seen"), 4, "{policy} {place}");
+                for there in [place, "seen"] {
+                    let mut unmount = Command::new("umount");
+                    assert!(unmount.arg(ground.path(there)).status().unwrap().success());
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,163 @@
+//! The control plane without sockets, in the runtime of its client and on a clock that is stopped.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use control_plane::{
+    ControllerOptions, InProcess, NodeOptions, Options, faults::Answer, requests::Verb,
+};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::{
+    Api, Client, Error,
+    api::{PostParams, WatchEvent, WatchParams},
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, from_value, json};
+use tokio::time::Instant;
+
+const RESYNC: Duration = Duration::from_mins(4);
+
+fn start() -> (InProcess, Client) {
+    let options = Options {
+        node: Some(NodeOptions::new("n1")),
+        resync: RESYNC,
+        ..Options::default()
+    };
+    let control_plane = InProcess::start(&options).unwrap();
+    let client = Client::new(control_plane.service(), "default");
+    (control_plane, client)
+}
+
+fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    from_value(object).unwrap()
+}
+
+/// The claim waits for the resync, which is four minutes away, and the test is over in a moment.
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_bound_and_a_watch_tells_of_it() {
+    let (_control_plane, client) = start();
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let create = PostParams::default();
+    let begin = Instant::now();
+    let everything = WatchParams::default();
+    let mut phases = claims.watch(&everything, "0").await.unwrap().boxed();
+    claims.create(&create, &typed(claim("c"))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    volumes.create(&create, &typed(volume("v"))).await.unwrap();
+    let mut mounting = pod("p");
+    mounting["spec"]["volumes"] =
+        json!([{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]);
+    pods.create(&create, &typed(mounting)).await.unwrap();
+    let running = |pod: Option<&Pod>| {
+        let status = pod.and_then(|pod| pod.status.as_ref());
+        status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
+    };
+    await_condition(pods, "p", running).await.unwrap();
+
+    let waited = begin.elapsed();
+    assert!(
+        waited >= RESYNC && waited < 2 * RESYNC,
+        "on its own clock: {waited:?}"
+    );
+    let mut told = Vec::new();
+    while let Some(event) = phases.try_next().await.unwrap() {
+        let (kind, claim) = match event {
+            WatchEvent::Added(claim) => ("added", claim),
+            WatchEvent::Modified(claim) => ("modified", claim),
+            WatchEvent::Bookmark(_) => continue,
+            other => panic!("{other:?}"),
+        };
+        let phase = claim.status.and_then(|status| status.phase).unwrap();
+        told.push(format!("{kind} {phase}"));
+        if phase == "Bound" {
+            break;
+        }
+    }
+    assert_eq!(told.first().unwrap(), "added Pending");
+    assert_eq!(told.last().unwrap(), "modified Bound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_hit_and_requests_are_on_record() {
+    let (control_plane, client) = start();
+    let volumes: Api<PersistentVolume> = Api::all(client);
+    let faults = control_plane.faults();
+    faults.on(Verb::Create).times(1).reset_after();
+    faults.on(Verb::Get).times(1).answer(Answer::code(503));
+    faults.on(Verb::Get).latency(Duration::from_hours(1));
+
+    let create = PostParams::default();
+    let lost = volumes.create(&create, &typed(volume("v"))).await;
+    assert!(matches!(lost, Err(Error::Service(_))));
+    let refused = volumes.get("v").await;
+    assert!(matches!(refused, Err(Error::Api(status)) if status.code == 503));
+    let begin = Instant::now();
+    volumes.get("v").await.unwrap();
+    assert_eq!(begin.elapsed().as_secs(), 3600);
+
+    let everything = WatchParams::default();
+    let mut lines = volumes.watch(&everything, "0").await.unwrap().boxed();
+    assert!(matches!(
+        lines.try_next().await,
+        Ok(Some(WatchEvent::Added(_)))
+    ));
+    control_plane.faults().cut_watches("persistentvolumes");
+    while let Some(event) = lines.next().await {
+        if event.is_err() {
+            break;
+        }
+    }
+    let asked = control_plane.requests().all();
+    let asked: Vec<_> = asked.iter().map(|r| (r.verb, r.status())).collect();
+    assert_eq!(
+        asked,
+        [
+            (Verb::Create, 0),
+            (Verb::Get, 503),
+            (Verb::Get, 200),
+            (Verb::Watch, 200)
+        ]
+    );
+}
+
+/// Controllers without any API are on the clock of the test, too.
+#[tokio::test(start_paused = true)]
+async fn the_controllers_alone_are_on_the_same_clock() {
+    use control_plane::{Store, controllers, resource};
+    let store = Store::default();
+    let options = ControllerOptions {
+        resync: RESYNC,
+        ..ControllerOptions::default()
+    };
+    let running = controllers::spawn(store.clone(), options).unwrap();
+    let claims = &resource::PERSISTENT_VOLUME_CLAIMS;
+    let phase = || store.get(claims, "default", "c").unwrap()["status"]["phase"].clone();
+    store.create(claims, "default", claim("c")).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store
+        .create(&resource::PERSISTENT_VOLUMES, "", volume("v"))
+        .unwrap();
+    tokio::time::sleep(RESYNC / 2).await;
+    assert_eq!(phase(), "Pending", "a volume that comes wakes no claim");
+    tokio::time::sleep(RESYNC).await;
+    assert_eq!(phase(), "Bound");
+
+    drop(running);
+    store.create(claims, "default", claim("d")).unwrap();
+    store
+        .create(&resource::PERSISTENT_VOLUMES, "", volume("w"))
+        .unwrap();
+    tokio::time::sleep(2 * RESYNC).await;
+    let left = store.get(claims, "default", "d").unwrap();
+    assert_eq!(
+        left["status"]["phase"], "Pending",
+        "they stop with their handle"
+    );
+}
