@@ -15,31 +15,10 @@ use control_plane::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-const FIRST_MINUTE: &str = "\
-A first minute, in a shell:
-  rm -f /tmp/first-minute
-  control-plane --kubeconfig /tmp/first-minute --node n1 &
-  until [ -s /tmp/first-minute ]; do sleep 0.1; done
-  export KUBECONFIG=/tmp/first-minute
-  kubectl apply -f - <<END
-  apiVersion: v1
-  kind: PersistentVolume
-  metadata: {name: disk}
-  spec: {storageClassName: fast, accessModes: [ReadWriteOnce], capacity: {storage: 1Gi},
-    hostPath: {path: /nowhere}}
-  ---
-  apiVersion: v1
-  kind: PersistentVolumeClaim
-  metadata: {name: data}
-  spec: {storageClassName: fast, accessModes: [ReadWriteOnce],
-    resources: {requests: {storage: 1Gi}}}
-  END
-  kubectl wait --for=jsonpath={.status.phase}=Bound pvc/data
-  kubectl get pv,pvc
-  kill $!
-
+const AFTER: &str = "\
 No data is touched (but see --host-paths): a path need not exist. RUST_LOG=debug logs every request.
-The same as a library, with faults at will and a record of all requests, is the crate control-plane.";
+A first minute is in docs/control-plane.md. The same as a library, with faults at will and a record of
+all requests, is the crate control-plane.";
 
 /// A small Kubernetes control plane in one process: an API server, the volume controller, a
 /// scheduler, Jobs and garbage collection, to try and to test storage controllers against.
@@ -47,7 +26,7 @@ The same as a library, with faults at will and a record of all requests, is the 
 /// It speaks plain HTTP without authentication, so keep it on loopback. Everything is in memory, and
 /// gone when it ends, on SIGINT or SIGTERM; it removes its kubeconfig then.
 #[derive(Debug, Parser)]
-#[command(name = "control-plane", version, after_help = FIRST_MINUTE)]
+#[command(name = "control-plane", version, after_help = AFTER)]
 struct Args {
     /// Where to write a kubeconfig that points here; a file that is somebody else's stays, and is an
     /// error

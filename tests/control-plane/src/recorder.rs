@@ -132,34 +132,3 @@ fn count_up(store: &Store, ns: &str, name: &str) -> Result<(), Status> {
         .update(&resource::EVENTS, ns, name, event, Part::Main)
         .map(drop)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_repeats_is_counted_however_much_there_is() {
-        const MANY: usize = 6_000;
-        let (store, mut recorder) = (Store::new(1), Recorder::default());
-        for _ in 0..2 {
-            for number in 0..MANY {
-                let claim = json!({"metadata": {
-                    "name": format!("c{number}"),
-                    "namespace": "default",
-                    "uid": number.to_string(),
-                }});
-                recorder.record(
-                    &store,
-                    "test",
-                    (&resource::PERSISTENT_VOLUME_CLAIMS, &claim),
-                    Severity::Normal,
-                    "Waits",
-                    "it waits".into(),
-                );
-            }
-        }
-        let events = store.list(&resource::EVENTS, None).items;
-        assert_eq!(events.len(), MANY);
-        assert!(events.iter().all(|event| event["count"] == 2));
-    }
-}

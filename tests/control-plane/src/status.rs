@@ -65,20 +65,6 @@ impl Cause {
         Self::new("FieldValueNotSupported", field, message)
     }
 
-    /// A value that stands there twice.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new(
-            "FieldValueDuplicate",
-            field,
-            format!("Duplicate value: {value}"),
-        )
-    }
-
-    /// A reference to something that there is not.
-    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
-        Self::new("FieldValueNotFound", field, format!("Not found: {value}"))
-    }
-
     /// A value that may not change.
     pub fn immutable(field: impl Into<String>, value: &Value) -> Self {
         Self::invalid(field, value, "field is immutable")

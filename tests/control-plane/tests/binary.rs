@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -159,31 +159,6 @@ fn a_file_of_somebody_else_is_not_overwritten() {
 }
 
 #[test]
-fn it_explains_itself() {
-    let help = program().arg("--help").output().unwrap();
-    let text = String::from_utf8(help.stdout).unwrap();
-    for option in [
-        "--kubeconfig <FILE>",
-        "--listen <ADDR:PORT>",
-        "--node <NAME>",
-        "--node-label <KEY=VALUE>",
-        "--resync <SECONDS>",
-        "--processes <DIR>",
-        "A first minute",
-    ] {
-        assert!(text.contains(option), "{text}");
-    }
-    let version = program().arg("--version").output().unwrap();
-    let version = String::from_utf8(version.stdout).unwrap();
-    assert_eq!(
-        version,
-        format!("control-plane {}\n", env!("CARGO_PKG_VERSION"))
-    );
-    let nothing = program().output().unwrap();
-    assert_eq!(nothing.status.code(), Some(2));
-}
-
-#[test]
 fn an_address_that_is_taken_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let kubeconfig = home.path().join("kubeconfig");
@@ -204,25 +179,4 @@ fn an_address_that_is_taken_is_an_error() {
         "{error}"
     );
     assert!(!other.exists());
-}
-
-#[test]
-fn a_kubeconfig_that_cannot_be_written_is_an_error() {
-    let home = tempfile::tempdir().unwrap();
-    let nowhere = home.path().join("none/kubeconfig");
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
-    let error = fails(&["--kubeconfig", nowhere.to_str().unwrap(), "--listen", &free]);
-    let expected = format!(
-        "cannot write the kubeconfig {}: No such file",
-        nowhere.display()
-    );
-    assert!(
-        error.contains(&expected) && error.contains("--kubeconfig"),
-        "{error}"
-    );
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }

@@ -223,31 +223,6 @@ async fn a_directory_is_deleted_with_its_volume() {
 }
 
 #[tokio::test]
-async fn nothing_outside_of_the_root_is_touched() {
-    for (policy, path, why) in [
-        ("Recycle", "beside", "is not below the test root"),
-        ("Delete", "beside", "is not below the test root"),
-        ("Recycle", "root", "is the test root itself"),
-        ("Delete", "root", "is the test root itself"),
-        ("Recycle", "root/v/link", "symbolic link"),
-        ("Delete", "root/v/link", "symbolic link"),
-        ("Recycle", "root/none", "does not exist"),
-    ] {
-        let ground = Ground::new().await;
-        let path = ground.path(path).display().to_string();
-        ground.bound(policy, &path).await;
-        ground
-            .api
-            .delete(&format!("{PVCS}/c"), &Value::Null)
-            .await
-            .ok();
-        let told = ground.failure(policy).await;
-        assert!(told.contains(why), "{policy} {path}: {told}");
-        assert_eq!(ground.left(), 4, "{policy} {path}");
-    }
-}
-
-#[tokio::test]
 async fn without_a_root_nothing_is_touched() {
     for policy in ["Recycle", "Delete"] {
         let ground = Ground::with(|options| options.host_paths = None).await;

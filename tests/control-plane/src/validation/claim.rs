@@ -11,31 +11,6 @@ pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
         Value::Null => causes.push(Cause::required("spec.resources[storage]", "")),
         amount => positive(amount, "spec.resources[storage]", causes),
     }
-    selector(&spec["selector"], "spec.selector", causes);
-}
-
-fn selector(selector: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let requirements = selector["matchExpressions"].as_array();
-    for (i, requirement) in requirements.into_iter().flatten().enumerate() {
-        let path = format!("{path}.matchExpressions[{i}]");
-        let operator = &requirement["operator"];
-        let values = requirement["values"].as_array().map_or(0, Vec::len);
-        match operator.as_str().unwrap_or_default() {
-            "In" | "NotIn" if values == 0 => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                causes.push(Cause::required(format!("{path}.values"), detail));
-            }
-            "Exists" | "DoesNotExist" if values > 0 => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                causes.push(Cause::forbidden(format!("{path}.values"), detail));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => {
-                let detail = "not a valid selector operator";
-                causes.push(Cause::invalid(format!("{path}.operator"), operator, detail));
-            }
-        }
-    }
 }
 
 /// The spec of a claim stays as it is, but for the few fields that its life fills in. None grows here.

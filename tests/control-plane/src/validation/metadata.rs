@@ -121,25 +121,7 @@ pub(crate) fn metadata(r: &'static Resource, object: &Value, causes: &mut Vec<Ca
 }
 
 fn owners(owners: &Value, causes: &mut Vec<Cause>) {
-    let all = || owners.as_array().into_iter().flatten();
-    let controllers: Vec<_> = all().filter(|owner| owner["controller"] == true).collect();
-    if let [first, second, ..] = controllers.as_slice() {
-        let text =
-            |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
-        let called = |owner: &Value| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
-        let detail = format!(
-            "Only one reference can have Controller set to true. Found \"true\" in references for {} \
-             and {}",
-            called(first),
-            called(second)
-        );
-        causes.push(Cause::invalid("metadata.ownerReferences", owners, &detail));
-    }
-    for owner in all() {
-        if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
-            let detail = "/v1, Kind=Event is disallowed from being an owner";
-            causes.push(Cause::invalid("metadata.ownerReferences", owner, detail));
-        }
+    for owner in owners.as_array().into_iter().flatten() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
                 let path = format!("metadata.ownerReferences.{field}");

@@ -23,7 +23,6 @@ pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
             }
         }
     }
-    names_and_mounts(spec, path, containers, causes);
     let policies = ["Always", "OnFailure", "Never"];
     one_of(
         spec,
@@ -32,33 +31,6 @@ pub(super) fn pod_spec(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         &policies,
         causes,
     );
-}
-
-/// Names of containers are unique, and what they mount is there.
-fn names_and_mounts(spec: &Value, path: &str, containers: &[Value], causes: &mut Vec<Cause>) {
-    let volumes = spec["volumes"].as_array().map(Vec::as_slice);
-    let known = |name: &Value| {
-        volumes
-            .unwrap_or_default()
-            .iter()
-            .any(|v| v["name"] == *name)
-    };
-    for (i, container) in containers.iter().enumerate() {
-        let (path, name) = (format!("{path}.containers[{i}]"), &container["name"]);
-        let twice = containers[..i].iter().any(|other| other["name"] == *name);
-        if twice && name.as_str().is_some_and(|name| !name.is_empty()) {
-            causes.push(Cause::duplicate(format!("{path}.name"), name));
-        }
-        for (list, item) in [("volumeMounts", "name"), ("volumeDevices", "name")] {
-            let mounts = container[list].as_array().into_iter().flatten();
-            for (j, mount) in mounts.enumerate().filter(|(_, mount)| !known(&mount[item])) {
-                causes.push(Cause::not_found(
-                    format!("{path}.{list}[{j}].{item}"),
-                    &mount[item],
-                ));
-            }
-        }
-    }
 }
 
 pub(super) fn job(spec: &Value, causes: &mut Vec<Cause>) {

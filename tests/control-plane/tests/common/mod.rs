@@ -29,9 +29,7 @@ pub const CMS: &str = "/api/v1/namespaces/default/configmaps";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
 pub const JSON: &str = "application/json";
-pub const JSON_PATCH: &str = "application/json-patch+json";
 pub const MERGE: &str = "application/merge-patch+json";
-pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// A control plane and a client that neither retries nor interprets.
 pub struct Api {
@@ -172,10 +170,6 @@ impl Api {
 
     pub async fn post(&self, path: &str, object: &Value) -> Answer {
         self.with_body("POST", path, JSON, object).await
-    }
-
-    pub async fn put(&self, path: &str, object: &Value) -> Answer {
-        self.with_body("PUT", path, JSON, object).await
     }
 
     pub async fn patch(&self, path: &str, kind: &str, change: &Value) -> Answer {
