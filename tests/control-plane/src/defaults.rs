@@ -14,7 +14,7 @@ pub(crate) fn initial_status(r: &'static Resource, object: &mut Value) {
     } else if r == &resource::PERSISTENT_VOLUME_CLAIMS {
         json!({"phase": "Pending"})
     } else if r == &resource::PODS {
-        pod_status(object)
+        json!({"phase": "Pending", "qosClass": qos_class(object)})
     } else if r == &resource::NAMESPACES {
         json!({"phase": "Active"})
     } else if r == &resource::NODES {
@@ -158,23 +158,6 @@ fn job(object: &mut Value) {
 fn meta_of_template(spec: &mut Value) -> &mut Value {
     let template = meta::child_mut(spec, "template");
     template.entry("metadata").or_insert_with(|| json!({}))
-}
-
-/// A pod that is held back by its gates says so from the start.
-fn pod_status(pod: &Value) -> Value {
-    let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
-    let gates = pod["spec"]["schedulingGates"].as_array();
-    if gates.is_some_and(|gates| !gates.is_empty()) {
-        status["conditions"] = json!([{
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates",
-            "lastProbeTime": null,
-            "lastTransitionTime": null,
-        }]);
-    }
-    status
 }
 
 /// `Guaranteed`, `Burstable` or `BestEffort`; only the last two are told apart here, by whether
