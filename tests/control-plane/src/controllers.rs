@@ -171,7 +171,7 @@ impl Context {
         finalizer: &str,
     ) -> Result<(), SyncError> {
         let released = self.write(|store| {
-            store.modify(r, &key.namespace, &key.name, Part::Main, false, |old| {
+            store.modify(r, &key.namespace, &key.name, Part::Main, |old| {
                 let mut new = old.clone();
                 object::remove_finalizer(&mut new, finalizer);
                 Ok(new)

@@ -208,6 +208,11 @@ impl Status {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 400: to do it would be worse.
+    pub(crate) fn no_dry_runs() -> Self {
+        Self::bad_request("there are no dry runs here")
+    }
+
     /// 500.
     #[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
     pub(crate) fn internal(error: impl ToString) -> Self {

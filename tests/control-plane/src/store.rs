@@ -159,21 +159,7 @@ impl Store {
         &self,
         r: &'static Resource,
         ns: &str,
-        object: Value,
-    ) -> Result<Arc<Value>, Status> {
-        self.create_with(r, ns, object, false)
-    }
-
-    /// [`Store::create`], or with `dry_run` only what it would answer.
-    ///
-    /// # Errors
-    /// As [`Store::create`].
-    pub fn create_with(
-        &self,
-        r: &'static Resource,
-        ns: &str,
         mut object: Value,
-        dry_run: bool,
     ) -> Result<Arc<Value>, Status> {
         strategy::prepare_for_create(r, ns, &mut object)?;
         let mut state = self.lock();
@@ -195,9 +181,6 @@ impl Store {
                 name => Status::already_exists(r, name),
             });
         }
-        if dry_run {
-            return Ok(Arc::new(object));
-        }
         Ok(state.commit(EventKind::Added, r, object, None))
     }
 
@@ -214,7 +197,7 @@ impl Store {
         object: Value,
         part: Part,
     ) -> Result<Arc<Value>, Status> {
-        self.modify(r, ns, name, part, false, |_| Ok(object))
+        self.modify(r, ns, name, part, |_| Ok(object))
     }
 
     /// Reads an object, lets `change` make the new one of it, and writes that, all in one step.
@@ -228,7 +211,6 @@ impl Store {
         ns: &str,
         name: &str,
         part: Part,
-        dry_run: bool,
         change: impl FnOnce(&Value) -> Result<Value, Status>,
     ) -> Result<Arc<Value>, Status> {
         let mut state = self.lock();
@@ -240,9 +222,6 @@ impl Store {
             return Ok(old);
         }
         strategy::validate_update(r, &old, &new)?;
-        if dry_run {
-            return Ok(Arc::new(new));
-        }
         let kind = if deletion::is_finished(r, &new) {
             EventKind::Deleted
         } else {
@@ -272,9 +251,6 @@ impl Store {
             Fate::Terminates(object) => (EventKind::Modified, object),
             Fate::Goes(object) => (EventKind::Deleted, object),
         };
-        if options.dry_run {
-            return Ok(Arc::new(object));
-        }
         Ok(state.commit(kind, r, object, Some(stored)))
     }
 

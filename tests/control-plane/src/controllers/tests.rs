@@ -401,7 +401,7 @@ async fn clients_that_write_without_pause_do_not_keep_the_resync_from_coming() {
     for n in 0.. {
         // The controllers have the rest of this thread's time.
         tokio::task::yield_now().await;
-        let written = store.modify(&CONFIG_MAPS, "default", "note", Part::Main, false, |old| {
+        let written = store.modify(&CONFIG_MAPS, "default", "note", Part::Main, |old| {
             Ok(but(old.clone(), |note| {
                 note["data"] = json!({"n": n.to_string()});
             }))

@@ -88,21 +88,20 @@ fn options(call: &Call) -> Result<DeleteOptions, Status> {
         call.object()?
     };
     let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
+    if !body["dryRun"].is_null() {
+        return Err(Status::no_dry_runs());
+    }
     let kind = &body["kind"];
     if !kind.is_null() && *kind != "DeleteOptions" {
         return Err(Status::bad_request(format!(
             "the body of a DELETE is DeleteOptions, not {kind}"
         )));
     }
-    let dry_run = body["dryRun"]
-        .as_array()
-        .is_some_and(|d| d.iter().any(|v| v == "All"));
     Ok(DeleteOptions {
         uid: text(&body["preconditions"]["uid"]),
         resource_version: text(&body["preconditions"]["resourceVersion"]),
         propagation_policy: text(&body["propagationPolicy"]),
         grace_period_seconds: body["gracePeriodSeconds"].as_i64(),
-        dry_run: dry_run || call.query.dry_run()?,
     })
 }
 

@@ -76,6 +76,9 @@ async fn respond(
     Extension(call): Extension<Arc<Call>>,
 ) -> Result<Response, Status> {
     let target = call.target.as_ref().ok_or_else(Status::no_such_path)?;
+    if !call.query.get("dryRun").is_empty() {
+        return Err(Status::no_dry_runs());
+    }
     let one = !target.name.is_empty();
     match (call.verb, &*target.subresource) {
         (Verb::Watch, _) => watching::watch(&server, &faults, target, &call),

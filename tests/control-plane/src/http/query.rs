@@ -35,15 +35,4 @@ impl Query {
             ))
         })
     }
-
-    /// Whether the write is only to be checked.
-    pub(super) fn dry_run(&self) -> Result<bool, Status> {
-        match self.get("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => Err(Status::unprocessable(format!(
-                "dryRun: Unsupported value: {other:?}: supported values: \"All\""
-            ))),
-        }
-    }
 }

@@ -24,7 +24,7 @@ pub(super) fn create(server: &Server, target: &Target, call: &Call) -> Result<Re
         return Err(Status::method_not_allowed());
     }
     let object = from_client(target, call.object()?)?;
-    let created = create_object(server, target, object, call.query.dry_run()?)?;
+    let created = create_object(server, target, object)?;
     answer::json(201, &read::view(target, call).object(&created))
 }
 
@@ -32,16 +32,13 @@ fn create_object(
     server: &Server,
     target: &Target,
     mut object: Value,
-    dry_run: bool,
 ) -> Result<Arc<Value>, Status> {
     let r = view::stored(target.resource);
     if target.resource == &resource::EVENTS_V1 {
         validation::strict_event(&object)?;
     }
     admission::on_create(&server.store, r, &mut object);
-    server
-        .store
-        .create_with(r, &target.namespace, object, dry_run)
+    server.store.create(r, &target.namespace, object)
 }
 
 pub(super) fn update(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {
@@ -57,11 +54,10 @@ pub(super) fn update(server: &Server, target: &Target, call: &Call) -> Result<Re
         }
         Ok(object)
     };
-    let (code, object) = match modify(server, target, call, replace) {
+    let (code, object) = match modify(server, target, replace) {
         Err(status) if status.is_not_found() && target.subresource.is_empty() => {
             let object = new.ok_or(status)?;
-            let dry_run = call.query.dry_run()?;
-            (201, create_object(server, target, object, dry_run)?)
+            (201, create_object(server, target, object)?)
         }
         updated => (200, updated?),
     };
@@ -86,7 +82,7 @@ pub(super) fn patch(server: &Server, target: &Target, call: &Call) -> Result<Res
         }
         Ok(new)
     };
-    let object = modify(server, target, call, change)?;
+    let object = modify(server, target, change)?;
     answer::json(200, &read::view(target, call).object(&object))
 }
 
@@ -94,7 +90,6 @@ pub(super) fn patch(server: &Server, target: &Target, call: &Call) -> Result<Res
 fn modify(
     server: &Server,
     target: &Target,
-    call: &Call,
     change: impl FnOnce(&Value) -> Result<Value, Status>,
 ) -> Result<Arc<Value>, Status> {
     let r = view::stored(target.resource);
@@ -103,8 +98,8 @@ fn modify(
         _ => Part::Main,
     };
     let finalize = target.subresource == "finalize";
-    let (ns, name, dry_run) = (&target.namespace, &target.name, call.query.dry_run()?);
-    server.store.modify(r, ns, name, part, dry_run, |old| {
+    let (ns, name) = (&target.namespace, &target.name);
+    server.store.modify(r, ns, name, part, |old| {
         let mut new = change(old)?;
         if r == &resource::NAMESPACES && !finalize {
             // Only the finalize subresource lets go of a namespace.

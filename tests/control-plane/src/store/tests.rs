@@ -14,13 +14,13 @@ fn write(store: &Store, (action, ns, name): (u8, usize, usize)) {
     let _ = match action {
         0 => store.create(R, ns, json!({"metadata": {"name": name}})),
         1 => store.delete(R, ns, name, &DeleteOptions::default()),
-        2 => store.modify(R, ns, name, Part::Main, false, |old| {
+        2 => store.modify(R, ns, name, Part::Main, |old| {
             let mut new = old.clone();
             new["data"] = json!({"was": old["metadata"]["resourceVersion"]});
             Ok(new)
         }),
         // Held by a finalizer, or let go.
-        _ => store.modify(R, ns, name, Part::Main, false, |old| {
+        _ => store.modify(R, ns, name, Part::Main, |old| {
             let mut new = old.clone();
             let held = meta::finalizers(old).next().is_some();
             new["metadata"]["finalizers"] = if held {

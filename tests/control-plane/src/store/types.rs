@@ -63,8 +63,6 @@ pub struct DeleteOptions {
     pub propagation_policy: Option<String>,
     /// Seconds that a pod gets to stop; 0 deletes it at once.
     pub grace_period_seconds: Option<i64>,
-    /// Check and answer, but change nothing.
-    pub dry_run: bool,
 }
 
 /// A watch of one resource type: what happened since, and everything from now on.

@@ -157,7 +157,7 @@ async fn an_object_that_took_the_name_of_another_stays() {
                 Ok(new)
             };
             store
-                .modify(&NODES, "", &node(), Part::Main, false, let_go)
+                .modify(&NODES, "", &node(), Part::Main, let_go)
                 .unwrap();
             hold_node(store);
             late.clear();

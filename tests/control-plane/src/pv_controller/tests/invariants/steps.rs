@@ -280,7 +280,7 @@ impl Action {
                     Edit::Reserve(claim) => uid(store, *claim),
                     _ => None,
                 };
-                let edited = store.modify(r, ns, &name, Part::Main, false, |old| {
+                let edited = store.modify(r, ns, &name, Part::Main, |old| {
                     Ok(but(old.clone(), |object| edit.apply(object, uid)))
                 });
                 edited.map(drop)
