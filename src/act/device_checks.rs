@@ -19,9 +19,9 @@ use crate::types::{HostPath, SkipReason};
 
 /// How long an answer stands. The next pass opens the device again: every ten seconds in an idle loop,
 /// for as long as the device is in use.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// How long the answer for an entry is kept that is no longer asked about.
-const FORGET: Duration = Duration::from_mins(10);
+const ANSWER_TTL: Duration = Duration::from_mins(10);
 
 /// The answers, by path.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ impl DeviceChecks {
         let identity = identity.cloned().unwrap_or_default();
         let before = self.lock().get(&draft.path).cloned();
         let before = before.filter(|answer| answer.identity == identity);
-        if let Some(answer) = before.as_ref().filter(|it| it.at.elapsed() < RETRY) {
+        if let Some(answer) = before.as_ref().filter(|it| it.at.elapsed() < RETRY_PERIOD) {
             return match answer.skip {
                 Some(_) => Err(Refused { is_news: false }),
                 None => Ok(()),
@@ -85,7 +85,7 @@ impl DeviceChecks {
         };
         let at = Instant::now();
         let mut answers = self.lock();
-        answers.retain(|_, answer| answer.at.elapsed() < FORGET);
+        answers.retain(|_, answer| answer.at.elapsed() < ANSWER_TTL);
         answers.insert(draft.path.clone(), Answer { at, identity, skip });
         result
     }

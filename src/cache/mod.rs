@@ -83,7 +83,10 @@ pub(crate) async fn follow<T>(
                 match pauses.after(&error) {
                     Pause::For(pause) => tokio::time::sleep(pause).await,
                     // On the heap, or each watch would be larger by it all the time.
-                    Pause::Unreachable => Box::pin(cluster.until_reachable()).await,
+                    Pause::Unreachable => {
+                        Box::pin(cluster.until_reachable()).await;
+                        pauses.reached();
+                    }
                 }
                 // Otherwise it goes on where it stopped, without a word.
                 stands = (!lists_again(&error)).then_some(STANDS);

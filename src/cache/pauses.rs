@@ -12,6 +12,10 @@ use crate::cluster::is_unreachable;
 /// Versions that expire one after the other within this time are a fault of the API server's.
 const EXPIRES_AGAIN: Duration = Duration::from_secs(10);
 
+/// A request that fails so soon after a probe was answered was not hit by an outage: the API server fails in the
+/// middle of the answer, as it does with a list that is too large for it.
+const FAILS_AGAIN: Duration = Duration::from_secs(5);
+
 /// What a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
@@ -26,6 +30,7 @@ pub(super) enum Pause {
 pub(super) struct Pauses {
     growing: DefaultBackoff,
     expired: Option<Instant>,
+    reachable: Option<Instant>,
 }
 
 impl Pauses {
@@ -35,7 +40,7 @@ impl Pauses {
             Error::InitialListFailed(error)
             | Error::WatchStartFailed(error)
             | Error::WatchFailed(error)
-                if is_unreachable(error) =>
+                if is_unreachable(error) && !self.fails_again() =>
             {
                 Pause::Unreachable
             }
@@ -44,9 +49,18 @@ impl Pauses {
         }
     }
 
+    /// A probe was answered.
+    pub(super) fn reached(&mut self) {
+        self.reachable = Some(Instant::now());
+    }
+
     /// The watch works: the next pause is the shortest.
     pub(super) fn reset(&mut self) {
         self.growing.reset();
+    }
+
+    fn fails_again(&self) -> bool {
+        self.reachable.is_some_and(|at| at.elapsed() < FAILS_AGAIN)
     }
 
     fn expires_again(&mut self) -> bool {
@@ -122,6 +136,19 @@ mod tests {
         let (shortest, longest) = (Duration::from_millis(800), Duration::from_millis(1600));
         let pause = grown(&mut pauses, &again);
         assert!((shortest..=longest).contains(&pause), "{pause:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_that_fails_although_the_api_server_is_reachable_grows_the_pause() {
+        let mut pauses = Pauses::default();
+        let [_, _, failed_list] = unreachable();
+        assert_eq!(pauses.after(&failed_list), Pause::Unreachable);
+        pauses.reached();
+        let first = grown(&mut pauses, &failed_list);
+        assert!(first < Duration::from_secs(2), "{first:?}");
+        assert!(grown(&mut pauses, &failed_list) > first);
+        tokio::time::sleep(FAILS_AGAIN).await;
+        assert_eq!(pauses.after(&failed_list), Pause::Unreachable, "an outage");
     }
 
     #[test]

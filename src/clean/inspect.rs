@@ -92,8 +92,8 @@ pub(crate) fn system_storage(
     SystemStorage::read(kubelet, &dirs)
 }
 
-/// Looks for all that keeps a volume from being cleaned, bar processes: these are looked for by the
-/// storage that is returned. Blocking.
+/// Looks for all that keeps a volume from being cleaned, except processes, which are found by the storage that
+/// is returned. Blocking.
 pub(crate) fn inspect(
     volume: &Volume,
     machine: &Machine,
@@ -177,7 +177,7 @@ pub(crate) fn also_mounted<'a>(
     others.filter(move |it| FsDir::mounted(it).overlaps(&dir))
 }
 
-/// Says in the log where else the very same directory is mounted. That is a normal layout, and keeps
+/// Logs where else the same directory is mounted. That is a normal layout, and keeps
 /// nothing from being cleaned.
 pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
     let Volume::Filesystem(root) = volume else {
@@ -204,6 +204,19 @@ fn kubelet_mount<'a>(
     let user =
         mounts.find(|it| FsDir::mounted(it).is_within(&dir) && !system.is_discovered(&it.point))?;
     Some(&user.point)
+}
+
+/// A mount of the kubelet's that contains a directory or lies in it. Where the cluster is not asked which volumes
+/// there are, a pod that has the filesystem around a directory may use the directory.
+pub(crate) fn kubelet_overlap(
+    volume: &Mount,
+    table: &MountTable,
+    kubelet: &KubeletDir,
+) -> Option<Obstacle> {
+    let dir = FsDir::mounted(volume);
+    let mut mounts = kubelet.mounts(table);
+    let user = mounts.find(|it| FsDir::mounted(it).overlaps(&dir))?;
+    Some(kubelet_has("mounted", &user.point))
 }
 
 fn kubelet_has(how: &str, point: &Path) -> Obstacle {

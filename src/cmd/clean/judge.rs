@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::clean::dirfd::DirFd;
-use crate::clean::inspect::{Obstacle, inspect, shown};
+use crate::clean::inspect::{Obstacle, inspect, kubelet_overlap, shown};
 use crate::clean::protect::is_read_only_subvolume;
 use crate::clean::volume::Volume;
 use crate::host::filesystem::FsRoot;
@@ -63,6 +63,9 @@ pub(super) fn judge(
     let storage = inspect(volume, machine, &needs.kubelet, &needs.system).map_err(refusal)?;
     let candidate = match volume {
         Volume::Filesystem(root) => {
+            if let Some(obstacle) = kubelet_overlap(root.mount(), &machine.mounts, &needs.kubelet) {
+                return Err(refusal(obstacle));
+            }
             // Files of its lower layers are only hidden when they are deleted.
             if root.mount().fs_type == "overlay" {
                 return Err(refusal(Obstacle::NotLocal("overlay".to_owned())));

@@ -11,8 +11,8 @@ use super::{ReleaseError, api};
 /// Looks for provisioners and tells of them: in all namespaces; if that is denied, in this one.
 ///
 /// One that runs puts the finalizer back; and a volume that it may be cleaning, or would offer again
-/// with the data, is not given up. Whether it is the Go program, which does not care for the
-/// finalizer, cannot be seen, so people have to know.
+/// with the data, is not given up. The Go program ignores the finalizer, but cannot be recognised: the
+/// operator decides.
 ///
 /// # Errors
 /// [`ReleaseError::Misuse`] if one runs and uncleaned volumes were to be given up.

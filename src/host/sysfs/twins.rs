@@ -41,8 +41,7 @@ impl Sysfs {
                 continue;
             }
             for disk in &disks {
-                let is_same_disk = disk.wwid.is_some() && disk.wwid == other.wwid;
-                if is_same_disk || self.share_a_file(disk, &other)? {
+                if is_same_disk(disk, &other) || self.share_a_file(disk, &other)? {
                     twins.push(other);
                     break;
                 }
@@ -89,8 +88,18 @@ impl Sysfs {
                 (file.dev, file.inode) == (other.dev, other.inode)
             }
             (Some(node), Some(other)) => node.rdev == other.rdev,
-            // As whoever made them saw it, which is all that we are told.
+            // Paths of two mount namespaces, perhaps, where no driver may be asked.
+            (None, None) => false,
             _ => path == other_path,
         })
     }
+}
+
+/// Whether a world-wide name says that two disks are one. Disks of some machines have the same serial number.
+fn is_same_disk(one: &DeviceFacts, other: &DeviceFacts) -> bool {
+    let name = |disk: &DeviceFacts| {
+        let of_serial = |wwid: &String| wwid.starts_with("serial.") || wwid.starts_with("udev.");
+        disk.wwid.clone().filter(|wwid| !of_serial(wwid))
+    };
+    name(one).is_some() && name(one) == name(other) && one.size == other.size
 }

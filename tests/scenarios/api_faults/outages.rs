@@ -36,18 +36,18 @@ fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
     stage.in_phase(&name(&bound), "Released");
     std::thread::sleep(OUTAGE);
     let asked = requests.since(begun);
-    // One a second, whatever the number of watches. A busy machine is slower.
+    // One a second on average and two at most, whatever the number of watches. A busy machine is slower.
     let attempts = u64::try_from(asked.len()).unwrap();
     let seconds = OUTAGE.as_secs();
     assert!(
-        (seconds / 3..=seconds + 6).contains(&attempts),
+        (seconds / 3..=2 * seconds + 6).contains(&attempts),
         "{attempts} in {seconds} s: {asked:?}"
     );
 
     let expired = faults.on(Verb::Watch).resource(PVS).times(1).watch_gone();
     let (back, since) = (requests.mark(), Instant::now());
     outage.clear();
-    stage.within(Duration::from_secs(4), "the volume is cleaned", || {
+    stage.within(Duration::from_secs(10), "the volume is cleaned", || {
         let found = stage.pvs_at(&volume);
         found.iter().all(|pv| uid(pv) != uid(&bound)).then_some(())
     });
@@ -55,7 +55,7 @@ fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
     offered_anew(&stage, &volume, &bound);
     assert_eq!(expired.hits(), 1, "cleaned after {took:?}");
     for resource in WATCHED {
-        stage.within(Duration::from_secs(4), "the watch is back", || {
+        stage.within(Duration::from_secs(10), "the watch is back", || {
             let since = requests.since(back);
             let is_back = |r: &&std::sync::Arc<Request>| {
                 r.verb == Verb::Watch && r.resource == resource && r.status() == 200
