@@ -11,7 +11,7 @@ use tempfile::TempDir;
 pub const MIB: u64 = 1 << 20;
 
 /// In the cluster's memory: what a crashed test leaves ends with the cluster.
-const PLACE: &str = "/run/cluster/disks";
+const PLACE: &str = "/mnt/local-volume-tests";
 
 /// Filesystems and devices below a directory of the node, gone with this.
 pub struct Disks {
