@@ -257,6 +257,8 @@ fn disks_with_the_same_bytes_are_twins() {
         .device("sda/sda1", "8:1", &[("partition", "1")])
         .device("sdb", "8:16", &wwid)
         .device("sdc", "8:32", &[("device/wwid", "naa.5000c500a1b2c3d5")])
+        .device("sdd", "8:48", &[("device/serial", "S1")])
+        .device("sde", "8:64", &[("device/serial", "S1")])
         .device("dm-0", "253:0", &[("wwid", "naa.5000c500a1b2c3d4")])
         .stack("dm-0", "sda")
         .stack("dm-0", "sdb")
@@ -267,7 +269,7 @@ fn disks_with_the_same_bytes_are_twins() {
     let sys = fixture.dir.path().join("sys");
     fs::create_dir(sys.join("block")).unwrap();
     for disk in [
-        "sda", "sdb", "sdc", "dm-0", "loop0", "loop1", "loop2", "loop3",
+        "sda", "sdb", "sdc", "sdd", "sde", "dm-0", "loop0", "loop1", "loop2", "loop3",
     ] {
         symlink(sys.join("devices").join(disk), sys.join("block").join(disk)).unwrap();
     }
@@ -278,10 +280,13 @@ fn disks_with_the_same_bytes_are_twins() {
         ("8:1", &["sdb"]),
         ("8:16", &["sda"]),
         ("8:32", &[]),
+        // Some machines give all disks one serial number.
+        ("8:48", &[]),
         ("253:0", &[]),
-        ("7:0", &["loop1"]),
-        ("7:1", &["loop0", "loop2"]),
-        ("7:2", &["loop1"]),
+        // No driver answers for these, and equal paths may be of two mount namespaces.
+        ("7:0", &[]),
+        ("7:1", &[]),
+        ("7:2", &[]),
         ("7:3", &[]),
     ] {
         let found = fixture.sysfs().twins(&fixture.facts(number).below);
