@@ -41,7 +41,7 @@ fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
     keep_secret(&volume);
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
-    stage.stays(Duration::from_millis(500), "it is kept", || {
+    stage.still(&mut provisioner, "it is kept", || {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     in_state(&stage, &mut provisioner, &volume, "Retained");
@@ -128,7 +128,7 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
     let held = stage.faults().hold_watches("persistentvolumes");
     set_policy(&stage, &bound, "Retain");
     std::fs::remove_dir(&mounted).unwrap();
-    stage.stays(Duration::from_millis(1500), "it is kept", || {
+    stage.still_unwatched(&mut provisioner, "it is kept", || {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     held.release();

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::Value;
+
 use super::Stage;
 use crate::cluster::Cluster;
 use crate::patience::until;
+use crate::program::Program;
 
 /// The limit that ends what hangs. It is no statement about speed: the machine may be busy, and the binder of
 /// a cluster that is not scripts/cluster's looks at pending claims every 15 s.
@@ -60,6 +64,71 @@ impl Stage {
 
     fn wait<T>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
         until(limit, self.nap(), is_so).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
+    }
+
+    /// Asserts that something is so after the provisioner has made two whole passes over all that is there now, this
+    /// node's PVs included, and no cleanup is at work.
+    ///
+    /// # Panics
+    /// When it is not so, or when no such pass ends within [`Stage::patience`].
+    pub fn still(&self, provisioner: &mut Program, what: &str, is_so: impl FnOnce() -> bool) {
+        self.two_passes(provisioner, || self.newest_version());
+        assert!(is_so(), "no longer so: {what}");
+    }
+
+    /// The same where the test holds the watch of PVs back, so that no pass sees their latest versions.
+    ///
+    /// # Panics
+    /// As [`Stage::still`].
+    pub fn still_unwatched(
+        &self,
+        provisioner: &mut Program,
+        what: &str,
+        is_so: impl FnOnce() -> bool,
+    ) {
+        self.two_passes(provisioner, || 0);
+        assert!(is_so(), "no longer so: {what}");
+    }
+
+    fn two_passes(&self, provisioner: &mut Program, newest: impl Fn() -> u64) {
+        let mut first = None;
+        self.eventually("two passes that see all PVs", || {
+            self.wake();
+            let (_, body) = provisioner.http_get("/status").ok()?;
+            let status: Value = serde_json::from_str(&body).ok()?;
+            let number = status["pass"]["number"].as_u64()?;
+            let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
+            let classes = status["classes"].as_array()?.iter();
+            let mut volumes = classes
+                .filter_map(|class| class["volumes"].as_array())
+                .flatten();
+            // The pass under way may have looked before.
+            let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest();
+            (enough && volumes.all(|volume| volume["state"] != "Cleaning")).then_some(())
+        });
+    }
+
+    /// Wakes the provisioner by a file in each discovery directory that is gone before it looks.
+    fn wake(&self) {
+        let classes = std::fs::read_dir(self.sandbox.path().join("disks"));
+        for class in classes.into_iter().flatten().flatten() {
+            let entry = class.path().join(".wake-up");
+            if std::fs::File::create(&entry).is_ok() {
+                let _ = std::fs::remove_file(&entry);
+            }
+        }
+    }
+
+    /// The newest resourceVersion of the PVs that the provisioner of this node watches.
+    fn newest_version(&self) -> u64 {
+        let is_watched = |pv: &PersistentVolume| {
+            let hostname = pv.metadata.labels.as_ref()?.get("kubernetes.io/hostname");
+            (*hostname? == self.node()).then_some(())
+        };
+        let pvs = self.pvs();
+        let watched = pvs.iter().filter(|pv| is_watched(pv).is_some());
+        let versions = watched.filter_map(|pv| pv.metadata.resource_version.as_ref()?.parse().ok());
+        versions.max().unwrap_or(0)
     }
 
     /// Asserts that something stays so for a while.
