@@ -34,20 +34,22 @@ RUN set -eu; \
 
 # The libraries in a layer of their own, built around empty packages: it is made anew only when a manifest changes.
 # Of tests/, .dockerignore lets only the manifests through, which the workspace is not complete without.
+# The tests' image leaves out link-time optimisation, which takes minutes.
+ARG PROFILE=release
 COPY Cargo.toml Cargo.lock ./
 COPY tests tests
 RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs benches/figures/main.rs \
     && for manifest in Cargo.toml tests/*/Cargo.toml; do \
          package=$(dirname "$manifest") && mkdir -p "$package/src" && echo '//! Empty.' > "$package/src/lib.rs" || exit; \
        done \
-    && cargo build --release --locked
+    && cargo build --profile "$PROFILE" --locked
 
 # The program. Its files may be older than the empty ones were, and cargo goes by the time.
 COPY src src
 ARG REVISION=
-RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --release --locked \
+RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --profile "$PROFILE" --locked \
     && mkdir -p /image/scripts /image/etc/ssl/certs \
-    && cp target/*-unknown-linux-gnu/release/local-volume-provisioner /image/ \
+    && cp target/*-unknown-linux-gnu/"$PROFILE"/local-volume-provisioner /image/ \
 # The commands that existing classes name as their blockCleanerCommand.
     && for name in quick_reset dd_zero shred blkdiscard fsclean; do \
          ln -s ../local-volume-provisioner "/image/scripts/$name.sh" || exit; \

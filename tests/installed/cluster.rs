@@ -30,7 +30,7 @@ impl Cluster {
     pub fn enter() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         if std::env::var_os("TEST_NODE").is_none() {
-            support::skip("it needs a node with a kubelet: scripts/test --real");
+            support::skip("it needs a node with a kubelet: scripts/test --installed");
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! The chart and the image as users install them, on a node with a real kubelet: what happens when
 //! pods, drains, upgrades and uninstalls meet volumes with data.
 //!
-//! The node is the one of `scripts/cluster`, so these run inside it (`scripts/test --real`). Each
+//! The node is the one of `scripts/cluster`, so these run inside it (`scripts/test --installed`). Each
 //! test installs a release of its own and leaves neither it, nor objects, nor mounts behind; they run
 //! one after another, because a node has one provisioner.
 
@@ -16,7 +16,6 @@ mod disks;
 mod drain;
 mod in_use;
 mod interrupted;
-mod isolation;
 mod jobs;
 mod manifests;
 mod migration;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -237,6 +238,17 @@ fn all_values(classes: Value, values: Value) -> Value {
 pub fn render(classes: Value, values: Value, args: &[&str]) -> String {
     let args = [&["template", NAME, CHART, "--values=-"], args].concat();
     helm(&args, &all_values(classes, values).to_string()).unwrap()
+}
+
+/// The hook, rendered, which otherwise looks for the DaemonSet for a minute before it acts.
+pub fn absent_for(hook: &str, duration: Duration) -> String {
+    let flag = "- --unless-installed\n";
+    assert_eq!(hook.matches(flag).count(), 1, "{hook}");
+    let seconds = duration.as_secs();
+    hook.replace(
+        flag,
+        &format!("- --absent-for={seconds}s\n            {flag}"),
+    )
 }
 
 /// A class over a directory, as the chart's values have it.

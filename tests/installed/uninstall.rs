@@ -1,10 +1,12 @@
 //! Taking the provisioner off a cluster.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name};
 use crate::disks::entries;
-use crate::release::{NAME, class, render};
+use crate::release::{NAME, absent_for, class, render};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 #[test]
@@ -93,6 +95,7 @@ fn unclean_volumes_fail_an_uninstall_and_both_ways_out_work() {
     // The Job, run again with other values.
     let values = json!({ "uninstall": { "abandonUncleaned": true } });
     let hook = render(classes, values, &["--show-only=templates/uninstall.yaml"]);
+    let hook = absent_for(&hook, Duration::from_secs(3));
     cluster.manifests("replace --force", &hook).unwrap();
     cluster
         .kubectl(&[
