@@ -154,8 +154,6 @@ pub(crate) struct Stream {
     pub(crate) cuts: u64,
     /// Events after this version are held back.
     pub(crate) held_after: Option<u64>,
-    /// Events come this much later.
-    pub(crate) delay: Duration,
 }
 
 impl Hold {
@@ -165,10 +163,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.faults.stream(&self.resource, |stream| {
-            stream.held_after = None;
-            stream.delay = Duration::ZERO;
-        });
+        self.faults
+            .stream(&self.resource, |stream| stream.held_after = None);
     }
 }
 
@@ -200,7 +196,6 @@ impl Faults {
         self.streams.send_modify(|streams| {
             for stream in streams.values_mut() {
                 stream.held_after = None;
-                stream.delay = Duration::ZERO;
             }
         });
     }
@@ -221,15 +216,6 @@ impl Faults {
     pub fn hold_watches(&self, resource: &str) -> Hold {
         let now = (self.newest.0)();
         self.stream(resource, |stream| stream.held_after = Some(now));
-        Hold {
-            faults: self.clone(),
-            resource: resource.to_owned(),
-        }
-    }
-
-    /// Makes watches of a resource hear of everything this much later, until the hold is dropped.
-    pub fn delay_watches(&self, resource: &str, delay: Duration) -> Hold {
-        self.stream(resource, |stream| stream.delay = delay);
         Hold {
             faults: self.clone(),
             resource: resource.to_owned(),
@@ -264,11 +250,6 @@ impl Faults {
             }
         }
         verdict
-    }
-
-    /// Whether any rule cares about the names of created objects, which cost a look at the body.
-    pub(crate) fn wants_names(&self) -> bool {
-        self.lock().iter().any(|rule| rule.matcher.looks_at_names())
     }
 
     fn stream(&self, resource: &str, change: impl FnOnce(&mut Stream)) {

@@ -5,23 +5,14 @@
 
 mod common;
 
-use std::{
-    io::ErrorKind,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::pin::pin;
 
 use common::*;
 use control_plane::{
-    Front, Options,
     faults::{Answer, Fault},
-    front::{Answering, Upstream},
     requests::{Request, Verb},
 };
-use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
 macro_rules! on_both {
     ($($test:ident)*) => {
@@ -43,7 +34,6 @@ macro_rules! on_both {
 on_both! {
     errors_by_verb_resource_and_name_so_many_times
     connections_are_reset_before_or_after_the_store_acted
-    latency_adds_up_with_what_follows
     a_request_is_held_until_its_fault_is_cleared
     an_answer_is_held_although_the_store_has_acted
     what_is_forbidden_is_said_in_the_words_of_rbac
@@ -52,7 +42,6 @@ on_both! {
     a_watch_can_be_told_that_its_version_expired
     held_watches_are_stale_while_reads_are_fresh
     a_held_watch_that_times_out_loses_nothing
-    watches_can_lag
     every_request_is_on_record
     a_watch_counts_its_bytes_while_it_streams
 }
@@ -117,22 +106,6 @@ async fn connections_are_reset_before_or_after_the_store_acted(api: Api) {
         .requests()
         .count(|r| r.verb == Verb::Create && r.status() == 0);
     assert_eq!(unanswered, 2);
-}
-
-async fn latency_adds_up_with_what_follows(api: Api) {
-    let faults = api.faults();
-    faults.on(Verb::Get).latency(Duration::from_millis(60));
-    faults.on(Verb::Get).latency(Duration::from_millis(60));
-    faults.on(Verb::Get).answer(Answer::code(500));
-    let begin = Instant::now();
-    api.get(&format!("{CMS}/a"))
-        .await
-        .refused(500, "InternalError");
-    assert!(
-        begin.elapsed() >= Duration::from_millis(120),
-        "{:?}",
-        begin.elapsed()
-    );
 }
 
 async fn a_request_is_held_until_its_fault_is_cleared(api: Api) {
@@ -295,27 +268,6 @@ async fn a_held_watch_that_times_out_loses_nothing(api: Api) {
     assert_eq!(lines.next_short().await, is("ADDED", "b"));
 }
 
-async fn watches_can_lag(api: Api) {
-    let faults = api.faults();
-    let lag = faults.delay_watches("configmaps", Duration::from_mins(1));
-    let mut lines = api.watch(&format!("{CMS}?watch=1")).await;
-    for name in ["a", "b", "c"] {
-        api.post(CMS, &config_map(name)).await.ok();
-    }
-    lines.expect_silence().await;
-    drop(lag);
-    for name in ["a", "b", "c"] {
-        assert_eq!(lines.next_short().await, is("ADDED", name));
-    }
-    // It comes by itself, too.
-    let delay = Duration::from_millis(200);
-    let _lag = faults.delay_watches("configmaps", delay);
-    let begin = Instant::now();
-    api.post(CMS, &config_map("d")).await.ok();
-    assert_eq!(lines.next_short().await, is("ADDED", "d"));
-    assert!(begin.elapsed() >= delay, "{:?}", begin.elapsed());
-}
-
 async fn every_request_is_on_record(api: Api) {
     let requests = api.requests();
     api.post(CMS, &config_map("a")).await.ok();
@@ -370,41 +322,4 @@ async fn a_watch_counts_its_bytes_while_it_streams(api: Api) {
         nothing.is_none(),
         "an idle watch asks for nothing: {nothing:?}"
     );
-}
-
-#[tokio::test]
-async fn a_bystander_is_neither_disturbed_nor_recorded() {
-    let api = Api::with(Options {
-        controllers: false,
-        bystander: Some("a test".into()),
-        ..Options::default()
-    })
-    .await;
-    api.faults().on_any().answer(Answer::code(500));
-    let get = |user_agent: &'static str| {
-        let headers = [("user-agent", user_agent)];
-        let api = &api;
-        async move {
-            api.send("GET", "/version", &headers, Vec::new())
-                .await
-                .unwrap()
-        }
-    };
-    get("a test").await.ok();
-    get("a tester").await.refused(500, "InternalError");
-    assert_eq!(api.requests().all().len(), 1);
-}
-
-#[test]
-#[should_panic(expected = "connection refused")]
-fn a_hold_needs_an_answer_from_the_api_server() {
-    struct Nobody;
-    impl Upstream for Nobody {
-        fn ask(&self, _: hyper::Request<Bytes>) -> Answering {
-            Box::pin(async { Err(ErrorKind::ConnectionRefused.into()) })
-        }
-    }
-    let runtime = Runtime::new().unwrap();
-    let front = Front::start(runtime.handle(), Arc::new(Nobody)).unwrap();
-    let _held = front.faults().hold_watches("configmaps");
 }

@@ -256,10 +256,6 @@ impl Rule {
 }
 
 impl Matcher {
-    pub(super) fn looks_at_names(&self) -> bool {
-        self.name.is_some() || self.name_prefix.is_some()
-    }
-
     fn matches(&self, request: &Request, created_name: Option<&str>) -> bool {
         let name = created_name.unwrap_or(&request.name);
         let in_group = |group: &String| match group.as_str() {

@@ -132,8 +132,8 @@ impl Gate {
     }
 
     fn judge(&self, asked: &Request, call: &Call) -> Verdict {
-        let named = asked.verb == Verb::Create && self.faults.wants_names();
-        let created = named.then(|| call.object().map(|object| meta::name(&object).to_owned()));
+        let created = (asked.verb == Verb::Create)
+            .then(|| call.object().map(|object| meta::name(&object).to_owned()));
         let created = created.map(Result::unwrap_or_default);
         self.faults.judge(asked, created.as_deref())
     }

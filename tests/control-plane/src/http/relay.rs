@@ -1,39 +1,25 @@
-//! A watch, told on line by line: held back, delayed or cut as the faults say.
+//! A watch, passed on line by line: held back or cut as the faults say.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, io};
 
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{
-    sync::mpsc::{Sender, channel},
-    time::{Instant, sleep_until},
-};
+use tokio::sync::mpsc::{Sender, channel};
 
 use super::{Call, answer, target::Target};
 use crate::faults::{Faults, Stream};
 
 /// Lines that may wait for a slow client; the rest waits at the API server.
 const BUFFERED: usize = 64;
-/// Marks the bookmark after the initial state (`meta.k8s.io`).
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-const A_LONG_TIME: Duration = Duration::from_hours(1);
 
 /// One event, with what the faults have to know of it.
 struct Line {
     text: Bytes,
     /// 0 for what has none, as errors.
     version: u64,
-    arrived: Instant,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Event,
-    Bookmark,
-    InitialEventsEnd,
+    is_bookmark: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -47,20 +33,11 @@ struct Peek {
 impl Line {
     fn read(text: Bytes) -> Self {
         let Peek { r#type, object } = serde_json::from_slice(&text).unwrap_or_default();
-        let metadata = &object["metadata"];
-        let version = metadata["resourceVersion"].as_str().map(str::parse);
-        let kind = match r#type.as_str() {
-            "BOOKMARK" if metadata["annotations"][INITIAL_EVENTS_END] == "true" => {
-                Kind::InitialEventsEnd
-            }
-            "BOOKMARK" => Kind::Bookmark,
-            _ => Kind::Event,
-        };
+        let version = object["metadata"]["resourceVersion"].as_str();
         Self {
             text,
-            version: version.and_then(Result::ok).unwrap_or_default(),
-            arrived: Instant::now(),
-            kind,
+            version: version.and_then(|v| v.parse().ok()).unwrap_or_default(),
+            is_bookmark: r#type == "BOOKMARK",
         }
     }
 
@@ -73,10 +50,8 @@ impl Line {
         self
     }
 
-    /// When it may be told; `None` while it is held back.
-    fn due(&self, stream: &Stream) -> Option<Instant> {
-        let held = stream.held_after.is_some_and(|held| self.version > held);
-        (!held).then(|| self.arrived + stream.delay)
+    fn is_held(&self, stream: &Stream) -> bool {
+        stream.held_after.is_some_and(|held| self.version > held)
     }
 }
 
@@ -88,8 +63,6 @@ struct Relay {
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
     untold: VecDeque<Line>,
-    /// The client is still being told what is there, which no delay concerns.
-    initial: bool,
 }
 
 /// Tells the content of a watch on.
@@ -101,8 +74,6 @@ pub(super) fn tell(content: Body, call: &Call, target: &Target, faults: &Faults)
         cuts: call.cuts,
         rest: Vec::new(),
         untold: VecDeque::new(),
-        // A bookmark ends it.
-        initial: call.query.get("sendInitialEvents") == "true",
     };
     tokio::spawn(async move {
         if let Err(error) = relay.run(&faults, plural, &lines).await {
@@ -128,18 +99,15 @@ impl Relay {
             if stream.cuts != self.cuts {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
-            let now = Instant::now();
-            if let Some(line) = self.next_due(&stream, now) {
+            if let Some(line) = self.next_due(&stream) {
                 if lines.send(Ok(line.text)).await.is_err() {
                     return Ok(());
                 }
                 continue;
             }
-            let due = self.untold.iter().find_map(|line| line.due(&stream));
             tokio::select! {
                 () = lines.closed() => return Ok(()),
                 changed = streams.changed() => changed.map_err(io::Error::other)?,
-                () = sleep_until(due.unwrap_or(now + A_LONG_TIME)) => {}
                 frame = self.content.frame() => match frame {
                     Some(frame) => {
                         let frame = frame.map_err(io::Error::other)?;
@@ -154,9 +122,8 @@ impl Relay {
 
     /// The first line that may be told. What is held does not hold up what is older: an initial
     /// state comes in the order of names.
-    fn next_due(&mut self, stream: &Stream, now: Instant) -> Option<Line> {
-        let is_due = |line: &Line| line.due(stream).is_some_and(|due| due <= now);
-        let at = self.untold.iter().position(is_due)?;
+    fn next_due(&mut self, stream: &Stream) -> Option<Line> {
+        let at = self.untold.iter().position(|line| !line.is_held(stream))?;
         self.untold.remove(at)
     }
 
@@ -164,16 +131,10 @@ impl Relay {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let text: Vec<u8> = self.rest.drain(..=end).collect();
-            let mut line = Line::read(text.into());
-            if self.initial {
-                line.arrived -= stream.delay;
-            }
-            self.initial &= line.kind != Kind::InitialEventsEnd;
+            let line = Line::read(text.into());
             self.untold.push_back(match stream.held_after {
                 // It tells of nothing but the version, and the client knows none that is newer.
-                Some(held) if line.kind != Kind::Event && line.version > held => {
-                    line.at_version(held)
-                }
+                Some(held) if line.is_bookmark && line.version > held => line.at_version(held),
                 _ => line,
             });
         }
