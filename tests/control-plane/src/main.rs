@@ -1,6 +1,7 @@
 //! `control-plane`: an API server with volume controllers, for a person at a terminal.
 
 use std::{
+    error::Error,
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
@@ -10,9 +11,9 @@ use std::{
 
 use clap::Parser;
 use control_plane::{
-    BadRoot, ControlPlane, HostPaths, NodeOptions, Options, ProcessOptions, StartError, Store,
+    BadRoot, ControlPlane, HostPaths, NodeOptions, Options, ProcessOptions, Store,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 const AFTER: &str = "\
@@ -28,8 +29,7 @@ all requests, is the crate control-plane.";
 #[derive(Debug, Parser)]
 #[command(name = "control-plane", version, after_help = AFTER)]
 struct Args {
-    /// Where to write a kubeconfig that points here; a file that is somebody else's stays, and is an
-    /// error
+    /// Where to write a kubeconfig that points here; another file at this path is not replaced
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
 
@@ -113,91 +113,40 @@ impl From<Args> for Options {
     }
 }
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
-        .with_writer(io::stderr)
-        .init();
-    let kubeconfig = args.kubeconfig.display().to_string();
-    // Before anything can be left behind.
-    let signals = Signals::new();
-    let control_plane = match ControlPlane::start(args.into()) {
-        Ok(control_plane) => control_plane,
-        Err(error) => {
-            eprintln!("control-plane: {}", explain(&error));
-            return ExitCode::FAILURE;
-        }
-    };
-    let url = control_plane.url();
-    // Whoever does not read this any more is served all the same.
-    let _ = writeln!(
-        io::stdout(),
-        "listening on {url}\nexport KUBECONFIG={kubeconfig}"
-    );
-    match signals.map(Signals::wait) {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("control-plane: cannot wait for SIGINT and SIGTERM: {error}");
+            let cause = error.source().map(|cause| format!(": {cause}"));
+            eprintln!("control-plane: {error}{}", cause.unwrap_or_default());
             ExitCode::FAILURE
         }
     }
 }
 
-/// What ends the program.
-struct Signals {
-    runtime: tokio::runtime::Runtime,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let entered = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt())?;
-        let terminate = signal(SignalKind::terminate())?;
-        drop(entered);
-        Ok(Self {
-            runtime,
-            interrupt,
-            terminate,
-        })
+/// Serves until SIGINT or SIGTERM.
+async fn run(args: Args) -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
+        .with_writer(io::stderr)
+        .init();
+    // Before the kubeconfig is written, so that it is always removed.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let kubeconfig = args.kubeconfig.display().to_string();
+    let control_plane = ControlPlane::start(args.into())?;
+    let url = control_plane.url();
+    // A closed standard output does not end it.
+    let _ = writeln!(
+        io::stdout(),
+        "listening on {url}\nexport KUBECONFIG={kubeconfig}"
+    );
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
-
-    fn wait(mut self) {
-        self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-            }
-        });
-    }
-}
-
-/// What happened, and what to do about it.
-fn explain(error: &StartError) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    let remedy = match error {
-        StartError::Listen { .. } => {
-            "\nIf another control plane listens there, use that one or end it; \
-             otherwise give --listen another address, or port 0 for any free one."
-        }
-        StartError::Kubeconfig { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-            "\nIt stays as it is. Give --kubeconfig a file that does not exist yet; \
-             if this one is of no use any more, remove it."
-        }
-        StartError::Kubeconfig { .. } => {
-            "\nGive --kubeconfig a file in a directory that exists and that you may write to."
-        }
-        StartError::Node { .. } => {
-            "\nGive --node and --node-label what Kubernetes takes for the name and labels of a node."
-        }
-        StartError::Thread(_) => "",
-    };
-    format!("{error}{}{remedy}", cause.unwrap_or_default())
+    Ok(())
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -216,28 +165,5 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match seconds {
         Some(Ok(duration)) if duration >= Duration::from_millis(1) => Ok(duration),
         _ => Err("it has to be a number of seconds, at least 0.001".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_options_fit_together() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn defaults_are_those_of_the_library() {
-        let arguments = ["control-plane", "--kubeconfig", "k"];
-        let defaults = Options::from(Args::parse_from(arguments));
-        let library = Options {
-            kubeconfig: Some("k".into()),
-            ..Options::default()
-        };
-        assert_eq!(format!("{defaults:?}"), format!("{library:?}"));
     }
 }
