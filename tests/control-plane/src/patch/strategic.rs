@@ -1,5 +1,6 @@
 //! Strategic merge patch: a merge patch that merges keyed lists item by item and knows the
-//! directives `$patch`, `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
+//! directives `$patch`, `$retainKeys` and `$deleteFromPrimitiveList/…`. `$setElementOrder/…` is ignored:
+//! the items of the patch come in the order in which it has them.
 
 use serde_json::{Map, Value};
 
@@ -60,24 +61,12 @@ fn merge_object(
                 if let Value::Array(merged) = child
                     && kind != ListKind::Atomic
                 {
-                    let order = patch.get(&format!("$setElementOrder/{key}"));
-                    let order = order.and_then(Value::as_array).unwrap_or(items);
-                    reorder(kind, merged, &before, order);
+                    reorder(kind, merged, &before, items);
                 }
             }
             plain => {
                 target.insert(key.clone(), plain.clone());
             }
-        }
-    }
-    for (key, order) in patch {
-        if let (Some(field), Some(order)) =
-            (key.strip_prefix("$setElementOrder/"), order.as_array())
-            && !patch.contains_key(field)
-            && let Some(Value::Array(items)) = target.get_mut(field)
-        {
-            let before = items.clone();
-            reorder(lists::kind(r, name, field), items, &before, order);
         }
     }
 }
