@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    controllers::object::BETA_CLASS,
+    controllers::object::{BETA_CLASS, Class, add_finalizer, has_finalizer},
     meta,
     resource::{self, Resource},
     store::Store,
@@ -44,43 +44,13 @@ pub(crate) fn copy_topology(node: &Value, pod: &mut Value) {
 }
 
 fn protect(object: &mut Value, finalizer: &str) {
-    let finalizers = meta::metadata_mut(object)
-        .entry("finalizers")
-        .or_insert_with(|| json!([]));
-    if finalizers.is_null() {
-        *finalizers = json!([]);
-    }
-    if let Some(finalizers) = finalizers.as_array_mut()
-        && !finalizers.iter().any(|f| f == finalizer)
-    {
-        finalizers.push(json!(finalizer));
+    if !has_finalizer(object, finalizer) {
+        add_finalizer(object, finalizer);
     }
 }
 
-/// The newest class marked as default; among equally old ones the first by name.
 fn default_class(store: &Store) -> Option<String> {
     let classes = store.list(&resource::STORAGE_CLASSES, None).items;
-    let marked = |class: &Value| {
-        let annotations = &class["metadata"]["annotations"];
-        [
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ]
-        .iter()
-        .any(|key| annotations[key] == "true")
-    };
-    let age = |class: &Value| {
-        class["metadata"]["creationTimestamp"]
-            .as_str()
-            .map(str::to_owned)
-    };
-    classes
-        .iter()
-        .filter(|class| marked(class))
-        .max_by(|a, b| {
-            age(a)
-                .cmp(&age(b))
-                .then_with(|| meta::name(b).cmp(meta::name(a)))
-        })
-        .map(|class| meta::name(class).to_owned())
+    let classes: Vec<_> = classes.into_iter().map(Class).collect();
+    Class::default_of(classes.iter()).map(|class| class.name().to_owned())
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::object::{Claim, Class, Job, Key, Node, Pod, Volume, controller, text};
+use super::object::{Claim, Class, Job, Key, Node, Pod, Volume, controller};
 use crate::{
     meta,
     pv_controller::pools::{Pools, Volumes},
@@ -171,16 +171,9 @@ impl Cache {
             .is_some_and(Class::binds_late)
     }
 
-    /// The class that claims without one get: of several defaults the newest, then the first by
-    /// name.
+    /// The class that claims without one get.
     pub(crate) fn default_class(&self) -> Option<&Class> {
-        // `max_by_key` takes the last of equals, hence the reversal.
-        let defaults = self
-            .classes
-            .values()
-            .rev()
-            .filter(|class| class.is_default());
-        defaults.max_by_key(|class| text(&class["metadata"]["creationTimestamp"]))
+        Class::default_of(self.classes.values())
     }
 }
 

@@ -342,7 +342,16 @@ impl Class {
         text(&self["provisioner"])
     }
 
-    pub(crate) fn is_default(&self) -> bool {
+    /// Of classes in the order of their names the default: of several the newest, then the first.
+    pub(crate) fn default_of<'a>(
+        classes: impl DoubleEndedIterator<Item = &'a Self>,
+    ) -> Option<&'a Self> {
+        // `max_by_key` takes the last of equals, hence the reversal.
+        let defaults = classes.rev().filter(|class| class.is_default());
+        defaults.max_by_key(|class| text(&class["metadata"]["creationTimestamp"]))
+    }
+
+    fn is_default(&self) -> bool {
         [
             "storageclass.kubernetes.io/is-default-class",
             "storageclass.beta.kubernetes.io/is-default-class",
