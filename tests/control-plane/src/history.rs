@@ -41,12 +41,6 @@ impl History {
         }
     }
 
-    /// Forgets everything up to `revision`, as etcd's compaction does.
-    pub(crate) fn compact(&mut self, revision: u64) {
-        self.events.clear();
-        self.compacted = revision;
-    }
-
     /// What was written after `version`, or 410 when some of it is forgotten.
     pub(crate) fn since(
         &self,

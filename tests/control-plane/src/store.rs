@@ -286,16 +286,6 @@ impl Store {
         })
     }
 
-    /// Forgets all events so far: a watch from an earlier version is answered with 410.
-    pub fn compact(&self) {
-        let mut state = self.lock();
-        // The compaction itself takes a version, so that "now" stays a version to watch from.
-        let revision = state.revision;
-        for table in state.tables.values_mut() {
-            table.history.compact(revision);
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while holding the lock is a failed test already; the data is still whole,
         // because `commit` cannot panic half-way.

@@ -9,32 +9,6 @@ use control_plane::Options;
 use serde_json::Value;
 
 #[tokio::test]
-async fn an_expired_version_is_an_error_event() {
-    let api = Api::start().await;
-    let old = version(&api.post(CMS, &config_map("a")).await.ok()).to_owned();
-    api.post(CMS, &config_map("b")).await.ok();
-    api.control_plane.store().compact();
-    let mut lines = api
-        .watch(&format!("{CMS}?watch=1&resourceVersion={old}"))
-        .await;
-    let event = lines.next().await;
-    assert_eq!(event["type"], "ERROR");
-    assert_eq!(event["object"]["kind"], "Status");
-    assert_eq!(event["object"]["code"], 410);
-    assert_eq!(event["object"]["reason"], "Expired");
-    assert_eq!(lines.try_next().await.unwrap(), None);
-    let now = version(&api.get(CMS).await.ok()).to_owned();
-    let mut lines = api
-        .watch(&format!("{CMS}?watch=1&resourceVersion={now}"))
-        .await;
-    lines.expect_silence().await;
-    let future = api
-        .get(&format!("{CMS}?watch=1&resourceVersion=999999"))
-        .await;
-    future.refused(504, "Timeout");
-}
-
-#[tokio::test]
 async fn a_short_history_expires_by_itself() {
     let options = Options {
         controllers: false,

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control_plane::{HostPaths, NodeOptions, Options, ProcessOptions};
+use control_plane::{HostPaths, NodeOptions, Options};
 use serde_json::{Value, json};
 use support::Sandbox;
 use tempfile::TempDir;
@@ -22,8 +22,7 @@ use self::common::{Api, PVCS, PVS, SOON, claim, volume};
 const RECYCLER: &str = "/api/v1/namespaces/default/pods/recycler-for-v";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-/// A control plane with a node and a test root, in which `v` is the directory of a volume. Recycler
-/// pods get a shell that first does what the file `first` says.
+/// A control plane with a node and a test root, in which `v` is the directory of a volume.
 struct Ground {
     api: Api,
     dir: TempDir,
@@ -49,24 +48,9 @@ impl Ground {
         }
         std::os::unix::fs::symlink(dir.path().join("beside"), dir.path().join("root/v/link"))
             .unwrap();
-        fs::write(dir.path().join("first"), "").unwrap();
-        // Made by a process of its own: a file that this one holds open for writing might be inherited
-        // by the child of another test, and then cannot be run.
-        let script =
-            "printf '#!/bin/sh\\n. %s/first\\nexec /bin/sh \"$@\"\\n' . > shell && chmod +x shell";
-        let script = script.replace(" . >", &format!(" '{}' >", dir.path().display()));
-        let mut make = Command::new("/bin/sh");
-        make.args(["-c", &script]).current_dir(dir.path());
-        assert!(make.status().unwrap().success());
-
-        let shell = ("/bin/sh".into(), dir.path().join("shell"));
         let mut options = Options {
             node: Some(NodeOptions::new("n1")),
             resync: Duration::from_millis(300),
-            processes: Some(ProcessOptions {
-                programs: [shell].into(),
-                logs: dir.path().join("logs"),
-            }),
             host_paths: Some(HostPaths::below(dir.path().join("root")).unwrap()),
             ..Options::default()
         };
@@ -77,12 +61,6 @@ impl Ground {
 
     fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
-    }
-
-    /// What the shell of recycler pods does first from now on.
-    fn first(&self, script: &str) {
-        fs::write(self.path("new"), script).unwrap();
-        fs::rename(self.path("new"), self.path("first")).unwrap();
     }
 
     /// A bound volume of this directory, and its claim `c`.
@@ -192,23 +170,6 @@ async fn a_volume_is_emptied_and_available_again() {
     // The next one finds nothing of the one before.
     ground.api.post(PVCS, &claim("next")).await.ok();
     ground.phase("Bound").await;
-}
-
-#[tokio::test]
-async fn a_scrub_that_fails() {
-    let ground = Ground::new().await;
-    ground.first("exit 1");
-    ground.released("Recycle").await;
-    assert_eq!(
-        ground.failure("Recycle").await,
-        "Recycle failed: failed to recycle volume: pod failed, pod.Status.Message unknown"
-    );
-    assert_eq!(ground.left(), 4);
-    // It is not given up, and said once.
-    ground.first("");
-    ground.phase("Available").await;
-    assert_eq!(ground.left(), 0);
-    assert_eq!(ground.told("VolumeFailedRecycle").await.len(), 1);
 }
 
 #[tokio::test]

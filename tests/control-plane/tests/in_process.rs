@@ -7,9 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use control_plane::{
-    ControllerOptions, InProcess, NodeOptions, Options, faults::Answer, requests::Verb,
-};
+use control_plane::{InProcess, NodeOptions, Options, faults::Answer, requests::Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
@@ -124,40 +122,5 @@ async fn faults_hit_and_requests_are_on_record() {
             (Verb::Get, 200),
             (Verb::Watch, 200)
         ]
-    );
-}
-
-/// Controllers without any API are on the clock of the test, too.
-#[tokio::test(start_paused = true)]
-async fn the_controllers_alone_are_on_the_same_clock() {
-    use control_plane::{Store, controllers, resource};
-    let store = Store::default();
-    let options = ControllerOptions {
-        resync: RESYNC,
-        ..ControllerOptions::default()
-    };
-    let running = controllers::spawn(store.clone(), options).unwrap();
-    let claims = &resource::PERSISTENT_VOLUME_CLAIMS;
-    let phase = || store.get(claims, "default", "c").unwrap()["status"]["phase"].clone();
-    store.create(claims, "default", claim("c")).unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    store
-        .create(&resource::PERSISTENT_VOLUMES, "", volume("v"))
-        .unwrap();
-    tokio::time::sleep(RESYNC / 2).await;
-    assert_eq!(phase(), "Pending", "a volume that comes wakes no claim");
-    tokio::time::sleep(RESYNC).await;
-    assert_eq!(phase(), "Bound");
-
-    drop(running);
-    store.create(claims, "default", claim("d")).unwrap();
-    store
-        .create(&resource::PERSISTENT_VOLUMES, "", volume("w"))
-        .unwrap();
-    tokio::time::sleep(2 * RESYNC).await;
-    let left = store.get(claims, "default", "d").unwrap();
-    assert_eq!(
-        left["status"]["phase"], "Pending",
-        "they stop with their handle"
     );
 }

@@ -125,12 +125,6 @@ async fn end(jobs: &mut Lines) -> Value {
     }
 }
 
-fn reason(job: &Value) -> &str {
-    let conditions = job["status"]["conditions"].as_array().unwrap();
-    let failed = conditions.iter().find(|c| c["type"] == "Failed").unwrap();
-    failed["reason"].as_str().unwrap()
-}
-
 #[tokio::test]
 async fn a_job_that_succeeds() {
     let ground = Ground::new().await;
@@ -231,24 +225,4 @@ async fn nothing_outlives_the_control_plane() {
         assert!(Instant::now() < deadline, "{pid} runs on");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-#[tokio::test]
-async fn a_job_that_cannot_start() {
-    let ground = Ground::new().await;
-    let broken = |j: &mut Value| {
-        j["spec"]["backoffLimit"] = json!(0);
-        j["spec"]["template"]["spec"]["restartPolicy"] = json!("Never");
-        j["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["/no/such/program"]);
-    };
-    let mut jobs = ground.run("", broken).await;
-    assert_eq!(reason(&end(&mut jobs).await), "BackoffLimitExceeded");
-    let pod = ground.pod("is there", |_| true).await;
-    let state = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
-    assert_eq!(
-        [&state["exitCode"], &state["reason"]],
-        [&json!(128), &json!("StartError")]
-    );
-    let message = state["message"].as_str().unwrap();
-    assert!(message.contains("/no/such/program"), "{message}");
 }

@@ -109,17 +109,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_waits_once() {
-        let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        queue.add("a");
-        queue.add("b");
-        queue.add("a");
-        assert_eq!(queue.take(now), Some("a"));
-        assert_eq!(queue.take(now), Some("b"));
-        assert_eq!(queue.take(now), None);
-    }
-
-    #[test]
     fn a_key_is_never_handed_out_twice_at_a_time() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.add("a");
@@ -155,27 +144,5 @@ mod tests {
         queue.done("a", false, now);
         assert_eq!(queue.next_due(), Some(now + FIRST_BACK_OFF));
         assert_eq!(back_off(u32::MAX), LONGEST_BACK_OFF);
-    }
-
-    #[test]
-    fn a_key_can_be_asked_for_later() {
-        let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        let later = now + Duration::from_secs(1);
-        queue.add_at("a", later);
-        assert_eq!(queue.take(now), None);
-        queue.add("a");
-        assert_eq!(queue.take(now), Some("a"), "a change comes first");
-        queue.done("a", true, now);
-        assert_eq!(queue.take(later), Some("a"), "and the appointment stands");
-    }
-
-    #[test]
-    fn a_change_does_not_wait_for_the_back_off() {
-        let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        queue.add("a");
-        queue.take(now);
-        queue.done("a", false, now);
-        queue.add("a");
-        assert_eq!(queue.take(now), Some("a"));
     }
 }

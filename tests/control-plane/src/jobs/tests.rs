@@ -1,9 +1,6 @@
 //! Jobs whose pods do as they are told, on a real store.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -16,21 +13,17 @@ use crate::{
     meta,
     pods::{HOLD_TERMINATION, RUN},
     resource::{JOBS, PODS},
-    store::{DeleteOptions, Part},
+    store::Part,
 };
 
-fn world_with(back_off: Duration) -> World {
+/// Failures are followed by the next try at once.
+fn world() -> World {
     let mut world = World::with(ControllerOptions {
-        back_off,
+        back_off: Duration::ZERO,
         ..ControllerOptions::default()
     });
     world.add_node("n1");
     world
-}
-
-/// Failures are followed by the next try at once.
-fn world() -> World {
-    world_with(Duration::ZERO)
 }
 
 fn job(run: &str, policy: &str) -> Value {
@@ -160,70 +153,6 @@ fn a_failed_container_is_started_again_in_its_pod_until_the_limit() {
 }
 
 #[test]
-fn a_container_waits_before_it_is_started_again() {
-    let mut world = world_with(Duration::from_mins(10));
-    world.create(&JOBS, job("fail", "OnFailure"));
-    let pod = pods(&world)[0].clone();
-    let container = &pod["status"]["containerStatuses"][0];
-    assert_eq!(pod["status"]["phase"], "Running");
-    assert_eq!(container["restartCount"], 1, "the first restart is at once");
-    assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
-    let status = status(&world);
-    assert_eq!([&status["active"], &status["ready"]], [1, 0]);
-    tell(&mut world, "succeed");
-    assert!(!has(&world, "Complete"), "not before the back-off is over");
-    world.hurry();
-    world.settle();
-    assert!(!has(&world, "Complete"), "no look at it makes it shorter");
-}
-
-#[test]
-fn a_replacement_waits() {
-    let mut world = world_with(Duration::from_millis(100));
-    let begun = Instant::now();
-    world.create(&JOBS, job("fail", "Never"));
-    // No look at it in between makes it shorter.
-    world.resync();
-    // Longer after the second.
-    for (tries, waited) in [(2, 100), (3, 100 + 200)] {
-        while pods(&world).len() < tries {
-            assert!(begun.elapsed() < Duration::from_secs(20), "no pod {tries}");
-            std::thread::sleep(Duration::from_millis(1));
-            world.settle();
-        }
-        let took = begun.elapsed();
-        assert!(took >= Duration::from_millis(waited), "{tries}: {took:?}");
-    }
-}
-
-#[test]
-fn deletion() {
-    let with_policy = |policy: &str| DeleteOptions {
-        propagation_policy: Some(policy.to_owned()),
-        ..DeleteOptions::default()
-    };
-    for (policy, waits) in [("Foreground", true), ("Background", false)] {
-        let mut world = world();
-        world.create(&JOBS, held(job("", "Never")));
-        world.delete_with(&JOBS, "j", &with_policy(policy));
-        let [pod] = &pods(&world)[..] else { panic!() };
-        assert!(meta::is_terminating(pod), "{policy}");
-        assert_eq!(world.get(&JOBS, "j").is_some(), waits, "{policy}");
-        tell(&mut world, "");
-        assert!(pods(&world).is_empty(), "{policy}");
-        assert!(world.get(&JOBS, "j").is_none(), "{policy}");
-    }
-
-    let mut world = world();
-    world.create(&JOBS, job("", "Never"));
-    world.delete(&JOBS, "j");
-    assert!(world.get(&JOBS, "j").is_none());
-    let [pod] = &pods(&world)[..] else { panic!() };
-    assert_eq!(pod["status"]["phase"], "Running", "an orphan runs on");
-    assert!(pod["metadata"]["ownerReferences"].is_null());
-}
-
-#[test]
 fn a_deleted_pod_is_a_failed_one_and_is_replaced() {
     let mut world = world();
     world.create(&JOBS, job("", "Never"));
@@ -251,17 +180,4 @@ fn a_deadline() {
     assert_eq!(failure(&world), "DeadlineExceeded");
     assert_eq!(status(&world)["failed"], 1);
     assert!(pods(&world).is_empty());
-}
-
-#[test]
-fn a_controller_that_starts_over_makes_one_pod() {
-    let mut world = world();
-    world.put(&JOBS, job("succeed", "Never"));
-    for _ in 0..20 {
-        world.manager.work();
-        world.restart();
-    }
-    world.resync();
-    assert_eq!(status(&world)["succeeded"], 1);
-    assert_eq!(pods(&world).len(), 1);
 }

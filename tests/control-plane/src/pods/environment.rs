@@ -59,10 +59,6 @@ fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -80,21 +76,5 @@ mod tests {
         ] {
             assert_eq!(expand(given, &env), expected, "{given}");
         }
-    }
-
-    #[test]
-    fn environments() {
-        let pod = Pod(Arc::new(json!({"metadata": {"name": "p"}})));
-        let secret = json!({"env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "s"}}}]});
-        let why = environment(&pod, &secret).unwrap_err();
-        assert!(why.contains("secretKeyRef"), "{why}");
-        let container = json!({
-            "env": [{"name": "B", "value": "$(C)$(HOSTNAME)"}, {"name": "C", "value": "$(B)!"}],
-            "command": ["run", "$(C)"],
-            "args": ["$(E)"],
-        });
-        let env = environment(&pod, &container).unwrap();
-        assert_eq!((&*env["B"], &*env["C"]), ("$(C)p", "$(C)p!"));
-        assert_eq!(command_line(&container, &env), ["run", "$(C)p!", "$(E)"]);
     }
 }

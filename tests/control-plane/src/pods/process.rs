@@ -143,30 +143,3 @@ fn die_with_thread(command: &mut Command) {
         command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shell(script: &str) -> (Process, mpsc::Receiver<()>) {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
-        let (ended, ends) = mpsc::channel();
-        let process = Process::start(command, move || {
-            let _ = ended.send(());
-        })
-        .unwrap();
-        (process, ends)
-    }
-
-    #[test]
-    fn exit_codes() {
-        for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137)] {
-            let (process, ends) = shell(script);
-            ends.recv().unwrap();
-            assert_eq!(process.exit().unwrap().code, code, "{script}");
-        }
-        let missing = Command::new("/no/such/program");
-        assert!(Process::start(missing, || panic!("it never started")).is_err());
-    }
-}

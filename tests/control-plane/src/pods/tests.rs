@@ -2,26 +2,19 @@
 
 use std::{fs, process::Command, sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ProcessOptions;
 use crate::{
     controllers::{
         ControllerOptions,
         object::Volume,
-        tests::{World, but, claim, pod, volume},
+        tests::{World, but, pod, volume},
     },
     host_paths::HostPaths,
     pv_controller::recycler_pod,
-    resource::{NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES, PODS},
-    store::DeleteOptions,
+    resource::PODS,
 };
-
-fn told(name: &str, key: &str, value: &str) -> Value {
-    but(pod(name, &[]), |p| {
-        p["metadata"]["annotations"] = json!({key: value});
-    })
-}
 
 #[test]
 fn a_pod_does_what_it_is_told() {
@@ -33,7 +26,10 @@ fn a_pod_does_what_it_is_told() {
     ] {
         let mut world = World::new();
         world.add_node("n1");
-        world.create(&PODS, told("p", super::RUN, run));
+        let told = but(pod("p", &[]), |p| {
+            p["metadata"]["annotations"] = json!({super::RUN: run});
+        });
+        world.create(&PODS, told);
         assert_eq!(world.phase(&PODS, "p"), phase, "{run}");
         let status = &world.pod("p")["status"];
         assert_eq!(
@@ -51,54 +47,6 @@ fn a_pod_does_what_it_is_told() {
             );
         }
     }
-}
-
-#[test]
-fn without_node_or_bound_claim_nothing_runs() {
-    let mut world = World::new();
-    world.create(
-        &PODS,
-        but(pod("p", &["c"]), |p| p["spec"]["nodeName"] = json!("n1")),
-    );
-    assert_eq!(world.phase(&PODS, "p"), "Pending");
-    world.add_node("n1");
-    assert_eq!(world.phase(&PODS, "p"), "Pending");
-    world.create(&VOLUMES, volume("v", "1Gi"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    assert_eq!(world.phase(&PODS, "p"), "Running");
-}
-
-#[test]
-fn a_deleted_pod_stops_gracefully_or_at_once() {
-    let mut world = World::new();
-    world.add_node("n1");
-    world.create(&PODS, pod("plain", &[]));
-    world.delete(&PODS, "plain");
-    assert!(world.get(&PODS, "plain").is_none());
-
-    world.create(&PODS, told("held", super::HOLD_TERMINATION, "true"));
-    world.delete(&PODS, "held");
-    world.resync();
-    assert_eq!(
-        world.pod("held")["metadata"]["deletionGracePeriodSeconds"],
-        30
-    );
-    world.change(&PODS, "held", |p| p["metadata"]["annotations"] = json!({}));
-    assert!(world.get(&PODS, "held").is_none());
-
-    world.create(&PODS, told("forced", super::HOLD_TERMINATION, "true"));
-    let options = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    };
-    world.delete_with(&PODS, "forced", &options);
-    assert!(world.get(&PODS, "forced").is_none());
-
-    // A pod whose node is gone has nobody to wait for.
-    world.create(&PODS, pod("stranded", &[]));
-    world.delete(&NODES, "n1");
-    world.delete(&PODS, "stranded");
-    assert!(world.get(&PODS, "stranded").is_none());
 }
 
 /// Its process died with the controllers, and its policy is Never.

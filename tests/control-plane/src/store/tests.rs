@@ -93,34 +93,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn forgotten_versions_are_gone_but_now_is_not() {
-    let store = Store::new(2);
-    let before = store.revision();
-    for name in ["a", "b", "c"] {
-        store
-            .create(R, "default", json!({"metadata": {"name": name}}))
-            .unwrap();
-    }
-    assert_eq!(store.watch(R, before).unwrap_err().code, 410);
-    assert_eq!(store.shelf_at(R, None, before).unwrap_err().code, 410);
-    assert_eq!(store.watch(R, before + 1).unwrap().backlog.len(), 2);
-    store.compact();
-    assert_eq!(store.watch(R, before + 1).unwrap_err().code, 410);
-    assert!(store.watch(R, store.revision()).unwrap().backlog.is_empty());
-    assert_eq!(store.watch(R, store.revision() + 1).unwrap_err().code, 504);
-}
-
-#[test]
-fn a_subscriber_that_is_gone_is_forgotten() {
-    let store = Store::default();
-    drop(store.subscribe());
-    drop(store.watch(R, store.revision()).unwrap());
-    store
-        .create(R, "default", json!({"metadata": {"name": "a"}}))
-        .unwrap();
-    let state = store.lock();
-    assert!(state.subscribers.is_empty());
-    assert!(state.tables[R].watchers.is_empty());
-}

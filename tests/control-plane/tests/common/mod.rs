@@ -193,11 +193,7 @@ impl Api {
 
     /// The lines of a watch.
     pub async fn watch(&self, path: &str) -> Lines {
-        self.watch_as(path, JSON).await
-    }
-
-    pub async fn watch_as(&self, path: &str, accept: &str) -> Lines {
-        self.try_watch(path, accept).await.unwrap()
+        self.try_watch(path, JSON).await.unwrap()
     }
 
     /// The lines of a watch; an error is a broken connection.
@@ -333,13 +329,4 @@ pub fn claim(name: &str) -> Value {
 
 pub fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-}
-
-pub fn job(name: &str) -> Value {
-    json!({
-        "metadata": {"name": name},
-        "spec": {"template": {"spec": {
-            "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]
-        }}},
-    })
 }
