@@ -114,9 +114,6 @@ pub(crate) struct Context {
     pub(crate) kubelet: Kubelet,
     pub(crate) jobs: Jobs,
     pub(crate) options: ControllerOptions,
-    /// A rule that a test has replaced by the one that was wrong.
-    #[cfg(test)]
-    pub(crate) old_bug: Option<pv_controller::old_bugs::OldBug>,
 }
 
 impl Context {
@@ -259,8 +256,6 @@ impl Manager {
             jobs: Jobs::default(),
             options,
             store,
-            #[cfg(test)]
-            old_bug: None,
         };
         let mut manager = Self { events, ended, cx };
         for &resource in resource::all() {
@@ -352,7 +347,7 @@ impl Manager {
     }
 
     fn hear(&mut self, written: &Written) {
-        // Nobody decides by events, and they are the most frequent of all objects.
+        // No controller reads events, and they are the most frequent of all objects.
         if written.resource != &resource::EVENTS {
             self.observe(&written.event().into());
         }

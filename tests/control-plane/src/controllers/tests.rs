@@ -1,4 +1,4 @@
-//! The bench for the controllers' tests: a store, and a manager that works when it is told to.
+//! The bench for the controllers' tests: a store, and a manager that works when a test calls it.
 
 pub(crate) mod disturbance;
 mod relay;
@@ -13,13 +13,10 @@ use std::{
 use serde_json::{Value, json};
 
 use self::relay::Relay;
-use super::{ControllerOptions, Manager, NodeOptions, spawn};
+use super::{ControllerOptions, Manager, NodeOptions};
 use crate::{
     meta, node,
-    resource::{
-        CONFIG_MAPS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource,
-        STORAGE_CLASSES,
-    },
+    resource::{EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource},
     store::{DeleteOptions, Part, Store},
 };
 
@@ -91,7 +88,7 @@ impl World {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             self.settle();
-            let is_busy = self.manager.cx.reclaims.is_busy() || self.is_stopping();
+            let is_busy = !self.manager.cx.reclaims.recycling.is_empty() || self.is_stopping();
             if !self.work() && !is_busy || disturbance::has_crashed() {
                 return;
             }
@@ -136,7 +133,7 @@ impl World {
     /// Makes everything due that waits for a time.
     pub(crate) fn hurry(&mut self) {
         self.manager.cx.queues.hurry();
-        self.manager.cx.reclaims.hurry();
+        self.manager.cx.reclaims.failures.hurry();
     }
 
     pub(crate) fn resync(&mut self) {
@@ -208,17 +205,11 @@ impl World {
     }
 
     pub(crate) fn delete(&mut self, r: &'static Resource, name: &str) {
-        self.delete_with(r, name, &DeleteOptions::default());
-    }
-
-    pub(crate) fn delete_with(
-        &mut self,
-        r: &'static Resource,
-        name: &str,
-        options: &DeleteOptions,
-    ) {
-        let ns = if r.namespaced { "default" } else { "" };
-        self.store.delete(r, ns, name, options).unwrap();
+        let (ns, options) = (
+            if r.namespaced { "default" } else { "" },
+            DeleteOptions::default(),
+        );
+        self.store.delete(r, ns, name, &options).unwrap();
         self.settle();
     }
 
@@ -229,21 +220,16 @@ impl World {
             .to_owned()
     }
 
-    /// Phases of a claim and a volume.
-    pub(crate) fn phases(&self, claim: &str, volume: &str) -> [String; 2] {
-        [
-            self.phase(&PERSISTENT_VOLUME_CLAIMS, claim),
-            self.phase(&PERSISTENT_VOLUMES, volume),
-        ]
-    }
-
     /// The volume that a claim is bound to, both sides agreeing.
     pub(crate) fn bound(&self, claim: &str) -> Option<String> {
         let claim = self.claim(claim);
         let name = claim["spec"]["volumeName"].as_str()?.to_owned();
         let volume = self.volume(&name);
         assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
-        assert_eq!(self.phases(meta::name(&claim), &name), ["Bound", "Bound"]);
+        assert_eq!(
+            [&claim, &volume].map(|o| o["status"]["phase"].clone()),
+            ["Bound", "Bound"]
+        );
         Some(name)
     }
 
@@ -258,19 +244,6 @@ impl World {
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
             .collect()
-    }
-}
-
-impl World {
-    /// What the events about an object say, sorted, each once.
-    pub(crate) fn messages(&self, name: &str) -> Vec<String> {
-        let events = self.store.list(&EVENTS, None).items;
-        let about = events
-            .iter()
-            .filter(|event| event["involvedObject"]["name"] == name);
-        let messages = about.map(|event| event["message"].as_str().unwrap().to_owned());
-        let messages: std::collections::BTreeSet<_> = messages.collect();
-        messages.into_iter().collect()
     }
 }
 
@@ -347,69 +320,4 @@ pub(crate) fn pod(name: &str, claims: &[&str]) -> Value {
         "metadata": {"name": name},
         "spec": {"containers": [{"name": "main", "image": "busybox"}], "volumes": volumes},
     })
-}
-
-#[test]
-fn a_controller_that_starts_late_reads_what_is_there() {
-    let mut world = World::new();
-    world.put(&STORAGE_CLASSES, class("fast", "Immediate"));
-    world.put(&PERSISTENT_VOLUMES, volume("v", "1Gi"));
-    world.put(&PERSISTENT_VOLUME_CLAIMS, claim("c", "1Gi"));
-    world.restart();
-    world.resync();
-    assert_eq!(world.bound("c").as_deref(), Some("v"));
-}
-
-#[test]
-fn repeated_events_are_counted() {
-    let mut world = World::new();
-    world.create(&PERSISTENT_VOLUME_CLAIMS, claim("c", "1Gi"));
-    world.resync();
-    world.resync();
-    let events = world.store.list(&EVENTS, Some("default")).items;
-    let [event] = events.as_slice() else {
-        panic!("{events:?}")
-    };
-    assert_eq!(event["reason"], "ProvisioningFailed");
-    assert!(event["count"].as_u64().unwrap() >= 3, "{event}");
-}
-
-/// There is something to do at any moment, and nobody waits for it to end.
-#[tokio::test]
-async fn clients_that_write_without_pause_do_not_keep_the_resync_from_coming() {
-    let store = Store::new(100);
-    let claim = store
-        .create(&PERSISTENT_VOLUME_CLAIMS, "default", claim("c", "1Gi"))
-        .unwrap();
-    let note = json!({"metadata": {"name": "note"}});
-    store.create(&CONFIG_MAPS, "default", note).unwrap();
-    let _controllers = spawn(
-        store.clone(),
-        ControllerOptions {
-            resync: Duration::from_millis(20),
-            ..ControllerOptions::default()
-        },
-    )
-    .unwrap();
-    let told = || {
-        let events = store.list(&EVENTS, Some("default")).items;
-        let about = |event: &&Arc<Value>| event["involvedObject"]["uid"] == *meta::uid(&claim);
-        let event = events.iter().find(about)?;
-        event["count"].as_u64()
-    };
-    let deadline = Instant::now() + Duration::from_secs(20);
-    for n in 0.. {
-        // The controllers have the rest of this thread's time.
-        tokio::task::yield_now().await;
-        let written = store.modify(&CONFIG_MAPS, "default", "note", Part::Main, |old| {
-            Ok(but(old.clone(), |note| {
-                note["data"] = json!({"n": n.to_string()});
-            }))
-        });
-        written.unwrap();
-        if told() >= Some(3) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "no resync: {:?}", told());
-    }
 }

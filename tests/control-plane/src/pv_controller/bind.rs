@@ -92,7 +92,7 @@ fn name_volume(cx: &mut Context, claim: Claim, volume: &Volume) -> Result<Claim,
 
 /// The fourth write, and every other change of a claim's status. Access modes follow the volume;
 /// the capacity is noted when the claim becomes Bound and stays, as does the attributes class when
-/// it leaves Pending: from then on whoever resizes or modifies the volume keeps them. Without a
+/// it leaves Pending: from then on the resizer of the volume maintains them. Without a
 /// volume all of them go.
 pub(crate) fn set_claim_status(
     cx: &mut Context,

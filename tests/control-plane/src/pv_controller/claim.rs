@@ -60,8 +60,6 @@ fn lose(cx: &mut Context, claim: Claim, reason: &'static str, why: &str) -> Resu
 /// A claim that leaves the choice to the controller.
 fn sync_unbound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
     let late = cx.cache.binds_late(&claim);
-    #[cfg(test)]
-    let late = super::old_bugs::binds_late(cx, &claim, late);
     if let Some(volume) = find(cx, &claim, late) {
         return bind(cx, volume, claim);
     }
@@ -152,7 +150,7 @@ fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         };
         let about = (&PERSISTENT_VOLUME_CLAIMS, &*claim);
         cx.tell(about, Warning, reason, message);
-        // The controller's own choice cannot be somebody else's: an error, and no new state.
+        // What the controller chose cannot be another claim's: an error, and no new state.
         if let Some(owner) = owner
             && claim.annotation(BOUND_BY_CONTROLLER).is_some()
         {

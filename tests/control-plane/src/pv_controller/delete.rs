@@ -1,15 +1,13 @@
-//! Policy Delete: whoever provisioned a volume from outside deletes it too. Of the plug-ins within,
-//! only `hostPath` has a deleter, and that one deletes directories for tests alone.
+//! Policy Delete: an external provisioner deletes its volumes itself. Of the in-tree plug-ins only
+//! `hostPath` has a deleter, and that one deletes directories for tests alone.
 
-use std::path::Path;
-
-use super::{
-    MIGRATED_TO, PROVISIONED_BY,
-    operations::Name,
-    origin,
-    provision::IN_TREE,
-    reclaim::{Started, fail},
+use std::{
+    collections::HashMap,
+    path::Path,
+    time::{Duration, Instant},
 };
+
+use super::{MIGRATED_TO, PROVISIONED_BY, origin, provision::IN_TREE, reclaim::fail};
 use crate::{
     controllers::{
         Context, SyncError,
@@ -29,24 +27,60 @@ const HOST_PATH: &str = "kubernetes.io/host-path";
 #[derive(Debug, PartialEq, Eq)]
 enum Deleter {
     HostPath,
-    /// Somebody outside of this controller.
+    /// An external provisioner.
     External,
 }
 
+/// The wait after the first failure.
+const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
+/// The longest wait, kube-controller-manager's.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(122);
+
+/// Failed deletions by the UID of the volume: the wait before the next attempt, and its end. No
+/// attempt starts by itself: the next sync of the volume starts it.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(HashMap<String, (Duration, Instant)>);
+
+impl Failures {
+    fn must_wait(&self, uid: &str, now: Instant) -> bool {
+        self.0.get(uid).is_some_and(|(_, end)| now < *end)
+    }
+
+    fn note(&mut self, uid: &str, now: Instant) {
+        let double = |(wait, _): &(Duration, Instant)| (*wait * 2).min(LONGEST_BACK_OFF);
+        let wait = self.0.get(uid).map_or(FIRST_BACK_OFF, double);
+        self.0.insert(uid.to_owned(), (wait, now + wait));
+    }
+
+    /// Forgets a volume that is gone.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+
+    /// Ends every wait.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        let now = Instant::now();
+        self.0.values_mut().for_each(|(_, end)| *end = now);
+    }
+}
+
 /// Deletes the directory, and without its storage the volume goes too.
-pub(super) fn start(cx: &mut Context, volume: Volume, _: &Name) -> Result<Started, SyncError> {
+pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
     match deleter(&volume) {
-        Err(why) => return fail(cx, volume, FAILED, &why).map(|()| Started::IsOver),
-        Ok(Deleter::External) => return Ok(Started::IsOver),
+        Err(why) => return fail(cx, volume, FAILED, &why),
+        Ok(Deleter::External) => return Ok(()),
         Ok(Deleter::HostPath) => {}
     }
+    if cx.reclaims.failures.must_wait(volume.uid(), Instant::now()) {
+        return Ok(());
+    }
     if let Err(why) = delete(cx.reclaims.host_paths.as_ref(), &volume) {
-        return fail(cx, volume, FAILED, &why).map(|()| Started::HasFailed);
+        cx.reclaims.failures.note(volume.uid(), Instant::now());
+        return fail(cx, volume, FAILED, &why);
     }
     origin::let_go(cx, &volume)?;
-    let options = DeleteOptions::default();
-    cx.delete(&PERSISTENT_VOLUMES, &volume, options)
-        .map(|()| Started::IsOver)
+    cx.delete(&PERSISTENT_VOLUMES, &volume, DeleteOptions::default())
 }
 
 /// Looks for the plug-in that provisioned the volume, else for one that knows its kind.
@@ -95,27 +129,17 @@ fn is_below_tmp(path: &str) -> bool {
         .any(|(at, tmp)| path[at + tmp.len()..].starts_with(|next| next != '\n'))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pattern_of_the_deleter() {
-        for (path, matches) in [
-            ("/tmp/a", true),
-            ("/tmp/a/b", true),
-            ("/data/tmp/a", true),
-            ("/tmp//", true),
-            ("/tmp/tmp/", true),
-            ("/tmp", false),
-            ("/tmp/", false),
-            ("/tmp/\n", false),
-            ("/temp/a", false),
-            ("tmp/a", false),
-            ("/x/tmpa/b", false),
-            ("", false),
-        ] {
-            assert_eq!(is_below_tmp(path), matches, "{path:?}");
-        }
+#[test]
+fn the_wait_doubles_with_each_failed_deletion() {
+    let (mut failures, mut now) = (Failures::default(), Instant::now());
+    for seconds in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 122.0, 122.0] {
+        assert!(!failures.must_wait("a", now));
+        failures.note("a", now);
+        let wait = Duration::from_secs_f64(seconds);
+        assert!(failures.must_wait("a", now + wait.mul_f64(0.999)));
+        now += wait;
     }
+    failures.forget("a");
+    failures.note("a", now);
+    assert!(!failures.must_wait("a", now + FIRST_BACK_OFF));
 }

@@ -24,7 +24,7 @@ pub(crate) fn reaches(volume: &Volume, node: &Node) -> bool {
 }
 
 /// Whether a volume that is reserved for this claim may be bound to it. Class, selector and
-/// binding mode are the business of whoever reserved it.
+/// binding mode are up to the client that reserved it.
 pub(crate) fn reserved_fits(volume: &Volume, claim: &Claim) -> bool {
     !volume.is_terminating()
         && volume.capacity() >= claim.request()

@@ -13,7 +13,6 @@
 //! | the four writes that bind, and their undoing | `bind` |
 //! | what happens to a volume whose claim is gone | `reclaim`, `recycle`, `delete` |
 //! | the pod that empties a volume | `recycler_pod` |
-//! | what takes time runs once at a time | `operations` |
 //! | what follows from who provisioned a volume | `origin` |
 //! | a claim without a class gets the default one | `default_class` |
 //! | a claim for which no volume exists | `provision` |
@@ -23,9 +22,6 @@ pub(crate) mod claim;
 mod default_class;
 pub(crate) mod delete;
 pub(crate) mod matching;
-#[cfg(test)]
-pub(crate) mod old_bugs;
-mod operations;
 mod origin;
 pub(crate) mod pools;
 pub(crate) mod provision;
@@ -41,7 +37,7 @@ use crate::{
         Change, Context,
         object::{Claim, Key, Volume},
     },
-    resource,
+    meta, resource,
     store::EventKind,
 };
 
@@ -63,7 +59,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if change.resource == &resource::PERSISTENT_VOLUMES {
         cx.queues.volumes.add(Key::of(&change.object));
         if change.kind == EventKind::Deleted {
-            cx.reclaims.forget(&Volume(change.object.clone()));
+            cx.reclaims.failures.forget(meta::uid(&change.object));
         }
         for claim in states.filter_map(|state| Some(Volume(state.clone()).claim_ref()?.key())) {
             cx.queues.claims.add(claim);

@@ -37,7 +37,7 @@ pub(super) fn is_migrated(volume: &Volume) -> bool {
 }
 
 /// Brings the annotation and the finalizer of a volume in line with its provisioner and its policy.
-/// A volume that nobody provisioned keeps what it has.
+/// A volume without a provisioner keeps what it has.
 pub(crate) fn update(cx: &mut Context, volume: Volume) -> Result<Volume, SyncError> {
     let Some(provisioner) = volume.annotation(PROVISIONED_BY) else {
         return Ok(volume);

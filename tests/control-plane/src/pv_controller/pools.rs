@@ -14,7 +14,7 @@ pub(crate) type Volumes = HashMap<Arc<str>, Volume>;
 /// Volumes by their size in bytes, the smaller one first.
 type Row = BTreeSet<(i128, Arc<str>)>;
 
-/// The volumes that any claim may get: Available, reserved for nobody, not terminating. By their
+/// The volumes that any claim may get: Available, not reserved, not terminating. By their
 /// class, then by their access modes, the fewest first.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {

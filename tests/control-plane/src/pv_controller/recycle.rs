@@ -2,12 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    bind::unbind,
-    operations::Name,
-    reclaim::{Started, fail},
-    recycler_pod,
-};
+use super::{bind::unbind, reclaim::fail, recycler_pod};
 use crate::{
     controllers::{
         Change, Context, SyncError,
@@ -24,50 +19,44 @@ const FAILED: &str = "VolumeFailedRecycle";
 /// A volume that is being emptied.
 #[derive(Debug)]
 pub(crate) struct Recycling {
-    operation: Name,
     /// As it was at the start: if it changed meanwhile, it is not freed.
     volume: Volume,
     pod_uid: String,
 }
 
+/// Whether a pod empties this volume.
+pub(super) fn is_under_way(cx: &Context, volume: &Volume) -> bool {
+    let mut recycling = cx.reclaims.recycling.values();
+    recycling.any(|recycling| recycling.volume.uid() == volume.uid())
+}
+
 /// Makes the pod.
-pub(super) fn start(
-    cx: &mut Context,
-    volume: Volume,
-    operation: &Name,
-) -> Result<Started, SyncError> {
+pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
     if let Some(pods) = users(cx, &volume) {
         let message = format!("Volume is used by pods: {pods}");
         cx.tell((&PERSISTENT_VOLUMES, &volume), Normal, FAILED, message);
-        return Ok(Started::IsOver);
+        return Ok(());
     }
     let Some(pod) = recycler_pod::of(&volume) else {
-        fail(
-            cx,
-            volume,
-            FAILED,
-            "No recycler plugin found for the volume!",
-        )?;
-        return Ok(Started::IsOver);
+        let why = "No recycler plugin found for the volume!";
+        return fail(cx, volume, FAILED, why);
     };
     let key = Key::new(recycler_pod::NAMESPACE, meta::name(&pod));
     let why = match cx.store.create(&PODS, &key.namespace, pod) {
         Ok(pod) => {
             cx.cache.store(&PODS, &pod);
             let recycling = Recycling {
-                operation: operation.clone(),
                 volume,
                 pod_uid: meta::uid(&pod).to_owned(),
             };
             cx.reclaims.recycling.insert(key, recycling);
-            return Ok(Started::GoesOn);
+            return Ok(());
         }
-        // Whoever made it: what it does to the volume is not known, and it goes first.
+        // What this pod does to the volume is not known, so it is deleted first.
         Err(taken) if taken.is_already_exists() => remove_old(cx, &key),
         Err(refused) => format!("unexpected error creating recycler pod:  {refused}"),
     };
-    fail(cx, volume, FAILED, &format!("Recycle failed: {why}"))?;
-    Ok(Started::IsOver)
+    fail(cx, volume, FAILED, &format!("Recycle failed: {why}"))
 }
 
 fn remove_old(cx: &Context, pod: &Key) -> String {
@@ -136,15 +125,10 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     {
         outcome = outcome.and(Err(format!("failed to delete recycler pod: {error}")));
     }
-    let Some(Recycling {
-        operation, volume, ..
-    }) = cx.reclaims.recycling.remove(key)
-    else {
+    // Also after a failure: the next look at the volume starts it again.
+    let Some(Recycling { volume, .. }) = cx.reclaims.recycling.remove(key) else {
         return Ok(());
     };
-    // As far as the operation is concerned even a failure is an end like any other: the next look at
-    // the volume starts it again.
-    cx.reclaims.end(&operation, true);
     let name = Key::cluster(volume.name());
     let written = match outcome {
         Ok(()) => {

@@ -15,8 +15,8 @@ pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const MOUNT_PATH: &str = "/scrub";
 
 /// It fails where there is no volume, and where something is left in it. Another filesystem that
-/// somebody mounts in it meanwhile is left alone. A directory of the same filesystem that is bound
-/// there is not: `find` tells filesystems apart by their device numbers, mounts not at all.
+/// is mounted in it meanwhile is left alone. A directory of the same filesystem that is bound
+/// there is not: `find` distinguishes filesystems by their device numbers, and mounts not at all.
 const SCRIPT: &str = "find /scrub -xdev -mindepth 1 -delete && \
                       [ -z \"$(find /scrub -mindepth 1 -print -quit)\" ]";
 
@@ -81,17 +81,6 @@ mod tests {
             spec.remove("local");
             spec.insert("hostPath".into(), json!({"path": "/tmp/v", "type": ""}));
         })))
-    }
-
-    #[test]
-    fn which_volumes_have_one() {
-        let pod = of(&host_path("1Gi")).unwrap();
-        assert_eq!(pod["metadata"]["name"], "recycler-for-v");
-        assert_eq!(
-            pod["spec"]["volumes"][0]["hostPath"],
-            json!({"path": "/tmp/v"})
-        );
-        assert!(of(&Volume(Arc::new(volume("local", "1Gi")))).is_none());
     }
 
     #[test]

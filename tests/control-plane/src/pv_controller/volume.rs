@@ -50,8 +50,8 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     }
 }
 
-/// The claim that the volume is bound to. A claim that the cache does not know is looked up in the
-/// store before anybody calls it gone, whoever bound it: it may have been created a moment ago.
+/// The claim that the volume is bound to. A claim that the cache does not know is read from the
+/// store before it counts as gone, whatever bound it: it may have been created a moment ago.
 /// A claim of the same name with another UID is another claim.
 pub(crate) fn claim_of(cx: &mut Context, volume: &Volume) -> Result<Option<Claim>, SyncError> {
     let Some(reference) = volume.claim_ref() else {
@@ -61,10 +61,6 @@ pub(crate) fn claim_of(cx: &mut Context, volume: &Volume) -> Result<Option<Claim
     let known = cx.cache.claim(&key);
     if let Some(claim) = known.filter(|claim| claim.uid() == reference.uid) {
         return Ok(Some(claim));
-    }
-    #[cfg(test)]
-    if super::old_bugs::gone_unasked(cx, volume) {
-        return Ok(None);
     }
     let Some(fresh) = cx.read(&PERSISTENT_VOLUME_CLAIMS, &key)? else {
         return Ok(None);

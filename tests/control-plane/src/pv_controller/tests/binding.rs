@@ -3,9 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::{
-    controllers::tests::{World, but, claim, volume},
+    controllers::{
+        object::Key,
+        tests::{World, but, claim, provisioned, volume},
+    },
     meta,
-    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER},
+    pv_controller::{BIND_COMPLETED, BOUND_BY_CONTROLLER, volume as rule},
     resource::{PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES},
     store::{EventKind, Part},
 };
@@ -168,4 +171,22 @@ fn a_volume_whose_claim_is_bound_elsewhere() {
         assert!(!annotation(&second, BOUND_BY_CONTROLLER), "{what}");
         assert_eq!(world.bound("c").as_deref(), Some("v"), "{what}");
     }
+}
+
+/// A volume that was provisioned a moment ago comes to the controller before its claim does.
+#[test]
+fn a_claim_that_the_cache_does_not_know_is_read_before_its_volume_is_released() {
+    let mut world = World::new();
+    let made = world.put(&CLAIMS, claim("c", "1Gi"));
+    let reserved = but(provisioned("v", "1Gi"), |v| {
+        v["spec"]["claimRef"] =
+            json!({"namespace": "default", "name": "c", "uid": made["metadata"]["uid"]});
+    });
+    let reserved = world.put(&VOLUMES, reserved);
+    let cx = &mut world.manager.cx;
+    cx.cache.store(&VOLUMES, &reserved);
+    rule::sync(cx, &Key::cluster("v")).unwrap();
+    assert_ne!(world.phase(&VOLUMES, "v"), "Released");
+    world.settle();
+    assert_eq!(world.bound("c").as_deref(), Some("v"));
 }

@@ -50,16 +50,3 @@ fn what_was_read_before_does_not_decide() {
         assert_eq!(messages(&world, "VolumeFailedDelete"), [""; 0], "{what}");
     }
 }
-
-#[test]
-fn the_errors_of_a_volume_are_forgotten_with_it() {
-    let mut world = World::new();
-    world.create(&VOLUMES, host_path("Delete"));
-    world.create(&CLAIMS, claim("c", "1Gi"));
-    world.delete(&CLAIMS, "c");
-    assert_eq!(world.phase(&VOLUMES, "v"), "Failed");
-    assert_eq!(world.manager.cx.reclaims.operations.len(), 1, "it waits");
-    world.delete(&VOLUMES, "v");
-    assert!(world.get(&VOLUMES, "v").is_none());
-    assert_eq!(world.manager.cx.reclaims.operations.len(), 0);
-}

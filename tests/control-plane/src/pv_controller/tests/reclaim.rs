@@ -68,7 +68,7 @@ fn a_recycler_pod_that_does_not_succeed_fails_the_volume() {
             "Recycle failed: failed to recycle volume: out of time",
         ),
         (
-            "deleted by somebody",
+            "deleted by a client",
             |world| world.delete(&PODS, POD),
             "Recycle failed: failed to recycle volume: recycler pod was deleted",
         ),
