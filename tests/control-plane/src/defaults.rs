@@ -160,7 +160,7 @@ fn meta_of_template(spec: &mut Value) -> &mut Value {
     template.entry("metadata").or_insert_with(|| json!({}))
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`; only the last two are told apart here, by whether
+/// `Guaranteed`, `Burstable` or `BestEffort`; only the last two are distinguished here, by whether
 /// anything is requested at all.
 fn qos_class(pod: &Value) -> &'static str {
     let asks = |c: &Value| {

@@ -1,5 +1,5 @@
 //! What a DELETE does: the object goes, or it stays as terminating until its finalizers are gone
-//! or, for a pod on a node, until whoever runs the pod says that it has stopped.
+//! or, for a pod on a node, until its kubelet says that it has stopped.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 /// Kept on an owner until its dependents have forgotten it (`propagationPolicy: Orphan`).
 pub const ORPHAN: &str = "orphan";
 
-/// Seconds that a pod gets when nobody says otherwise.
+/// Seconds that a pod gets to stop by default.
 const DEFAULT_GRACE: i64 = 30;
 
 /// What becomes of the object.

@@ -18,7 +18,7 @@
 //! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config)?);
 //! let map = from_value(json!({"metadata": {"name": "settings"}}))?;
 //!
-//! // The first creation is told that it may not, the next is done but its answer lost.
+//! // The first creation is forbidden, the next is done but its answer lost.
 //! let faults = control_plane.faults();
 //! let denied = faults.on(Verb::Create).resource("configmaps").times(1).forbid();
 //! let lost = faults.on(Verb::Create).resource("configmaps").times(1).reset_after();
@@ -34,7 +34,7 @@
 //! assert_eq!(outcomes, ["403", "lost"]);
 //! assert_eq!((denied.hits(), lost.hits()), (1, 1));
 //!
-//! // Somebody else is always first: after two conflicts the update goes through.
+//! // Another client is always first: after two conflicts the update goes through.
 //! let conflict = faults.on(Verb::Update).name("settings").times(2).answer(Answer::code(409));
 //! let mut tries = 1;
 //! loop {
@@ -205,7 +205,7 @@ impl Faults {
         self.stream(resource, |stream| stream.cuts += 1);
     }
 
-    /// Makes watches of a resource stale: what happens from now on is not told until the hold is
+    /// Makes watches of a resource stale: what happens from now on is not sent until the hold is
     /// dropped. Watches begun meanwhile see the state of this moment (behind a [`Front`], what has
     /// changed since is missing from it); get and list stay fresh.
     ///

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A client that is pointed here talks to the cluster behind it and cannot tell. What a test says
-//! about [`Faults`] and [`Requests`] is meant for this client alone: whoever else talks to the
-//! cluster does not come through here.
+//! about [`Faults`] and [`Requests`] is meant for this client alone: other clients of the
+//! cluster do not come through here.
 //!
 //! How the API server is reached, and with whose rights, is an [`Upstream`]'s business, so that
 //! this crate needs no Kubernetes client and no TLS.
@@ -115,11 +115,11 @@ impl Drop for Front {
 /// The newest version of all, as any consistent list tells it. Without an answer there is nothing to
 /// go on with: a test that takes any other version for it shows nothing.
 fn newest(runtime: &Handle, upstream: Arc<dyn Upstream>) -> u64 {
-    let (tell, told) = mpsc::channel();
+    let (tell, version) = mpsc::channel();
     runtime.spawn(async move {
         let _ = tell.send(list_version(&*upstream).await);
     });
-    match told.recv().map_err(io::Error::other).flatten() {
+    match version.recv().map_err(io::Error::other).flatten() {
         Ok(version) => version,
         Err(error) => panic!("the API server does not tell its newest version: {error}"),
     }

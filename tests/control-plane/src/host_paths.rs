@@ -3,8 +3,8 @@
 //!
 //! A path is accepted if it is written below the root, without `..`, and if every step of it is a
 //! directory that is really there: the kernel (openat2) follows no symbolic link on the way and
-//! leaves neither the root nor its filesystem. What was accepted is held open, so nobody can
-//! put something else in its place. Everything in doubt is refused, and then nothing is touched.
+//! leaves neither the root nor its filesystem. What was accepted is held open, so no other
+//! process can replace it. Everything in doubt is refused, and then nothing is touched.
 //!
 //! Mounts in the directory are looked for before anything starts. What is mounted there later, the
 //! deleter does not enter. The recycler's `find` does not enter another filesystem, but cannot tell
@@ -123,8 +123,8 @@ impl HostPaths {
         Ok(directory)
     }
 
-    /// Deletes the directory of a volume and all that is in it. What is not there, or what somebody
-    /// else deletes meanwhile, needs nothing.
+    /// Deletes the directory of a volume and all that is in it. What is missing, or what another
+    /// process deletes meanwhile, is no error.
     pub(crate) fn delete(&self, path: &Path) -> Result<(), Refused> {
         let rest = self.rest(path)?;
         let parent = rest.parent().filter(|it| !it.as_os_str().is_empty());

@@ -227,7 +227,7 @@ impl ControlPlane {
                     stopped,
                 ));
                 if let Err(error) = ran {
-                    // Nobody listens any more if the start had succeeded.
+                    // After a successful start the receiver is gone.
                     let _ = started.send(Err(error));
                 }
                 runtime.shutdown_timeout(Duration::from_secs(1));

@@ -79,7 +79,7 @@ struct Args {
     #[arg(long, value_name = "PATH=FILE", value_parser = pair, requires = "processes", help_heading = "Pods")]
     program: Vec<(String, String)>,
 
-    /// Changes kept per type; a watch from before them is told to list again (410)
+    /// Changes kept per type; a watch from before them has to list again (410)
     #[arg(long, value_name = "COUNT", default_value_t = Store::DEFAULT_HISTORY, help_heading = "Watches")]
     history: usize,
 

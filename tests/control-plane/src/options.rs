@@ -28,8 +28,8 @@ pub struct Options {
     /// Where to listen; port 0 (the default, on 127.0.0.1) takes a free one. There is neither TLS nor
     /// authentication, so an address that others reach gives them everything.
     pub listen: SocketAddr,
-    /// Where to write a kubeconfig; it is removed again in the end, unless somebody else has written
-    /// there since. A file that is there already is replaced only if it is empty or was left by a
+    /// Where to write a kubeconfig; it is removed again in the end, unless it was changed
+    /// since. A file that is there already is replaced only if it is empty or was left by a
     /// control plane that was killed. None by default.
     pub kubeconfig: Option<PathBuf>,
     /// A node to register at start; none by default, and then no pod is scheduled.
@@ -42,8 +42,8 @@ pub struct Options {
     /// The first wait after a failed container or pod of a Job, before the next try; 10 s, as in
     /// the real ones, and it doubles each time.
     pub back_off: Duration,
-    /// Run the pods of Jobs as processes of this machine. Without it (the default) they do as they
-    /// are told.
+    /// Run the pods of Jobs as processes of this machine. Without it (the default) their
+    /// annotations decide.
     pub processes: Option<ProcessOptions>,
     /// Where volumes of type `hostPath` are really recycled and deleted. Without it (the default)
     /// every such volume is refused, and nothing on this machine is touched.

@@ -22,7 +22,7 @@ pub(crate) use self::processes::log_file;
 use self::{
     containers::Containers,
     processes::Processes,
-    runner::{AsTold, PodRunner},
+    runner::{Annotated, PodRunner},
 };
 pub use self::{
     processes::ProcessOptions,
@@ -42,7 +42,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Kubelet {
     pods: HashMap<Key, Containers>,
-    told: AsTold,
+    annotated: Annotated,
     processes: Processes,
     back_off: Duration,
 }
@@ -53,7 +53,7 @@ impl Kubelet {
         let (ended, pods_that_ended) = unbounded_channel();
         let kubelet = Self {
             pods: HashMap::new(),
-            told: AsTold,
+            annotated: Annotated,
             processes: Processes::new(options.processes.clone(), options.host_paths.clone(), ended),
             back_off: options.back_off,
         };
@@ -64,7 +64,7 @@ impl Kubelet {
         if self.processes.takes(pod) {
             &mut self.processes
         } else {
-            &mut self.told
+            &mut self.annotated
         }
     }
 
@@ -124,7 +124,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let before = containers.next_start();
     let back_off = cx.kubelet.back_off;
     let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
-    // One appointment is enough, however often somebody looks at the pod until then.
+    // The pod is queued once for this start, however often it is synced until then.
     if let Some(due) = containers.next_start().filter(|due| before != Some(*due)) {
         cx.queues.scheduled.add_at(key.clone(), due);
     }

@@ -1,5 +1,5 @@
-//! Finalizers that keep a claim while a pod uses it, and a volume while it is bound. They are put
-//! back when somebody takes them away, and removed once nothing holds the terminating object.
+//! Finalizers that keep a claim while a pod uses it, and a volume while it is bound. They are
+//! added again when a client removes them, and removed once nothing holds the terminating object.
 
 use serde_json::Value;
 

@@ -32,15 +32,15 @@ pub(crate) enum Severity {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// The name of the event that tells what this key says.
-    known: HashMap<Arc<Told>, String>,
-    order: VecDeque<Arc<Told>>,
+    known: HashMap<Arc<EventKey>, String>,
+    order: VecDeque<Arc<EventKey>>,
     /// Makes names unique.
     written: u64,
 }
 
 /// What makes two events the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Told {
+struct EventKey {
     uid: String,
     component: &'static str,
     severity: Severity,
@@ -64,14 +64,14 @@ impl Recorder {
             "" => "default",
             namespace => namespace,
         };
-        let told = Told {
+        let key = EventKey {
             uid: meta::uid(object).into(),
             component,
             severity,
             reason,
             message,
         };
-        if let Some(name) = self.known.get(&told)
+        if let Some(name) = self.known.get(&key)
             && count_up(store, ns, name).is_ok()
         {
             return;
@@ -79,16 +79,16 @@ impl Recorder {
         self.written += 1;
         let nanos = jiff::Timestamp::now().as_nanosecond();
         let name = format!("{}.{nanos:x}{:x}", meta::name(object), self.written);
-        match store.create(&resource::EVENTS, ns, event(r, object, &told, &name)) {
-            Ok(_) => self.remember(told, name),
+        match store.create(&resource::EVENTS, ns, event(r, object, &key, &name)) {
+            Ok(_) => self.remember(key, name),
             Err(error) => tracing::debug!(%error, reason, object = meta::name(object), "no event"),
         }
     }
 
-    fn remember(&mut self, told: Told, name: String) {
-        let told = Arc::new(told);
-        if self.known.insert(Arc::clone(&told), name).is_none() {
-            self.order.push_back(told);
+    fn remember(&mut self, key: EventKey, name: String) {
+        let key = Arc::new(key);
+        if self.known.insert(Arc::clone(&key), name).is_none() {
+            self.order.push_back(key);
         }
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()
@@ -98,7 +98,7 @@ impl Recorder {
     }
 }
 
-fn event(r: &'static Resource, object: &Value, told: &Told, name: &str) -> Value {
+fn event(r: &'static Resource, object: &Value, key: &EventKey, name: &str) -> Value {
     let now = meta::now();
     json!({
         "metadata": {"name": name},
@@ -110,11 +110,11 @@ fn event(r: &'static Resource, object: &Value, told: &Told, name: &str) -> Value
             "uid": meta::uid(object),
             "resourceVersion": object["metadata"]["resourceVersion"],
         },
-        "reason": told.reason,
-        "message": told.message,
-        "type": match told.severity { Severity::Normal => "Normal", Severity::Warning => "Warning" },
-        "source": {"component": told.component},
-        "reportingComponent": told.component,
+        "reason": key.reason,
+        "message": key.message,
+        "type": match key.severity { Severity::Normal => "Normal", Severity::Warning => "Warning" },
+        "source": {"component": key.component},
+        "reportingComponent": key.component,
         "reportingInstance": "",
         "count": 1,
         "eventTime": null,
@@ -123,7 +123,7 @@ fn event(r: &'static Resource, object: &Value, told: &Told, name: &str) -> Value
     })
 }
 
-/// Whoever else writes the event meanwhile loses a count, which nobody misses.
+/// A concurrent write of the event can lose a count, which no client relies on.
 fn count_up(store: &Store, ns: &str, name: &str) -> Result<(), Status> {
     let mut event = (*store.get(&resource::EVENTS, ns, name)?).clone();
     event["count"] = json!(event["count"].as_u64().unwrap_or_default() + 1);

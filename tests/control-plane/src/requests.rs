@@ -147,7 +147,7 @@ struct Log {
     kept: VecDeque<Arc<Request>>,
 }
 
-/// A control plane may run for days; nobody asserts on more than this.
+/// A control plane may run for days; no test asserts on more than this.
 const KEPT: usize = 200_000;
 
 impl Requests {

@@ -235,7 +235,7 @@ impl Status {
         Self::unprocessable(format!("{kind}.meta.k8s.io \"\" is invalid: {why}"))
     }
 
-    /// 500: what nobody has thought of as the client's fault.
+    /// 500 for a fault of the client that the real server takes for its own.
     pub fn unexpected(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }

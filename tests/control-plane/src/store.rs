@@ -65,7 +65,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// Events kept per resource type unless told otherwise.
+    /// Events kept per resource type by default.
     pub const DEFAULT_HISTORY: usize = 10_000;
 
     /// A store with the namespaces `default` and `kube-system`, which keeps the last `history`

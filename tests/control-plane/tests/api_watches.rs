@@ -72,6 +72,6 @@ async fn bookmarks_and_timeouts() {
     assert_eq!(
         lines.try_next().await.unwrap(),
         None,
-        "nobody asked for bookmarks"
+        "no bookmarks were requested"
     );
 }

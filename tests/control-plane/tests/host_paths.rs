@@ -110,7 +110,7 @@ impl Ground {
     }
 
     /// What the events about the volume say, by their reason.
-    async fn told(&self, reason: &str) -> Vec<String> {
+    async fn events(&self, reason: &str) -> Vec<String> {
         let list = self.api.get(EVENTS).await.ok();
         let events = list["items"].as_array().unwrap().iter();
         let about = events.filter(|event| {
@@ -120,16 +120,16 @@ impl Ground {
         messages.collect()
     }
 
-    /// Why the volume has failed, which is told once, and just after its phase.
+    /// Why the volume has failed, which one event says, just after the phase.
     async fn failure(&self, policy: &str) -> String {
         self.phase("Failed").await;
         let reason = format!("VolumeFailed{policy}");
         let deadline = Instant::now() + SOON;
         loop {
-            match &self.told(&reason).await[..] {
+            match &self.events(&reason).await[..] {
                 [why] => return why.clone(),
                 [] => assert!(Instant::now() < deadline, "no event {reason}"),
-                more => panic!("told more than once: {more:?}"),
+                more => panic!("reported more than once: {more:?}"),
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -165,8 +165,8 @@ async fn a_volume_is_emptied_and_available_again() {
     let pv = ground.get(&format!("{PVS}/v")).await.unwrap();
     assert!(pv["spec"]["claimRef"].is_null());
     assert!(pv["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"].is_null());
-    assert_eq!(ground.told("VolumeRecycled").await, ["Volume recycled"]);
-    assert_eq!(ground.told("VolumeFailedRecycle").await, [""; 0]);
+    assert_eq!(ground.events("VolumeRecycled").await, ["Volume recycled"]);
+    assert_eq!(ground.events("VolumeFailedRecycle").await, [""; 0]);
     // The next one finds nothing of the one before.
     ground.api.post(PVCS, &claim("next")).await.ok();
     ground.phase("Bound").await;
@@ -188,8 +188,8 @@ async fn without_a_root_nothing_is_touched() {
     for policy in ["Recycle", "Delete"] {
         let ground = Ground::with(|options| options.host_paths = None).await;
         ground.released(policy).await;
-        let told = ground.failure(policy).await;
-        assert!(told.contains("--host-paths"), "{policy}: {told}");
+        let why_not = ground.failure(policy).await;
+        assert!(why_not.contains("--host-paths"), "{policy}: {why_not}");
         assert_eq!(ground.left(), 4, "{policy}");
     }
 }
@@ -220,8 +220,8 @@ fn what_is_mounted_in_a_volume_is_safe() {
                     assert!(mount.status().unwrap().success());
                 }
                 ground.released(policy).await;
-                let told = ground.failure(policy).await;
-                assert!(told.contains(why), "{policy} {place}: {told}");
+                let why_not = ground.failure(policy).await;
+                assert!(why_not.contains(why), "{policy} {place}: {why_not}");
                 assert_eq!(ground.left_in("seen"), 4, "{policy} {place}");
                 for there in [place, "seen"] {
                     let mut unmount = Command::new("umount");

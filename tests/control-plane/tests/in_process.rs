@@ -64,7 +64,7 @@ async fn a_claim_is_bound_and_a_watch_tells_of_it() {
         waited >= RESYNC && waited < 2 * RESYNC,
         "on its own clock: {waited:?}"
     );
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     while let Some(event) = phases.try_next().await.unwrap() {
         let (kind, claim) = match event {
             WatchEvent::Added(claim) => ("added", claim),
@@ -73,13 +73,13 @@ async fn a_claim_is_bound_and_a_watch_tells_of_it() {
             other => panic!("{other:?}"),
         };
         let phase = claim.status.and_then(|status| status.phase).unwrap();
-        told.push(format!("{kind} {phase}"));
+        seen.push(format!("{kind} {phase}"));
         if phase == "Bound" {
             break;
         }
     }
-    assert_eq!(told.first().unwrap(), "added Pending");
-    assert_eq!(told.last().unwrap(), "modified Bound");
+    assert_eq!(seen.first().unwrap(), "added Pending");
+    assert_eq!(seen.last().unwrap(), "modified Bound");
 }
 
 #[tokio::test(start_paused = true)]

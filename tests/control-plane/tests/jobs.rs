@@ -100,7 +100,7 @@ impl Ground {
     }
 }
 
-/// What nobody has reaped yet is dead all the same.
+/// A zombie is dead, although it is not reaped yet.
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -161,8 +161,8 @@ fn what_a_person_types() {
     .unwrap();
     fs::write(home.path().join("objects.yaml"), OBJECTS).unwrap();
     let mut failures = Vec::new();
-    for told in COMMANDS.split("\n$ ").skip(1) {
-        let (command, words) = told.split_once("\n  ").unwrap();
+    for example in COMMANDS.split("\n$ ").skip(1) {
+        let (command, words) = example.split_once("\n  ").unwrap();
         let (succeeded, printed) = sh(&home, command, "");
         let looked = printed.split_whitespace().collect::<Vec<_>>().join("  ");
         let mut missing = words.trim().split(" | ").collect::<Vec<_>>();

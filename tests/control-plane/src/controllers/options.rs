@@ -18,7 +18,7 @@ pub struct ControllerOptions {
     /// The wait before a container that failed is started for the third time, or a pod of a Job
     /// that failed is replaced; it doubles with each further failure.
     pub back_off: Duration,
-    /// How the pods of Jobs run as processes; without it they do as they are told.
+    /// How the pods of Jobs run as processes; without it their annotations decide.
     pub processes: Option<ProcessOptions>,
     /// Where volumes of type `hostPath` are really recycled and deleted; without it every such
     /// volume is refused, and nothing on this machine is touched.

@@ -1,4 +1,4 @@
-//! The controllers as somebody outside has them: started, and ended.
+//! Starts and ends the controllers.
 
 use tokio::task::JoinHandle;
 

@@ -22,7 +22,7 @@ pub struct Answer(Status);
 
 /// A fault being described; one of its last methods puts it in force.
 #[derive(Debug, Clone)]
-#[must_use = "a fault is in force once it is told what happens"]
+#[must_use = "a fault is in force once one of the last methods is called"]
 pub struct FaultBuilder {
     faults: Faults,
     matcher: Matcher,
@@ -30,7 +30,7 @@ pub struct FaultBuilder {
     times: usize,
 }
 
-/// A fault in force. It stays so when this is dropped, so nobody has to keep it.
+/// A fault in force. It stays so when this is dropped.
 #[derive(Debug, Clone)]
 pub struct Fault {
     faults: Faults,
@@ -99,7 +99,7 @@ impl Answer {
     reason = "a fault is in force whether or not it is kept"
 )]
 impl FaultBuilder {
-    /// Every request, until it is told otherwise.
+    /// Every request of the verb, until it is restricted.
     pub(super) fn new(faults: Faults, verb: Option<Verb>) -> Self {
         Self {
             faults,
@@ -250,7 +250,7 @@ impl Rule {
     }
 
     pub(super) async fn until_over(&self) {
-        // Nobody ever adds a permit, so this ends with the semaphore.
+        // No permit is ever added, so this ends with the semaphore.
         let _ = self.over.acquire().await;
     }
 }

@@ -22,7 +22,7 @@ static ANSWER_WITH_OBJECT: [&Resource; 6] = [
     &resource::STORAGE_CLASSES,
 ];
 
-/// Namespaces that nobody can delete.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 pub(super) fn object(server: &Server, target: &Target, call: &Call) -> Result<Response, Status> {

@@ -50,7 +50,7 @@ impl From<Infallible> for Reset {
     }
 }
 
-/// The answer that is none, as far as it can be told between here and [`Service`].
+/// Marks an answer that [`Service`] turns into [`Reset`].
 pub(super) fn reset() -> Response {
     let mut response = Response::new(Body::empty());
     response.extensions_mut().insert(Reset);

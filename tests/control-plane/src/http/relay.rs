@@ -55,25 +55,25 @@ impl Line {
     }
 }
 
-/// What a client has to hear, in order.
+/// The lines for a client, in order.
 struct Relay {
     content: Body,
     /// How often watches had been cut when this one was asked for.
     cuts: u64,
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
-    untold: VecDeque<Line>,
+    waiting: VecDeque<Line>,
 }
 
-/// Tells the content of a watch on.
-pub(super) fn tell(content: Body, call: &Call, target: &Target, faults: &Faults) -> Body {
+/// Passes the content of a watch on.
+pub(super) fn pass_on(content: Body, call: &Call, target: &Target, faults: &Faults) -> Body {
     let (lines, receiver) = channel(BUFFERED);
     let (faults, plural) = (faults.clone(), target.resource.plural);
     let relay = Relay {
         content,
         cuts: call.cuts,
         rest: Vec::new(),
-        untold: VecDeque::new(),
+        waiting: VecDeque::new(),
     };
     tokio::spawn(async move {
         if let Err(error) = relay.run(&faults, plural, &lines).await {
@@ -93,13 +93,13 @@ impl Relay {
     ) -> io::Result<()> {
         let mut streams = faults.streams();
         loop {
-            // Before every line, so that none is told that came after a hold.
+            // Before every line, so that none is sent that came after a hold.
             let stream = streams.borrow_and_update().get(plural).cloned();
             let stream = stream.unwrap_or_default();
             if stream.cuts != self.cuts {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
-            if let Some(line) = self.next_due(&stream) {
+            if let Some(line) = self.next_line(&stream) {
                 if lines.send(Ok(line.text)).await.is_err() {
                     return Ok(());
                 }
@@ -113,18 +113,18 @@ impl Relay {
                         let frame = frame.map_err(io::Error::other)?;
                         self.take(&frame.into_data().unwrap_or_default(), &stream);
                     }
-                    // What is still held back is told to the next watch, which begins before it.
+                    // The next watch begins before what is still held back, and gets it.
                     None => return Ok(()),
                 },
             }
         }
     }
 
-    /// The first line that may be told. What is held does not hold up what is older: an initial
+    /// The first line that may be sent. What is held does not hold up what is older: an initial
     /// state comes in the order of names.
-    fn next_due(&mut self, stream: &Stream) -> Option<Line> {
-        let at = self.untold.iter().position(|line| !line.is_held(stream))?;
-        self.untold.remove(at)
+    fn next_line(&mut self, stream: &Stream) -> Option<Line> {
+        let at = self.waiting.iter().position(|line| !line.is_held(stream))?;
+        self.waiting.remove(at)
     }
 
     fn take(&mut self, bytes: &[u8], stream: &Stream) {
@@ -132,7 +132,7 @@ impl Relay {
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let text: Vec<u8> = self.rest.drain(..=end).collect();
             let line = Line::read(text.into());
-            self.untold.push_back(match stream.held_after {
+            self.waiting.push_back(match stream.held_after {
                 // It tells of nothing but the version, and the client knows none that is newer.
                 Some(held) if line.is_bookmark && line.version > held => line.at_version(held),
                 _ => line,

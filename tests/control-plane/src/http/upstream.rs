@@ -51,7 +51,7 @@ async fn ask(upstream: &dyn Upstream, faults: &Faults, call: &Call) -> io::Resul
     let (mut head, content) = upstream.ask(request).await?.into_parts();
     let body = match &call.target {
         Some(target) if call.verb == Verb::Watch && head.status == StatusCode::OK => {
-            relay::tell(Body::new(content), call, target, faults)
+            relay::pass_on(Body::new(content), call, target, faults)
         }
         _ => content.collect().await?.to_bytes().into(),
     };

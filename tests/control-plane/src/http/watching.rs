@@ -37,17 +37,17 @@ struct Watch {
     namespace: Option<String>,
     bookmarks: Option<Duration>,
     lines: Sender<io::Result<Bytes>>,
-    /// Whether a table has told its columns: once is enough.
-    columns_told: AtomicBool,
+    /// Whether a table has been sent with its columns: once is enough.
+    columns_sent: AtomicBool,
 }
 
 /// What a watch begins with.
 struct Start {
-    /// State to be told as ADDED.
+    /// State to be sent as ADDED.
     initial: Option<Shelf>,
     /// Whether a bookmark says that the initial state is complete.
     mark_end: bool,
-    /// The version after which events are told.
+    /// The version after which events are sent.
     from: u64,
     subscription: Subscription,
 }
@@ -80,13 +80,13 @@ pub(super) fn watch(
         namespace: target.list_namespace().map(str::to_owned),
         bookmarks: bookmarks.then_some(server.bookmarks),
         lines,
-        columns_told: AtomicBool::new(false),
+        columns_sent: AtomicBool::new(false),
     };
     tokio::spawn(async move {
         let _ = watch.run(start, deadline).await;
     });
-    let told = relay::tell(answer::stream(receiver), call, target, faults);
-    Ok(answer::bytes_of_json(200, told))
+    let body = relay::pass_on(answer::stream(receiver), call, target, faults);
+    Ok(answer::bytes_of_json(200, body))
 }
 
 /// A watch whose version has expired, by an injected fault.
@@ -172,7 +172,7 @@ impl Watch {
             resource_version,
         } = subscription;
         for event in &backlog {
-            self.tell(event).await?;
+            self.send_event(event).await?;
         }
         // Up to here the client knows everything.
         let mut version = resource_version;
@@ -184,7 +184,7 @@ impl Watch {
                 () = sleep_until(deadline) => break,
                 event = live.recv() => {
                     let event = event.ok_or(Closed)?;
-                    self.tell(&event).await?;
+                    self.send_event(&event).await?;
                     version = event.resource_version;
                 }
                 () = sleep_until(bookmark_at) => {
@@ -204,16 +204,16 @@ impl Watch {
             .await
     }
 
-    /// Whether everything is told as it is kept: no selector, no other view.
+    /// Whether everything is sent as it is stored: no selector, no other view.
     fn is_whole(&self) -> bool {
         self.selectors.is_empty()
             && self.view.format == Format::Full
             && view::stored(self.view.resource) == self.view.resource
     }
 
-    /// Tells of an event what this watch may know: what stops matching is DELETED, what begins to
+    /// Sends of an event what this watch may show: what stops matching is DELETED, what begins to
     /// match is ADDED.
-    async fn tell(&self, event: &Written) -> Result<(), Closed> {
+    async fn send_event(&self, event: &Written) -> Result<(), Closed> {
         let here = |object: &&Arc<Stored>| {
             let namespace = self.namespace.as_deref();
             namespace.is_none_or(|ns| ns == &*object.namespace)
@@ -260,7 +260,7 @@ impl Watch {
         }
         let mut without_columns;
         let mut object = object;
-        if object["columnDefinitions"].is_array() && self.columns_told.swap(true, Ordering::Relaxed)
+        if object["columnDefinitions"].is_array() && self.columns_sent.swap(true, Ordering::Relaxed)
         {
             without_columns = object.clone();
             without_columns["columnDefinitions"].take();

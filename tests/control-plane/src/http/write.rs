@@ -46,7 +46,7 @@ pub(super) fn update(server: &Server, target: &Target, call: &Call) -> Result<Re
     let creates = CREATE_ON_UPDATE.contains(&view::stored(target.resource));
     let new = creates.then(|| object.clone());
     let replace = |old: &Value| {
-        // Whoever leads must not be replaced by somebody who has not looked.
+        // A leader must not be replaced by a client that has not read the Lease.
         if target.resource == &resource::LEASES && meta::resource_version(&object) == 0 {
             let detail = "must be specified for an update";
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);

@@ -1,4 +1,4 @@
-//! Jobs whose pods do as they are told, on a real store.
+//! Jobs whose pods do what their annotation says, on a real store.
 
 use std::{sync::Arc, time::Duration};
 

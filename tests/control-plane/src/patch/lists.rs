@@ -11,7 +11,7 @@ pub(super) enum ListKind {
     Atomic,
     /// A set of plain values.
     Set,
-    /// Objects told apart by this field.
+    /// Objects identified by this field.
     Keyed(&'static str),
 }
 

@@ -21,9 +21,8 @@ use nix::{
 
 use super::runner::Exit;
 
-/// How long the rest of a group that was killed may take to be gone. It can be longer where nobody
-/// reaps orphans.
-const LAST_BREATH: Duration = Duration::from_secs(1);
+/// How long to wait for the rest of a killed group. It stays longer where no process reaps orphans.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A process that was started. Dropping it kills it.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(super) struct Process {
 
 #[derive(Debug)]
 struct Shared {
-    /// The group, as long as its number cannot be anybody else's.
+    /// The group, as long as its number cannot be another group's.
     group: Option<Pid>,
     exit: Option<Exit>,
 }
@@ -117,7 +116,7 @@ fn wait(mut child: Child, group: Pid, shared: &Mutex<Shared>) -> Exit {
         shared.group = None;
     }
     let status = child.wait();
-    let deadline = Instant::now() + LAST_BREATH;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     // As long as the group has a member its number is not given away.
     while killpg(group, None).is_ok() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(1));

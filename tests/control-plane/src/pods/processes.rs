@@ -1,5 +1,5 @@
-//! Pods whose containers are processes of this machine, in the mount namespace of whoever started
-//! the control plane.
+//! Pods whose containers are processes of this machine, in the mount namespace of the
+//! control plane.
 //!
 //! There is no image and no isolation: a process sees this machine's files. So a `hostPath` volume
 //! is only where its container looks for it if it is mounted under its own path. Recycler pods have
@@ -31,7 +31,7 @@ use crate::{
 
 /// How the pods of Jobs run as processes. A pod with the annotation [`RUN`] does as that says.
 ///
-/// There is no image and no isolation: the command of a container is run as whoever runs the control
+/// There is no image and no isolation: the command of a container is run as the user of the control
 /// plane, with the environment that the pod declares and `PATH`. Its end is the container's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessOptions {
@@ -53,7 +53,7 @@ pub(crate) fn log_file(logs: &Path, pod: &Value, container: &str, run: u64) -> P
 /// Runs processes.
 #[derive(Debug)]
 pub(super) struct Processes {
-    /// Without them, Jobs do as they are told.
+    /// Without them, the annotations of Jobs' pods decide.
     options: Option<ProcessOptions>,
     host_paths: Option<HostPaths>,
     pods: HashMap<Key, Running>,
@@ -85,7 +85,7 @@ impl Running {
 }
 
 impl Processes {
-    /// `ended` is told of pods of which a process has ended.
+    /// `ended` gets the pods of which a process has ended.
     pub(super) fn new(
         options: Option<ProcessOptions>,
         host_paths: Option<HostPaths>,
@@ -163,7 +163,7 @@ impl Processes {
         write_to(&mut command, log.as_deref())
             .and_then(|()| {
                 Process::start(command, move || {
-                    // Nobody listens any more if this is the end of the control plane.
+                    // At the end of the control plane the receiver is gone.
                     let _ = ended.send(key);
                 })
             })

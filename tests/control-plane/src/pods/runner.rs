@@ -6,7 +6,7 @@ use crate::controllers::object::Pod;
 
 /// Annotation that tells how a pod runs: `succeed`, `fail` or `hold` (it stays Pending until the
 /// annotation changes); without it the pod starts and runs on. What fails is started again if the
-/// pod's `restartPolicy` is `OnFailure`; `Always`, which nobody chose, is not looked at.
+/// pod's `restartPolicy` is `OnFailure`; `Always`, the default, is ignored.
 pub const RUN: &str = "control-plane/run";
 /// Annotation that, with the value `true`, keeps a deleted pod terminating until it is removed.
 pub const HOLD_TERMINATION: &str = "control-plane/hold-termination";
@@ -61,9 +61,9 @@ pub(crate) trait PodRunner: Send {
 
 /// Runs nothing: a pod does what its annotation says ([`RUN`]).
 #[derive(Debug)]
-pub(crate) struct AsTold;
+pub(crate) struct Annotated;
 
-impl PodRunner for AsTold {
+impl PodRunner for Annotated {
     fn run(&mut self, pod: &Pod, _: &Value, _: u32) -> Progress {
         match pod.annotation(RUN) {
             Some("hold") => Progress::Waiting,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[test]
-fn a_pod_does_what_it_is_told() {
+fn a_pod_does_what_its_annotation_says() {
     for (run, phase, exit) in [
         ("", "Running", json!(null)),
         ("succeed", "Succeeded", json!(0)),
@@ -26,10 +26,10 @@ fn a_pod_does_what_it_is_told() {
     ] {
         let mut world = World::new();
         world.add_node("n1");
-        let told = but(pod("p", &[]), |p| {
+        let annotated = but(pod("p", &[]), |p| {
             p["metadata"]["annotations"] = json!({super::RUN: run});
         });
-        world.create(&PODS, told);
+        world.create(&PODS, annotated);
         assert_eq!(world.phase(&PODS, "p"), phase, "{run}");
         let status = &world.pod("p")["status"];
         assert_eq!(
@@ -43,7 +43,7 @@ fn a_pod_does_what_it_is_told() {
             assert_eq!(
                 world.phase(&PODS, "p"),
                 "Succeeded",
-                "when it is told so later"
+                "after the annotation changed"
             );
         }
     }

@@ -210,9 +210,9 @@ fn job_status(job: &Value) -> Value {
         let conditions = job["status"]["conditions"].as_array();
         conditions.is_some_and(|c| c.iter().any(|c| c["type"] == kind && c["status"] == "True"))
     };
-    let told = ["Complete", "Failed", "Suspended"];
-    let told = told.into_iter().find(|kind| is(kind));
-    json!(told.unwrap_or(if meta::is_terminating(job) {
+    let known = ["Complete", "Failed", "Suspended"];
+    let known = known.into_iter().find(|kind| is(kind));
+    json!(known.unwrap_or(if meta::is_terminating(job) {
         "Terminating"
     } else {
         "Running"

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use crate::{status::Status, store::Store};
 
 pub(crate) enum Disturbance {
-    /// Somebody else writes first.
+    /// Another client writes first.
     Rival(Box<dyn FnOnce(&Store)>),
     /// The write fails.
     Fault,

@@ -14,9 +14,9 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn before(events: &mut UnboundedReceiver<Written>) -> Self {
-        let (tell, told) = unbounded_channel();
+        let (tell, receiver) = unbounded_channel();
         Self {
-            heard: std::mem::replace(events, told),
+            heard: std::mem::replace(events, receiver),
             tell,
             silent: None,
             withheld: Vec::new(),
@@ -30,7 +30,7 @@ impl Relay {
             if self.silent == Some(written.resource) {
                 self.withheld.push(written);
             } else {
-                // Nobody listens any more after a restart.
+                // After a restart the receiver is gone.
                 let _ = self.tell.send(written);
             }
         }
