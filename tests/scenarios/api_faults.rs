@@ -9,7 +9,7 @@ mod stale_cache;
 mod writes_under_way;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control_plane::faults::{Answer, Fault, FaultBuilder};
@@ -19,6 +19,7 @@ use support::stage::{name, uid};
 use support::{Program, Stage};
 
 use super::stage;
+use crate::kit::metric;
 
 const PVS: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -43,6 +44,14 @@ fn bare_stage() -> Option<Stage> {
     stage.configure("protectReleasedData", "false").unwrap();
     stage.add_arg("--discovery-period=1s");
     Some(stage)
+}
+
+/// Such a stage with one volume.
+fn bare_volume() -> Option<(Stage, PathBuf)> {
+    let stage = bare_stage()?;
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    Some((stage, volume))
 }
 
 /// How often the volume was wiped, as the log says it.
@@ -155,10 +164,10 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
 
 #[test]
 fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
     let fault = faults
@@ -179,13 +188,18 @@ fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
     stage.available(&volume, Some(&uid(&old)));
     assert_eq!(entries(&volume), ["witness"]);
     assert_eq!(wipes(&provisioner, &volume), 1);
+    let counted = ["delete_total", "delete_failed_total"].map(|what| {
+        let series = format!("persistentvolume_{what}{{mode=\"Filesystem\",type=\"process\"}}");
+        metric(&mut provisioner, &series).unwrap_or_default()
+    });
+    assert_eq!(counted, [1, 0], "as one cleanup, and no failure");
 }
 
 #[test]
 fn cut_and_expired_watches_lose_nothing() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
     let mut provisioner = stage.provisioner().unwrap();
     let mut old = stage.occupy("claim-0", &volume);
     let faults = stage.faults();
@@ -204,12 +218,9 @@ fn cut_and_expired_watches_lose_nothing() {
         assert_eq!(name(&fresh), name(&old));
         old = stage.occupy(&format!("claim-{}", round + 1), &volume);
     }
-    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
-    let restarts = "local_volume_provisioner_watch_restarts_total{resource=\"persistentvolumes\"}";
-    let restarts = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(restarts)?.trim().parse().ok());
-    assert!(restarts >= Some(3.0), "{restarts:?}");
+    let restarts = "watch_restarts_total{resource=\"persistentvolumes\"}";
+    let restarts = metric(&mut provisioner, restarts);
+    assert!(restarts >= Some(3), "{restarts:?}");
 }
 
 #[test]
@@ -229,7 +240,7 @@ fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
     });
     assert_eq!(lost.hits(), 1);
     drop(hold);
-    stage.stays(Duration::from_millis(1500), "one PV", || {
+    stage.still(&mut provisioner, "one PV", || {
         let pvs = stage.pvs();
         pvs.len() == 1 && uid(&pvs[0]) == uid(&pv)
     });

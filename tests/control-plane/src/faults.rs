@@ -4,6 +4,9 @@
 //! and what happens to them. Rules are asked in the order in which they were made; the first
 //! that matches decides, but latencies and holds add to what follows.
 //!
+//! A fault that hits nothing tests nothing: to end it is a panic, by hand or with its control plane. So is to
+//! release watches that had nothing to hear. Where a miss is legitimate, the rule says [`FaultBuilder::maybe`].
+//!
 //! ```
 //! use control_plane::{ControlPlane, Options, faults::Answer, requests::Verb};
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -47,20 +50,23 @@
 //! }
 //! assert_eq!((tries, conflict.hits()), (3, 2));
 //!
-//! // From here on, watches of ConfigMaps hear nothing, while get and list tell the truth.
-//! let stale = faults.hold_watches("configmaps");
-//! drop(stale); // Now they hear it all, in order.
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Faults::hold_watches`] makes watches hear nothing, while get and list tell the truth.
 
 mod rule;
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
@@ -96,12 +102,30 @@ impl fmt::Debug for Newest {
     }
 }
 
+/// For how long a hold waits for an event that is on its way to the watches.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+
 /// Watches of one resource held back; dropping this lets everything through, in order.
 #[derive(Debug)]
 #[must_use = "dropping it releases the watches"]
 pub struct Hold {
     faults: Faults,
     resource: String,
+    hits: Arc<AtomicUsize>,
+}
+
+/// Faults whose rules must all have hit something by the time this is dropped.
+#[derive(Debug)]
+pub(crate) struct MustHit(pub(crate) Faults);
+
+impl Drop for MustHit {
+    fn drop(&mut self) {
+        let missed = self.0.missed();
+        assert!(
+            missed.is_empty() || thread::panicking(),
+            "these faults hit no request: {missed:#?}"
+        );
+    }
 }
 
 /// What happens to a request.
@@ -148,21 +172,36 @@ impl Verdict {
 /// The state of running watches, by plural resource name.
 pub(crate) type Streams = HashMap<String, Stream>;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Stream {
     /// How often the watches were cut.
     pub(crate) cuts: u64,
     /// Events after this version are held back.
     pub(crate) held_after: Option<u64>,
+    /// How many events came later by the hold in force.
+    pub(crate) hits: Arc<AtomicUsize>,
 }
 
 impl Hold {
     /// Lets everything through, in order; the same as dropping it.
     pub fn release(self) {}
+
+    fn has_hit(&self) -> bool {
+        let limit = Instant::now() + ON_ITS_WAY;
+        while self.hits.load(Ordering::Relaxed) == 0 && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.hits.load(Ordering::Relaxed) > 0
+    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        let resource = &self.resource;
+        assert!(
+            thread::panicking() || self.has_hit(),
+            "no watch of {resource} had anything to hear while it was held"
+        );
         self.faults
             .stream(&self.resource, |stream| stream.held_after = None);
     }
@@ -190,6 +229,7 @@ impl Faults {
 
     /// Ends all faults and releases all watches.
     pub fn clear(&self) {
+        let missed = self.missed();
         for rule in self.lock().drain(..) {
             rule.end();
         }
@@ -198,6 +238,18 @@ impl Faults {
                 stream.held_after = None;
             }
         });
+        assert!(
+            missed.is_empty(),
+            "these faults hit no request: {missed:#?}"
+        );
+    }
+
+    /// The faults in force that have hit no request, and are no [`FaultBuilder::maybe`].
+    #[must_use]
+    pub fn missed(&self) -> Vec<String> {
+        let rules = self.lock();
+        let missed = rules.iter().filter(|rule| rule.has_missed());
+        missed.map(|rule| format!("{rule:?}")).collect()
     }
 
     /// Breaks the connections of all watches of a resource that run now.
@@ -215,10 +267,19 @@ impl Faults {
     /// [`Front`]: crate::Front
     pub fn hold_watches(&self, resource: &str) -> Hold {
         let now = (self.newest.0)();
-        self.stream(resource, |stream| stream.held_after = Some(now));
+        self.hold(resource, |stream| stream.held_after = Some(now))
+    }
+
+    fn hold(&self, resource: &str, change: impl FnOnce(&mut Stream)) -> Hold {
+        let hits = Arc::<AtomicUsize>::default();
+        self.stream(resource, |stream| {
+            stream.hits = Arc::clone(&hits);
+            change(stream);
+        });
         Hold {
             faults: self.clone(),
             resource: resource.to_owned(),
+            hits,
         }
     }
 

@@ -25,7 +25,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     Faults, Requests,
-    faults::Newest,
+    faults::{MustHit, Newest},
     http::{self, Gate, upstream},
     kubeconfig,
 };
@@ -49,6 +49,7 @@ pub struct Front {
     faults: Faults,
     requests: Requests,
     serving: JoinHandle<()>,
+    _must_hit: MustHit,
 }
 
 impl Front {
@@ -81,6 +82,7 @@ impl Front {
         let serving = runtime.spawn(async move { match http::serve(listener, service).await {} });
         Ok(Self {
             url,
+            _must_hit: MustHit(faults.clone()),
             faults,
             requests,
             serving,

@@ -3,7 +3,7 @@
 use crate::{
     Faults, Options, Requests, Store,
     controllers::{self, Controllers},
-    faults::Newest,
+    faults::{MustHit, Newest},
     http::{self, Gate, Service},
     status::Status,
 };
@@ -33,6 +33,7 @@ pub struct InProcess {
     store: Store,
     gate: Gate,
     service: Service,
+    _faults: MustHit,
     _controllers: Option<Controllers>,
 }
 
@@ -74,6 +75,7 @@ impl InProcess {
         let service = http::service(server, gate.clone());
         Self {
             store,
+            _faults: MustHit(gate.faults.clone()),
             gate,
             service,
             _controllers: None,

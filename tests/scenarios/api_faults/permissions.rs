@@ -1,21 +1,14 @@
 //! Rights that are missing: reported, survived, and used as soon as they are granted.
 
 use super::*;
+use crate::kit::status;
 
 /// What `/status` calls degraded, and the metric of it.
 fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool) {
-    let (_, status) = provisioner.http_get("/status").unwrap();
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    let wanted = format!("{verb} {resource}");
-    let degraded = status["degraded"].as_array().unwrap();
-    let degraded = degraded
-        .iter()
-        .any(|line| line.as_str().unwrap().contains(&wanted));
-    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
-    let metric = format!(
-        "local_volume_provisioner_missing_permission{{resource=\"{resource}\",verb=\"{verb}\"}} 1"
-    );
-    (degraded, metrics.lines().any(|line| line == metric))
+    let degraded = status(provisioner)["degraded"].to_string();
+    let series = format!("missing_permission{{resource=\"{resource}\",verb=\"{verb}\"}}");
+    let is_counted = metric(provisioner, &series) == Some(1);
+    (degraded.contains(&format!("{verb} {resource}")), is_counted)
 }
 
 fn reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
@@ -85,9 +78,9 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
 /// Older roles lack these: the single check is left out, and that is said.
 #[test]
 fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
@@ -109,27 +102,29 @@ fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
 
 #[test]
 fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let faults = stage.faults();
-    faults.on(Verb::List).resource("nodes").forbid();
-    faults.on(Verb::Watch).resource("nodes").forbid();
-    faults.on(Verb::Watch).resource("storageclasses").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
-    let old = stage.occupy("claim", &volume);
-    stage.delete_claim("claim");
-    stage.available(&volume, Some(&uid(&old)));
-    assert_eq!(entries(&volume), [""; 0]);
-    stage.event("PermissionMissing", "nodes");
-    reported(&stage, &mut provisioner, "watch", "storageclasses");
+    // A list that is refused is never followed by a watch.
+    for verb in [Verb::List, Verb::Watch] {
+        let Some((stage, volume)) = bare_volume() else {
+            return;
+        };
+        let faults = stage.faults();
+        faults.on(verb).resource("nodes").forbid();
+        faults.on(Verb::Watch).resource("storageclasses").forbid();
+        let mut provisioner = stage.provisioner().unwrap();
+        let old = stage.occupy("claim", &volume);
+        stage.delete_claim("claim");
+        stage.available(&volume, Some(&uid(&old)));
+        assert_eq!(entries(&volume), [""; 0]);
+        stage.event("PermissionMissing", &format!("{verb} nodes"));
+        reported(&stage, &mut provisioner, "watch", "storageclasses");
+    }
 }
 
 #[test]
 fn without_the_right_to_create_events_all_else_goes_on() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
     let denied = stage.faults().on(Verb::Create).resource("events").forbid();
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim-1", &volume);

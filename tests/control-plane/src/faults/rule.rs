@@ -28,6 +28,7 @@ pub struct FaultBuilder {
     matcher: Matcher,
     skip: usize,
     times: usize,
+    may_miss: bool,
 }
 
 /// A fault in force. It stays so when this is dropped.
@@ -52,6 +53,7 @@ pub(super) struct Rule {
     pub(super) matcher: Matcher,
     skip: usize,
     times: usize,
+    may_miss: bool,
     seen: AtomicUsize,
     pub(super) outcome: Outcome,
     /// Closed when the fault has ended.
@@ -109,6 +111,7 @@ impl FaultBuilder {
             },
             skip: 0,
             times: usize::MAX,
+            may_miss: false,
         }
     }
 
@@ -151,6 +154,12 @@ impl FaultBuilder {
     /// Only `n` requests are hit; without this the fault lasts until it is cleared.
     pub fn times(mut self, n: usize) -> Self {
         self.times = n;
+        self
+    }
+
+    /// It may end without having hit any request.
+    pub fn maybe(mut self) -> Self {
+        self.may_miss = true;
         self
     }
 
@@ -203,11 +212,13 @@ impl FaultBuilder {
             matcher,
             skip,
             times,
+            may_miss,
         } = self;
         let rule = Arc::new(Rule {
             matcher,
             skip,
             times,
+            may_miss,
             seen: AtomicUsize::new(0),
             outcome,
             over: Semaphore::new(0),
@@ -221,16 +232,23 @@ impl Fault {
     /// How many requests it has hit.
     #[must_use]
     pub fn hits(&self) -> usize {
-        let seen = self.rule.seen.load(Ordering::Relaxed);
-        seen.saturating_sub(self.rule.skip).min(self.rule.times)
+        self.rule.hit()
     }
 
     /// Ends it.
+    ///
+    /// # Panics
+    /// When it has hit no request and is no [`FaultBuilder::maybe`].
     pub fn clear(&self) {
         self.faults
             .lock()
             .retain(|rule| !Arc::ptr_eq(rule, &self.rule));
         self.rule.end();
+        assert!(
+            !self.rule.has_missed(),
+            "it hit no request: {:?}",
+            self.rule
+        );
     }
 }
 
@@ -242,6 +260,15 @@ impl Rule {
         }
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
         seen >= self.skip && seen - self.skip < self.times
+    }
+
+    fn hit(&self) -> usize {
+        let seen = self.seen.load(Ordering::Relaxed);
+        seen.saturating_sub(self.skip).min(self.times)
+    }
+
+    pub(super) fn has_missed(&self) -> bool {
+        self.hit() == 0 && !self.may_miss
     }
 
     /// Lets go of the requests that it holds.

@@ -1,6 +1,6 @@
 //! A watch, passed on line by line: held back or cut as the faults say.
 
-use std::{collections::VecDeque, io};
+use std::{collections::VecDeque, io, sync::atomic::Ordering};
 
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
@@ -20,6 +20,8 @@ struct Line {
     /// 0 for what has none, as errors.
     version: u64,
     is_bookmark: bool,
+    /// Whether a hold has counted it.
+    counted: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -38,6 +40,7 @@ impl Line {
             text,
             version: version.and_then(|v| v.parse().ok()).unwrap_or_default(),
             is_bookmark: r#type == "BOOKMARK",
+            counted: false,
         }
     }
 
@@ -123,6 +126,11 @@ impl Relay {
     /// The first line that may be sent. What is held does not hold up what is older: an initial
     /// state comes in the order of names.
     fn next_line(&mut self, stream: &Stream) -> Option<Line> {
+        let held = self.waiting.iter_mut().filter(|line| line.is_held(stream));
+        for line in held.filter(|line| !line.is_bookmark && !line.counted) {
+            line.counted = true;
+            stream.hits.fetch_add(1, Ordering::Relaxed);
+        }
         let at = self.waiting.iter().position(|line| !line.is_held(stream))?;
         self.waiting.remove(at)
     }

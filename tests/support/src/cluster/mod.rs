@@ -24,7 +24,7 @@ const BYSTANDER: &str = "stage";
 /// An API with what is needed to disturb and to observe the provisioner's use of it.
 pub enum Cluster {
     /// In this process, for this stage alone.
-    Embedded(ControlPlane),
+    Embedded(Box<ControlPlane>),
     /// Shared with other stages, and perhaps with people.
     Real(Box<RealCluster>),
 }
@@ -45,7 +45,7 @@ impl Cluster {
         let control_plane = ControlPlane::start(options)?;
         let namespace = json!({ "metadata": { "name": namespace(id) } });
         control_plane.store().create(&NAMESPACES, "", namespace)?;
-        Ok(Self::Embedded(control_plane))
+        Ok(Self::Embedded(Box::new(control_plane)))
     }
 
     /// A client for the test, whose requests are neither recorded nor disturbed.
