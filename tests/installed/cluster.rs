@@ -1,9 +1,10 @@
 //! The cluster, as somebody with `kubectl` sees it.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -116,6 +117,13 @@ impl Cluster {
         (!text.is_empty()).then(|| serde_json::from_str(&text).unwrap())
     }
 
+    /// Waits until there is no such object.
+    pub fn is_gone(&self, kind: &str, name: &str, namespace: Option<&str>) {
+        self.eventually(&format!("{kind} {name} is gone"), || {
+            self.get(kind, name, namespace).is_none().then_some(())
+        });
+    }
+
     /// Reads all objects of some kinds.
     pub fn list(&self, kinds: &str, namespace: Option<&str>) -> Vec<Value> {
         let namespace = match namespace {
@@ -141,6 +149,15 @@ impl Cluster {
                 && pv["metadata"]["deletionTimestamp"].is_null()
         });
         pvs
+    }
+
+    /// Waits until a PV or pod of this name has an event of this reason.
+    pub fn event(&self, name: &str, reason: &str) {
+        self.eventually(&format!("event {reason} of {name}"), || {
+            let events = self.events(name);
+            let found = events.iter().any(|event| event["reason"] == reason);
+            found.then_some(())
+        });
     }
 
     /// The events of an object of this name.
@@ -206,6 +223,14 @@ impl Cluster {
         }));
     }
 
+    /// Makes a claim, and a pod that writes `file` to its volume; the PV.
+    pub fn write(&self, claim: &str, class: &str) -> Value {
+        self.claim(claim, class, "Filesystem");
+        let script = format!("echo data of {claim} >/data/file; sync");
+        self.run_pod("writer", claim, "Filesystem", &script);
+        self.bound(claim)
+    }
+
     /// Deletes a claim, and waits until it is gone.
     pub fn delete_claim(&self, name: &str) {
         self.delete("persistentvolumeclaim", name, &[]);
@@ -217,6 +242,13 @@ impl Cluster {
         let mut all = vec!["delete", kind, name, &namespace, "--timeout=90s"];
         all.extend(args);
         self.kubectl(&all).unwrap();
+    }
+
+    /// Deletes a pod of the provisioner's by force.
+    pub fn kill_pod(&self, name: &str) {
+        let force = ["--namespace", SYSTEM, "--force", "--grace-period=0"];
+        let args = [&["delete", "pod", name][..], &force].concat();
+        self.kubectl(&args).unwrap();
     }
 
     /// Makes a pod whose only container runs a shell script over the volume of a claim: a filesystem
@@ -275,15 +307,6 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// Asserts that something stays so for a while.
-    pub fn stays(&self, lasting: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
-        let deadline = Instant::now() + lasting;
-        while Instant::now() < deadline {
-            assert!(is_so(), "no longer so: {what}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
     /// Waits until something is so.
     pub fn eventually<T>(&self, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
         eventually(what, is_so)
@@ -302,6 +325,11 @@ impl Drop for Cluster {
 /// An object's name.
 pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Where a PV's volume is.
+pub fn path(pv: &Value) -> &Path {
+    Path::new(pv["spec"]["local"]["path"].as_str().unwrap())
 }
 
 /// Waits until something is so.

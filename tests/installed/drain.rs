@@ -2,21 +2,15 @@
 
 use serde_json::json;
 
-use crate::cluster::{NODE, USERS};
-use crate::release::class;
-use crate::{Cluster, Disks, Release, disks::MIB};
+use crate::cluster::{NODE, USERS, path};
+use crate::{Cluster, Release};
 
 #[test]
 fn a_drained_node_keeps_its_volumes_data_for_the_pods_that_come_back() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("drained");
-    let path = disks.filesystem("drained", "disk", "ext4", 32 * MIB);
-    let dir = disks.class("drained");
-    let classes = json!([class("drained", &dir, json!({}))]);
-    let _release = Release::install(&cluster, classes, json!({}));
-    cluster.available("drained", 1);
+    let _installed = Release::with_disks(&cluster, "drained", 1, json!({}));
     cluster.claim("claim", "drained", "Filesystem");
     let script = "test -e /data/kept && echo found it; echo data >/data/kept; sync; sleep 1000";
     cluster.pod("app", "claim", "Filesystem", script);
@@ -46,5 +40,5 @@ fn a_drained_node_keeps_its_volumes_data_for_the_pods_that_come_back() {
     });
     let now = cluster.bound("claim");
     assert_eq!(now["metadata"]["uid"], bound["metadata"]["uid"]);
-    assert!(path.join("kept").exists());
+    assert!(path(&bound).join("kept").exists());
 }

@@ -8,21 +8,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
+use crate::cluster::path;
 use crate::disks::entries;
-use crate::release::class;
-use crate::{Cluster, Disks, Release, disks::MIB};
+use crate::{Cluster, Release};
 
 #[test]
 fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_let_go() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("forced");
-    let path = disks.filesystem("forced", "disk", "ext4", 32 * MIB);
-    let dir = disks.class("forced");
-    let classes = json!([class("forced", &dir, json!({}))]);
-    let _release = Release::install(&cluster, classes, json!({}));
-    let first = cluster.available("forced", 1).remove(0);
+    let (_disks, release) = Release::with_disks(&cluster, "forced", 1, json!({}));
+    let first = cluster.pvs().remove(0);
+    let path = path(&first);
     cluster.claim("claim", "forced", "Filesystem");
     // Deaf to SIGTERM, and always writing.
     let write = "trap '' TERM; while :; do date >/data/alive; usleep 100000; done";
@@ -37,7 +34,7 @@ fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_let_go() {
     cluster.delete("pod", "deaf", &["--force", "--grace-period=0"]);
     cluster.delete_claim("claim");
     cluster.in_phase(&first, "Released");
-    cluster.stays(Duration::from_secs(6), "the volume is as it was", || {
+    release.still("the volume is as it was", || {
         let pvs = cluster.pvs();
         pvs.len() == 1
             && pvs[0]["metadata"]["uid"] == first["metadata"]["uid"]
@@ -51,7 +48,7 @@ fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_let_go() {
 
     drop(kubelet);
     cluster.recycled(&first);
-    assert!(entries(&path).is_empty(), "{:?}", entries(&path));
+    assert!(entries(path).is_empty(), "{:?}", entries(path));
 }
 
 /// Whether a file is written to just now.

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::cluster::{SYSTEM, name};
+use crate::cluster::name;
 use crate::disks::is_on_device;
 use crate::release::class;
 use crate::{Cluster, Disks, Release, disks::MIB};
@@ -101,16 +101,7 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
     let (release, wipe) = install(&cluster, &mut disks, json!({}));
     wiping(&cluster, &release);
     let first = release.pod();
-    let args = [
-        "delete",
-        "pod",
-        name(&first),
-        "--namespace",
-        SYSTEM,
-        "--force",
-        "--grace-period=0",
-    ];
-    cluster.kubectl(&args).unwrap();
+    cluster.kill_pod(name(&first));
 
     let mut most = 0;
     let fresh = cluster.eventually("the device is offered anew", || {

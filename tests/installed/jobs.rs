@@ -89,9 +89,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
         json!({ "kubernetes.io/hostname": crate::cluster::NODE })
     );
     let provisioner = release.pod();
-    let args = ["--namespace", SYSTEM, "--force", "--grace-period=0"];
-    let delete = ["delete", "pod", name(&provisioner)];
-    cluster.kubectl(&[&delete[..], &args[..]].concat()).unwrap();
+    cluster.kill_pod(name(&provisioner));
     cluster.recycled(&pv);
     assert!(!is_on_device(&raw, SECRET.as_bytes()));
     assert_eq!(begun(&cluster, &pv), (0, 1), "not wiped twice");
@@ -108,13 +106,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
 
     // What is mounted stays in the process.
     let pv = cluster.available("mounted", 1).remove(0);
-    cluster.claim("mounted", "mounted", "Filesystem");
-    cluster.run_pod(
-        "writer",
-        "mounted",
-        "Filesystem",
-        "echo data >/data/file; sync",
-    );
+    cluster.write("mounted", "mounted");
     cluster.delete_claim("mounted");
     cluster.recycled(&pv);
     assert!(entries(&mounted).is_empty());

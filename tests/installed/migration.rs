@@ -67,9 +67,7 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
     // The Go provisioner is gone; its volumes are in use, or were.
     for (pv, claim) in [(&pvs[1], "bound"), (&pvs[2], "released")] {
         cluster.apply(pv);
-        cluster.claim(claim, "migrated", "Filesystem");
-        let script = format!("echo data of {claim} >/data/file; sync");
-        cluster.run_pod("writer", claim, "Filesystem", &script);
+        cluster.write(claim, "migrated");
     }
     cluster.delete_claim("released");
     cluster.apply(&pvs[0]);

@@ -57,24 +57,10 @@ impl<'a> Fake<'a> {
 
     fn is_cleaned_up(&self) {
         let (cluster, name) = (self.cluster, self.name);
-        cluster.eventually("the claim's owner is warned", || {
-            let events = cluster.list("events", Some(USERS));
-            let is_it = |event: &&serde_json::Value| {
-                event["reason"] == "ReferencedNodeDeleted"
-                    && event["involvedObject"]["name"] == name
-            };
-            events.iter().any(|event| is_it(&event)).then_some(())
-        });
-        cluster.eventually("the claim goes", || {
-            let claim = cluster.get("persistentvolumeclaim", name, Some(USERS));
-            claim.is_none().then_some(())
-        });
-        cluster.eventually("the PV goes, with its finalizer", || {
-            cluster
-                .get("persistentvolume", name, None)
-                .is_none()
-                .then_some(())
-        });
+        cluster.event(name, "ReferencedNodeDeleted");
+        cluster.is_gone("persistentvolumeclaim", name, Some(USERS));
+        // With its finalizer.
+        cluster.is_gone("persistentvolume", name, None);
     }
 }
 
@@ -119,23 +105,14 @@ fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
     node.is_cleaned_up();
 
     let node = Fake::with_a_claim(&cluster, "lost-2");
-    let system = format!("--namespace={SYSTEM}");
     // It is killed, and cannot give the lease back.
-    cluster
-        .kubectl(&[
-            "delete",
-            "pod",
-            &first,
-            &system,
-            "--grace-period=0",
-            "--force",
-        ])
-        .unwrap();
+    cluster.kill_pod(&first);
     node.delete();
     node.is_cleaned_up();
     let second = leader(&cluster).unwrap();
     assert_ne!(second, first);
     // They went one after the other, and neither met a right that it lacks.
-    let said = cluster.kubectl(&["logs", &second, &system]).unwrap();
+    let logs = ["logs", &second, "--namespace", SYSTEM];
+    let said = cluster.kubectl(&logs).unwrap();
     assert!(!said.contains("is missing, so that part waits"), "{said}");
 }

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use crate::release::class;
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 #[test]
@@ -11,12 +10,7 @@ fn a_volume_mounted_after_the_pod_started_is_offered_at_once() {
         return;
     };
     let mut disks = Disks::new("later");
-    let dir = disks.class("later");
-    let release = Release::install(
-        &cluster,
-        json!([class("later", &dir, json!({}))]),
-        json!({}),
-    );
+    let release = Release::over(&cluster, &disks, "later", json!({}));
     let pod = release.pod();
     assert!(cluster.pvs().is_empty());
 

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::cluster::USERS;
 use crate::disks::{entries, is_on_device};
-use crate::release::class;
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 const SECRET: &str = "what the first tenant wrote";
@@ -75,12 +74,7 @@ fn a_stateful_set_after_another_finds_clean_filesystems() {
         disks.bind("shared", "bind"),
         disks.tmpfs("shared", "tmpfs"),
     ];
-    let dir = disks.class("shared");
-    let release = Release::install(
-        &cluster,
-        json!([class("shared", &dir, json!({}))]),
-        json!({}),
-    );
+    let release = Release::over(&cluster, &disks, "shared", json!({}));
     let first = cluster.available("shared", volumes.len());
 
     let found = use_volumes(&cluster, "first", "shared", volumes.len());
@@ -114,9 +108,8 @@ fn the_next_pod_with_a_raw_device_reads_none_of_the_last_ones_data() {
     };
     let mut disks = Disks::new("raw");
     let device = disks.device("raw", "disk", 64 * MIB);
-    let dir = disks.class("raw");
     let settings = json!({ "volumeMode": "Block" });
-    let _release = Release::install(&cluster, json!([class("raw", &dir, settings)]), json!({}));
+    let _release = Release::over(&cluster, &disks, "raw", settings);
     let first = cluster.available("raw", 1).remove(0);
 
     cluster.claim("first", "raw", "Block");
@@ -143,13 +136,8 @@ fn a_device_that_the_kubelet_formats_is_cleaned_and_formatted_again() {
     };
     let mut disks = Disks::new("formatted");
     let device = disks.device("formatted", "disk", 64 * MIB);
-    let dir = disks.class("formatted");
     let settings = json!({ "fsType": "ext4" });
-    let _release = Release::install(
-        &cluster,
-        json!([class("formatted", &dir, settings)]),
-        json!({}),
-    );
+    let _release = Release::over(&cluster, &disks, "formatted", settings);
     let first = cluster.available("formatted", 1).remove(0);
 
     let script = format!("ls -A /data | grep -v lost+found; echo '{SECRET}' >/data/secret; sync");

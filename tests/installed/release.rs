@@ -9,6 +9,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, SYSTEM, eventually, name, run};
+use crate::disks::{Disks, MIB};
 
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/local-volume-provisioner");
 /// The image that `scripts/cluster image` makes of this checkout.
@@ -48,6 +49,29 @@ impl<'a> Release<'a> {
         );
         release.deploy().unwrap();
         release
+    }
+
+    /// Installs the chart with one class with these settings.
+    pub fn over(cluster: &'a Cluster, disks: &Disks, name: &str, settings: Value) -> Self {
+        let classes = json!([class(name, &disks.class(name), settings)]);
+        Self::install(cluster, classes, json!({}))
+    }
+
+    /// A release with one class of so many disks, which are offered.
+    pub fn with_disks(
+        cluster: &'a Cluster,
+        name: &str,
+        count: usize,
+        values: Value,
+    ) -> (Disks, Self) {
+        let mut disks = Disks::new(name);
+        for number in 0..count {
+            disks.filesystem(name, &format!("disk-{number}"), "ext4", 32 * MIB);
+        }
+        let classes = json!([class(name, &disks.class(name), json!({}))]);
+        let release = Self::install(cluster, classes, values);
+        cluster.available(name, count);
+        (disks, release)
     }
 
     /// Changes some values, and waits until the pods that follow from them are ready.
@@ -174,6 +198,40 @@ impl<'a> Release<'a> {
             name(&pod)
         );
         self.cluster.kubectl(&["get", "--raw", &proxy]).unwrap()
+    }
+
+    /// Asserts that something is so after the provisioner has made two whole passes over all PVs as they are
+    /// now, and no cleanup is at work.
+    pub fn still(&self, what: &str, is_so: impl FnOnce() -> bool) {
+        let mut first = None;
+        eventually("two passes that see all PVs", || {
+            self.wake();
+            let status: Value = serde_json::from_str(&self.http("/status")).ok()?;
+            let number = status["pass"]["number"].as_u64()?;
+            let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
+            let pvs = self.cluster.pvs();
+            let version = |pv: &Value| pv["metadata"]["resourceVersion"].as_str()?.parse().ok();
+            let newest: u64 = pvs.iter().filter_map(version).max().unwrap_or(0);
+            let classes = status["classes"].as_array()?.iter();
+            let volumes = classes.filter_map(|class| class["volumes"].as_array());
+            let is_settled = |volume: &Value| {
+                let pv = volume["pv"].as_str();
+                volume["state"] != "Cleaning"
+                    && pv.is_none_or(|pv| pvs.iter().any(|it| name(it) == pv))
+            };
+            // The pass under way may have looked before.
+            let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest;
+            (enough && volumes.flatten().all(is_settled)).then_some(())
+        });
+        assert!(is_so(), "no longer so: {what}");
+    }
+
+    /// Wakes the provisioner by a file in each discovery directory that is gone before it looks.
+    fn wake(&self) {
+        for class in self.values["classes"].as_array().into_iter().flatten() {
+            let entry = Path::new(class["hostDir"].as_str().unwrap()).join(".wake-up");
+            let _ = fs::write(&entry, "").and_then(|()| fs::remove_file(&entry));
+        }
     }
 
     /// The provisioner's process on the node.

@@ -33,7 +33,7 @@ impl Drop for Applied<'_> {
 }
 
 /// Waits until the hook's Job has ended.
-fn ended(cluster: &Cluster) {
+pub fn ended(cluster: &Cluster) {
     cluster.eventually("the hook's Job has ended", || {
         let job = cluster.get("job", HOOK, Some(SYSTEM))?;
         let conditions = job["status"]["conditions"].as_array()?;
@@ -74,13 +74,6 @@ fn ready(cluster: &Cluster) -> Value {
     })
 }
 
-/// Writes to a volume of the class; the PV, which is Bound.
-fn used(cluster: &Cluster, claim: &str, class: &str) -> Value {
-    cluster.claim(claim, class, "Filesystem");
-    cluster.run_pod("writer", claim, "Filesystem", "echo data >/data/file; sync");
-    cluster.bound(claim)
-}
-
 #[test]
 fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
     let Some(cluster) = Cluster::enter() else {
@@ -109,8 +102,8 @@ fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
         .unwrap();
     cluster.available("rendered", 3);
     cluster.available("kept", 1);
-    used(&cluster, "bound", "rendered");
-    let retained = used(&cluster, "retained", "kept");
+    cluster.write("bound", "rendered");
+    let retained = cluster.write("retained", "kept");
     cluster.delete_claim("retained");
     cluster.in_phase(&retained, "Released");
     let set = ready(&cluster);
@@ -123,7 +116,7 @@ fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
     }
 
     // Not clean, as cleaning is paused.
-    let released = used(&cluster, "released", "rendered");
+    let released = cluster.write("released", "rendered");
     let pause = r#"{"metadata":{"annotations":{"local-volume-provisioner/paused":"true"}}}"#;
     let patch = ["patch", "pv", name(&released), "--type=merge", "-p", pause];
     cluster.kubectl(&patch).unwrap();

@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
+use crate::cluster::{SYSTEM, name, path};
 use crate::disks::entries;
-use crate::release::{NAME, class};
-use crate::{Cluster, Disks, Release, disks::MIB};
+use crate::release::NAME;
+use crate::{Cluster, Release, disks::MIB};
 
 /// What the Go provisioner's chart allows.
 fn go_rules() -> Value {
@@ -38,15 +39,8 @@ fn our_roles(cluster: &Cluster) -> Vec<Value> {
 
 fn set_rules(cluster: &Cluster, role: &Value, rules: &Value) {
     let patch = json!({ "rules": rules }).to_string();
-    let name = role["metadata"]["name"].as_str().unwrap();
-    let args = [
-        "patch",
-        "clusterrole",
-        name,
-        "--type=merge",
-        "--patch",
-        &patch,
-    ];
+    let merge = ["--type=merge", "--patch", &patch];
+    let args = [&["patch", "clusterrole", name(role)][..], &merge].concat();
     cluster.kubectl(&args).unwrap();
 }
 
@@ -55,13 +49,9 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("roles");
-    let path = disks.filesystem("roles", "disk", "ext4", 32 * MIB);
-    let dir = disks.class("roles");
-    let classes = json!([class("roles", &dir, json!({}))]);
-    let mut release = Release::install(&cluster, classes, json!({ "protectReleasedData": false }));
+    let values = json!({ "protectReleasedData": false });
+    let (mut disks, mut release) = Release::with_disks(&cluster, "roles", 1, values);
     release.expects_forbidden();
-    let first = cluster.available("roles", 1).remove(0);
 
     // The image was swapped, the role was not.
     let ours = our_roles(&cluster);
@@ -71,29 +61,15 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
         set_rules(&cluster, role, &rules);
     }
     let pod = release.pod();
-    cluster
-        .kubectl(&[
-            "delete",
-            "pod",
-            crate::cluster::name(&pod),
-            "--namespace",
-            crate::cluster::SYSTEM,
-        ])
-        .unwrap();
+    let delete = ["delete", "pod", name(&pod), "--namespace", SYSTEM];
+    cluster.kubectl(&delete).unwrap();
     let started = release.pod();
-    let second = disks.filesystem("roles", "second", "ext4", 32 * MIB);
+    disks.filesystem("roles", "second", "ext4", 32 * MIB);
     cluster.available("roles", 2);
 
     // In use, and released: it is not cleaned, and says why.
-    cluster.claim("claim", "roles", "Filesystem");
-    let script = "echo data >/data/file; sync";
-    cluster.run_pod("writer", "claim", "Filesystem", script);
-    let bound = cluster.bound("claim");
-    let used = if bound["spec"]["local"]["path"] == json!(path) {
-        &path
-    } else {
-        &second
-    };
+    let bound = cluster.write("claim", "roles");
+    let used = path(&bound);
     cluster.delete_claim("claim");
     let said = cluster.eventually("the log names the missing right", || {
         let logs = release.logs();
@@ -122,5 +98,4 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
         "no restart was needed"
     );
     assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0);
-    drop(first);
 }

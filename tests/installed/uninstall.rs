@@ -4,31 +4,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{SYSTEM, name};
+use crate::cluster::{SYSTEM, name, path};
 use crate::disks::entries;
 use crate::release::{NAME, absent_for, class, render};
-use crate::{Cluster, Disks, Release, disks::MIB};
+use crate::rendered::ended;
+use crate::{Cluster, Release};
 
 #[test]
 fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("uninstalled");
-    let path = disks.filesystem("uninstalled", "disk", "ext4", 32 * MIB);
-    disks.filesystem("uninstalled", "unused", "ext4", 32 * MIB);
-    let classes = json!([class("uninstalled", &disks.class("uninstalled"), json!({}))]);
-    let release = Release::install(&cluster, classes, json!({}));
-    cluster.available("uninstalled", 2);
-    cluster.claim("claim", "uninstalled", "Filesystem");
-    let script = "echo data >/data/file; sync";
-    cluster.run_pod("writer", "claim", "Filesystem", script);
-    let bound = cluster.bound("claim");
-    let path = if bound["spec"]["local"]["path"] == json!(path) {
-        path
-    } else {
-        path.with_file_name("unused")
-    };
+    let (_disks, release) = Release::with_disks(&cluster, "uninstalled", 2, json!({}));
+    let bound = cluster.write("claim", "uninstalled");
 
     release.uninstall().unwrap();
     assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
@@ -47,7 +35,7 @@ fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
     });
     let roles = cluster.list("clusterroles,clusterrolebindings", None);
     assert!(!roles.iter().any(|role| name(role).contains(NAME)));
-    assert_eq!(entries(&path), ["file"]);
+    assert_eq!(entries(path(&bound)), ["file"]);
 }
 
 #[test]
@@ -55,14 +43,8 @@ fn unclean_volumes_fail_an_uninstall_and_both_ways_out_work() {
     let Some(cluster) = Cluster::enter() else {
         return;
     };
-    let mut disks = Disks::new("unclean");
-    let cleaned = disks.filesystem("unclean", "one", "ext4", 32 * MIB);
-    let abandoned = disks.filesystem("unclean", "two", "ext4", 32 * MIB);
-    let classes = json!([class("unclean", &disks.class("unclean"), json!({}))]);
-    let mut release = Release::install(&cluster, classes.clone(), json!({}));
-    cluster.available("unclean", 2);
-    let mut pvs = ["one", "two"].map(|claim| unclean(&cluster, claim));
-    pvs.sort_by_key(|pv| pv["spec"]["local"]["path"].to_string());
+    let (disks, mut release) = Release::with_disks(&cluster, "unclean", 2, json!({}));
+    let pvs = ["one", "two"].map(|claim| unclean(&cluster, claim));
 
     let refused = release.try_uninstall().unwrap_err().to_string();
     assert!(refused.contains("completed with 1 error"), "{refused}");
@@ -88,52 +70,34 @@ fn unclean_volumes_fail_an_uninstall_and_both_ways_out_work() {
     ];
     cluster.kubectl(&resume).unwrap();
     cluster.recycled(&pvs[0]);
-    assert!(entries(&cleaned).is_empty());
+    assert!(entries(path(&pvs[0])).is_empty());
     release.uninstall_without_hooks();
     assert!(cluster.get("pv", name(&pvs[1]), None).is_some());
 
     // The Job, run again with other values.
+    let classes = json!([class("unclean", &disks.class("unclean"), json!({}))]);
     let values = json!({ "uninstall": { "abandonUncleaned": true } });
     let hook = render(classes, values, &["--show-only=templates/uninstall.yaml"]);
     let hook = absent_for(&hook, Duration::from_secs(3));
     cluster.manifests("replace --force", &hook).unwrap();
-    cluster
-        .kubectl(&[
-            "wait",
-            "--for=condition=complete",
-            "job/local-volumes-uninstall",
-            "--timeout=4m",
-            "--namespace",
-            SYSTEM,
-        ])
-        .unwrap();
+    ended(&cluster);
     cluster.manifests("delete", &hook).unwrap();
-    cluster.eventually("the deleted PV is gone", || {
-        cluster
-            .get("pv", name(&pvs[1]), None)
-            .is_none()
-            .then_some(())
-    });
+    cluster.is_gone("pv", name(&pvs[1]), None);
     for pv in cluster.pvs() {
         let finalizers = pv["metadata"]["finalizers"].to_string();
         assert!(!finalizers.contains("local-volume-provisioner"), "{pv:#}");
     }
-    assert_eq!(entries(&abandoned), ["file"], "it is not wiped");
+    assert_eq!(entries(path(&pvs[1])), ["file"], "it is not wiped");
 }
 
 /// A PV with data whose claim and which itself are deleted, and that is not cleaned.
 fn unclean(cluster: &Cluster, claim: &str) -> Value {
-    cluster.claim(claim, "unclean", "Filesystem");
-    let script = "echo data >/data/file; sync";
-    cluster.run_pod("writer", claim, "Filesystem", script);
-    let bound = cluster.bound(claim);
+    let bound = cluster.write(claim, "unclean");
     let pause = "local-volume-provisioner/paused=true";
-    cluster
-        .kubectl(&["annotate", "pv", name(&bound), pause])
-        .unwrap();
-    cluster
-        .kubectl(&["delete", "pv", name(&bound), "--wait=false"])
-        .unwrap();
+    let annotate = ["annotate", "pv", name(&bound), pause];
+    cluster.kubectl(&annotate).unwrap();
+    let delete = ["delete", "pv", name(&bound), "--wait=false"];
+    cluster.kubectl(&delete).unwrap();
     cluster.delete_claim(claim);
     bound
 }

@@ -1,20 +1,15 @@
 //! Disks, nodes and classes come and go, and so does the provisioner.
 
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::procedure::Procedure;
-use crate::cluster::{NODE, SYSTEM, USERS, name};
+use crate::cluster::{NODE, SYSTEM, USERS, name, path};
 use crate::disks::entries;
 use crate::migration::made_by_go;
 use crate::release::{NAME, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
-
-/// Long enough for what ought not to be.
-pub const A_WHILE: Duration = Duration::from_secs(2);
 
 const WRITE: &str = "echo data >/data/file; sync; sleep 1000";
 
@@ -34,15 +29,6 @@ fn started(cluster: &Cluster, class: &str, claim: &str, pod: &str) -> Value {
     cluster.bound(claim)
 }
 
-/// A class over its directory.
-pub fn simple_class(disks: &Disks, name: &str) -> Value {
-    class(name, &disks.class(name), json!({}))
-}
-
-pub fn path(pv: &Value) -> &Path {
-    Path::new(pv["spec"]["local"]["path"].as_str().unwrap())
-}
-
 fn is_kept(cluster: &Cluster, pv: &Value) -> bool {
     cluster.get("pv", name(pv), None).is_some_and(|now| {
         now["metadata"]["uid"] == pv["metadata"]["uid"] && now["status"]["phase"] == "Released"
@@ -50,11 +36,7 @@ fn is_kept(cluster: &Cluster, pv: &Value) -> bool {
 }
 
 pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
-    let mut disks = Disks::new("failed");
-    disks.filesystem("failed", "disk", "ext4", 32 * MIB);
-    let classes = json!([simple_class(&disks, "failed")]);
-    let _release = Release::install(cluster, classes, json!({}));
-    cluster.available("failed", 1);
+    let (disks, release) = Release::with_disks(cluster, "failed", 1, json!({}));
     let pv = in_use(cluster, "failed", "claim", "app");
     page.about(&pv);
     page.set("APP", "app");
@@ -63,16 +45,10 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
     assert!(said.contains("Used By:") && said.contains("app"), "{said}");
     assert_eq!(entries(path(&pv)), ["file"], "nobody cleans it");
     page.follow("umount --lazy");
-    cluster.eventually("an event says so", || {
-        let events = cluster.events(name(&pv));
-        events
-            .iter()
-            .any(|event| event["reason"] == "VolumeNotMounted")
-            .then_some(())
-    });
+    cluster.event(name(&pv), "VolumeNotMounted");
     assert!(is_kept(cluster, &pv));
     page.follow(r#"delete pv "$PV""#);
-    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+    release.still("no PV", || cluster.pvs().is_empty());
 
     let disk = disks.spare(32 * MIB);
     page.set("DISK", disk.path());
@@ -84,19 +60,18 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
 }
 
 pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
-    let mut disks = Disks::new("healthy");
-    let volume = disks.filesystem("healthy", "disk", "ext4", 32 * MIB);
-    let classes = json!([simple_class(&disks, "healthy")]);
-    let _release = Release::install(cluster, classes, json!({}));
-    let pv = cluster.available("healthy", 1).remove(0);
+    let (_disks, release) = Release::with_disks(cluster, "healthy", 1, json!({}));
+    let pv = cluster.pvs().remove(0);
+    let volume = path(&pv);
     page.about(&pv);
 
     page.follow(r#""taken-out""#);
     cluster.claim("claim", "healthy", "Filesystem");
     cluster.pod("app", "claim", "Filesystem", WRITE);
-    cluster.stays(A_WHILE, "nobody gets it", || {
-        cluster.get("pvc", "claim", Some(USERS)).unwrap()["status"]["phase"] == "Pending"
-    });
+    // The scheduler has looked for a volume.
+    cluster.event("app", "FailedScheduling");
+    let claim = cluster.get("pvc", "claim", Some(USERS)).unwrap();
+    assert_eq!(claim["status"]["phase"], "Pending");
     page.follow(r#""remove", "path": "/spec/claimRef""#);
     cluster.bound("claim");
     cluster.pod_in_phase("app", "Running");
@@ -110,16 +85,16 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
 
     page.follow(r#""taken-out""#);
     fs::write(volume.join("left behind"), "").unwrap();
-    page.set("IN_POD", "/mnt/healthy/disk");
+    page.set("IN_POD", "/mnt/healthy/disk-0");
     let said = page.follow("clean --yes");
     assert!(
         said.lines().last().unwrap().starts_with("Cleaned"),
         "{said}"
     );
-    assert!(entries(&volume).is_empty());
+    assert!(entries(volume).is_empty());
     page.follow("rmdir");
     page.follow(r#"delete pv "$PV""#);
-    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+    release.still("no PV", || cluster.pvs().is_empty());
 }
 
 /// Puts the cluster's only node back.
@@ -154,8 +129,7 @@ pub fn a_node(cluster: &Cluster, page: &mut Procedure) {
     disks.filesystem("retired", "one", "ext4", 32 * MIB);
     disks.filesystem("retired", "two", "ext4", 32 * MIB);
     disks.device("retired", "raw", 16 * MIB);
-    let classes = json!([simple_class(&disks, "retired")]);
-    let release = Release::install(cluster, classes, json!({}));
+    let release = Release::over(cluster, &disks, "retired", json!({}));
     cluster.available("retired", 3);
     // The smallest fits, and that is the device, which the kubelet formats.
     let pv = started(cluster, "retired", "claim", "app");
@@ -170,17 +144,13 @@ pub fn a_node(cluster: &Cluster, page: &mut Procedure) {
     page.follow("until pvs");
     page.follow("umount");
     page.follow("delete pv");
-    cluster.stays(A_WHILE, "no PV", || cluster.pvs().is_empty());
+    release.still("no PV", || cluster.pvs().is_empty());
     page.follow("delete node");
     drop(release);
 }
 
 pub fn more_disks(cluster: &Cluster, page: &mut Procedure) {
-    let mut disks = Disks::new("more");
-    disks.filesystem("first", "disk", "ext4", 32 * MIB);
-    let classes = json!([simple_class(&disks, "first")]);
-    let _release = Release::install(cluster, classes, json!({}));
-    cluster.available("first", 1);
+    let (mut disks, _release) = Release::with_disks(cluster, "first", 1, json!({}));
     let (dir, disk) = (disks.class("first"), disks.spare(32 * MIB));
     page.set("DIR", &dir);
     page.set("NAME", "another");

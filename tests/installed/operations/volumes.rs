@@ -6,23 +6,11 @@ use std::path::Path;
 use nix::mount::{MsFlags, mount, umount};
 use serde_json::{Value, json};
 
-use super::machines::{A_WHILE, in_use, path, simple_class};
+use super::machines::in_use;
 use super::procedure::Procedure;
-use crate::cluster::{USERS, name};
+use crate::cluster::{USERS, name, path};
 use crate::disks::entries;
-use crate::{Cluster, Disks, Release, disks::MIB};
-
-/// A class with so many disks, and the provisioner over it.
-fn install<'a>(cluster: &'a Cluster, class: &str, count: usize) -> (Release<'a>, Disks) {
-    let mut disks = Disks::new(class);
-    for number in 0..count {
-        disks.filesystem(class, &format!("disk-{number}"), "ext4", 32 * MIB);
-    }
-    let classes = json!([simple_class(&disks, class)]);
-    let release = Release::install(cluster, classes, json!({}));
-    cluster.available(class, count);
-    (release, disks)
-}
+use crate::{Cluster, Release, disks::MIB};
 
 /// The user's part of a release.
 fn release(cluster: &Cluster, claim: &str, pod: &str) {
@@ -42,26 +30,24 @@ fn told(cluster: &Cluster, pv: &Value, reason: &str, text: &str) {
     });
 }
 
-fn holds_data(cluster: &Cluster, pv: &Value, phase: &str) {
-    cluster.in_phase(pv, phase);
-    cluster.stays(A_WHILE, "nothing is cleaned", || {
-        entries(path(pv)) == ["file"]
-    });
+fn holds_data(cluster: &Cluster, installed: &Release, pv: &Value) {
+    cluster.in_phase(pv, "Released");
+    installed.still("nothing is cleaned", || entries(path(pv)) == ["file"]);
 }
 
 pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
-    let (_release, _disks) = install(cluster, "paused", 1);
+    let (_disks, installed) = Release::with_disks(cluster, "paused", 1, json!({}));
     let pv = in_use(cluster, "paused", "claim", "app");
     page.about(&pv);
     page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused=true"#);
     release(cluster, "claim", "app");
-    holds_data(cluster, &pv, "Released");
     told(cluster, &pv, "CleaningPaused", "paused");
+    holds_data(cluster, &installed, &pv);
     assert!(page.follow("get events").contains(name(&pv)));
 
     page.follow(r#"node "$NODE" local-volume-provisioner/paused=true"#);
     page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused-"#);
-    holds_data(cluster, &pv, "Released");
+    holds_data(cluster, &installed, &pv);
     page.follow(r#"node "$NODE" local-volume-provisioner/paused-"#);
     cluster.recycled(&pv);
     assert!(entries(path(&pv)).is_empty());
@@ -69,7 +55,7 @@ pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
     page.follow("nodes --all local-volume-provisioner/paused=true");
     let pv = in_use(cluster, "paused", "claim", "app");
     release(cluster, "claim", "app");
-    holds_data(cluster, &pv, "Released");
+    holds_data(cluster, &installed, &pv);
     page.follow("nodes --all local-volume-provisioner/paused-");
     cluster.recycled(&pv);
 }
@@ -89,7 +75,7 @@ fn exchange(volume: &Path, disk: &Path) {
 }
 
 pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
-    let (_release, disks) = install(cluster, "swapped", 2);
+    let (disks, _release) = Release::with_disks(cluster, "swapped", 2, json!({}));
     let others = [disks.spare(32 * MIB), disks.spare(32 * MIB)];
     let tenants = [("forget", "app-1"), ("wipe", "app-2")];
     let pvs = tenants.map(|(claim, pod)| in_use(cluster, "swapped", claim, pod));
@@ -136,7 +122,7 @@ fn release_paused(cluster: &Cluster, pv: &Value, claim: &str, pod: &str, before:
 }
 
 pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
-    let (_release, _disks) = install(cluster, "saved", 2);
+    let (_disks, _release) = Release::with_disks(cluster, "saved", 2, json!({}));
     // The claim is deleted under the pod.
     let pv = in_use(cluster, "saved", "claim", "app");
     cluster.delete("pvc", "claim", &["--wait=false"]);
@@ -172,12 +158,7 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     assert!(!said.contains("<none>"), "{said}");
     page.follow(r#"delete "$POD""#);
     cluster.delete("pod", "app", &[]);
-    cluster.eventually("the claim is gone", || {
-        cluster
-            .get("pvc", "second", Some(USERS))
-            .is_none()
-            .then_some(())
-    });
+    cluster.is_gone("pvc", "second", Some(USERS));
     told(cluster, &pv, "CleaningPaused", "paused");
     let safe = page.dir().join("safe");
     fs::create_dir(&safe).unwrap();
@@ -205,7 +186,7 @@ fn mount_inside(volume: &Path) {
 
 pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     const WHY: &str = "is mounted inside the volume";
-    let (_release, _disks) = install(cluster, "failing", 1);
+    let (_disks, installed) = Release::with_disks(cluster, "failing", 1, json!({}));
     let fails = || {
         let pv = in_use(cluster, "failing", "claim", "app");
         release_paused(cluster, &pv, "claim", "app", || mount_inside(path(&pv)));
@@ -232,13 +213,13 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     page.about(&pv);
     page.follow("umount --lazy");
     page.follow("forget:$RECORDED");
-    cluster.stays(A_WHILE, "it is not offered with the data in it", || {
+    installed.still("it is not offered with the data in it", || {
         cluster.pvs().is_empty()
     });
 }
 
 pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
-    let (installed, _disks) = install(cluster, "logged", 1);
+    let (_disks, installed) = Release::with_disks(cluster, "logged", 1, json!({}));
     let level_is = |level: &str| {
         cluster.eventually(&format!("the log level is {level}"), || {
             let status: Value = serde_json::from_str(&installed.http("/status")).unwrap();
