@@ -312,7 +312,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     drop(released);
     let hits = kill_and_restart(&stage, &mut Random::seeded(), &volumes, &turns);
     stop.store(true, Ordering::Release);
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let join = |tenant: std::thread::JoinHandle<usize>| {
         tenant
             .join()
@@ -336,7 +336,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
         assert!(disk(kind, path).is_clean(), "{}", kind.class);
         assert_eq!(cleaners_of(path), [""; 0]);
     }
-    stage.stays(Duration::from_millis(200), "one PV each", || {
+    stage.still(&mut provisioner, "one PV each", || {
         let (bound, free) = (stay.len(), volumes.len());
         let pvs = stage.pvs();
         let with = |wanted: &str| pvs.iter().filter(|pv| phase(pv) == wanted).count();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use control_plane::ProcessOptions;
 use control_plane::faults::Answer;
-use control_plane::requests::Verb;
+use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::Api;
@@ -77,14 +77,8 @@ fn delete_job(stage: &Stage, pv: &PersistentVolume) {
 }
 
 fn made_jobs(stage: &Stage) -> usize {
-    let made = |verb| {
-        let all = stage.requests().all();
-        let of_jobs = all
-            .iter()
-            .filter(|r| r.verb == verb && r.resource == "jobs");
-        of_jobs.count()
-    };
-    made(Verb::Create)
+    let is_made = |r: &Request| r.verb == Verb::Create && r.resource == "jobs";
+    stage.requests().count(is_made)
 }
 
 /// A released device with a secret; its PV.

@@ -19,6 +19,16 @@ pub fn edit_classes(stage: &Stage, edit: impl FnOnce(&mut BTreeMap<String, Value
     stage.configure("storageClassMap", &text).unwrap();
 }
 
+/// A provisioner that offers the one volume of one class.
+fn serving() -> Option<(Stage, PathBuf, Program)> {
+    let stage = crate::stage()?;
+    stage.class("fast", &json!({})).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let provisioner = stage.provisioner().unwrap();
+    stage.available(&volume, None);
+    Some((stage, volume, provisioner))
+}
+
 /// A `storageClassMap` with other classes.
 fn edited(map: &str, edit: impl FnOnce(&mut BTreeMap<String, Value>)) -> String {
     let mut classes = serde_json::from_str(map).unwrap();

@@ -93,11 +93,9 @@ fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before()
         .answer(Answer::code(500));
     let mut provisioner = stage.provisioner().unwrap();
     stage.eventually("a PV is tried", || (refusal.hits() > 0).then_some(()));
-    stage.stays(
-        Duration::from_secs(2),
-        "the taint, while a PV is missing",
-        || is_tainted(&stage),
-    );
+    stage.still(&mut provisioner, "the taint, while a PV is missing", || {
+        is_tainted(&stage)
+    });
     refusal.clear();
     is_freed(&stage);
     stage.available(&volume, None);
@@ -116,10 +114,10 @@ fn a_class_that_is_not_ready_keeps_the_taint() {
     stage
         .class("broken", &json!({ "accessMode": "Nonsense" }))
         .unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
     stage.event("ClassInvalid", "Nonsense");
-    stage.stays(Duration::from_secs(2), "the taint", || is_tainted(&stage));
+    stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
 }
 
 #[test]
@@ -130,7 +128,7 @@ fn without_the_option_or_the_taint_nothing_is_written() {
     stage.configure("removeNodeNotReadyTaint", "false").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
-    stage.stays(Duration::from_secs(1), "the taint", || is_tainted(&stage));
+    stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
     provisioner.stop(stage.patience()).unwrap();
 
     stage.configure("removeNodeNotReadyTaint", "true").unwrap();
@@ -142,7 +140,7 @@ fn without_the_option_or_the_taint_nothing_is_written() {
     stage.eventually("the node is ready", || {
         (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
     });
-    stage.stays(Duration::from_secs(1), "the taint", || is_tainted(&stage));
+    stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
     let asked = stage.requests().since(mark);
     let written = asked
         .iter()

@@ -9,9 +9,9 @@ use crate::kit::{in_state, metric};
 
 #[test]
 fn an_event_is_written_as_soon_as_the_api_server_is_back() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/one", "size=1m").unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
     let of_events = stage.faults().on(Verb::Create).resource("events");
@@ -27,10 +27,10 @@ fn an_event_is_written_as_soon_as_the_api_server_is_back() {
 
 #[test]
 fn an_event_that_is_refused_keeps_none_waiting() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let [refused, accepted] = ["disks/fast/refused", "disks/fast/accepted"]
-        .map(|dir| stage.sandbox.tmpfs(dir, "size=1m").unwrap());
+    let Some((stage, accepted)) = bare_volume() else {
+        return;
+    };
+    let refused = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     for volume in [&refused, &accepted] {
         stage.available(volume, None);

@@ -1,7 +1,5 @@
 //! Fault 16 of the Go provisioner: it wiped volumes that its cache did not know to be bound again.
 
-use std::time::Duration;
-
 use super::*;
 use control_plane::requests::Request;
 use serde_json::Value;
@@ -13,10 +11,10 @@ use crate::kit::{annotate_node, bind_again};
 /// again. The watch tells nothing of it.
 #[test]
 fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
     let mut claim = "claim".to_owned();
     let pv = stage.occupy(&claim, &volume);
     let (pv, old) = (name(&pv), uid(&pv));
@@ -44,15 +42,12 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         bind_again(&stage, &pv, &claim);
         let mark = requests.mark();
         held_up.clear();
-        stage.stays(
-            Duration::from_secs(1),
-            &format!("{step}: bound, with its data"),
-            || {
-                let now = stage.pvs_at(&volume).pop().unwrap();
-                uid(&now) == old && phase(&now) == "Bound" && volume.join("secret").exists()
-            },
-        );
-        assert_eq!(held_up.hits(), 1, "{step}");
+        let is_unharmed = || {
+            let now = stage.pvs_at(&volume).pop().unwrap();
+            uid(&now) == old && phase(&now) == "Bound" && volume.join("secret").exists()
+        };
+        let what = format!("{step}: bound, with its data");
+        stage.still_unwatched(&mut provisioner, &what, is_unharmed);
         let asked = requests.since(mark);
         let looks = asked
             .iter()
@@ -62,7 +57,10 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
             looks < 10,
             "{step}: looked {looks} times at a PV that the cache has wrong"
         );
+        let late = asked.iter().filter(|r| r.verb == Verb::Delete);
+        assert_eq!(late.count(), 0, "{step}: it met another version");
         drop(hold);
+        stage.still(&mut provisioner, &what, is_unharmed);
         stage.eventually(&format!("{step}: the finalizer is gone"), || {
             let now = stage.pv(&pv)?;
             let ours = "local-volume-provisioner/cleanup";
@@ -84,10 +82,10 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
 /// The cache says Released from the beginning, so every look of the plan says that it is due.
 #[test]
 fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.occupy("first", &volume);
     let pause = |paused: Option<&str>| {
         let annotations = json!({ "local-volume-provisioner/paused": paused });
@@ -113,11 +111,8 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     bind_again(&stage, &name(&pv), "second");
     let mark = stage.requests().mark();
     held_up.clear();
-    stage.stays(
-        Duration::from_secs(3),
-        "the data of the second tenant",
-        || volume.join("secret").exists(),
-    );
+    let what = "the data of the second tenant";
+    stage.still_unwatched(&mut provisioner, what, || volume.join("secret").exists());
     let asked = stage.requests().since(mark);
     assert!(
         asked.iter().all(|request| !request.writes()),
@@ -125,7 +120,7 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     );
     assert!(
         asked.len() < 30,
-        "{} requests in 3 s for one stale PV",
+        "{} requests for one stale PV",
         asked.len()
     );
     drop(hold);
@@ -136,16 +131,16 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
 /// The Node is watched as ever, and the watch is late.
 #[test]
 fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
-    let Some(stage) = bare_stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume)) = bare_volume() else {
+        return;
+    };
+    let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let hold = stage.faults().hold_watches("nodes");
     annotate_node(&stage, "local-volume-provisioner/paused", "true");
     stage.delete_claim("claim");
     stage.in_phase(&name(&old), "Released");
-    stage.stays(Duration::from_secs(3), "nothing is cleaned", || {
+    stage.still(&mut provisioner, "nothing is cleaned", || {
         entries(&volume) == ["secret"] && uid(&stage.pvs_at(&volume).pop().unwrap()) == uid(&old)
     });
     hold.release();

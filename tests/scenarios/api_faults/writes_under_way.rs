@@ -1,8 +1,11 @@
 //! What happens to a PV while it is being written: nothing is decided about it then, so that the end of
 //! the write must be a reason to look again. The next pass is an hour away.
 
+use control_plane::requests::Request;
+use k8s_openapi::api::core::v1::PersistentVolume;
+
 use super::*;
-use crate::kit::{is_untouched, mounted_by_kubelet, offered_anew, status_of};
+use crate::kit::{is_untouched, mounted_by_kubelet, offered_anew, status, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
@@ -29,10 +32,23 @@ fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
     stage.eventually("it was seen released", || {
         (status_of(&mut provisioner, &volume)["phase"] == "Released").then_some(())
     });
-    // Until whatever else the release brings has been seen as well.
-    let untouched = || is_untouched(&stage, &bound, "Released");
-    stage.stays(Duration::from_millis(500), "it is left alone", untouched);
+    // And whatever else the release brings.
+    let version = |pv: &PersistentVolume| pv.metadata.resource_version.clone().unwrap();
+    stage.eventually("all of it was seen", || {
+        let newest = version(&stage.pv(&pv)?);
+        (status(&mut provisioner)["pass"]["resourceVersion"] == newest.as_str()).then_some(())
+    });
+    assert!(is_untouched(&stage, &bound, "Released"), "it is left alone");
+    // Only the write's end can be the reason to look again.
+    let silence = stage.faults().hold_watches(PVS);
+    let mark = stage.requests().mark();
     held.clear();
+    let is_deletion = |request: &Request| request.verb == Verb::Delete && request.name == pv;
+    let deletion = stage
+        .requests()
+        .wait_for(mark, stage.patience(), is_deletion);
+    assert!(stage.block_on(deletion).is_some(), "it is not acted on");
+    silence.release();
     offered_anew(&stage, &volume, &bound);
 }
 
@@ -55,12 +71,15 @@ fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() 
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let create = stage.faults().on(Verb::Create).resource(PVS);
     let held = create.times(1).hold_answer();
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let first = stage.available(&volume, None);
+    let seen = |provisioner: &mut Program| status(provisioner)["pass"]["resourceVersion"] != "0";
+    stage.eventually("it is seen", || seen(&mut provisioner).then_some(()));
     stage.delete_pv(&name(&first)).unwrap();
-    stage.eventually("it is gone", || stage.pvs().is_empty().then_some(()));
-    let is_gone = || stage.pvs().is_empty();
-    stage.stays(Duration::from_millis(500), "none is made", is_gone);
+    stage.eventually("its end is seen", || {
+        (stage.pvs().is_empty() && !seen(&mut provisioner)).then_some(())
+    });
+    assert!(stage.pvs().is_empty(), "none is made");
     held.clear();
     stage.available(&volume, Some(&uid(&first)));
 }

@@ -1,7 +1,6 @@
 //! Data that survives a release, or dies without one.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use support::stage::{is_terminating, name};
@@ -28,7 +27,7 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     stage.event("VolumeNotMounted", "mount the volume");
-    stage.stays(Duration::from_millis(500), "nothing is done", || {
+    stage.still(&mut provisioner, "nothing is done", || {
         is_untouched(&stage, &bound, "Released") && path.join("below").exists()
     });
     in_state(&stage, &mut provisioner, &path, "NotMounted");
@@ -58,7 +57,7 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     );
     let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
     let (device, path) = raw_volume(&stage, &settings);
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("first", &path);
     scribble(device.path());
 
@@ -71,14 +70,10 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     stage
         .claim_in_mode("second", "raw", Some(&name(&bound)), "Block")
         .unwrap();
-    stage.stays(
-        Duration::from_millis(500),
-        "what is being cleaned cannot be bound",
-        || {
-            let pv = stage.pv(&name(&bound)).unwrap();
-            claim_phase(&stage, "second") != "Bound" && is_terminating(&pv)
-        },
-    );
+    stage.still_cleaning(&mut provisioner, "the volume cannot be bound", || {
+        let pv = stage.pv(&name(&bound)).unwrap();
+        claim_phase(&stage, "second") != "Bound" && is_terminating(&pv)
+    });
 
     fs::write(&go, "").unwrap();
     // The second claim gets the new object, by the name that both have: perhaps before anybody sees
@@ -99,26 +94,6 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
         "the first cleanup vouched for the second tenant"
     );
     assert_eq!(lines(&log).len(), 2);
-}
-
-#[test]
-fn fault_3_a_deleted_pv_is_cleaned_before_it_goes() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-
-    stage.delete_pv(&name(&bound)).unwrap();
-    stage.stays(
-        Duration::from_millis(300),
-        "a bound volume is not cleaned",
-        || has_secret(&volume) && claim_phase(&stage, "claim") == "Bound",
-    );
-    stage.delete_claim("claim");
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
 }
 
 #[test]
@@ -149,15 +124,10 @@ fn fault_5_deletion_never_reaches_into_a_nested_mount() {
             .any(|mount| text.contains(mount.to_str().unwrap())),
         "the nested mount is named: {text}"
     );
-    stage.stays(
-        Duration::from_millis(300),
-        "nothing at all is deleted",
-        || {
-            [&volume, &inner, &elsewhere]
-                .into_iter()
-                .all(|dir| has_secret(dir))
-        },
-    );
+    stage.still(&mut provisioner, "nothing at all is deleted", || {
+        let mut all = [&volume, &inner, &elsewhere].into_iter();
+        all.all(|dir| has_secret(dir))
+    });
     in_state(&stage, &mut provisioner, &volume, "CleaningFailed");
 
     stage.sandbox.umount(&inner).unwrap();

@@ -3,11 +3,10 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
+use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use serde_json::json;
-use support::stage::name;
 use support::{Program, Stage};
 
 use crate::kit::*;
@@ -29,7 +28,7 @@ fn goes_round(stage: &Stage, volume: &std::path::Path) {
 }
 
 #[test]
-fn fault_14_lost_found_or_a_plain_directory_never_keeps_the_node_from_being_ready() {
+fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     // The discovery directory is a disk of its own, as it often is: it has a lost+found.
@@ -40,19 +39,36 @@ fn fault_14_lost_found_or_a_plain_directory_never_keeps_the_node_from_being_read
         .unwrap();
     assert!(dir.join("lost+found").exists());
     fs::create_dir(dir.join("plain")).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU).unwrap();
+    let [source, volume, odd] = [
+        "no\u{a0}break",
+        "disks/fast/vol-1",
+        "disks/fast/an\u{a0}odd name\t1",
+    ]
+    .map(|at| stage.sandbox.tmpfs(at, "size=20m").unwrap());
+    stage
+        .sandbox
+        .tmpfs("tab\tand\\newline\n", "size=1m")
+        .unwrap();
+    let not_utf8 = dir.join(OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir(&not_utf8).unwrap();
+    let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
+    mount(Some(&source), &not_utf8, none, flags, none).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
     ready(&stage, &mut provisioner);
-    skipped(&stage, &mut provisioner, &dir.join("plain"), "NotMounted");
-    skipped(
-        &stage,
-        &mut provisioner,
-        &dir.join("lost+found"),
-        "NotMounted",
-    );
+    for (entry, reason) in [
+        ("plain", "NotMounted"),
+        ("lost+found", "NotMounted"),
+        ("fifo", "NotADirectoryOrBlockDevice"),
+        ("odd-\\xff", "NameNotUtf8"),
+    ] {
+        skipped(&stage, &mut provisioner, &dir.join(entry), reason);
+    }
     goes_round(&stage, &volume);
+    goes_round(&stage, &odd);
     ready(&stage, &mut provisioner);
+    stage.still(&mut provisioner, "two PVs", || stage.pvs().len() == 2);
     // The line that tools look for, once for each entry and not once for each look.
     for entry in ["plain", "lost+found"] {
         let line = format!(
@@ -88,71 +104,4 @@ fn fault_17_a_released_pv_that_is_not_local_harms_nobody() {
     assert!(has_secret(&elsewhere));
     assert!(provisioner.is_running());
     assert!(!provisioner.log().contains("panic"));
-}
-
-#[test]
-fn fault_17_a_fifo_in_the_directory_hangs_nothing() {
-    let Some(stage) = stage() else { return };
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let fifo = dir.join("a-fifo");
-    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    goes_round(&stage, &volume);
-    skipped(
-        &stage,
-        &mut provisioner,
-        &fifo,
-        "NotADirectoryOrBlockDevice",
-    );
-    ready(&stage, &mut provisioner);
-}
-
-#[test]
-fn fault_17_odd_white_space_in_any_mount_path_stops_nothing() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    stage.sandbox.tmpfs("no\u{a0}break", "size=1m").unwrap();
-    stage
-        .sandbox
-        .tmpfs("tab\tand\\newline\n", "size=1m")
-        .unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let odd = stage
-        .sandbox
-        .tmpfs("disks/fast/an\u{a0}odd name\t1", "size=20m")
-        .unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    goes_round(&stage, &volume);
-    goes_round(&stage, &odd);
-}
-
-#[test]
-fn fault_17_a_name_that_is_not_utf_8_makes_no_pv() {
-    let Some(stage) = stage() else { return };
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let source = stage.sandbox.tmpfs("source", "size=20m").unwrap();
-    let odd = dir.join(OsStr::from_bytes(b"odd-\xff"));
-    fs::create_dir(&odd).unwrap();
-    nix::mount::mount(
-        Some(&source),
-        &odd,
-        None::<&str>,
-        nix::mount::MsFlags::MS_BIND,
-        None::<&str>,
-    )
-    .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    goes_round(&stage, &volume);
-    skipped(
-        &stage,
-        &mut provisioner,
-        &dir.join("odd-\\xff"),
-        "NameNotUtf8",
-    );
-    stage.stays(Duration::from_millis(300), "there is one PV", || {
-        stage.pvs().len() == 1
-    });
-    assert_eq!(name(&stage.pvs()[0]), name(&stage.available(&volume, None)));
 }

@@ -6,5 +6,3 @@ mod data;
 mod disks;
 mod entries;
 mod paths;
-mod reload;
-mod stale;

@@ -1,12 +1,15 @@
 //! Fault 4: which paths an annotation must not vouch for.
 
-use std::time::Duration;
-
+use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
-use support::stage::name;
+use support::stage::{is_terminating, name, phase};
 
 use crate::kit::*;
 use crate::stage;
+
+fn is_released(pv: &PersistentVolume) -> bool {
+    phase(pv) == "Released" && !is_terminating(pv)
+}
 
 #[test]
 fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
@@ -63,23 +66,14 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         });
     }
     stage.event("VolumeFailedDelete", "is not an entry of");
-    stage.stays(
-        Duration::from_millis(500),
-        "nothing is deleted anywhere",
-        || {
-            forged.iter().all(|(pv, _)| {
-                stage.pv(&stage.named(pv)).is_some_and(|pv| {
-                    pv.metadata.deletion_timestamp.is_none()
-                        && pv
-                            .status
-                            .is_some_and(|status| status.phase.as_deref() == Some("Released"))
-                })
-            }) && volumes
+    stage.still(&mut provisioner, "nothing is deleted anywhere", || {
+        let is_kept = |pv: &str| stage.pv(pv).is_some_and(|pv| is_released(&pv));
+        forged.iter().all(|(pv, _)| is_kept(&stage.named(pv)))
+            && volumes
                 .iter()
                 .chain([&inside, &sibling])
                 .all(|volume| has_secret(volume))
-        },
-    );
+    });
     let parent = pv_by_hand(
         &stage,
         &stage.named("parent"),
@@ -111,12 +105,12 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
     let forged = stage.create_pv(forged).unwrap();
     bind_and_release(&stage, "claim", &name(&forged), "late");
 
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     stage.event(
         "VolumeFailedDelete",
         "its node affinity does not name this node",
     );
-    stage.stays(Duration::from_millis(500), "the data stays", || {
+    stage.still(&mut provisioner, "the data stays", || {
         has_secret(&volume) && is_untouched(&stage, &forged, "Released")
     });
 }
@@ -132,11 +126,9 @@ fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
     let filesystem = stage.create_pv(filesystem).unwrap();
     bind_and_release(&stage, "claim", &name(&filesystem), "raw");
 
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     stage.event("VolumeFailedDelete", "its volumeMode is Filesystem");
-    stage.stays(
-        Duration::from_millis(500),
-        "the device is not written to",
-        || secrets_on(device.path()).len() == 4 && is_untouched(&stage, &filesystem, "Released"),
-    );
+    stage.still(&mut provisioner, "the device is not written to", || {
+        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &filesystem, "Released")
+    });
 }

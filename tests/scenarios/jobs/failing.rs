@@ -64,7 +64,7 @@ fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
         (volume["state"] == "CleaningFailed" && error.contains(&remedy)).then_some(())
     });
     let tries = ran();
-    stage.stays(Duration::from_secs(2), "nothing is tried again", || {
+    stage.still(&mut provisioner, "nothing is tried again", || {
         job(&stage, &bound).is_some() && ran() == tries && secrets_on(device.path()).len() == 4
     });
     assert_eq!(total(&mut provisioner, "delete_failed_total", "job"), 1);
@@ -268,11 +268,13 @@ fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_
     stage.eventually("its pod runs", || {
         (job(&stage, &bound)?["status"]["ready"] == 1).then_some(())
     });
-    stage.stays(
-        Duration::from_secs(1),
-        "what is in use is not touched",
-        || secrets_on(device.path()).len() == 4,
-    );
+    stage.eventually("it is about to clean", || {
+        let files = walkdir::WalkDir::new("/mnt/pods").into_iter().flatten();
+        let mut logs = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+        logs.any(|log| log.contains("cleaning the device"))
+            .then_some(())
+    });
+    assert_eq!(secrets_on(device.path()).len(), 4);
     drop(user);
     offered_anew(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());

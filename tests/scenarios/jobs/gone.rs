@@ -16,20 +16,30 @@ fn is_seen_at_work(stage: &Stage, pv: &PersistentVolume) {
     stage.eventually("it is seen at work", || owners().is_null().then_some(()));
 }
 
+fn is_seen_although_denied(stage: &Stage, provisioner: &mut Program) {
+    let right = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
+    stage.eventually("the metric names the right", || {
+        (metric(provisioner, right) == Some(1)).then_some(())
+    });
+}
+
 #[test]
 fn a_job_at_work_comes_to_its_end_although_its_pv_is_gone() {
     let Some(stage) = stage_with_jobs() else {
         return;
     };
     let (held, device, path) = Held::volume(&stage);
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
-    let owners = || job(&stage, &bound).unwrap()["metadata"]["ownerReferences"].clone();
-    stage.eventually("it belongs to nobody", || owners().is_null().then_some(()));
+    is_seen_at_work(&stage, &bound);
     take_finalizers_off(&stage, &bound);
-    let lasting = Duration::from_secs(2);
-    stage.stays(lasting, "it cleans on, and nothing is offered", || {
+    stage.eventually("the PV is seen to be gone", || {
+        status_of(&mut provisioner, &path)["pv"]
+            .is_null()
+            .then_some(())
+    });
+    stage.still_cleaning(&mut provisioner, "it cleans on, unoffered", || {
         job(&stage, &bound).is_some() && stage.pvs_at(&path).is_empty()
     });
     held.go_on();
@@ -48,10 +58,7 @@ fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
-    let right = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
-    stage.eventually("the metric names the right", || {
-        (metric(&mut provisioner, right) == Some(1)).then_some(())
-    });
+    is_seen_although_denied(&stage, &mut provisioner);
     take_finalizers_off(&stage, &bound);
     let told = stage.event("VolumeFailedDelete", "only partly clean");
     assert!(told.contains(&job_name(&name(&bound))), "{told}");
@@ -66,10 +73,7 @@ fn stopped_unseen(stage: &Stage) -> (Fault, Program, LoopDevice, PersistentVolum
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(stage, &device, &path);
     held.runs(stage);
-    let right = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
-    stage.eventually("it is seen at work", || {
-        (metric(&mut provisioner, right) == Some(1)).then_some(())
-    });
+    is_seen_although_denied(stage, &mut provisioner);
     let reading = stage.faults().on(Verb::Get).resource("jobs");
     let unread = reading.answer(Answer::code(500));
     take_finalizers_off(stage, &bound);

@@ -34,32 +34,27 @@ impl Late {
         Some((late, provisioner))
     }
 
-    fn patch(&self, patch: &Value) {
-        self.stage.patch_pv(&name(&self.bound), patch).unwrap();
-    }
-
     fn keep(&self) {
-        self.patch(&json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } }));
+        let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+        self.stage.patch_pv(&name(&self.bound), &keep).unwrap();
     }
 
     fn take_finalizer_off(&self) {
-        self.patch(&json!({ "metadata": { "finalizers": null } }));
+        let none = json!({ "metadata": { "finalizers": null } });
+        self.stage.patch_pv(&name(&self.bound), &none).unwrap();
     }
 
     fn annotate(&self, key: &str, value: &str) {
-        self.patch(&json!({ "metadata": { "annotations": { key: value } } }));
-    }
-
-    fn pause_node(&self, paused: &str) {
-        let nodes: Api<Node> = Api::all(self.stage.client.clone());
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": { PAUSED: paused } } }));
-        let (node, params) = (self.stage.node(), PatchParams::default());
-        let patched = nodes.patch(&node, &params, &patch);
-        self.stage.block_on(patched).unwrap();
+        annotate(&self.stage, &name(&self.bound), key, value);
     }
 
     fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.stage.client.clone(), &self.stage.namespace())
+    }
+
+    fn listed(&self) -> Vec<Pod> {
+        let (pods, params) = (self.pods(), ListParams::default());
+        self.stage.block_on(pods.list(&params)).unwrap().items
     }
 
     fn job_goes(&self) {
@@ -68,14 +63,22 @@ impl Late {
         });
     }
 
-    /// Nothing that could have been started is.
+    /// Nothing is left that the node could start.
     fn stays_whole(&self) {
-        uncordon(&self.stage);
-        let lasting = Duration::from_secs(2);
-        self.stage.stays(lasting, "the data is there", || {
-            secrets_on(self.device.path()).len() == 4
+        self.stage.eventually("the Job's pod goes", || {
+            self.listed().is_empty().then_some(())
         });
+        uncordon(&self.stage);
+        assert_eq!(secrets_on(self.device.path()).len(), 4);
         assert_eq!(made_jobs(&self.stage), 1);
+    }
+
+    /// Nor is anything made that it could.
+    fn is_left_alone(&self, provisioner: &mut Program) {
+        self.stays_whole();
+        self.stage.still(provisioner, "the data is there", || {
+            secrets_on(self.device.path()).len() == 4 && made_jobs(&self.stage) == 1
+        });
     }
 
     fn is_cleaned(&self) {
@@ -103,12 +106,12 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
         Late::take_finalizer_off,
     ];
     for gesture in gestures {
-        let Some((late, _provisioner)) = Late::job() else {
+        let Some((late, mut provisioner)) = Late::job() else {
             return;
         };
         gesture(&late);
         late.job_goes();
-        late.stays_whole();
+        late.is_left_alone(&mut provisioner);
         // The same data, with a new PV.
         offered_anew(&late.stage, &late.path, &late.bound);
         assert_eq!(secrets_on(late.device.path()).len(), 4);
@@ -119,15 +122,15 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
 fn a_pause_is_heard_although_a_job_waits_to_start() {
     let gestures: [fn(&Late, &str); 2] = [
         |late, paused| late.annotate(PAUSED, paused),
-        Late::pause_node,
+        |late, paused| annotate_node(&late.stage, PAUSED, paused),
     ];
     for pause in gestures {
-        let Some((late, _provisioner)) = Late::job() else {
+        let Some((late, mut provisioner)) = Late::job() else {
             return;
         };
         pause(&late, "true");
         late.job_goes();
-        late.stays_whole();
+        late.is_left_alone(&mut provisioner);
         let now = late.stage.pv(&name(&late.bound)).unwrap();
         assert!(is_terminating(&now) && is_protected(&now));
         pause(&late, "false");
@@ -149,7 +152,7 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
         job(&late.stage, &late.bound).is_none(),
         "first the Job goes"
     );
-    late.stays_whole();
+    late.is_left_alone(&mut successor);
     successor.kill();
 
     let Some((late, mut provisioner)) = Late::job() else {
@@ -157,9 +160,9 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
     };
     provisioner.kill();
     late.annotate(PAUSED, "true");
-    let _successor = late.stage.provisioner().unwrap();
+    let mut successor = late.stage.provisioner().unwrap();
     late.job_goes();
-    late.stays_whole();
+    late.is_left_alone(&mut successor);
     late.annotate(PAUSED, "false");
     late.is_cleaned();
 }
@@ -181,12 +184,8 @@ fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
     let Some((late, _provisioner)) = Late::job() else {
         return;
     };
-    let pods = || {
-        late.stage
-            .block_on(late.pods().list(&ListParams::default()))
-    };
     let pod = late.stage.eventually("its pod is made", || {
-        pods().unwrap().items.into_iter().next()?.metadata.name
+        late.listed().into_iter().next()?.metadata.name
     });
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
@@ -217,8 +216,13 @@ fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
     });
     let tolerations = "- {key: full, operator: Exists}\n";
     late.stage.configure("jobTolerations", tolerations).unwrap();
-    let patience = Duration::from_secs(2);
-    late.stage.stays(patience, "it gets its time to start", || {
+    late.stage
+        .eventually("the configuration is another one", || {
+            let log = provisioner.log();
+            log.contains("configuration reloaded").then_some(())
+        });
+    let what = "it gets its time to start";
+    late.stage.still(&mut provisioner, what, || {
         job(&late.stage, &late.bound)
             .is_some_and(|now| now["metadata"]["uid"] == first["metadata"]["uid"])
     });

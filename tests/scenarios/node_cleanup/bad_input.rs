@@ -5,69 +5,45 @@ use std::process::Output;
 use super::*;
 
 fn refused(stage: &Stage, args: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = stage.command().args(args).output().unwrap();
+    let Output { status, stderr, .. } = stage
+        .command()
+        .arg("node-cleanup")
+        .args(args)
+        .output()
+        .unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
 #[test]
 fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
     let Some(stage) = stage() else { return };
+    let class = "--storageclass-names=a";
     for (args, words) in [
-        (&["node-cleanup"][..], "--storageclass-names"),
+        (&["--v=0"][..], "--storageclass-names"),
         (
-            &["node-cleanup", "-storageclass-names", ""],
+            &["-storageclass-names", ""],
             "--storageclass-names is empty",
         ),
         (
-            &["node-cleanup", "--storageclass-names= , "],
+            &["--storageclass-names= , "],
             "--storageclass-names is empty",
         ),
         (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--pvc-deletion-delay=soon",
-            ],
+            &[class, "--pvc-deletion-delay=soon"],
             "--pvc-deletion-delay",
         ),
+        (&[class, "--requests-per-second=0"], "--requests-per-second"),
         (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--requests-per-second=0",
-            ],
-            "--requests-per-second",
-        ),
-        (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--stale-pv-discovery-interval=0s",
-            ],
+            &[class, "--stale-pv-discovery-interval=0s"],
             "more than zero",
         ),
+        (&[class, "--listen-address=nowhere"], "--listen-address"),
         (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--listen-address=nowhere",
-            ],
-            "--listen-address",
+            &[class, "--kubeconfig=/nowhere/config"],
+            "--kubeconfig /nowhere/config",
         ),
         (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--kubeconfig=/nowhere/kubeconfig",
-            ],
-            "--kubeconfig /nowhere/kubeconfig",
-        ),
-        (
-            &[
-                "node-cleanup",
-                "--storageclass-names=a",
-                "--kube-api-endpoint=no url",
-            ],
+            &[class, "--kube-api-endpoint=no url"],
             "--kube-api-endpoint \"no url\"",
         ),
     ] {

@@ -1,5 +1,7 @@
 //! Two processes, of which one acts.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
@@ -29,9 +31,9 @@ fn is_follower(stage: &Stage, program: &mut Program) {
 
 #[test]
 fn a_leader_that_ends_hands_over_at_once() {
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pv = bound(&stage, "data", &node);
     let args = ["--pvc-deletion-delay=4s"];
     let mut first = leader(&stage, "first", &args);
@@ -157,9 +159,9 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
     if !slow() {
         return skip("it takes half a minute; scripts/test --slow runs it");
     }
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pvs: Vec<_> = (0..10)
         .map(|number| bound(&stage, &format!("data-{number}"), &node))
         .collect();
@@ -212,9 +214,9 @@ fn a_leader_that_was_stopped_for_long_does_not_act_on_what_it_knew() {
     if !slow() {
         return skip("it takes half a minute; scripts/test --slow runs it");
     }
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pv = bound(&stage, "data", &node);
     let mut first = leader(&stage, "first", &["--pvc-deletion-delay=10s"]);
     // The other one would wait for an hour.
@@ -226,11 +228,19 @@ fn a_leader_that_was_stopped_for_long_does_not_act_on_what_it_knew() {
     stage.within(Duration::from_secs(25), "the second one leads", || {
         (second.http_get("/ready").ok()?.1 == "leader\n").then_some(())
     });
+    let mark = stage.requests().mark();
     first.signal(Signal::SIGCONT).unwrap();
     is_follower(&stage, &mut first);
-    stage.stays(Duration::from_secs(5), "the claim stays", || {
-        stage.claim_phase("data") == "Bound"
+    stage.eventually("it goes on following", || {
+        let asked = stage.requests().since(mark);
+        let leases = |verb| {
+            let of_leases = |r: &&Arc<Request>| r.verb == verb && r.resource == "leases";
+            asked.iter().filter(of_leases).count()
+        };
+        // The leader writes after each look.
+        (leases(Verb::Get) > leases(Verb::Update) + 2).then_some(())
     });
+    assert_eq!(stage.claim_phase("data"), "Bound");
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
     assert_eq!(
         first.http_get("/healthz").unwrap(),

@@ -13,9 +13,9 @@ fn unheard(stage: &Stage, verb: Verb, resource: &str, times: usize) -> Fault {
 
 #[test]
 fn what_was_done_is_told_and_counted_once_and_as_no_failure() {
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pv = pv(&stage, "data", &node, |pv| {
         pv["metadata"]["finalizers"] = json!([FINALIZER]);
     });
@@ -58,9 +58,9 @@ fn what_was_done_is_told_and_counted_once_and_as_no_failure() {
 
 #[test]
 fn who_was_warned_hears_that_the_node_is_back() {
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pv = bound(&stage, "data", &node);
     let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=1h"]);
     lose(&stage, &node);
@@ -81,9 +81,9 @@ fn a_claims_owner_is_warned_although_no_answer_comes_for_the_timer() {
     if !slow() {
         return skip("it takes a quarter of a minute; scripts/test --slow runs it");
     }
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let node = node(&stage);
+    let Some((stage, node)) = ground() else {
+        return;
+    };
     let pv = bound(&stage, "data", &node);
     let timer = stage.faults().on(Verb::Patch).resource(PVS).name(&pv);
     let unanswered = timer.times(1).hold_answer();

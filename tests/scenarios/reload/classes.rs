@@ -6,18 +6,16 @@ use std::time::Duration;
 use serde_json::json;
 use support::stage::{name, uid};
 
-use super::{add_class, edit_classes, logged, reloaded, remove_class, set};
+use super::{add_class, edit_classes, logged, reloaded, remove_class, serving, set};
 use crate::kit::*;
 use crate::stage;
 
 #[test]
 fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let Some((stage, first, mut provisioner)) = serving() else {
+        return;
+    };
     let before = stage.available(&first, None);
-
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     add_class(&stage, "slow");
     let slow = stage.named("slow");
@@ -48,17 +46,15 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
 /// The Go provisioner's PVs may lack the label by which ours are watched.
 #[test]
 fn pvs_that_are_there_already_are_found_in_an_added_class() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let Some((stage, _, _provisioner)) = serving() else {
+        return;
+    };
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
     let by_hand = stage.named("by-hand");
     stage
         .create_pv(pv_by_hand(&stage, &by_hand, "slow", &second, "1Mi"))
         .unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    stage.available(&first, None);
     add_class(&stage, "slow");
     stage.eventually("it is adopted", || {
         let labels = stage.pv(&by_hand)?.metadata.labels?;
@@ -110,7 +106,7 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
     let late = stage.sandbox.tmpfs("disks/slow/late", "size=1m").unwrap();
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", &slow);
-    stage.stays(Duration::from_secs(1), "nothing is done about it", || {
+    stage.still(&mut provisioner, "nothing is done about it", || {
         has_secret(&bound)
             && is_untouched(&stage, &bound_pv, "Released")
             && is_untouched(&stage, &free_pv, "Available")
@@ -118,13 +114,22 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
     });
     assert_eq!(stage.events("VolumeFailedDelete").len(), 1);
 
-    edit_classes(&stage, |classes| {
-        classes.insert(slow.clone(), class);
-    });
+    let back = || {
+        edit_classes(&stage, |classes| {
+            classes.insert(slow.clone(), class.clone());
+        });
+    };
+    back();
     offered_anew(&stage, &bound, &bound_pv);
     assert!(entries(&bound).is_empty());
     stage.available(&late, None);
     assert!(is_untouched(&stage, &free_pv, "Available"));
+    for _ in 0..2 {
+        remove_class(&stage, "slow");
+        in_state(&stage, &mut provisioner, &free, "ClassGone");
+        back();
+        in_state(&stage, &mut provisioner, &free, "Available");
+    }
 }
 
 #[test]
@@ -160,11 +165,10 @@ fn a_changed_pattern_and_other_keys_hold_from_the_next_look() {
 /// old directory, whose disks must not get the new one's names.
 #[test]
 fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
-    let Some(stage) = stage() else { return };
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let before = stage.available(&volume, None);
+    let Some((stage, volume, mut provisioner)) = serving() else {
+        return;
+    };
+    let (dir, before) = (volume.parent().unwrap(), stage.available(&volume, None));
     let elsewhere = stage.sandbox.dir("disks/elsewhere").unwrap();
     set(&stage, "fast", "hostDir", elsewhere.to_str().unwrap());
     let event = stage.event("ConfigReloadFailed", "replace the pod");
@@ -185,7 +189,7 @@ fn a_class_that_moves_to_another_directory_has_other_volumes() {
     let dir = stage.class("fast", &json!({})).unwrap();
     let old = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let new = stage.sandbox.tmpfs("disks/moved/vol", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &old));
     keep_secret(&old);
     keep_secret(&new);
@@ -198,7 +202,7 @@ fn a_class_that_moves_to_another_directory_has_other_volumes() {
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     stage.event("VolumeFailedDelete", dir.to_str().unwrap());
-    stage.stays(Duration::from_millis(500), "nothing is cleaned", || {
+    stage.still(&mut provisioner, "nothing is cleaned", || {
         has_secret(&old) && has_secret(&new) && is_untouched(&stage, &bound, "Released")
     });
 }

@@ -43,16 +43,12 @@ fn while_the_first_cleaner_runs(
     stage.eventually("the cleaner runs", || begun(stage).exists().then_some(()));
     change(stage, &path);
     super::logged(stage, &provisioner, "configuration reloaded: ");
-    let goes_on = |provisioner: &mut support::Program| {
-        lines(&begun(stage)) == ["one"] && status_of(provisioner, &path)["state"] == "Cleaning"
-    };
     // The pass that says so comes after the line in the log.
-    stage.eventually("it is being cleaned", || {
-        goes_on(&mut provisioner).then_some(())
+    in_state(stage, &mut provisioner, &path, "Cleaning");
+    stage.still_cleaning(&mut provisioner, "the first alone", || {
+        lines(&begun(stage)) == ["one"]
     });
-    stage.stays(Duration::from_millis(500), "it goes on", || {
-        goes_on(&mut provisioner)
-    });
+    in_state(stage, &mut provisioner, &path, "Cleaning");
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     stage.eventually("the PV is gone, and no other cleaner ran", || {
         let gone = stage
@@ -161,12 +157,12 @@ fn more_may_run_at_once_from_now_on() {
         link(&devices[0], &dir, "disk-1"),
         link(&devices[1], &dir, "disk-2"),
     ];
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let pvs = [stage.bind("1", &paths[0]), stage.bind("2", &paths[1])];
     stage.delete_claim("1");
     stage.delete_claim("2");
     stage.eventually("one runs", || begun(&stage).exists().then_some(()));
-    stage.stays(Duration::from_millis(500), "only one", || {
+    stage.still_cleaning(&mut provisioner, "only one", || {
         lines(&begun(&stage)).len() == 1
     });
     stage.configure("maxConcurrentCleanups", "2").unwrap();
@@ -196,7 +192,7 @@ fn a_pause_begins_and_ends_by_reload() {
     super::logged(&stage, &provisioner, "pauseCleaning false -> true");
     stage.delete_claim("claim");
     stage.event("CleaningPaused", "");
-    stage.stays(Duration::from_millis(500), "nothing is cleaned", || {
+    stage.still(&mut provisioner, "nothing is cleaned", || {
         let pv = stage.pvs_at(&volume);
         has_secret(&volume) && pv.iter().all(|pv| !is_terminating(pv))
     });

@@ -1,13 +1,12 @@
 //! What cannot be used is kept out, and everybody is told.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use support::stage::uid;
 
 use super::manners::publish;
-use super::{edit_classes, edited, logged, over, reloaded, set};
+use super::{edit_classes, edited, logged, over, reloaded, serving, set};
 use crate::kit::*;
 use crate::stage;
 
@@ -84,13 +83,11 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
 
 #[test]
 fn one_faulty_class_or_key_keeps_all_of_it_out() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume, mut provisioner)) = serving() else {
+        return;
+    };
     let before = stage.available(&volume, None);
-
+    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
     edit_classes(&stage, |classes| {
         classes.insert(stage.named("slow"), over(second.parent().unwrap()));
@@ -99,7 +96,7 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
     });
     let event = stage.event("ConfigReloadFailed", "Nonsense");
     assert!(event.contains(&stage.named("fast")), "{event}");
-    stage.stays(Duration::from_millis(500), "both classes as before", || {
+    stage.still(&mut provisioner, "both classes as before", || {
         stage.pvs_at(&second).is_empty()
     });
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
@@ -150,10 +147,9 @@ fn a_class_that_was_faulty_at_the_start_runs_when_it_is_mended() {
 
 #[test]
 fn a_directory_that_vanishes_and_returns() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let Some((stage, volume, mut provisioner)) = serving() else {
+        return;
+    };
     let before = stage.available(&volume, None);
     let aside = stage.sandbox.path().join("aside");
     fs::rename(stage.config_dir(), &aside).unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::Stage;
 
-use super::logged;
+use super::{logged, serving};
 use crate::kit::*;
 use crate::stage;
 
@@ -104,11 +104,9 @@ fn a_file_that_is_written_slowly_raises_no_event() {
 
 #[test]
 fn a_thousand_changes_end_in_the_last_one() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    stage.available(&volume, None);
+    let Some((stage, _, mut provisioner)) = serving() else {
+        return;
+    };
     for number in 1..=1000 {
         stage
             .configure("maxConcurrentCleanups", &number.to_string())

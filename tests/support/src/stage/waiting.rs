@@ -72,7 +72,21 @@ impl Stage {
     /// # Panics
     /// When it is not so, or when no such pass ends within [`Stage::patience`].
     pub fn still(&self, provisioner: &mut Program, what: &str, is_so: impl FnOnce() -> bool) {
-        self.two_passes(provisioner, || self.newest_version());
+        self.two_passes(provisioner, || self.newest_version(), true);
+        assert!(is_so(), "no longer so: {what}");
+    }
+
+    /// The same while a cleanup is at work.
+    ///
+    /// # Panics
+    /// As [`Stage::still`].
+    pub fn still_cleaning(
+        &self,
+        provisioner: &mut Program,
+        what: &str,
+        is_so: impl FnOnce() -> bool,
+    ) {
+        self.two_passes(provisioner, || self.newest_version(), false);
         assert!(is_so(), "no longer so: {what}");
     }
 
@@ -86,11 +100,11 @@ impl Stage {
         what: &str,
         is_so: impl FnOnce() -> bool,
     ) {
-        self.two_passes(provisioner, || 0);
+        self.two_passes(provisioner, || 0, true);
         assert!(is_so(), "no longer so: {what}");
     }
 
-    fn two_passes(&self, provisioner: &mut Program, newest: impl Fn() -> u64) {
+    fn two_passes(&self, provisioner: &mut Program, newest: impl Fn() -> u64, at_rest: bool) {
         let mut first = None;
         self.eventually("two passes that see all PVs", || {
             self.wake();
@@ -104,7 +118,8 @@ impl Stage {
                 .flatten();
             // The pass under way may have looked before.
             let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest();
-            (enough && volumes.all(|volume| volume["state"] != "Cleaning")).then_some(())
+            let is_at_work = volumes.any(|volume| volume["state"] == "Cleaning");
+            (enough && !(at_rest && is_at_work)).then_some(())
         });
     }
 
