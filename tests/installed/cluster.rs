@@ -151,11 +151,14 @@ impl Cluster {
         pvs
     }
 
-    /// Waits until a PV or pod of this name has an event of this reason.
-    pub fn event(&self, name: &str, reason: &str) {
+    /// Waits until an object has an event of this reason.
+    pub fn event(&self, object: &Value, reason: &str) {
+        let (name, uid) = (name(object), &object["metadata"]["uid"]);
         self.eventually(&format!("event {reason} of {name}"), || {
             let events = self.events(name);
-            let found = events.iter().any(|event| event["reason"] == reason);
+            let found = events
+                .iter()
+                .any(|event| event["reason"] == reason && event["involvedObject"]["uid"] == *uid);
             found.then_some(())
         });
     }

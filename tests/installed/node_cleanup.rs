@@ -1,6 +1,6 @@
 //! Nodes that are lost, with the controller of the chart.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, USERS};
 use crate::release::{NAME, class};
@@ -10,6 +10,7 @@ use crate::{Cluster, Disks, Release};
 struct Fake<'a> {
     cluster: &'a Cluster,
     name: &'static str,
+    claim: Value,
 }
 
 impl<'a> Fake<'a> {
@@ -19,7 +20,11 @@ impl<'a> Fake<'a> {
         cluster.apply(&json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels },
         }));
-        let fake = Self { cluster, name };
+        let mut fake = Self {
+            cluster,
+            name,
+            claim: Value::Null,
+        };
         cluster.apply(&json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {
@@ -47,6 +52,8 @@ impl<'a> Fake<'a> {
             },
         }));
         cluster.bound(name);
+        let claim = cluster.get("persistentvolumeclaim", name, Some(USERS));
+        fake.claim = claim.unwrap();
         fake
     }
 
@@ -57,7 +64,7 @@ impl<'a> Fake<'a> {
 
     fn is_cleaned_up(&self) {
         let (cluster, name) = (self.cluster, self.name);
-        cluster.event(name, "ReferencedNodeDeleted");
+        cluster.event(&self.claim, "ReferencedNodeDeleted");
         cluster.is_gone("persistentvolumeclaim", name, Some(USERS));
         // With its finalizer.
         cluster.is_gone("persistentvolume", name, None);
@@ -91,7 +98,7 @@ fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
         json!({ "nodeCleanup": { "enabled": true, "pvcDeletionDelay": "5s" } }),
     );
     let pods = cluster.list("pods", Some(SYSTEM));
-    let is_ours = |pod: &&serde_json::Value| {
+    let is_ours = |pod: &&Value| {
         pod["metadata"]["name"]
             .as_str()
             .unwrap()

@@ -45,7 +45,7 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
     assert!(said.contains("Used By:") && said.contains("app"), "{said}");
     assert_eq!(entries(path(&pv)), ["file"], "nobody cleans it");
     page.follow("umount --lazy");
-    cluster.event(name(&pv), "VolumeNotMounted");
+    cluster.event(&pv, "VolumeNotMounted");
     assert!(is_kept(cluster, &pv));
     page.follow(r#"delete pv "$PV""#);
     release.still("no PV", || cluster.pvs().is_empty());
@@ -69,7 +69,8 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     cluster.claim("claim", "healthy", "Filesystem");
     cluster.pod("app", "claim", "Filesystem", WRITE);
     // The scheduler has looked for a volume.
-    cluster.event("app", "FailedScheduling");
+    let pod = cluster.get("pod", "app", Some(USERS)).unwrap();
+    cluster.event(&pod, "FailedScheduling");
     let claim = cluster.get("pvc", "claim", Some(USERS)).unwrap();
     assert_eq!(claim["status"]["phase"], "Pending");
     page.follow(r#""remove", "path": "/spec/claimRef""#);

@@ -106,6 +106,7 @@ fn the_status_follows_a_cleanup_although_no_watch_tells_anything() {
     let held = patch.name(&name(&bound)).skip(1).hold();
     fs::remove_dir(mounted).unwrap();
     says("Cleaning");
+    stage.eventually("it is to be released", || (held.hits() == 1).then_some(()));
     held.clear();
     silence.release();
     offered_anew(&stage, &volume, &bound);
