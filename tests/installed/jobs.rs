@@ -9,7 +9,7 @@ use crate::disks::{entries, is_on_device};
 use crate::release::class;
 use crate::{Cluster, Disks, Release, disks::MIB};
 
-const SECRET: &str = "not for the next tenant";
+pub const SECRET: &str = "not for the next tenant";
 
 /// The Job that cleans a PV's device.
 fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
@@ -39,8 +39,8 @@ fn told(cluster: &Cluster, pv: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Uses a volume, and releases it with the secret on its device.
-fn use_volume(cluster: &Cluster, class: &str, mode: &str, device: &Path) {
+/// Uses a volume, in which there is nothing, and releases it with the secret on its device.
+pub fn use_volume(cluster: &Cluster, class: &str, mode: &str, device: &Path) {
     cluster.claim(class, class, mode);
     let write = match mode {
         "Block" => format!(

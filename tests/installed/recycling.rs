@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::USERS;
 use crate::disks::{entries, is_on_device};
+use crate::jobs::{self, use_volume};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 const SECRET: &str = "what the first tenant wrote";
@@ -140,19 +141,9 @@ fn a_device_that_the_kubelet_formats_is_cleaned_and_formatted_again() {
     let _release = Release::over(&cluster, &disks, "formatted", settings);
     let first = cluster.available("formatted", 1).remove(0);
 
-    let script = format!("ls -A /data | grep -v lost+found; echo '{SECRET}' >/data/secret; sync");
-    cluster.claim("first", "formatted", "Filesystem");
-    assert_eq!(
-        cluster.run_pod("writer", "first", "Filesystem", &script),
-        ""
-    );
-    assert!(is_on_device(&device, SECRET.as_bytes()), "it was written");
-    cluster.delete_claim("first");
+    use_volume(&cluster, "formatted", "Filesystem", &device);
     cluster.recycled(&first);
-    assert!(!is_on_device(&device, SECRET.as_bytes()));
-
-    // The kubelet formats it anew: no mount of the old filesystem is in its way.
-    cluster.claim("second", "formatted", "Filesystem");
-    let said = cluster.run_pod("reader", "second", "Filesystem", &script);
-    assert_eq!(said, "", "the second pod found nothing");
+    assert!(!is_on_device(&device, jobs::SECRET.as_bytes()));
+    // The kubelet formats it again: no mount of the old filesystem is in its way.
+    use_volume(&cluster, "formatted", "Filesystem", &device);
 }

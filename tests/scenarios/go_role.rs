@@ -85,6 +85,8 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     stage.available(&later, None);
     for right in [
         "patch persistentvolumes",
+        "get persistentvolumeclaims",
+        "list pods",
         "create events.events.k8s.io",
         "list nodes",
     ] {

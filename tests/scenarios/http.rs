@@ -145,7 +145,7 @@ fn ready_says_why_not_and_then_200() {
     stage.eventually("it says what it waits for", || {
         let (code, text) = provisioner.http_get("/ready").ok()?;
         assert_eq!(code, 503);
-        text.contains(&why).then_some(())
+        (text.contains(&why) && refused.hits() > 0).then_some(())
     });
     refused.clear();
     stage.eventually("it is ready", || {

@@ -5,6 +5,7 @@ mod doubts;
 mod leaders;
 mod lost_answers;
 mod scale;
+mod scope;
 
 use std::time::{Duration, Instant};
 
@@ -297,112 +298,6 @@ fn a_node_that_comes_back_in_time_keeps_everything() {
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
     let deletes = |r: &Request| r.verb == Verb::Delete && [&bound, &free].contains(&&r.name);
     assert_eq!(stage.requests().count(deletes), 0);
-}
-
-#[test]
-fn a_node_is_there_by_its_name_or_by_its_label() {
-    let Some(stage) = stage() else { return };
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
-    let (name, label) = (stage.named("machine"), stage.named("host"));
-    stage.register_node(&name, Some(&label)).unwrap();
-    let by_name = pv(&stage, "by-name", &name, |_| {});
-    let by_label = pv(&stage, "by-label", &label, |_| {});
-    // Only the provisioner's name tells whose it is: somebody has changed the label since.
-    let by_maker = pv(&stage, "by-maker", &name, |pv| {
-        *pv.pointer_mut(HOSTS).unwrap() = json!([stage.named("former")]);
-    });
-    let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
-    let _cleanup = leader(&stage, "cleanup", &[]);
-    pv_goes(&stage, &lost);
-    looks_again(&stage);
-    stay(&stage, &[&by_name, &by_label, &by_maker]);
-    lose(&stage, &name);
-    for pv in [by_name, by_label, by_maker] {
-        pv_goes(&stage, &pv);
-    }
-}
-
-#[test]
-fn what_goes_depends_on_phase_and_policy() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
-    stage.storage_class("other", "Delete", "Immediate").unwrap();
-    let protected = |pv: &mut Value| {
-        pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
-    };
-    let retained = |pv: &mut Value| {
-        pv["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
-    };
-    let available = pv(&stage, "available", &node, |_| {});
-    let used = pv(&stage, "used", &node, |pv| {
-        pv["metadata"]["annotations"]["local-volume-provisioner/used"] = json!("true");
-    });
-    let free = released(&stage, "free", &node, |_| {});
-    let held = released(&stage, "held", &node, protected);
-    let terminating = released(&stage, "terminating", &node, protected);
-    stage.delete_pv(&terminating).unwrap();
-    let goes = [&used, &free, &held, &terminating];
-
-    let kept = released(&stage, "kept", &node, retained);
-    let other = pv(&stage, "other", &node, |pv| {
-        pv["spec"]["storageClassName"] = json!(stage.named("other"));
-    });
-    let paused = pv(&stage, "paused", &node, |pv| {
-        pv["metadata"]["annotations"]["local-volume-provisioner/paused"] = json!("true");
-    });
-    let shared = pv(&stage, "shared", &node, |pv| {
-        *pv.pointer_mut(HOSTS).unwrap() = json!([node, stage.node()]);
-    });
-    let anywhere = pv(&stage, "anywhere", &node, |pv| {
-        let terms = &mut pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
-        let any = json!({ "matchExpressions": [{ "key": "rack", "operator": "Exists" }] });
-        terms.as_array_mut().unwrap().push(any);
-    });
-    let mut cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
-    let begun = Instant::now();
-    lose(&stage, &node);
-    for pv in goes {
-        timer_starts(&stage, pv);
-    }
-    pv_goes(&stage, &available);
-    let timers = |r: &Request| r.verb == Verb::Patch && r.name == available;
-    assert_eq!(
-        stage.requests().count(timers),
-        0,
-        "nobody ever wrote to it: at once"
-    );
-    for pv in goes {
-        pv_goes(&stage, pv);
-    }
-    assert!(
-        begun.elapsed() > delay(&stage),
-        "no data is given up earlier"
-    );
-    looks_again(&stage);
-    stay(&stage, &[&kept, &other, &paused, &shared, &anywhere]);
-    let log = cleanup.log();
-    let said: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains("left alone"))
-        .collect();
-    let [said] = said[..] else {
-        panic!("not said once: {said:?}")
-    };
-    assert!(
-        said.contains("names no node") && said.contains(&anywhere),
-        "{said}"
-    );
-    let of = |phase: &str| format!("persistentvolume_delete_total{{phase=\"{phase}\"}}");
-    for (series, value) in [
-        ("unclear_persistentvolumes", 1),
-        ("persistentvolume_finalizer_removed_total", 2),
-        // With the one that was made for another look.
-        (&of("Available"), 3),
-        (&of("Released"), 2),
-    ] {
-        counts(&stage, &mut cleanup, series, value);
-    }
 }
 
 #[test]

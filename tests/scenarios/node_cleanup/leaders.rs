@@ -186,17 +186,9 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
         "the lease kept it out: {:?}",
         killed.elapsed()
     );
-    for number in 0..10 {
-        stage.within(Duration::from_secs(30), "all claims go", || {
-            claim(&stage, &format!("data-{number}"))
-                .is_none()
-                .then_some(())
-        });
-    }
-    for pv in &pvs {
-        stage.within(Duration::from_secs(30), "all PVs go", || {
-            stage.pv(pv).is_none().then_some(())
-        });
+    for (number, pv) in pvs.iter().enumerate() {
+        claim_goes(&stage, &format!("data-{number}"));
+        pv_goes(&stage, pv);
     }
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 10, "each once");
     assert_eq!(writes(&stage, Verb::Delete, PVS), 10, "each once");
