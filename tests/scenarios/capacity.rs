@@ -31,7 +31,7 @@ fn capacity(pv: &PersistentVolume) -> String {
 fn has_capacity(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> PersistentVolume {
     stage.eventually(&format!("a capacity of {wanted}"), || {
         let now = stage.pv(&name(pv))?;
-        assert!(is_untouched(stage, pv, "Available"));
+        assert!(is_same(stage, pv, "Available"));
         (capacity(&now) == wanted).then_some(now)
     })
 }

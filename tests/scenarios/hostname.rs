@@ -144,7 +144,7 @@ fn pv_of_an_old_hostname_under_the_second_name_is_found_before_the_first_is_made
     let _provisioner = stage.provisioner().unwrap();
     stage.event(REASON, path.to_str().unwrap());
     is_offered_as(&stage, "first", &qualified(&stage));
-    assert!(is_untouched(&stage, &pv, "Available"));
+    assert!(is_same(&stage, &pv, "Available"));
     assert_eq!(stage.pvs_at(&path).len(), 1);
 }
 
@@ -172,7 +172,7 @@ fn second_pv_of_a_disk_is_not_cleaned_while_one_of_another_hostname_exists() {
         assert!(event.contains(path.to_str().unwrap()), "{event}");
         is_offered_as(&stage, "first", &hostnames[released]);
         assert!(has_secret(&path));
-        assert!(is_untouched(&stage, &pvs[released], "Released"));
+        assert!(is_same(&stage, &pvs[released], "Released"));
 
         stage.delete_claim(claims[1 - released]);
         stage.in_phase(&names[1 - released], "Released");

@@ -1,9 +1,11 @@
 //! Small things that many stories need.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File};
+mod data;
+mod occupied;
+
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,11 +19,25 @@ use serde_json::{Value, json};
 use support::stage::{annotation, is_terminating, name, phase};
 use support::{LoopDevice, Program, Stage};
 
-pub const MIB: u64 = 1 << 20;
-/// What a tenant writes and the next one must never read.
-pub const SECRET: &[u8] = b"the first tenant's secret";
+pub use data::*;
+pub use occupied::{Occupied, occupied, occupied_raw};
 
-// === disks ===
+pub const MIB: u64 = 1 << 20;
+pub const PAUSED: &str = "local-volume-provisioner/paused";
+
+// === volumes ===
+
+/// A tmpfs as an entry of the class `fast`.
+pub fn fast(stage: &Stage, entry: &str) -> PathBuf {
+    let volume = format!("disks/fast/{entry}");
+    stage.sandbox.tmpfs(&volume, "size=20m").unwrap()
+}
+
+/// The class `fast`, and tmpfs mounts as these entries of it.
+pub fn fast_volumes<const N: usize>(stage: &Stage, entries: [&str; N]) -> [PathBuf; N] {
+    stage.class("fast", &json!({})).unwrap();
+    entries.map(|entry| fast(stage, entry))
+}
 
 /// An ext4 filesystem on a loop device of its own.
 pub fn ext4(stage: &Stage) -> LoopDevice {
@@ -63,60 +79,6 @@ pub fn link(device: &LoopDevice, dir: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// Writes the secret all over a device, as a pod with a raw volume does.
-pub fn scribble(device: &Path) {
-    let file = File::options().write(true).open(device).unwrap();
-    for offset in SPOTS {
-        file.write_all_at(SECRET, offset).unwrap();
-    }
-    file.sync_all().unwrap();
-}
-
-const SPOTS: [u64; 4] = [0, 4096, 5 * MIB + 123, 32 * MIB - 512];
-
-/// Where the secret can still be read on a device.
-pub fn secrets_on(device: &Path) -> Vec<u64> {
-    let file = File::open(device).unwrap();
-    let is_there = |offset: &u64| {
-        let mut found = vec![0; SECRET.len()];
-        file.read_exact_at(&mut found, *offset).unwrap();
-        found == SECRET
-    };
-    SPOTS.into_iter().filter(is_there).collect()
-}
-
-/// What wipefs, which knows more signatures than anybody, finds on a device.
-pub fn wipefs(device: &Path) -> String {
-    let output = Command::new("wipefs")
-        .arg("--no-act")
-        .arg(device)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Writes the secret into a file of a filesystem volume.
-pub fn keep_secret(volume: &Path) {
-    fs::write(volume.join("secret"), SECRET).unwrap();
-}
-
-/// Whether the secret is still in a filesystem volume.
-pub fn has_secret(volume: &Path) -> bool {
-    fs::read(volume.join("secret")).is_ok_and(|found| found == SECRET)
-}
-
-/// The entries of a directory that a filesystem does not make itself.
-pub fn entries(dir: &Path) -> BTreeSet<String> {
-    let names = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
-    names
-        .map(|name| name.into_string().unwrap())
-        .filter(|name| name != "lost+found")
-        .collect()
-}
-
 // === the cluster ===
 
 /// The identity that is recorded on a PV.
@@ -136,9 +98,20 @@ pub fn is_protected(pv: &PersistentVolume) -> bool {
 }
 
 /// Sets (or, with null, removes) an annotation of a PV.
-pub fn annotate(stage: &Stage, pv: &str, key: &str, value: impl Into<Value>) {
+pub fn annotate(stage: &Stage, pv: &str, key: &str, value: impl Into<Value>) -> PersistentVolume {
     let patch = json!({ "metadata": { "annotations": { key: value.into() } } });
-    stage.patch_pv(pv, &patch).unwrap();
+    stage.patch_pv(pv, &patch).unwrap()
+}
+
+/// Sets the reclaim policy of a PV.
+pub fn set_policy(stage: &Stage, pv: &PersistentVolume, policy: &str) -> PersistentVolume {
+    let patch = json!({ "spec": { "persistentVolumeReclaimPolicy": policy } });
+    stage.patch_pv(&name(pv), &patch).unwrap()
+}
+
+/// The annotation that says who made the PV.
+pub fn maker(pv: &PersistentVolume) -> Option<&str> {
+    annotation(pv, "pv.kubernetes.io/provisioned-by")
 }
 
 /// What an administrator does to a Released PV to offer it again with its data.
@@ -149,13 +122,13 @@ pub fn clear_claim_ref(stage: &Stage, pv: &str) {
 }
 
 /// The same, and the next claim takes the volume with the data that is on it.
-pub fn bind_again(stage: &Stage, pv: &str, claim: &str) {
+pub fn bind_again(stage: &Stage, pv: &str, claim: &str) -> PersistentVolume {
     clear_claim_ref(stage, pv);
     // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s,
     // and by then what is held up would have been given up.
     stage.in_phase(pv, "Available");
     stage.claim(claim, "fast", Some(pv)).unwrap();
-    stage.in_phase(pv, "Bound");
+    stage.in_phase(pv, "Bound")
 }
 
 /// Waits until a PV is gone.
@@ -250,11 +223,11 @@ pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity:
 }
 
 /// Waits until a PV has a claim, was released from it, and the claim is gone.
-pub fn bind_and_release(stage: &Stage, claim: &str, pv: &str, class: &str) {
+pub fn bind_and_release(stage: &Stage, claim: &str, pv: &str, class: &str) -> PersistentVolume {
     stage.claim(claim, class, Some(pv)).unwrap();
     stage.in_phase(pv, "Bound");
     stage.delete_claim(claim);
-    stage.in_phase(pv, "Released");
+    stage.in_phase(pv, "Released")
 }
 
 /// Waits until there is a PV for a path that was not there before, and says what it was made for.
@@ -270,11 +243,34 @@ pub fn offered_anew(stage: &Stage, path: &Path, old: &PersistentVolume) -> Persi
     fresh
 }
 
-/// Asserts that a PV is still the same object in a phase, and neither it nor its data is touched.
-pub fn is_untouched(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool {
+/// Whether a PV is still the same object in a phase and not Terminating.
+pub fn is_same(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool {
     stage.pv(&name(pv)).is_some_and(|now| {
         now.metadata.uid == pv.metadata.uid && phase(&now) == wanted && !is_terminating(&now)
     })
+}
+
+/// Whether a PV is in a phase and otherwise as it was: not deleted, and nothing written to it.
+pub fn is_untouched(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool {
+    let written = |pv: &PersistentVolume| {
+        let metadata = &pv.metadata;
+        json!({
+            "uid": metadata.uid,
+            "deletionTimestamp": metadata.deletion_timestamp,
+            "finalizers": metadata.finalizers,
+            "annotations": metadata.annotations,
+            "labels": metadata.labels,
+            "ownerReferences": metadata.owner_references,
+            "spec": pv.spec,
+        })
+    };
+    let (before, now) = (written(pv), stage.pv(&name(pv)));
+    let now = now.map(|now| (written(&now), phase(&now)));
+    let wanted = Some((before, wanted.to_owned()));
+    if now != wanted {
+        eprintln!("the PV is not as it was:\n{now:?}\nnot\n{wanted:?}");
+    }
+    now == wanted
 }
 
 // === the program ===
@@ -301,6 +297,20 @@ pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
 pub fn in_state(stage: &Stage, provisioner: &mut Program, path: &Path, wanted: &str) {
     stage.eventually(&format!("{} as {wanted}", path.display()), || {
         (status_of(provisioner, path)["state"] == wanted).then_some(())
+    });
+}
+
+/// Waits until the cleanup of the volume at a path waits for something.
+pub fn cleanup_waits(stage: &Stage, provisioner: &mut Program, path: &Path) {
+    stage.eventually("the cleanup waits", || {
+        (status_of(provisioner, path)["cleanup"]["state"] == "Waiting").then_some(())
+    });
+}
+
+/// Waits until the provisioner is ready.
+pub fn ready(stage: &Stage, provisioner: &mut Program) {
+    stage.eventually("the provisioner is ready", || {
+        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
     });
 }
 

@@ -5,7 +5,7 @@ use control_plane::requests::Request;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::*;
-use crate::kit::{is_untouched, mounted_by_kubelet, offered_anew, status, status_of};
+use crate::kit::{is_same, mounted_by_kubelet, offered_anew, status, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
@@ -38,7 +38,7 @@ fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
         let newest = version(&stage.pv(&pv)?);
         (status(&mut provisioner)["pass"]["resourceVersion"] == newest.as_str()).then_some(())
     });
-    assert!(is_untouched(&stage, &bound, "Released"), "it is left alone");
+    assert!(is_same(&stage, &bound, "Released"), "it is left alone");
     // Only the write's end can be the reason to look again.
     let silence = stage.faults().hold_watches(PVS);
     let mark = stage.requests().mark();

@@ -103,7 +103,7 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *forged.pointer_mut(term).unwrap() = json!(["node-2"]);
     let forged = stage.create_pv(forged).unwrap();
-    bind_and_release(&stage, "claim", &name(&forged), "late");
+    let forged = bind_and_release(&stage, "claim", &name(&forged), "late");
 
     let mut provisioner = stage.provisioner().unwrap();
     stage.event(
@@ -124,7 +124,7 @@ fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
     let mut filesystem = pv_by_hand(&stage, &stage.named("a-filesystem"), "raw", &path, "32Mi");
     filesystem["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
     let filesystem = stage.create_pv(filesystem).unwrap();
-    bind_and_release(&stage, "claim", &name(&filesystem), "raw");
+    let filesystem = bind_and_release(&stage, "claim", &name(&filesystem), "raw");
 
     let mut provisioner = stage.provisioner().unwrap();
     stage.event("VolumeFailedDelete", "its volumeMode is Filesystem");
