@@ -1,10 +1,11 @@
 //! Requests that are denied: by RBAC for want of a right, or by a policy of the cluster's that one
 //! object offends against.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use control_plane::faults::Answer;
-use control_plane::requests::Verb;
+use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::stage::{annotation, name};
 use support::{Program, Stage};
@@ -16,7 +17,6 @@ use crate::stage;
 const PVS: &str = "persistentvolumes";
 const CLASSES: &str = "storageclasses";
 const EVENTS: &str = "events.events.k8s.io";
-const PAUSED: &str = "local-volume-provisioner/paused";
 const USED: &str = "local-volume-provisioner/used";
 /// What may not be watched is read every half minute.
 const READ: Duration = Duration::from_secs(35);
@@ -36,6 +36,13 @@ fn without(resource: &str, verbs: &[Verb]) -> Option<(Stage, Program)> {
     Some((stage, provisioner))
 }
 
+/// Waits until the permission is reported as missing.
+fn misses(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
+    stage.within(READ, "the permission is missing", || {
+        is_missing(provisioner, verb, resource).then_some(())
+    });
+}
+
 fn is_missing(provisioner: &mut Program, verb: &str, resource: &str) -> bool {
     let right = format!("missing_permission{{resource=\"{resource}\",verb=\"{verb}\"}}");
     metric(provisioner, &right) == Some(1)
@@ -48,18 +55,22 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
     let Some((stage, mut provisioner)) = without("nodes", &[Verb::List, Verb::Watch]) else {
         return;
     };
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let volume = fast(&stage, "vol");
     let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
-    stage.eventually("the right is missed", || {
-        is_missing(&mut provisioner, "list", "nodes").then_some(())
-    });
+    misses(&stage, &mut provisioner, "list", "nodes");
     // It has been read, and will not be again for half a minute.
     std::thread::sleep(Duration::from_secs(1));
     annotate_node(&stage, PAUSED, "true");
+    let mark = stage.requests().mark();
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
-    stage.stays(Duration::from_secs(3), "nothing is cleaned", || {
+    stage.eventually("the Node is read before the cleanup", || {
+        let asked = stage.requests().since(mark);
+        let of_node = |it: &Arc<Request>| it.verb == Verb::Get && it.resource == "nodes";
+        asked.iter().any(of_node).then_some(())
+    });
+    stage.still(&mut provisioner, "nothing is cleaned", || {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     stage.within(READ, "the pause is known everywhere", || {
@@ -84,9 +95,7 @@ fn without_a_watch_of_classes_an_added_one_is_read_at_once() {
     };
     let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     stage.available(&first, None);
-    stage.eventually("the right is missed", || {
-        is_missing(&mut provisioner, "list", CLASSES).then_some(())
-    });
+    misses(&stage, &mut provisioner, "list", CLASSES);
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     add_class(&stage, "slow");
@@ -150,10 +159,7 @@ fn many_volumes_that_may_not_be_cleaned_ask_as_rarely_as_one() {
     std::thread::sleep(Duration::from_secs(25));
     let asked = stage.requests().since(mark);
     let of = |verb, resource| {
-        let is = |request: &&_| {
-            let request: &std::sync::Arc<control_plane::requests::Request> = request;
-            request.verb == verb && request.resource == resource
-        };
+        let is = |it: &&Arc<Request>| it.verb == verb && it.resource == resource;
         asked.iter().filter(is).count()
     };
     let (patches, events) = (of(Verb::Patch, PVS), of(Verb::Create, "events"));
@@ -182,9 +188,7 @@ fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
     });
     let mut provisioner = stage.provisioner().unwrap();
     for (resource, denied) in &denied {
-        stage.eventually("the right is missed", || {
-            is_missing(&mut provisioner, "watch", resource).then_some(())
-        });
+        misses(&stage, &mut provisioner, "watch", resource);
         denied.clear();
     }
     for (resource, _) in denied {
@@ -202,14 +206,10 @@ fn where_classes_may_only_be_listed_they_are_known() {
     };
     let first = stage.sandbox.tmpfs("disks/fast/first", "size=1m").unwrap();
     stage.available(&first, None);
-    stage.eventually("reading was tried", || {
-        is_missing(&mut provisioner, "get", CLASSES).then_some(())
-    });
+    misses(&stage, &mut provisioner, "get", CLASSES);
     let second = stage.sandbox.tmpfs("disks/fast/second", "size=1m").unwrap();
     stage.available(&second, None);
-    stage.eventually("it is ready", || {
-        (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
 }
 
 #[test]
@@ -243,9 +243,7 @@ fn each_right_that_events_take_is_missed_by_its_name() {
     stage.used(&bound);
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "");
-    stage.within(READ, "counting it up is denied", || {
-        is_missing(&mut provisioner, "patch", EVENTS).then_some(())
-    });
+    misses(&stage, &mut provisioner, "patch", EVENTS);
     stage.event("PermissionMissing", "patch events.events.k8s.io");
     // The new event was written, which says nothing of the other right.
     assert!(is_missing(&mut provisioner, "patch", EVENTS));
@@ -253,9 +251,6 @@ fn each_right_that_events_take_is_missed_by_its_name() {
 
     stage.faults().on(Verb::Create).resource("events").forbid();
     annotate_node(&stage, PAUSED, "true");
-    stage.within(READ, "both are missed", || {
-        let both = is_missing(&mut provisioner, "create", EVENTS)
-            && is_missing(&mut provisioner, "create", "events");
-        both.then_some(())
-    });
+    misses(&stage, &mut provisioner, "create", EVENTS);
+    misses(&stage, &mut provisioner, "create", "events");
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::time::Duration;
 
 use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -14,14 +13,8 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
-use super::kit::{metric, node_uid, raw_volume, skipped, status_of};
+use super::kit::*;
 use super::{BINARY, stage};
-
-fn ready(stage: &Stage, provisioner: &mut Program) {
-    stage.eventually("the node is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
-}
 
 /// A running provisioner that looks once an hour unless something happens.
 fn asleep() -> Option<(Stage, Program)> {
@@ -194,21 +187,6 @@ fn use_node_name_only_names_the_provisioner_without_the_uid() {
 }
 
 #[test]
-fn a_class_for_block_devices_offers_devices_and_refuses_directories() {
-    let Some(stage) = stage() else { return };
-    let (_device, path) = raw_volume(&stage, &json!({}));
-    let directory = stage
-        .sandbox
-        .tmpfs("disks/raw/directory", "size=1m")
-        .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let spec = stage.available(&path, None).spec.unwrap();
-    assert_eq!(spec.volume_mode.as_deref(), Some("Block"));
-    assert_eq!(spec.capacity.unwrap()["storage"].0, "32Mi");
-    skipped(&stage, &mut provisioner, &directory, "ModeMismatch");
-}
-
-#[test]
 fn a_read_only_mount_is_offered_with_a_warning() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
@@ -249,14 +227,7 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     let (one, two) = colliding_entries(&stage);
-    let one = stage
-        .sandbox
-        .tmpfs(&format!("disks/fast/{one}"), "size=1m")
-        .unwrap();
-    let two = stage
-        .sandbox
-        .tmpfs(&format!("disks/fast/{two}"), "size=1m")
-        .unwrap();
+    let (one, two) = (fast(&stage, &one), fast(&stage, &two));
     for start in 0..2 {
         let mut provisioner = stage.provisioner().unwrap();
         let names = [&one, &two].map(|volume| name(&stage.available(volume, None)));
@@ -264,9 +235,7 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
         let long = |name: &&String| name.len() == "local-pv-".len() + 16;
         assert_eq!(names.iter().filter(long).count(), 1, "{names:?}");
         let before = creations(&stage);
-        stage.stays(Duration::from_secs(1), "no loop", || {
-            creations(&stage) == before
-        });
+        stage.still(&mut provisioner, "no loop", || creations(&stage) == before);
         assert!(before <= 3, "{before} tries by start {start}");
     }
     // Each is cleaned for itself.
@@ -301,23 +270,12 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     ready(&stage, &mut provisioner);
+    let second = pv_name_on_collision("vol", &stage.node(), &stage.named("fast"));
     let names: Vec<_> = stage.pvs_at(&volume).iter().map(name).collect();
-    assert!(
-        names.contains(&pv_name_on_collision(
-            "vol",
-            &stage.node(),
-            &stage.named("fast")
-        )),
-        "{names:?}"
-    );
-    assert_eq!(uid(&stage.pv(&taken).unwrap()), uid(&foreign));
-    assert_eq!(
-        status_of(&mut provisioner, &volume)["pv"],
-        pv_name_on_collision("vol", &stage.node(), &stage.named("fast"))
-    );
+    assert!(names.contains(&second), "{names:?}");
+    assert!(is_untouched(&stage, &foreign, "Available"));
+    assert_eq!(status_of(&mut provisioner, &volume)["pv"], second);
     let before = creations(&stage);
-    stage.stays(Duration::from_secs(1), "no loop", || {
-        creations(&stage) == before
-    });
+    stage.still(&mut provisioner, "no loop", || creations(&stage) == before);
     assert_eq!(before - before_us, 2, "the refused one, and ours");
 }

@@ -1,7 +1,6 @@
 //! One device, one PV: by whatever name, mount or layer it is reached.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use support::stage::name;
@@ -91,20 +90,19 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
         keep_secret(path);
         stage.in_phase(&pv, "Bound")
     });
-    let _provisioner = stage.provisioner().unwrap();
-    for pv in [&outer_pv, &inner_pv] {
+    let mut provisioner = stage.provisioner().unwrap();
+    let [outer_pv, inner_pv] = [&outer_pv, &inner_pv].map(|pv| {
         stage.used(pv);
-    }
+        stage.eventually("it is adopted", || stage.pv(&name(pv)).filter(is_protected))
+    });
     stage.delete_claim("outer");
     let text = stage.event("VolumeDuplicate", "so nothing was touched");
     assert!(text.contains(inner.to_str().unwrap()), "{text}");
-    stage.stays(
-        Duration::from_millis(500),
-        "the inner tenant's data is safe",
-        || has_secret(&inner) && has_secret(&outer) && is_untouched(&stage, &outer_pv, "Released"),
-    );
+    stage.still(&mut provisioner, "the inner tenant's data is safe", || {
+        has_secret(&inner) && has_secret(&outer) && is_untouched(&stage, &outer_pv, "Released")
+    });
 
-    // Somebody takes the inner one away.
+    // An operator removes the inner one.
     stage.delete_claim("inner");
     stage.event("VolumeDuplicate", &format!("(PV {})", name(&outer_pv)));
     stage.sandbox.umount(&inner).unwrap();
@@ -156,9 +154,7 @@ fn an_entry_that_two_classes_match_is_offered_once() {
         pv.spec.as_ref().unwrap().storage_class_name.as_deref(),
         Some(stage.named("a").as_str())
     );
-    stage.stays(Duration::from_millis(300), "once", || {
-        stage.pvs().len() == 1
-    });
+    stage.still(&mut provisioner, "once", || stage.pvs().len() == 1);
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(
         metrics.contains(&format!("skipped_entries{{class=\"{}\"", stage.named("b"))),

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::Stage;
@@ -47,9 +46,7 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
     let class = stage.named("fast");
     let series = format!("skipped_entries{{class=\"{class}\",reason=\"NotEmpty\"}}");
     assert_eq!(metric(&mut provisioner, &series), Some(2));
-    stage.eventually("these are nothing to wait for", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
 
     fs::remove_file(data.join("secret")).unwrap();
     stage.available(&data, None);
@@ -125,18 +122,18 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
-    let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
-    stage.patch_pv(&name(&pv), &retain).unwrap();
+    set_policy(&stage, &pv, "Retain");
     stage.delete_claim("claim");
-    stage.in_phase(&name(&pv), "Released");
-    stage.stays(
-        Duration::from_secs(2),
-        "its PV is nobody's business",
-        || is_untouched(&stage, &pv, "Released"),
-    );
+    let pv = stage.eventually("it is kept, and needs no protection", || {
+        let pv = stage.in_phase(&name(&pv), "Released");
+        (!is_protected(&pv)).then_some(pv)
+    });
+    stage.still(&mut provisioner, "its PV is kept", || {
+        has_secret(&volume) && is_untouched(&stage, &pv, "Released")
+    });
     stage.delete_pv(&name(&pv)).unwrap();
     skipped(&stage, &mut provisioner, &volume, "NotEmpty");
-    stage.stays(Duration::from_secs(3), "not offered", || {
+    stage.still(&mut provisioner, "it is not offered", || {
         stage.pvs_at(&volume).is_empty() && has_secret(&volume)
     });
 

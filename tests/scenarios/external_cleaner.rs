@@ -1,9 +1,10 @@
 //! A class's own `blockCleanerCommand`.
 
 use std::fs;
-use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
+use support::Stage;
 use support::stage::{is_terminating, name};
 
 use crate::kit::*;
@@ -48,6 +49,13 @@ fn it_gets_the_device_and_its_output_is_in_the_log() {
     );
 }
 
+/// Whether a PV is there, Terminating and with our finalizer.
+fn is_held(stage: &Stage, pv: &PersistentVolume) -> bool {
+    stage.pv(&name(pv)).is_some_and(|now| {
+        now.metadata.uid == pv.metadata.uid && is_terminating(&now) && is_protected(&now)
+    })
+}
+
 #[test]
 fn its_success_is_not_believed() {
     let Some(stage) = stage() else { return };
@@ -57,15 +65,9 @@ fn its_success_is_not_believed() {
     device.format("ext4").unwrap();
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "shows a signature");
-    stage.stays(
-        Duration::from_millis(300),
-        "it is not offered with a filesystem on it",
-        || {
-            stage.pv(&name(&bound)).is_some_and(|pv| {
-                pv.metadata.uid == bound.metadata.uid && is_terminating(&pv) && is_protected(&pv)
-            })
-        },
-    );
+    stage.still(&mut provisioner, "it is not offered", || {
+        is_held(&stage, &bound)
+    });
     let failed = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
     assert_eq!(metric(&mut provisioner, failed), Some(1));
     let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
@@ -84,7 +86,7 @@ fn one_that_is_not_there_is_named_with_its_remedy() {
     stage.delete_claim("claim");
     let text = stage.event("VolumeFailedDelete", "/scripts/no-such-cleaner");
     assert!(text.contains("correct blockCleanerCommand"), "{text}");
-    assert_eq!(secrets_on(device.path()).len(), 4);
+    assert!(is_as_scribbled(device.path()));
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn another_disk_that_appears_at_the_path_meanwhile_is_noticed() {
         &format!("touch {scratch}/begun; while ! [ -e {scratch}/go ]; do sleep 0.02; done\n"),
     );
     let other = raw(&stage);
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     stage.delete_claim("claim");
     let begun = stage.sandbox.path().join("begun");
@@ -106,15 +108,8 @@ fn another_disk_that_appears_at_the_path_meanwhile_is_noticed() {
     scribble(other.path());
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     stage.event("VolumeIdentityMismatch", "another device took the place");
-    stage.stays(
-        Duration::from_millis(300),
-        "the PV is held, the other disk untouched",
-        || {
-            stage
-                .pv(&name(&bound))
-                .is_some_and(|pv| pv.metadata.uid == bound.metadata.uid)
-                && secrets_on(other.path()).len() == 4
-        },
-    );
+    stage.still(&mut provisioner, "the other disk is untouched", || {
+        is_held(&stage, &bound) && is_as_scribbled(other.path())
+    });
     drop(device);
 }

@@ -1,10 +1,11 @@
 //! PVs that the Go provisioner made: no hostname label, no identity, no finalizer.
 
 use std::path::Path;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::pv_name;
+use local_volume_provisioner::names::{
+    ANNOTATION_CONSENT, ANNOTATION_USED, LABEL_HOSTNAME, pv_name,
+};
 use serde_json::json;
 use support::Stage;
 use support::stage::{annotation, name};
@@ -41,32 +42,21 @@ fn adopted(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
 #[test]
 fn available_and_bound_ones_are_adopted_and_cleaned_in_their_turn() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let free_at = stage.sandbox.tmpfs("disks/fast/free", "size=20m").unwrap();
-    let bound_at = stage.sandbox.tmpfs("disks/fast/bound", "size=20m").unwrap();
-    let (free, bound) = (
-        go_made(&stage, "free", "20Mi"),
-        go_made(&stage, "bound", "20Mi"),
-    );
+    let [free_at, bound_at] = fast_volumes(&stage, ["free", "bound"]);
+    let [free, bound] = ["free", "bound"].map(|entry| go_made(&stage, entry, "20Mi"));
     stage.claim("claim", "fast", Some(&name(&bound))).unwrap();
     stage.in_phase(&name(&bound), "Bound");
     keep_secret(&bound_at);
     keep_secret(&free_at);
 
     let _provisioner = stage.provisioner().unwrap();
-    adopted(&stage, &free);
+    let free = adopted(&stage, &free);
     adopted(&stage, &bound);
     stage.used(&bound);
     stage.event("VolumeAdopted", "without a hostname label");
     assert_eq!(stage.pvs().len(), 2, "no second PV for either path");
     assert!(has_secret(&free_at) && has_secret(&bound_at));
-    assert_eq!(
-        annotation(
-            &stage.pv(&name(&free)).unwrap(),
-            "local-volume-provisioner/used"
-        ),
-        None
-    );
+    assert_eq!(annotation(&free, ANNOTATION_USED), None);
 
     stage.delete_claim("claim");
     let fresh = offered_anew(&stage, &bound_at, &bound);
@@ -81,39 +71,27 @@ fn available_and_bound_ones_are_adopted_and_cleaned_in_their_turn() {
 #[test]
 fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let same_at = stage.sandbox.tmpfs("disks/fast/same", "size=20m").unwrap();
-    let other_at = stage.sandbox.tmpfs("disks/fast/other", "size=20m").unwrap();
-    let (same, other) = (
-        go_made(&stage, "same", "20Mi"),
-        go_made(&stage, "other", "21Mi"),
-    );
-    for (claim, pv, volume) in [("first", &same, &same_at), ("second", &other, &other_at)] {
-        bind_and_release(&stage, claim, &name(pv), "fast");
+    let [same_at, other_at] = fast_volumes(&stage, ["same", "other"]);
+    let made = [("same", "20Mi", &same_at), ("other", "21Mi", &other_at)];
+    let [same, mut other] = made.map(|(entry, capacity, volume)| {
+        let pv = go_made(&stage, entry, capacity);
         keep_secret(volume);
-    }
+        bind_and_release(&stage, entry, &name(&pv), "fast")
+    });
     let mut provisioner = stage.provisioner().unwrap();
     offered_anew(&stage, &same_at, &same);
     assert!(entries(&same_at).is_empty());
 
     let text = stage.event("VolumeIdentityMismatch", "its capacity 21Mi is not what");
-    stage.stays(
-        Duration::from_millis(500),
-        "the other one is left alone",
-        || has_secret(&other_at) && is_untouched(&stage, &other, "Released"),
-    );
-    let observed = status_of(&mut provisioner, &other_at)["identity"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let consent = format!("wipe:{observed}");
-    assert!(text.contains(&consent), "the way out is told: {text}");
-    annotate(
-        &stage,
-        &name(&other),
-        "local-volume-provisioner/consent",
-        consent,
-    );
+    // The label by which the provisioner finds it is all that it gets.
+    other.metadata.labels = Some([(LABEL_HOSTNAME.to_owned(), stage.node())].into());
+    stage.still(&mut provisioner, "the other one is left alone", || {
+        has_secret(&other_at) && is_untouched(&stage, &other, "Released")
+    });
+    let status = status_of(&mut provisioner, &other_at);
+    let consent = format!("wipe:{}", status["identity"].as_str().unwrap());
+    assert!(text.contains(&consent), "{text}");
+    annotate(&stage, &name(&other), ANNOTATION_CONSENT, consent);
     offered_anew(&stage, &other_at, &other);
     assert!(entries(&other_at).is_empty());
 }
@@ -123,14 +101,10 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
     let _provisioner = stage.provisioner().unwrap();
-    let first = stage.sandbox.tmpfs("disks/fast/first", "size=20m").unwrap();
-    stage.available(&first, None);
+    stage.available(&fast(&stage, "first"), None);
     // The Go program is still there, and faster.
     let theirs = go_made(&stage, "second", "20Mi");
-    let second = stage
-        .sandbox
-        .tmpfs("disks/fast/second", "size=20m")
-        .unwrap();
+    let second = fast(&stage, "second");
     adopted(&stage, &theirs);
     assert_eq!(stage.pvs_at(&second).len(), 1);
     assert_eq!(stage.pvs().len(), 2);
@@ -139,8 +113,7 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
 #[test]
 fn those_of_another_node_are_none_of_ours() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let [volume] = fast_volumes(&stage, ["vol-1"]);
     let mut theirs = pv_by_hand(&stage, &stage.named("of-node-2"), "fast", &volume, "20Mi");
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *theirs.pointer_mut(term).unwrap() = json!(["node-2"]);
@@ -151,7 +124,5 @@ fn those_of_another_node_are_none_of_ours() {
     stage.eventually("a PV of our own for the same path on our node", || {
         (stage.pvs_at(&volume).len() == 2).then_some(())
     });
-    let now = stage.pv(&name(&theirs)).unwrap();
-    assert_eq!(now.metadata.labels, theirs.metadata.labels);
-    assert_eq!(now.metadata.annotations, theirs.metadata.annotations);
+    assert!(is_untouched(&stage, &theirs, "Available"));
 }

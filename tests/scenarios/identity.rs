@@ -1,16 +1,15 @@
 //! The disk at a path is not the one that the PV was made for.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use local_volume_provisioner::names::ANNOTATION_CONSENT;
 use serde_json::json;
 use support::stage::name;
 use support::{LoopDevice, Program, Stage};
 
 use crate::kit::*;
 use crate::stage;
-
-const CONSENT: &str = "local-volume-provisioner/consent";
 
 /// Two disks, the first mounted at a path of the class `fast`.
 struct Swap {
@@ -34,7 +33,24 @@ impl Swap {
         })
     }
 
-    /// The other disk takes the first one's place. It holds somebody's data.
+    /// A Bound PV, marked as used, of the first disk.
+    fn bound(&self) -> (Program, PersistentVolume) {
+        let provisioner = self.stage.provisioner().unwrap();
+        let bound = self.stage.used(&self.stage.bind("claim", &self.path));
+        (provisioner, bound)
+    }
+
+    /// The same, whose claim is deleted after the other disk took the first one's place.
+    fn released(&self) -> (Program, PersistentVolume) {
+        let (provisioner, bound) = self.bound();
+        self.put_second();
+        self.stage.delete_claim("claim");
+        self.stage
+            .event("VolumeIdentityMismatch", "nothing was touched");
+        (provisioner, bound)
+    }
+
+    /// The other disk takes the first one's place. It holds another tenant's data.
     fn put_second(&self) {
         self.stage.sandbox.umount(&self.path).unwrap();
         mount(&self.stage, &self.second, "vol-1");
@@ -65,8 +81,7 @@ fn mount(stage: &Stage, disk: &LoopDevice, name: &str) -> PathBuf {
 fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &swap.path));
+    let (mut provisioner, bound) = swap.bound();
     std::fs::write(swap.path.join("of-the-tenant"), "").unwrap();
 
     swap.put_second();
@@ -75,9 +90,7 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
         text.contains(&identity(&bound)),
         "the recorded identity is named: {text}"
     );
-    stage.eventually("/status says so", || {
-        (status_of(&mut provisioner, &swap.path)["state"] == "IdentityMismatch").then_some(())
-    });
+    in_state(stage, &mut provisioner, &swap.path, "IdentityMismatch");
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     let text = stage.event("VolumeIdentityMismatch", "nothing was touched");
@@ -86,11 +99,9 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
         text.contains(&format!("wipe:{observed}")),
         "the way out is told: {text}"
     );
-    stage.stays(
-        Duration::from_millis(500),
-        "the stranger's data stays",
-        || has_secret(&swap.path) && is_untouched(stage, &bound, "Released"),
-    );
+    stage.still(&mut provisioner, "the other disk's data stays", || {
+        has_secret(&swap.path) && is_untouched(stage, &bound, "Released")
+    });
 
     // The right disk is put back: then it is cleaned.
     swap.put_first();
@@ -108,45 +119,39 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
 fn consent_to_wipe_counts_for_the_named_disk_once() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &swap.path));
-    swap.put_second();
-    stage.delete_claim("claim");
-    stage.event("VolumeIdentityMismatch", "nothing was touched");
+    let (mut provisioner, bound) = swap.released();
     for not_this_one in [
         format!("wipe:{}", identity(&bound)),
         "wipe:".to_owned(),
         "wipe".to_owned(),
         "forget:v1:fs=ext4".to_owned(),
     ] {
-        annotate(stage, &name(&bound), CONSENT, not_this_one.as_str());
-        stage.stays(Duration::from_millis(200), &not_this_one, || {
-            has_secret(&swap.path) && is_untouched(stage, &bound, "Released")
+        let consent = not_this_one.as_str();
+        let annotated = annotate(stage, &name(&bound), ANNOTATION_CONSENT, consent);
+        stage.still(&mut provisioner, consent, || {
+            has_secret(&swap.path) && is_untouched(stage, &annotated, "Released")
         });
     }
     let observed = swap.observed(&mut provisioner);
-    annotate(stage, &name(&bound), CONSENT, format!("wipe:{observed}"));
+    annotate(
+        stage,
+        &name(&bound),
+        ANNOTATION_CONSENT,
+        format!("wipe:{observed}"),
+    );
     let fresh = offered_anew(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
     assert_eq!(identity(&fresh), observed);
-    assert_eq!(support::stage::annotation(&fresh, CONSENT), None);
+    assert_eq!(support::stage::annotation(&fresh, ANNOTATION_CONSENT), None);
 }
 
 #[test]
 fn consent_to_forget_drops_the_object_and_keeps_the_data() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &swap.path));
-    swap.put_second();
-    stage.delete_claim("claim");
-    stage.event("VolumeIdentityMismatch", "nothing was touched");
-    annotate(
-        stage,
-        &name(&bound),
-        CONSENT,
-        format!("forget:{}", identity(&bound)),
-    );
+    let (_provisioner, bound) = swap.released();
+    let consent = format!("forget:{}", identity(&bound));
+    annotate(stage, &name(&bound), ANNOTATION_CONSENT, consent);
     let fresh = offered_anew(stage, &swap.path, &bound);
     assert_ne!(identity(&fresh), identity(&bound));
     assert!(
@@ -218,8 +223,7 @@ fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
 fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &swap.path));
+    let (mut provisioner, bound) = swap.bound();
     keep_secret(&swap.path);
     stage.sandbox.umount(&swap.path).unwrap();
     let elsewhere = mount(stage, &swap.first, "vol-2");
@@ -227,15 +231,11 @@ fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
     stage.event("VolumeNotMounted", "mount the volume");
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
-    stage.stays(
-        Duration::from_millis(500),
-        "the data stays where the PV does not look",
-        || {
-            has_secret(&elsewhere)
-                && is_untouched(stage, &bound, "Released")
-                && stage.pvs_at(&elsewhere).is_empty()
-        },
-    );
+    stage.still(&mut provisioner, "the data stays at the other path", || {
+        has_secret(&elsewhere)
+            && is_untouched(stage, &bound, "Released")
+            && stage.pvs_at(&elsewhere).is_empty()
+    });
     stage.sandbox.umount(&elsewhere).unwrap();
     mount(stage, &swap.first, "vol-1");
     offered_anew(stage, &swap.path, &bound);

@@ -1,4 +1,4 @@
-//! Somebody still has the volume: a pod, its containers, another cleaner.
+//! The volume is still in use: by a pod, its containers, another cleaner.
 
 mod other_names;
 
@@ -10,115 +10,89 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 use support::stage::name;
-use support::{LoopDevice, Program, Stage};
+use support::{LoopDevice, Stage};
 
 use crate::kit::*;
 use crate::stage;
 
 #[test]
 fn a_pod_that_uses_the_claim_keeps_the_data() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
+    let Some(mut volume) = occupied() else { return };
+    let stage = &volume.stage;
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
-    keep_secret(&volume);
     stage.delete_claim("claim");
-    // Kubernetes would wait for the pod. Somebody does not.
-    drop_claim_protection(&stage, "claim");
-    stage.in_phase(&name(&bound), "Released");
+    // Kubernetes would wait for the pod. An operator does not.
+    drop_claim_protection(stage, "claim");
+    stage.in_phase(&name(&volume.pv), "Released");
     let text = stage.event("VolumeInUse", "Volume is used by pods");
     assert!(
         text.contains(&format!("{}/pod", stage.namespace())),
         "{text}"
     );
-    stage.stays(
-        Duration::from_millis(1200),
-        "the pod keeps its data",
-        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
-    );
-    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
-    stage.delete_pod("pod", false);
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    volume.waits();
+    volume.is_kept("Released", "the pod keeps its data");
+    assert_eq!(volume.stage.events("VolumeInUse").len(), 1, "reported once");
+    volume.stage.delete_pod("pod", false);
+    volume.is_cleaned();
 }
 
 #[test]
 fn a_pod_that_has_ended_keeps_nothing() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
+    let Some(volume) = occupied() else { return };
+    let stage = &volume.stage;
     stage.pod_with("pod", "claim", &json!({ "control-plane/run": "succeed" }));
     stage.pod_in_phase("pod", "Succeeded");
-    keep_secret(&volume);
     stage.delete_claim("claim");
-    drop_claim_protection(&stage, "claim");
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    drop_claim_protection(stage, "claim");
+    volume.is_cleaned();
     assert!(stage.events("VolumeInUse").is_empty());
 }
 
 #[test]
 fn containers_of_a_pod_deleted_by_force_keep_the_data() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    stage.pod("pod", "claim");
-    stage.pod_in_phase("pod", "Running");
-    let mounted = mounted_by_kubelet(&stage, &bound);
-    keep_secret(&volume);
-    stage.delete_pod("pod", true);
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.stays(
-        Duration::from_millis(1500),
-        "the containers still write",
-        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
-    );
-    stage.eventually("/status names what is waited for", || {
-        let waits_for = status_of(&mut provisioner, &volume)["cleanup"]["waitingFor"].to_string();
-        waits_for.contains(mounted.to_str()?).then_some(())
-    });
+    let Some(mut volume) = occupied() else { return };
+    volume.stage.pod("pod", "claim");
+    volume.stage.pod_in_phase("pod", "Running");
+    let mounted = mounted_by_kubelet(&volume.stage, &volume.pv);
+    volume.stage.delete_pod("pod", true);
+    volume.release();
+    waits_for(&mut volume, mounted.to_str().unwrap(), 0);
+    volume.is_kept("Released", "the containers still write");
     assert!(
-        stage.events("VolumeInUse").is_empty(),
-        "a moment's wait is nobody's worry"
+        volume.stage.events("VolumeInUse").is_empty(),
+        "a short wait is not reported"
     );
     fs::remove_dir(&mounted).unwrap();
-    stage.within(
-        Duration::from_secs(8),
-        "the volume is cleaned a moment later",
-        || (!has_secret(&volume)).then_some(()),
-    );
-    offered_anew(&stage, &volume, &bound);
+    volume.is_cleaned();
 }
 
-/// A pod's raw device stays as it is, for at least so long, until the kubelet has let go.
-fn a_mapped_device_keeps_its_data(stage: &Stage, lasting: Duration) {
-    let (device, path) = raw_volume(stage, &json!({}));
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &path));
-    scribble(device.path());
-    let mapped = mapped_by_kubelet(stage, &bound, &device);
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.stays(lasting, "the pod still writes", || {
-        secrets_on(device.path()).len() == 4 && is_untouched(stage, &bound, "Released")
-    });
+/// A pod's raw device stays as it is until the kubelet has unmapped it, for at least so many seconds.
+fn a_mapped_device_keeps_its_data(stage: Stage, seconds: u64) {
+    let mut volume = Occupied::raw(stage, &json!({}));
+    let mapped = mapped_by_kubelet(&volume.stage, &volume.pv, volume.device());
+    volume.release();
+    waits_for(&mut volume, mapped.to_str().unwrap(), seconds);
+    volume.is_kept("Released", "the pod still writes");
     fs::remove_file(&mapped).unwrap();
-    offered_anew(stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
+    volume.is_cleaned();
+}
+
+/// Waits until `/status` says that the volume has waited for this for so many seconds.
+fn waits_for(volume: &mut Occupied, named: &str, seconds: u64) {
+    volume
+        .stage
+        .eventually(&format!("/status names {named}"), || {
+            let cleanup = status_of(&mut volume.provisioner, &volume.path)["cleanup"].clone();
+            let is_named = cleanup["waitingFor"].as_str()?.contains(named);
+            (is_named && cleanup["seconds"].as_u64()? >= seconds).then_some(())
+        });
 }
 
 #[test]
 fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
     let Some(stage) = stage() else { return };
-    a_mapped_device_keeps_its_data(&stage, Duration::from_millis(1500));
+    a_mapped_device_keeps_its_data(stage, 0);
 }
 
 /// Where only `pods` was mounted into the container, what it shows counts all the same.
@@ -127,7 +101,8 @@ fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen(
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--release-quiet-period=1s");
     fs::remove_dir(stage.kubelet_dir().join("plugins")).unwrap();
-    a_mapped_device_keeps_its_data(&stage, Duration::from_secs(4));
+    // The quiet period is over by then.
+    a_mapped_device_keeps_its_data(stage, 3);
 }
 
 #[test]
@@ -135,86 +110,76 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
     let Some(mut stage) = stage() else { return };
     stage.add_arg("--release-quiet-period=1500ms");
     fs::remove_dir(stage.kubelet_dir().join("pods/of-something-else")).unwrap();
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
+    let volume = Occupied::fast(stage);
     // The API rounds the time of the release down to a whole second: that must not count.
-    stage.eventually("the second half of a second", || {
+    volume.stage.eventually("the second half of a second", || {
         let since = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap();
         (600..850).contains(&since.subsec_millis()).then_some(())
     });
     let released = Instant::now();
-    stage.delete_claim("claim");
-    stage.within(Duration::from_secs(8), "the volume is cleaned", || {
-        (!has_secret(&volume)).then_some(())
+    volume.stage.delete_claim("claim");
+    volume.stage.eventually("the volume is cleaned", || {
+        (!has_secret(&volume.path)).then_some(())
     });
     let passed = released.elapsed();
     assert!(
         passed >= Duration::from_millis(1500),
         "only {passed:?} have passed"
     );
-    offered_anew(&stage, &volume, &bound);
+    volume.is_cleaned();
 }
 
 #[test]
 fn a_lock_of_another_cleaner_is_waited_for_and_told() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let locked = Flock::lock(File::open(&volume).unwrap(), FlockArg::LockExclusive).unwrap();
-    stage.delete_claim("claim");
-    let text = stage.event("VolumeInUse", "is locked by another process");
-    assert!(text.contains(volume.to_str().unwrap()), "{text}");
-    stage.stays(
-        Duration::from_millis(1200),
-        "the other cleaner is left alone",
-        || has_secret(&volume) && is_untouched(&stage, &bound, "Released"),
-    );
+    let Some(mut volume) = occupied() else { return };
+    let locked = Flock::lock(File::open(&volume.path).unwrap(), FlockArg::LockExclusive).unwrap();
+    volume.release();
+    let text = volume
+        .stage
+        .event("VolumeInUse", "is locked by another process");
+    assert!(text.contains(volume.path.to_str().unwrap()), "{text}");
+    volume.waits();
+    volume.is_kept("Released", "the other cleaner has it");
     drop(locked);
-    stage.within(
-        Duration::from_secs(8),
-        "the volume is cleaned a moment later",
-        || (!has_secret(&volume)).then_some(()),
-    );
-    offered_anew(&stage, &volume, &bound);
+    volume.is_cleaned();
     let total = "persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"}";
-    assert_eq!(metric(&mut provisioner, total), Some(1));
-    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+    assert_eq!(metric(&mut volume.provisioner, total), Some(1));
+    assert_eq!(volume.stage.events("VolumeInUse").len(), 1, "reported once");
 }
 
-/// A raw device stays as it is and its user is named, until it is gone.
-fn a_user_of_the_device_is_waited_for<T>(use_it: impl FnOnce(&LoopDevice) -> (T, String)) {
-    let Some(stage) = stage() else { return };
-    let (device, path) = raw_volume(&stage, &json!({}));
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &path));
-    scribble(device.path());
-    let (user, named) = use_it(&device);
-    stage.delete_claim("claim");
-    waits_and_is_told(&stage, &mut provisioner, &path, &named);
-    stage.stays(Duration::from_millis(300), "it is left alone", || {
-        secrets_on(device.path()).len() == 4 && is_untouched(&stage, &bound, "Released")
-    });
+/// A volume stays as it is and its user is named, until it is gone.
+fn is_kept_for_its_user<T>(mut volume: Occupied, (user, named): (T, String)) {
+    volume.note_data();
+    volume.release();
+    waits_and_is_told(&mut volume, &named);
+    let events = volume.stage.events("VolumeInUse");
+    assert_eq!(events.len(), 1, "reported once: {events:?}");
+    volume.is_kept("Released", "it is in use");
     drop(user);
-    offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
-    assert_eq!(stage.events("VolumeInUse").len(), 1, "told once");
+    volume.is_cleaned();
 }
 
-fn waits_and_is_told(stage: &Stage, provisioner: &mut Program, path: &Path, named: &str) {
-    stage.eventually(&format!("/status names {named}"), || {
-        let waits_for = status_of(provisioner, path)["cleanup"]["waitingFor"].clone();
-        waits_for.as_str()?.contains(named).then_some(())
-    });
-    stage.event("VolumeInUse", named);
-    let waited = status_of(provisioner, path)["cleanup"]["seconds"].as_u64();
+fn a_user_of_the_device_is_waited_for<T>(use_it: impl FnOnce(&LoopDevice) -> (T, String)) {
+    let Some(volume) = occupied_raw(&json!({})) else {
+        return;
+    };
+    let used = use_it(volume.device());
+    is_kept_for_its_user(volume, used);
+}
+
+fn a_user_of_the_filesystem_is_waited_for<T>(use_it: impl FnOnce(&Path) -> (T, String)) {
+    let Some(volume) = occupied() else { return };
+    let used = use_it(&volume.path);
+    is_kept_for_its_user(volume, used);
+}
+
+fn waits_and_is_told(volume: &mut Occupied, named: &str) {
+    waits_for(volume, named, 0);
+    volume.stage.event("VolumeInUse", named);
+    let status = status_of(&mut volume.provisioner, &volume.path);
+    let waited = status["cleanup"]["seconds"].as_u64();
     assert!(
         waited >= Some(3),
         "udev and the like look at disks and go: {waited:?}"
@@ -243,25 +208,6 @@ fn a_loop_device_over_the_raw_device_is_waited_for_and_named() {
         let named = format!("{name} lies on it");
         (upper, named)
     });
-}
-
-/// A filesystem stays as it is and its user is named, until it is gone.
-fn a_user_of_the_filesystem_is_waited_for<T>(use_it: impl FnOnce(&Path) -> (T, String)) {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let (user, named) = use_it(&volume);
-    stage.delete_claim("claim");
-    waits_and_is_told(&stage, &mut provisioner, &volume, &named);
-    stage.stays(Duration::from_millis(300), "it is left alone", || {
-        has_secret(&volume) && is_untouched(&stage, &bound, "Released")
-    });
-    drop(user);
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
 }
 
 #[test]

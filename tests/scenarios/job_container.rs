@@ -3,8 +3,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,20 +27,19 @@ struct Ground {
     path: PathBuf,
 }
 
-impl Ground {
-    fn enter() -> Option<Self> {
-        let sandbox = Sandbox::enter()?;
-        let device = LoopDevice::new(sandbox.path(), 32 * MIB).unwrap();
-        let path = sandbox.path().join("disk");
-        symlink(device.path(), &path).unwrap();
-        scribble(device.path());
-        Some(Self {
-            sandbox,
-            device,
-            path,
-        })
-    }
+fn ground() -> Option<Ground> {
+    let sandbox = Sandbox::enter()?;
+    let device = LoopDevice::new(sandbox.path(), 32 * MIB).unwrap();
+    let path = link(&device, sandbox.path(), "disk");
+    scribble(device.path());
+    Some(Ground {
+        sandbox,
+        device,
+        path,
+    })
+}
 
+impl Ground {
     fn identity(&self) -> String {
         let device = Device::open_readonly(&self.path).unwrap();
         let found = identity::of_device(&device, &self.path, &Sysfs::default());
@@ -83,7 +81,7 @@ impl Ground {
         for words in words {
             assert!(log.contains(words), "no {words:?} in {log}");
         }
-        assert_eq!(secrets_on(self.device.path()).len(), 4, "{log}");
+        assert!(is_as_scribbled(self.device.path()), "{log}");
     }
 
     fn script(&self, text: &str) -> String {
@@ -93,15 +91,9 @@ impl Ground {
     }
 }
 
-fn is_zero(device: &Path) -> bool {
-    fs::read(device).unwrap().iter().all(|byte| *byte == 0)
-}
-
 #[test]
 fn it_cleans_by_the_same_methods_and_commands() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     let script = ground.script(
         "test -n \"$LOCAL_PV_BLKDEVICE\" || exit 9\n\
          echo cleaning with $1\n\
@@ -133,24 +125,20 @@ fn it_cleans_by_the_same_methods_and_commands() {
 
 #[test]
 fn another_device_than_the_one_that_was_meant_is_left_alone() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     // The other took its place after the Job was made.
     let command = ground.command(&["--method=zero"]);
     let other = LoopDevice::new(ground.sandbox.path(), 32 * MIB).unwrap();
     fs::remove_file(&ground.path).unwrap();
-    symlink(other.path(), &ground.path).unwrap();
+    link(&other, ground.sandbox.path(), "disk");
     scribble(other.path());
     ground.is_refused(command, 1, &["another device is at", "nothing was touched"]);
-    assert_eq!(secrets_on(other.path()).len(), 4);
+    assert!(is_as_scribbled(other.path()));
 }
 
 #[test]
 fn a_device_of_another_size_is_left_alone() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     let mut command = ground.command(&["--method=zero"]);
     command.env("LOCAL_PV_SIZE", (64 * MIB).to_string());
     ground.is_refused(
@@ -162,9 +150,7 @@ fn a_device_of_another_size_is_left_alone() {
 
 #[test]
 fn a_device_that_others_have_is_left_alone_and_they_are_named() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     let user = ground.use_alone();
     ground.is_refused(
         ground.command(&["--method=zero"]),
@@ -187,9 +173,7 @@ fn a_device_that_others_have_is_left_alone_and_they_are_named() {
 
 #[test]
 fn whoever_only_looks_at_the_device_is_waited_for() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     let user = ground.use_alone();
     let mut program = ground.start(ground.command(&["--method=zero"]));
     std::thread::sleep(Duration::from_millis(700));
@@ -202,9 +186,7 @@ fn whoever_only_looks_at_the_device_is_waited_for() {
 
 #[test]
 fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     for (variable, value) in [
         ("LOCAL_PV_BLKDEVICE", ""),
         ("LOCAL_PV_BLKDEVICE", "disk"),
@@ -228,9 +210,7 @@ fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
 
 #[test]
 fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     ground.device.format("ext4").unwrap();
     for (script, said) in [
         ("exit 0\n", "shows a signature"),
@@ -245,9 +225,7 @@ fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
 
 #[test]
 fn told_to_stop_it_stops_and_nothing_of_it_stays() {
-    let Some(ground) = Ground::enter() else {
-        return;
-    };
+    let Some(ground) = ground() else { return };
     let begun = ground.sandbox.path().join("begun");
     let script = ground.script(&format!(
         "sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n",

@@ -29,23 +29,6 @@ fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
 }
 
 #[test]
-fn a_clean_method_is_chosen_by_its_word() {
-    let Some(stage) = stage() else { return };
-    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "auto" }));
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    fs::write(device.path(), vec![0xa5; 32 << 20]).unwrap();
-    stage.delete_claim("claim");
-    offered_anew(&stage, &path, &bound);
-    let content = fs::read(device.path()).unwrap();
-    assert_eq!(content.len(), 32 << 20);
-    assert!(content.iter().all(|byte| *byte == 0));
-    let count = "persistentvolume_delete_duration_seconds_count{capacity=\"500G\",\
-                 cleanup_command=\"auto\",mode=\"Block\",type=\"process\"}";
-    assert_eq!(metric(&mut provisioner, count), Some(1));
-}
-
-#[test]
 fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
     let Some(stage) = stage() else { return };
     let pids = stage.sandbox.path().join("pids");
@@ -93,7 +76,7 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
     }
     let pv = stage.pv(&name(&bound)).unwrap();
     assert!(is_terminating(&pv) && is_protected(&pv));
-    assert_eq!(secrets_on(device.path()).len(), 4);
+    assert!(is_as_scribbled(device.path()));
 }
 
 #[test]
@@ -152,12 +135,7 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
     stage.configure("storageClassMap", &map).unwrap();
     let _provisioner = stage.provisioner().unwrap();
     offered_anew(&stage, &path, &bound);
-    assert!(
-        fs::read(device.path())
-            .unwrap()
-            .iter()
-            .all(|byte| *byte == 0)
-    );
+    assert!(is_zero(device.path()));
 }
 
 /// Half a minute is long for a test.
@@ -189,23 +167,19 @@ fn a_long_cleanup_is_spoken_of_in_the_log() {
 
 #[test]
 fn time_that_a_volume_is_waited_for_does_not_count() {
-    let Some(stage) = stage() else { return };
-    let (device, path) = raw_volume(&stage, &json!({ "cleanupTimeout": "5s" }));
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    scribble(device.path());
-    let user = device.open_alone().unwrap();
-    stage.delete_claim("claim");
-    stage.eventually("the cleanup waits", || {
-        (status_of(&mut provisioner, &path)["cleanup"]["state"] == "Waiting").then_some(())
-    });
-    stage.stays(Duration::from_secs(6), "it goes on waiting", || {
-        status_of(&mut provisioner, &path)["cleanup"]["state"] == "Waiting"
+    let Some(mut volume) = occupied_raw(&json!({ "cleanupTimeout": "5s" })) else {
+        return;
+    };
+    let user = volume.device().open_alone().unwrap();
+    volume.release();
+    volume.stage.eventually("it waits longer than that", || {
+        let cleanup = status_of(&mut volume.provisioner, &volume.path)["cleanup"].clone();
+        (cleanup["state"] == "Waiting" && cleanup["seconds"].as_u64()? >= 6).then_some(())
     });
     drop(user);
-    offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
-    assert_eq!(metric(&mut provisioner, FAILED).unwrap_or_default(), 0);
+    volume.is_cleaned();
+    let failed = metric(&mut volume.provisioner, FAILED);
+    assert_eq!(failed.unwrap_or_default(), 0);
 }
 
 #[test]

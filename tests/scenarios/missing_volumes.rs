@@ -1,10 +1,12 @@
 //! `missingVolumePolicy: Delete`: a PV that nobody used goes when its disk does, and nothing else goes.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use control_plane::faults::Fault;
 use control_plane::requests::Verb;
+use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 use support::Stage;
 use support::stage::{is_terminating, name, phase, uid};
@@ -15,8 +17,6 @@ use crate::stage;
 /// Three of these is what a volume has to be missing for.
 const PERIOD: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(6);
-/// When a PV that can go has gone.
-const LONG_ENOUGH: Duration = Duration::from_secs(10);
 const PVS: &str = "persistentvolumes";
 
 /// A class with the policy and these volumes.
@@ -25,11 +25,42 @@ fn set<const N: usize>(volumes: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
     stage.add_arg(&format!("--discovery-period={PERIOD:?}"));
     let settings = json!({ "missingVolumePolicy": "Delete" });
     stage.class("fast", &settings).unwrap();
-    let volumes = volumes.map(|entry| {
-        let dir = format!("disks/fast/{entry}");
-        stage.sandbox.tmpfs(&dir, "size=1m").unwrap()
-    });
+    let volumes = volumes.map(|entry| fast(&stage, entry));
     Some((stage, volumes))
+}
+
+/// Another class with the policy, a volume of which goes missing now and then.
+struct Control(u32);
+
+impl Control {
+    fn new(stage: &Stage) -> Self {
+        let settings = json!({ "missingVolumePolicy": "Delete" });
+        stage.class("control", &settings).unwrap();
+        stage
+            .sandbox
+            .tmpfs("disks/control/other", "size=1m")
+            .unwrap();
+        Self(0)
+    }
+
+    /// Waits until a PV is deleted whose volume has gone missing after all that are missing now.
+    fn is_gone(&mut self, stage: &Stage) {
+        self.0 += 1;
+        let volume = format!("disks/control/{}", self.0);
+        let volume = stage.sandbox.tmpfs(&volume, "size=1m").unwrap();
+        let pv = stage.available(&volume, None);
+        stage.sandbox.umount(&volume).unwrap();
+        is_gone(stage, &pv);
+    }
+}
+
+/// Holds the request that takes the finalizer off the PV of a volume that is missing.
+fn hold_release(stage: &Stage, pv: &PersistentVolume, volume: &Path) -> Fault {
+    let patch = stage.faults().on(Verb::Patch).resource(PVS);
+    let held = patch.name(&name(pv)).times(1).hold();
+    stage.sandbox.umount(volume).unwrap();
+    stage.eventually("it releases the PV", || (held.hits() > 0).then_some(()));
+    held
 }
 
 #[test]
@@ -77,14 +108,7 @@ fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
     };
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&lost, None);
-    let letting_go = stage
-        .faults()
-        .on(Verb::Patch)
-        .resource(PVS)
-        .name(&name(&pv));
-    let held = letting_go.times(1).hold();
-    stage.sandbox.umount(&lost).unwrap();
-    stage.eventually("it lets the PV go", || (held.hits() > 0).then_some(()));
+    let held = hold_release(&stage, &pv, &lost);
     let change = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
     stage.patch_pv(&name(&pv), &change).unwrap();
     held.clear();
@@ -102,17 +126,14 @@ fn a_pv_that_is_used_after_all_is_not_let_go() {
     let Some((stage, [lost, _])) = set(["lost", "other"]) else {
         return;
     };
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&lost, None);
-    let letting_go = stage.faults().on(Verb::Patch).resource(PVS);
-    let held = letting_go.name(&name(&pv)).times(1).hold();
-    stage.sandbox.umount(&lost).unwrap();
-    stage.eventually("it lets the PV go", || (held.hits() > 0).then_some(()));
+    let held = hold_release(&stage, &pv, &lost);
     let claim = json!({ "namespace": "default", "name": "a-claim", "uid": "a-uid" });
     let used = json!({ "spec": { "claimRef": claim } });
     stage.patch_pv(&name(&pv), &used).unwrap();
     held.clear();
-    stage.stays(LIMIT, "its data may be somebody's", || {
+    stage.still(&mut provisioner, "its data may be a tenant's", || {
         let now = stage.pv(&name(&pv));
         now.is_some_and(|now| is_terminating(&now) && is_protected(&now))
     });
@@ -144,20 +165,26 @@ fn where_the_whole_directory_is_gone_every_pv_stays() {
     let Some((stage, [first, second])) = set(["first", "second"]) else {
         return;
     };
-    let _provisioner = stage.provisioner().unwrap();
+    let mut control = Control::new(&stage);
+    let mut provisioner = stage.provisioner().unwrap();
     let pvs = [&first, &second].map(|at| stage.available(at, None));
     for at in [&first, &second] {
         stage.sandbox.umount(at).unwrap();
     }
     stage.event("VolumeNotMounted", "no volume of the class is there");
-    let all_stay = || pvs.iter().all(|pv| is_untouched(&stage, pv, "Available"));
-    stage.stays(LONG_ENOUGH, "both PVs", all_stay);
+    let mut both_stay = || {
+        control.is_gone(&stage);
+        stage.still(&mut provisioner, "both PVs stay", || {
+            pvs.iter().all(|pv| is_untouched(&stage, pv, "Available"))
+        });
+    };
+    both_stay();
 
     for at in [&first, &second] {
         fs::remove_dir(at).unwrap();
     }
     fs::remove_dir(first.parent().unwrap()).unwrap();
-    stage.stays(LONG_ENOUGH, "both PVs", all_stay);
+    both_stay();
 }
 
 #[test]
@@ -165,20 +192,24 @@ fn a_pv_that_was_ever_used_stays() {
     let Some((stage, [used, released, _])) = set(["used", "released", "other"]) else {
         return;
     };
-    let _provisioner = stage.provisioner().unwrap();
+    let mut control = Control::new(&stage);
+    let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("bound", &used));
     let kept = stage.used(&stage.bind("kept", &released));
-    let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
-    stage.patch_pv(&name(&kept), &retain).unwrap();
+    set_policy(&stage, &kept, "Retain");
     stage.delete_claim("kept");
     stage.in_phase(&name(&kept), "Released");
     clear_claim_ref(&stage, &name(&kept));
-    stage.in_phase(&name(&kept), "Available");
+    let kept = stage.eventually("it is offered, and needs no protection", || {
+        let kept = stage.in_phase(&name(&kept), "Available");
+        (!is_protected(&kept)).then_some(kept)
+    });
     for at in [&used, &released] {
         stage.sandbox.umount(at).unwrap();
     }
     stage.event("VolumeNotMounted", "");
-    stage.stays(LONG_ENOUGH, "neither goes", || {
+    control.is_gone(&stage);
+    stage.still(&mut provisioner, "neither goes", || {
         is_untouched(&stage, &bound, "Bound") && is_untouched(&stage, &kept, "Available")
     });
 }
@@ -210,7 +241,7 @@ fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
     assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
     late.release();
     let bound = stage.used(&pv);
-    stage.stays(LIMIT, "the claim keeps its PV", || {
+    stage.still(&mut provisioner, "the claim keeps its PV", || {
         is_untouched(&stage, &bound, "Bound")
     });
 }

@@ -1,95 +1,62 @@
 //! `protectReleasedData`: whatever is deleted first, the data goes before the object does.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use serde_json::Value;
 use support::stage::{annotation, is_terminating, name};
 
 use crate::kit::*;
 use crate::stage;
 
-const PAUSED: &str = "local-volume-provisioner/paused";
-
 #[test]
 fn the_claim_first_and_then_the_pv() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
+    let Some(mut volume) = occupied() else { return };
     // The provisioner is not there when it happens.
-    provisioner.kill();
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.delete_pv(&name(&bound)).unwrap();
-    stage.stays(
-        Duration::from_millis(300),
-        "the finalizer holds the object",
-        || {
-            stage
-                .pv(&name(&bound))
-                .is_some_and(|pv| is_terminating(&pv))
-                && has_secret(&volume)
-        },
-    );
-    let _successor = stage.provisioner().unwrap();
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    volume.provisioner.kill();
+    volume.release();
+    volume.delete_pv();
+    let held = volume.stage.pv(&name(&volume.pv)).unwrap();
+    assert!(is_terminating(&held) && is_protected(&held));
+    assert!(has_secret(&volume.path));
+    volume.start();
+    volume.is_cleaned();
 }
 
 #[test]
 fn the_pv_first_and_then_the_claim_with_a_pod() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
+    let Some(mut volume) = occupied() else { return };
+    let stage = &volume.stage;
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
-    keep_secret(&volume);
-    stage.delete_pv(&name(&bound)).unwrap();
+    volume.delete_pv();
     stage.delete_claim("claim");
-    stage.stays(
-        Duration::from_millis(500),
-        "the pod keeps all of it",
-        || has_secret(&volume) && claim_phase(&stage, "claim") == "Bound",
-    );
+    stage.still(&mut volume.provisioner, "the pod keeps all of it", || {
+        has_secret(&volume.path) && claim_phase(stage, "claim") == "Bound"
+    });
     stage.delete_pod("pod", false);
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    volume.is_cleaned();
 }
 
 #[test]
 fn both_at_once() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let mut pv = stage.used(&stage.bind("claim-0", &volume));
+    let Some(mut volume) = occupied() else { return };
     for round in 0..5 {
-        keep_secret(&volume);
-        let claim = format!("claim-{round}");
         // The two requests follow each other at once, in either order.
         if round % 2 == 0 {
-            stage.delete_claim(&claim);
+            volume.stage.delete_claim("claim");
             // It may be clean, and gone, already.
-            let _ = stage.delete_pv(&name(&pv));
+            let _ = volume.stage.delete_pv(&name(&volume.pv));
         } else {
-            stage.delete_pv(&name(&pv)).unwrap();
-            stage.delete_claim(&claim);
+            volume.delete_pv();
+            volume.stage.delete_claim("claim");
         }
-        offered_anew(&stage, &volume, &pv);
-        assert!(entries(&volume).is_empty(), "round {round}");
-        pv = stage.used(&stage.bind(&format!("claim-{}", round + 1), &volume));
+        volume.is_cleaned();
+        volume.occupy_again();
     }
 }
 
 #[test]
 fn a_pv_that_nobody_used_goes_at_once_and_unwiped() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let [volume] = fast_volumes(&stage, ["vol-1"]);
     keep_secret(&volume);
     let _provisioner = stage.provisioner().unwrap();
     let unused = stage.available(&volume, None);
@@ -99,69 +66,46 @@ fn a_pv_that_nobody_used_goes_at_once_and_unwiped() {
     assert!(is_protected(&fresh));
     assert!(
         has_secret(&volume),
-        "what an administrator put there was nobody's to wipe"
+        "what an administrator put there is not to be wiped"
     );
     stage.event("VolumeDelete", "never used");
 }
 
 #[test]
 fn a_pv_once_used_is_cleaned_even_when_its_claim_ref_was_taken_off() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    annotate(&stage, &name(&bound), PAUSED, "true");
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    clear_claim_ref(&stage, &name(&bound));
-    stage.in_phase(&name(&bound), "Available");
-    annotate(&stage, &name(&bound), PAUSED, Value::Null);
-    stage.stays(
-        Duration::from_millis(300),
-        "it is offered with its data, as told",
-        || has_secret(&volume),
-    );
-    stage.delete_pv(&name(&bound)).unwrap();
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    let Some(mut volume) = occupied() else { return };
+    volume.annotate(PAUSED, "true");
+    volume.release();
+    clear_claim_ref(&volume.stage, &name(&volume.pv));
+    volume.stage.in_phase(&name(&volume.pv), "Available");
+    volume.annotate(PAUSED, Value::Null);
+    volume.is_kept("Available", "it is offered with its data");
+    volume.delete_pv();
+    volume.is_cleaned();
 }
 
 #[test]
 fn without_it_the_finalizer_is_on_only_while_cleaning() {
     let Some(stage) = stage() else { return };
     stage.configure("protectReleasedData", "false").unwrap();
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    assert!(!is_protected(&bound));
-    keep_secret(&volume);
+    let volume = Occupied::fast(stage);
+    assert!(!is_protected(&volume.pv));
     // It is there as soon as, and as long as, the PV is Terminating with data.
-    stage.delete_claim("claim");
-    stage.eventually("a fresh PV", || {
-        let pv = stage.pv(&name(&bound));
+    volume.stage.delete_claim("claim");
+    volume.stage.eventually("a fresh PV", || {
+        let pv = volume.stage.pv(&name(&volume.pv));
         if let Some(pv) = pv.as_ref().filter(|pv| is_terminating(pv)) {
             assert!(is_protected(pv));
         }
-        pv.filter(|pv| pv.metadata.uid != bound.metadata.uid)
+        pv.filter(|pv| pv.metadata.uid != volume.pv.metadata.uid)
     });
-    let fresh = offered_anew(&stage, &volume, &bound);
-    assert!(!is_protected(&fresh));
-    assert!(entries(&volume).is_empty());
+    assert!(!is_protected(&volume.is_cleaned()));
 }
 
 #[test]
 fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let [free_at, bound_at, deleted_at] = ["free", "bound", "deleted"].map(|entry| {
-        stage
-            .sandbox
-            .tmpfs(&format!("disks/fast/{entry}"), "size=20m")
-            .unwrap()
-    });
+    let [free_at, bound_at, deleted_at] = fast_volumes(&stage, ["free", "bound", "deleted"]);
     let mut provisioner = stage.provisioner().unwrap();
     let free = stage.available(&free_at, None);
     let bound = stage.used(&stage.bind("claim", &bound_at));
@@ -183,16 +127,12 @@ fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
             (!is_protected(&now)).then_some(())
         });
     }
-    stage.stays(
-        Duration::from_millis(300),
-        "a Terminating one keeps it",
-        || {
-            stage
+    stage.still(&mut second, "a Terminating one keeps it", || {
+        has_secret(&deleted_at)
+            && stage
                 .pv(&name(&deleted))
                 .is_some_and(|pv| is_protected(&pv))
-                && has_secret(&deleted_at)
-        },
-    );
+    });
     assert!(second.stop(stage.patience()).unwrap().success());
 
     stage.configure("protectReleasedData", "true").unwrap();

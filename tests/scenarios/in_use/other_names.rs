@@ -79,13 +79,8 @@ fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
 
 #[test]
 fn volume_that_a_pod_mounts_by_host_path_is_kept() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let path = volume.to_str().unwrap();
+    let Some(mut volume) = occupied() else { return };
+    let (stage, path) = (&volume.stage, volume.path.to_str().unwrap());
     for (pod, path) in [
         ("above", "/".to_owned()),
         ("beside", format!("{path}0")),
@@ -102,10 +97,9 @@ fn volume_that_a_pod_mounts_by_host_path_is_kept() {
     stage.delete_pod("below", false);
     // A later look than the first.
     stage.event("VolumeInUse", &format!("by hostPath: {namespace}/same"));
-    assert!(has_secret(&volume) && is_untouched(&stage, &bound, "Released"));
-    stage.delete_pod("same", false);
-    offered_anew(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
+    volume.is_kept("Released", "one pod is left");
+    volume.stage.delete_pod("same", false);
+    volume.is_cleaned();
 }
 
 #[test]
@@ -116,9 +110,9 @@ fn device_whose_second_path_is_in_use_is_kept() {
     image.set_len(32 * MIB).unwrap();
     let [one, other] = [(); 2].map(|()| LoopDevice::over(&image).unwrap());
     let path = link(&one, &dir, "disk");
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &path));
-    one.format("ext4").unwrap();
+    let mut volume = Occupied::raw_at(stage, path, one);
+    let stage = &volume.stage;
+    volume.device().format("ext4").unwrap();
     let name = other.path().file_name().unwrap().to_str().unwrap();
     let (node, point) = (other.path(), stage.sandbox.dir("other").unwrap());
     // Where only the kernel sees it.
@@ -129,19 +123,20 @@ fn device_whose_second_path_is_in_use_is_kept() {
     );
     let unshare = ["--mount", "--propagation", "private", "sh", "-c", &script];
     let mounted = Guest::ready(Command::new("unshare").args(unshare));
-    stage.delete_claim("claim");
+    volume.note_data();
+    volume.release();
     let named = format!("{name} is a second path to its storage, and is in use");
-    waits_and_is_told(&stage, &mut provisioner, &path, &named);
+    waits_and_is_told(&mut volume, &named);
     let open = File::open(node).unwrap();
     let process = Guest::start(Command::new("sleep").arg("120").stdin(open));
     drop(mounted);
-    stage.event("VolumeInUse", &format!("process {} ", process.pid()));
-    assert!(wipefs(one.path()).contains("ext4"));
-    assert!(is_untouched(&stage, &bound, "Released"));
+    let named = format!("process {} ", process.pid());
+    volume.stage.event("VolumeInUse", &named);
+    volume.is_kept("Released", "its other path is in use");
     // One that is not used keeps nothing from being cleaned.
     drop(process);
-    offered_anew(&stage, &path, &bound);
-    assert_eq!(wipefs(one.path()), "");
+    volume.is_cleaned();
+    assert_eq!(wipefs(volume.device().path()), "");
 }
 
 /// Directories of one filesystem as volumes, which is mounted as a whole elsewhere.
