@@ -86,10 +86,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
     assert_eq!(spec.local.unwrap().fs_type.as_deref(), Some("ext4"));
     // What a kubelet does.
     device.format("ext4").unwrap();
-    let mounted = stage
-        .sandbox
-        .mount(device.path(), "ext4", "kubelet/plugins/mounts/pv")
-        .unwrap();
+    let mounted = mount(&stage, &device, "kubelet/plugins/mounts/pv");
     keep_secret(&mounted);
     stage.still(&mut provisioner, "its formatting is no other disk", || {
         is_untouched(&stage, &bound, "Bound") && stage.events("VolumeIdentityMismatch").is_empty()
@@ -146,10 +143,7 @@ fn a_mounted_device_is_not_offered() {
     let dir = raw_class(&stage, &json!({}));
     let device = ext4(&stage);
     let path = link(&device, &dir, "disk");
-    let mounted = stage
-        .sandbox
-        .mount(device.path(), "ext4", "elsewhere")
-        .unwrap();
+    let mounted = mount(&stage, &device, "elsewhere");
     let mut provisioner = stage.provisioner().unwrap();
     skipped(&stage, &mut provisioner, &path, "DeviceInUse");
     stage.sandbox.umount(&mounted).unwrap();

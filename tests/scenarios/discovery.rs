@@ -9,28 +9,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use local_volume_provisioner::names::{pv_name, pv_name_on_collision};
-use serde_json::{Value, json};
-use support::stage::{name, uid};
-use support::{Program, Stage};
+use serde_json::json;
+use support::Stage;
+use support::stage::name;
 
 use super::kit::*;
 use super::{BINARY, stage};
 
-/// A running provisioner that looks once an hour unless something happens.
-fn asleep() -> Option<(Stage, Program)> {
-    let mut stage = stage()?;
+#[test]
+fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
+    let Some(mut stage) = stage() else { return };
     stage.add_arg("--discovery-period=1h");
     stage.class("fast", &json!({})).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     ready(&stage, &mut provisioner);
-    Some((stage, provisioner))
-}
-
-#[test]
-fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
-    let Some((stage, mut provisioner)) = asleep() else {
-        return;
-    };
     let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
     stage.available(&new, None);
 
@@ -176,13 +168,13 @@ fn a_pv_has_all_that_the_configuration_says() {
 #[test]
 fn use_node_name_only_names_the_provisioner_without_the_uid() {
     let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
     stage.configure("useNodeNameOnly", "true").unwrap();
+    stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=11m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&volume, None);
-    let by = &pv.metadata.annotations.unwrap()["pv.kubernetes.io/provisioned-by"];
-    assert_eq!(by, &format!("local-volume-provisioner-{}", stage.node()));
+    let by = format!("local-volume-provisioner-{}", stage.node());
+    assert_eq!(maker(&pv), Some(by.as_str()));
     assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, "11Mi");
 }
 
@@ -241,11 +233,11 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
     // Each is cleaned for itself.
     let _provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &one);
-    fs::write(two.join("keep"), "").unwrap();
+    keep_secret(&two);
     stage.delete_claim("claim");
-    stage.available(&one, Some(&uid(&old)));
-    assert_eq!(fs::read_dir(&one).unwrap().count(), 0);
-    assert!(two.join("keep").exists());
+    offered_anew(&stage, &one, &old);
+    assert!(entries(&one).is_empty());
+    assert!(has_secret(&two));
     assert_eq!(stage.pvs().len(), 2);
 }
 
@@ -255,17 +247,7 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     let taken = pv_name("vol", &stage.node(), &stage.named("fast"));
-    let foreign: Value = json!({
-        "metadata": { "name": taken, "labels": { "kubernetes.io/hostname": "node-2" } },
-        "spec": {
-            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": stage.named("fast"),
-            "local": { "path": "/mnt/disks/fast/vol" },
-            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
-                { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"] },
-            ] }] } },
-        },
-    });
-    let foreign = stage.create_pv(foreign).unwrap();
+    let foreign = foreign_pv(&stage, &taken, "vol");
     let before_us = creations(&stage);
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();

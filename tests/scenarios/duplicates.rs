@@ -1,43 +1,47 @@
 //! One device, one PV: by whatever name, mount or layer it is reached.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use support::stage::name;
+use support::{LoopDevice, Stage};
 
 use crate::kit::*;
 use crate::stage;
 
-#[test]
-fn a_directory_within_another_volume_gets_no_pv() {
-    let Some(stage) = stage() else { return };
+/// The class `fast`, and an ext4 filesystem with these directories that is mounted outside of it.
+fn with_directories(dirs: &[&str]) -> Option<(Stage, LoopDevice, PathBuf)> {
+    let stage = stage()?;
     stage.class("fast", &json!({})).unwrap();
     let disk = ext4(&stage);
-    let whole = stage.sandbox.mount(disk.path(), "ext4", "source").unwrap();
-    for dir in ["x/y", "z", "xy"] {
+    let whole = mount(&stage, &disk, "source");
+    for dir in dirs {
         fs::create_dir_all(whole.join(dir)).unwrap();
     }
-    let outer = stage
-        .sandbox
-        .bind(&whole.join("x"), "disks/fast/outer")
-        .unwrap();
+    Some((stage, disk, whole))
+}
+
+/// Makes a directory an entry of the class `fast`.
+fn offer(stage: &Stage, dir: &Path, entry: &str) -> PathBuf {
+    let entry = format!("disks/fast/{entry}");
+    stage.sandbox.bind(dir, &entry).unwrap()
+}
+
+#[test]
+fn a_directory_within_another_volume_gets_no_pv() {
+    let Some((stage, _disk, whole)) = with_directories(&["x/y", "z", "xy"]) else {
+        return;
+    };
+    let outer = offer(&stage, &whole.join("x"), "outer");
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &outer));
     keep_secret(&outer);
     keep_secret(&whole.join("z"));
-    let inner = stage
-        .sandbox
-        .bind(&whole.join("x/y"), "disks/fast/inner")
-        .unwrap();
-    let around = stage.sandbox.bind(&whole, "disks/fast/around").unwrap();
-    let again = stage
-        .sandbox
-        .bind(&whole.join("x"), "disks/fast/outer-again")
-        .unwrap();
-    let beside = stage
-        .sandbox
-        .bind(&whole.join("xy"), "disks/fast/beside")
-        .unwrap();
+    let inner = offer(&stage, &whole.join("x/y"), "inner");
+    let around = offer(&stage, &whole, "around");
+    let again = offer(&stage, &whole.join("x"), "outer-again");
+    let beside = offer(&stage, &whole.join("xy"), "beside");
     stage.available(&beside, None);
     skipped(&stage, &mut provisioner, &inner, "NestedVolume");
     skipped(&stage, &mut provisioner, &around, "NestedVolume");
@@ -60,19 +64,11 @@ fn a_directory_within_another_volume_gets_no_pv() {
 
 #[test]
 fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
-    let Some(stage) = stage() else { return };
-    stage.class("fast", &json!({})).unwrap();
-    let disk = ext4(&stage);
-    let whole = stage.sandbox.mount(disk.path(), "ext4", "source").unwrap();
-    fs::create_dir_all(whole.join("x/y")).unwrap();
-    let outer = stage
-        .sandbox
-        .bind(&whole.join("x"), "disks/fast/outer")
-        .unwrap();
-    let inner = stage
-        .sandbox
-        .bind(&whole.join("x/y"), "disks/fast/inner")
-        .unwrap();
+    let Some((stage, _disk, whole)) = with_directories(&["x/y"]) else {
+        return;
+    };
+    let outer = offer(&stage, &whole.join("x"), "outer");
+    let inner = offer(&stage, &whole.join("x/y"), "inner");
     // The Go program did not mind.
     let capacity = {
         let statistics = nix::sys::statvfs::statvfs(&outer).unwrap();
@@ -124,20 +120,12 @@ fn a_filesystem_and_its_device_are_one_volume() {
     stage.class("fast", &json!({})).unwrap();
     let raw_dir = raw_class(&stage, &json!({}));
     let disk = ext4(&stage);
-    let mounted = stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol-1")
-        .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.used(&stage.bind("claim", &mounted));
-    keep_secret(&mounted);
+    let mounted = mount(&stage, &disk, "disks/fast/vol-1");
+    let mut volume = Occupied::at(stage, mounted);
     let device = link(&disk, &raw_dir, "disk");
-    stage.eventually("the device is not offered", || {
-        (status_of(&mut provisioner, &device)["state"] == "Skipped").then_some(())
-    });
-    assert!(stage.pvs_at(&device).is_empty());
-    assert!(has_secret(&mounted));
-    assert!(is_untouched(&stage, &bound, "Bound"));
+    in_state(&volume.stage, &mut volume.provisioner, &device, "Skipped");
+    assert!(volume.stage.pvs_at(&device).is_empty());
+    volume.is_kept("Bound", "the device is not offered");
 }
 
 #[test]

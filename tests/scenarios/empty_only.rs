@@ -1,8 +1,6 @@
 //! `discoveryPolicy: EmptyOnly`: what holds data gets no PV, and what we cleaned gets one again.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::fs;
 
 use serde_json::{Value, json};
 use support::Stage;
@@ -26,12 +24,8 @@ fn policy() -> Value {
 fn a_filesystem_with_anything_in_it_is_not_offered() {
     let Some(stage) = often() else { return };
     stage.class("fast", &policy()).unwrap();
-    let [data, lost, fresh] = [ext4(&stage), ext4(&stage), ext4(&stage)];
-    let [data, lost, fresh] =
-        [(&data, "data"), (&lost, "lost"), (&fresh, "fresh")].map(|(disk, entry)| {
-            let at = format!("disks/fast/{entry}");
-            stage.sandbox.mount(disk.path(), "ext4", &at).unwrap()
-        });
+    let [data, lost, fresh] = ["data", "lost", "fresh"]
+        .map(|entry| mount(&stage, &ext4(&stage), &format!("disks/fast/{entry}")));
     keep_secret(&data);
     fs::write(lost.join("lost+found/#12"), SECRET).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -70,16 +64,10 @@ fn a_device_with_a_signature_is_not_offered() {
         assert!(detail.contains("ext"), "{detail}");
     }
     for (disk, path) in [(&first, &block), (&second, &formatted)] {
-        zero(disk.path());
+        // Also the copies of the superblock.
+        fs::write(disk.path(), vec![0; 32 << 20]).unwrap();
         stage.available(path, None);
     }
-}
-
-/// Also the copies of the superblock.
-fn zero(device: &Path) {
-    let file = File::options().write(true).open(device).unwrap();
-    file.write_all_at(&vec![0; 32 << 20], 0).unwrap();
-    file.sync_all().unwrap();
 }
 
 #[test]
@@ -87,11 +75,7 @@ fn what_was_cleaned_is_offered_again() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &policy()).unwrap();
     let (device, raw_path) = raw_volume(&stage, &policy());
-    let disk = ext4(&stage);
-    let mounted = stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol")
-        .unwrap();
+    let mounted = mount(&stage, &ext4(&stage), "disks/fast/vol");
     let _provisioner = stage.provisioner().unwrap();
     let filesystem = stage.used(&stage.bind("files", &mounted));
     let block = stage.used(&stage.bind("block", &raw_path));
@@ -114,11 +98,7 @@ fn what_was_cleaned_is_offered_again() {
 fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
     let Some(stage) = often() else { return };
     stage.class("fast", &policy()).unwrap();
-    let disk = ext4(&stage);
-    let volume = stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol")
-        .unwrap();
+    let volume = mount(&stage, &ext4(&stage), "disks/fast/vol");
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);

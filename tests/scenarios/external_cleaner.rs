@@ -21,27 +21,23 @@ fn it_gets_the_device_and_its_output_is_in_the_log() {
          wipefs --all --quiet $LOCAL_PV_BLKDEVICE\n\
          dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n",
     );
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    device.format("ext4").unwrap();
-    scribble(device.path());
-    device.format("ext4").unwrap();
-    stage.delete_claim("claim");
-    offered_anew(&stage, &path, &bound);
-    assert!(secrets_on(device.path()).is_empty());
-    assert_eq!(wipefs(device.path()), "");
-    let log = provisioner.log();
+    let mut volume = Occupied::raw_at(stage, path, device);
+    volume.device().format("ext4").unwrap();
+    volume.release();
+    volume.is_cleaned();
+    assert_eq!(wipefs(volume.device().path()), "");
+    let log = volume.provisioner.log();
     for words in [
-        format!("cleaning {} with first argument", path.display()),
+        format!("cleaning {} with first argument", volume.path.display()),
         "to standard error".to_owned(),
     ] {
         let line = log.lines().find(|line| line.contains(&words));
         let line = line.unwrap_or_else(|| panic!("not in the log: {words}"));
-        assert!(line.contains(&name(&bound)), "the PV is named: {line}");
+        assert!(line.contains(&name(&volume.pv)), "the PV is named: {line}");
     }
     let duration =
         "persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"";
-    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
+    let (_, metrics) = volume.provisioner.http_get("/metrics").unwrap();
     let series = metrics.lines().find(|line| line.contains(duration));
     assert!(
         series.is_some_and(|series| series.contains("cleaner.sh")),
@@ -77,16 +73,15 @@ fn its_success_is_not_believed() {
 
 #[test]
 fn one_that_is_not_there_is_named_with_its_remedy() {
-    let Some(stage) = stage() else { return };
     let settings = json!({ "blockCleanerCommand": ["/scripts/no-such-cleaner"] });
-    let (device, path) = raw_volume(&stage, &settings);
-    let _provisioner = stage.provisioner().unwrap();
-    stage.bind("claim", &path);
-    scribble(device.path());
-    stage.delete_claim("claim");
+    let Some(volume) = occupied_raw(&settings) else {
+        return;
+    };
+    volume.stage.delete_claim("claim");
+    let stage = &volume.stage;
     let text = stage.event("VolumeFailedDelete", "/scripts/no-such-cleaner");
     assert!(text.contains("correct blockCleanerCommand"), "{text}");
-    assert!(is_as_scribbled(device.path()));
+    assert!(is_as_scribbled(volume.device().path()));
 }
 
 #[test]

@@ -114,12 +114,7 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
 fn those_of_another_node_are_none_of_ours() {
     let Some(stage) = stage() else { return };
     let [volume] = fast_volumes(&stage, ["vol-1"]);
-    let mut theirs = pv_by_hand(&stage, &stage.named("of-node-2"), "fast", &volume, "20Mi");
-    let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
-    *theirs.pointer_mut(term).unwrap() = json!(["node-2"]);
-    theirs["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] =
-        json!("local-volume-provisioner-node-2-uid");
-    let theirs = stage.create_pv(theirs).unwrap();
+    let theirs = foreign_pv(&stage, &stage.named("of-node-2"), "vol-1");
     let _provisioner = stage.provisioner().unwrap();
     stage.eventually("a PV of our own for the same path on our node", || {
         (stage.pvs_at(&volume).len() == 2).then_some(())

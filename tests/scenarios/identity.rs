@@ -71,10 +71,7 @@ impl Swap {
 }
 
 fn mount(stage: &Stage, disk: &LoopDevice, name: &str) -> PathBuf {
-    stage
-        .sandbox
-        .mount(disk.path(), "ext4", &format!("disks/fast/{name}"))
-        .unwrap()
+    crate::kit::mount(stage, disk, &format!("disks/fast/{name}"))
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Small things that many stories need.
 
 mod data;
+mod nodes;
 mod occupied;
 
 use std::fs;
@@ -9,9 +10,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use local_volume_provisioner::names::{
     ANNOTATION_IDENTITY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
 };
@@ -20,6 +21,7 @@ use support::stage::{annotation, is_terminating, name, phase};
 use support::{LoopDevice, Program, Stage};
 
 pub use data::*;
+pub use nodes::*;
 pub use occupied::{Occupied, occupied, occupied_raw};
 
 pub const MIB: u64 = 1 << 20;
@@ -42,6 +44,11 @@ pub fn fast_volumes<const N: usize>(stage: &Stage, entries: [&str; N]) -> [PathB
 /// An ext4 filesystem on a loop device of its own.
 pub fn ext4(stage: &Stage) -> LoopDevice {
     LoopDevice::formatted(stage.sandbox.path(), 32 * MIB, "ext4").unwrap()
+}
+
+/// Mounts a device with an ext4 filesystem at a path below the sandbox's.
+pub fn mount(stage: &Stage, device: &LoopDevice, at: &str) -> PathBuf {
+    stage.sandbox.mount(device.path(), "ext4", at).unwrap()
 }
 
 /// A raw loop device.
@@ -155,50 +162,6 @@ pub fn drop_claim_protection(stage: &Stage, claim: &str) {
         .unwrap();
 }
 
-fn nodes(stage: &Stage) -> Api<Node> {
-    Api::all(stage.client.clone())
-}
-
-/// The UID of our Node.
-pub fn node_uid(stage: &Stage) -> String {
-    stage
-        .block_on(nodes(stage).get(&stage.node()))
-        .unwrap()
-        .metadata
-        .uid
-        .unwrap()
-}
-
-/// Sets (or, with null, removes) an annotation of our Node.
-pub fn annotate_node(stage: &Stage, key: &str, value: impl Into<Value>) {
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": { key: value.into() } } }));
-    stage
-        .block_on(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch))
-        .unwrap();
-}
-
-/// Sets the hostname label of our Node.
-pub fn set_hostname_label(stage: &Stage, hostname: &str) {
-    let patch = Patch::Merge(json!({ "metadata": { "labels": { LABEL_HOSTNAME: hostname } } }));
-    stage
-        .block_on(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch))
-        .unwrap();
-}
-
-/// Deletes our Node.
-pub fn delete_node(stage: &Stage) {
-    stage
-        .block_on(nodes(stage).delete(&stage.node(), &DeleteParams::default()))
-        .unwrap();
-}
-
-/// Registers our Node (again).
-pub fn register_node(stage: &Stage) {
-    stage
-        .register_node(&stage.node(), Some(&stage.node()))
-        .unwrap();
-}
-
 /// A PV for a path on our node that carries our provisioner's annotation, whoever made it.
 pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity: &str) -> Value {
     json!({
@@ -220,6 +183,18 @@ pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity:
             ] }] } },
         },
     })
+}
+
+/// Makes a PV of another node, for the path of an entry of the class `fast`.
+pub fn foreign_pv(stage: &Stage, name: &str, entry: &str) -> PersistentVolume {
+    let path = Path::new("/mnt/disks/fast").join(entry);
+    let mut pv = pv_by_hand(stage, name, "fast", &path, "1Gi");
+    pv["metadata"]["annotations"] = json!({
+        "pv.kubernetes.io/provisioned-by": "local-volume-provisioner-node-2-uid",
+    });
+    let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
+    *pv.pointer_mut(term).unwrap() = json!(["node-2"]);
+    stage.create_pv(pv).unwrap()
 }
 
 /// Waits until a PV has a claim, was released from it, and the claim is gone.

@@ -42,14 +42,12 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
         // Time enough to write both numbers, however busy the machine is.
         "cleanupTimeout": "6s",
     });
-    let (device, path) = raw_volume(&stage, &settings);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    scribble(device.path());
+    let mut volume = Occupied::raw(stage, &settings);
+    let (stage, provisioner) = (&volume.stage, &mut volume.provisioner);
     stage.delete_claim("claim");
     // Asked of the program, which tries again in ten seconds: its event may take a while.
     let cleanup = stage.eventually("it has failed", || {
-        let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
+        let cleanup = status_of(provisioner, &volume.path)["cleanup"].clone();
         (cleanup["state"] == "Failed").then_some(cleanup)
     });
     assert_eq!(cleanup["attempts"], 1, "{cleanup}");
@@ -58,14 +56,14 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
         "it backs off: {cleanup}"
     );
     stage.eventually("the failure is counted", || {
-        (metric(&mut provisioner, FAILED) == Some(1)).then_some(())
+        (metric(provisioner, FAILED) == Some(1)).then_some(())
     });
     let pids = lines(&pids);
     assert_eq!(pids.len(), 2);
     for pid in pids {
         assert!(!is_alive(pid.parse().unwrap()), "{pid} is still at work");
     }
-    assert_eq!(metric(&mut provisioner, CLEANED).unwrap_or_default(), 0);
+    assert_eq!(metric(provisioner, CLEANED).unwrap_or_default(), 0);
     let text = stage.event("VolumeFailedDelete", "cleanupTimeout");
     for words in [
         "took longer than 6s, the cleanupTimeout of class \"raw",
@@ -74,28 +72,27 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
-    let pv = stage.pv(&name(&bound)).unwrap();
+    let pv = stage.pv(&name(&volume.pv)).unwrap();
     assert!(is_terminating(&pv) && is_protected(&pv));
-    assert!(is_as_scribbled(device.path()));
+    assert!(is_as_scribbled(volume.device().path()));
 }
 
 #[test]
 fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
-    let Some(stage) = stage() else { return };
     // 32 TiB to write, on a small device.
     let settings = json!({
         "blockCleanerCommand": ["/scripts/shred.sh", "1000000"],
         // All that is looked at below is seen in that time.
         "cleanupTimeout": "15s",
     });
-    let (device, path) = raw_volume(&stage, &settings);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    scribble(device.path());
+    let Some(mut volume) = occupied_raw(&settings) else {
+        return;
+    };
+    let (stage, provisioner) = (&volume.stage, &mut volume.provisioner);
     stage.delete_claim("claim");
 
     let cleanup = stage.eventually("it tells how far it is", || {
-        let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
+        let cleanup = status_of(provisioner, &volume.path)["cleanup"].clone();
         (cleanup["rate"].as_f64() > Some(0.0)).then_some(cleanup)
     });
     assert_eq!(cleanup["state"], "Running");
@@ -104,27 +101,28 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
     assert!(left > Some(60.0), "{cleanup}");
     let ratio = format!(
         "local_volume_provisioner_cleanup_progress_ratio{{pv=\"{}\"}} 0.0",
-        name(&bound)
+        name(&volume.pv)
     );
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(metrics.contains(&ratio), "{metrics}");
     let bytes = stage.eventually("bytes are counted while it is at work", || {
-        metric(&mut provisioner, "cleanup_bytes_total").filter(|bytes| *bytes > 0)
+        metric(provisioner, "cleanup_bytes_total").filter(|bytes| *bytes > 0)
     });
-    assert_eq!(metric(&mut provisioner, FAILED).unwrap_or_default(), 0);
+    assert_eq!(metric(provisioner, FAILED).unwrap_or_default(), 0);
 
     let text = stage.event("VolumeFailedDelete", "cleanupTimeout");
     for words in ["took longer than 15s", "iB of 30.5 TiB wiped (0 %)", "/s"] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
-    assert_eq!(metric(&mut provisioner, FAILED), Some(1));
-    let counted = metric(&mut provisioner, "cleanup_bytes_total");
+    assert_eq!(metric(provisioner, FAILED), Some(1));
+    let counted = metric(provisioner, "cleanup_bytes_total");
     assert!(counted > Some(bytes), "also what failed is counted");
-    let pv = stage.pv(&name(&bound)).unwrap();
+    let pv = stage.pv(&name(&volume.pv)).unwrap();
     assert!(is_terminating(&pv) && is_protected(&pv));
 
     // With a way that takes no time it goes on.
-    drop(provisioner);
+    volume.stop();
+    let stage = &volume.stage;
     let map = stage.config_dir().join("storageClassMap");
     let mut classes: Value = serde_json::from_str(&fs::read_to_string(map).unwrap()).unwrap();
     let class = classes[stage.named("raw")].as_object_mut().unwrap();
@@ -133,9 +131,9 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
     class.insert("cleanupTimeout".into(), "1h".into());
     let map = classes.to_string();
     stage.configure("storageClassMap", &map).unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    offered_anew(&stage, &path, &bound);
-    assert!(is_zero(device.path()));
+    volume.start();
+    volume.is_cleaned();
+    assert!(is_zero(volume.device().path()));
 }
 
 /// Half a minute is long for a test.
@@ -144,19 +142,20 @@ fn a_long_cleanup_is_spoken_of_in_the_log() {
     if !support::slow() {
         return support::skip("it takes half a minute; scripts/test --slow runs it");
     }
-    let Some(stage) = stage() else { return };
     let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
-    let (_device, path) = raw_volume(&stage, &settings);
-    let provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    stage.delete_claim("claim");
-    let line = stage.within(Duration::from_secs(40), "it is spoken of", || {
-        let log = provisioner.log();
-        let line = log.lines().find(|line| line.contains("cleaning goes on: "));
-        line.map(str::to_owned)
-    });
+    let Some(volume) = occupied_raw(&settings) else {
+        return;
+    };
+    volume.stage.delete_claim("claim");
+    let line = volume
+        .stage
+        .within(Duration::from_secs(40), "it is spoken of", || {
+            let log = volume.provisioner.log();
+            let line = log.lines().find(|line| line.contains("cleaning goes on: "));
+            line.map(str::to_owned)
+        });
     for words in [
-        &name(&bound),
+        &name(&volume.pv),
         "iB of 30.5 TiB wiped (0 %), ",
         "iB/s, ",
         " left",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use control_plane::faults::Fault;
-use control_plane::requests::Verb;
+use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 use support::Stage;
@@ -141,8 +141,7 @@ fn a_pv_that_is_used_after_all_is_not_let_go() {
 
 #[test]
 fn a_device_that_was_pulled_counts_as_missing() {
-    let Some(mut stage) = stage() else { return };
-    stage.add_arg(&format!("--discovery-period={PERIOD:?}"));
+    let Some((stage, [])) = set([]) else { return };
     let settings = json!({ "missingVolumePolicy": "Delete" });
     let dir = raw_class(&stage, &settings);
     let [disk, other] = [raw(&stage), raw(&stage)];
@@ -222,15 +221,10 @@ fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
     };
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&volume, None);
-    stage.eventually("it knows the PV", || {
-        (status_of(&mut provisioner, &volume)["phase"] == "Available").then_some(())
-    });
+    in_state(&stage, &mut provisioner, &volume, "Available");
     let deletions = || {
-        let all = stage.requests().all();
-        let of_pvs = all.into_iter().filter(|request| request.resource == PVS);
-        of_pvs
-            .filter(|request| request.verb == Verb::Delete)
-            .count()
+        let is_one = |it: &Request| it.resource == PVS && it.verb == Verb::Delete;
+        stage.requests().count(is_one)
     };
     let late = stage.faults().hold_watches(PVS);
     stage.claim("claim", "fast", Some(&name(&pv))).unwrap();

@@ -75,17 +75,17 @@ fn maker_and_owner_change_in_one_request() {
     let [volume] = fast_volumes(&stage, ["vol-1"]);
     let _provisioner = stage.provisioner().unwrap();
     let before = stage.eventually("a PV", || stage.pvs_at(&volume).pop());
-    let owner = |pv: &PersistentVolume| {
-        let owners = pv.metadata.owner_references.clone().unwrap_or_default();
+    // Whether its only owner is the Node with a UID.
+    let is_owned_by = |pv: &PersistentVolume, uid: &str| {
+        let owners = pv.metadata.owner_references.as_deref().unwrap_or_default();
         assert_eq!(owners.len(), 1);
         (
-            owners[0].kind.clone(),
-            owners[0].name.clone(),
-            owners[0].uid.clone(),
-        )
+            owners[0].kind.as_str(),
+            &owners[0].name,
+            owners[0].uid.as_str(),
+        ) == ("Node", &stage.node(), uid)
     };
-    let node = |uid: String| ("Node".to_owned(), stage.node(), uid);
-    assert_eq!(owner(&before), node(node_uid(&stage)));
+    assert!(is_owned_by(&before, &node_uid(&stage)));
 
     delete_node(&stage);
     register_node(&stage);
@@ -96,7 +96,7 @@ fn maker_and_owner_change_in_one_request() {
         let made_by_new = maker(&now).unwrap().ends_with(&new);
         assert_eq!(
             made_by_new,
-            owner(&now) == node(new.clone()),
+            is_owned_by(&now, &new),
             "one without the other"
         );
         made_by_new.then_some(())
@@ -126,10 +126,8 @@ impl Exchanged {
     fn new(stage: &Stage) -> Self {
         stage.class("fast", &json!({})).unwrap();
         let disks = [(); 4].map(|()| ext4(stage));
-        let paths = [(0, "bound"), (1, "free")].map(|(disk, entry)| {
-            let (device, at) = (disks[disk].path(), format!("disks/fast/{entry}"));
-            stage.sandbox.mount(device, "ext4", &at).unwrap()
-        });
+        let paths = [(0, "bound"), (1, "free")]
+            .map(|(disk, entry)| mount(stage, &disks[disk], &format!("disks/fast/{entry}")));
         let mut provisioner = stage.provisioner().unwrap();
         let bound = stage.used(&stage.bind("claim", &paths[0]));
         let free = stage.available(&paths[1], None);
@@ -151,8 +149,7 @@ impl Exchanged {
     fn mount_instead(&self, stage: &Stage, at: usize, disk: usize) {
         stage.sandbox.umount(&self.paths[at]).unwrap();
         let at = format!("disks/fast/{}", ["bound", "free"][at]);
-        let device = self.disks[disk].path();
-        stage.sandbox.mount(device, "ext4", &at).unwrap();
+        mount(stage, &self.disks[disk], &at);
     }
 
     /// Their makers included, the PVs stay as they are, and so does the data.

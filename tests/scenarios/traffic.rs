@@ -6,7 +6,7 @@ use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
-use super::kit::{ready, status_of};
+use super::kit::{foreign_pv, in_state, metric, ready};
 use super::stage;
 
 /// A node with three volumes on which all is done that there is to do.
@@ -29,18 +29,13 @@ fn settled() -> Option<(Stage, support::Program)> {
         });
     }
     for volume in &volumes {
-        stage.eventually("it knows that the PV is Available", || {
-            (status_of(&mut provisioner, volume)["phase"] == "Available").then_some(())
-        });
+        in_state(&stage, &mut provisioner, volume, "Available");
     }
     Some((stage, provisioner))
 }
 
 fn passes(provisioner: &mut support::Program) -> u64 {
-    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
-    let count = "local_volume_provisioner_loop_duration_seconds_count";
-    let line = metrics.lines().find_map(|line| line.strip_prefix(count));
-    line.unwrap().trim().parse().unwrap()
+    metric(provisioner, "loop_duration_seconds_count").unwrap()
 }
 
 #[test]
@@ -103,23 +98,20 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
         return;
     };
     let requests = stage.requests();
-    let of_pvs = |verb: Verb| -> Vec<String> {
-        let all = requests.all();
-        let wanted = all
-            .iter()
-            .filter(|r| r.verb == verb && r.resource == "persistentvolumes");
-        wanted.map(|request| request.path.clone()).collect()
+    let of_pvs = |verb: Verb| {
+        let all = requests.all().into_iter();
+        all.filter(move |r| r.verb == verb && r.resource == "persistentvolumes")
     };
+    let paths = |verb| of_pvs(verb).map(|request| request.path.clone());
     let ours = format!("labelSelector=kubernetes.io%2Fhostname%3D{}", stage.node());
     let strays = "labelSelector=%21kubernetes.io%2Fhostname";
-    let watches = of_pvs(Verb::Watch);
+    let watches: Vec<_> = paths(Verb::Watch).collect();
     assert!(
         watches.len() == 1 && watches[0].contains(&ours),
         "{watches:?}"
     );
-    let (of_strays, of_ours): (Vec<_>, Vec<_>) = of_pvs(Verb::List)
-        .into_iter()
-        .partition(|path| path.contains(strays));
+    let (of_strays, of_ours): (Vec<_>, Vec<_>) =
+        paths(Verb::List).partition(|path| path.contains(strays));
     assert_eq!(
         of_strays.len(),
         1,
@@ -130,38 +122,16 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
         "{of_ours:?}"
     );
 
-    let streamed = || {
-        let all = requests.all();
-        let watches = all
-            .iter()
-            .filter(|r| r.verb == Verb::Watch && r.resource == "persistentvolumes");
-        watches.map(|request| request.bytes()).sum::<u64>()
-    };
+    let streamed = || of_pvs(Verb::Watch).map(|it| it.bytes()).sum::<u64>();
     let before = streamed();
     for number in 0..50 {
-        let pv = json!({
-            "metadata": {
-                "name": stage.named(&format!("foreign-{number}")),
-                "labels": { "kubernetes.io/hostname": "node-2" },
-            },
-            "spec": {
-                "capacity": { "storage": "1Gi" },
-                "accessModes": ["ReadWriteOnce"],
-                "storageClassName": stage.named("fast"),
-                "local": { "path": format!("/mnt/disks/fast/foreign-{number}") },
-                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
-                    { "key": "kubernetes.io/hostname", "operator": "In", "values": ["node-2"] },
-                ] }] } },
-            },
-        });
-        stage.create_pv(pv).unwrap();
+        let entry = format!("foreign-{number}");
+        foreign_pv(&stage, &stage.named(&entry), &entry);
     }
     let mark = requests.mark();
     // A volume of ours is made after them, so the watch has passed them all when that shows.
     let own = stage.sandbox.tmpfs("disks/fast/vol-4", "size=1m").unwrap();
-    stage.eventually("it knows that the PV is Available", || {
-        (status_of(&mut provisioner, &own)["phase"] == "Available").then_some(())
-    });
+    in_state(&stage, &mut provisioner, &own, "Available");
     let streamed = streamed() - before;
     let own = stage.pvs_at(&own).pop().unwrap();
     let size = serde_json::to_string(&own).unwrap().len() as u64;
