@@ -80,9 +80,8 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
     register_node(&stage);
     stage.within(READ, "the volume is cleaned under the new Node", || {
         let fresh = stage.pvs_at(&volume).pop()?;
-        let maker = annotation(&fresh, "pv.kubernetes.io/provisioned-by")?.to_owned();
-        (fresh.metadata.uid != bound.metadata.uid && maker.ends_with(&node_uid(&stage)))
-            .then_some(())
+        let by_new = maker(&fresh)?.ends_with(&node_uid(&stage));
+        (fresh.metadata.uid != bound.metadata.uid && by_new).then_some(())
     });
     assert!(entries(&volume).is_empty());
 }
@@ -93,8 +92,7 @@ fn without_a_watch_of_classes_an_added_one_is_read_at_once() {
     let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::List, Verb::Watch]) else {
         return;
     };
-    let first = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    stage.available(&first, None);
+    stage.available(&fast(&stage, "vol"), None);
     misses(&stage, &mut provisioner, "list", CLASSES);
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
@@ -107,11 +105,9 @@ fn what_a_policy_says_no_to_hinders_no_other_pv() {
     let Some((stage, mut provisioner)) = without("nothing", &[]) else {
         return;
     };
-    let volumes = ["a", "b"].map(|entry| {
-        let dir = format!("disks/fast/{entry}");
-        stage.sandbox.tmpfs(&dir, "size=1m").unwrap()
-    });
-    let mut pvs = volumes.map(|volume| (name(&stage.available(&volume, None)), volume));
+    let mut pvs = ["a", "b"]
+        .map(|entry| fast(&stage, entry))
+        .map(|volume| (name(&stage.available(&volume, None)), volume));
     // In the order in which they are gone through.
     pvs.sort();
     let policy = "admission webhook \"pv.example.com\" denied the request: not this one";
@@ -141,8 +137,7 @@ fn many_volumes_that_may_not_be_cleaned_ask_as_rarely_as_one() {
         return;
     };
     let bound = [1, 2, 3, 4, 5, 6].map(|number| {
-        let dir = format!("disks/fast/vol-{number}");
-        let volume = stage.sandbox.tmpfs(&dir, "size=1m").unwrap();
+        let volume = fast(&stage, &format!("vol-{number}"));
         stage.bind(&format!("claim-{number}"), &volume)
     });
     for number in 1..=6 {
@@ -204,11 +199,9 @@ fn where_classes_may_only_be_listed_they_are_known() {
     let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::Get, Verb::Watch]) else {
         return;
     };
-    let first = stage.sandbox.tmpfs("disks/fast/first", "size=1m").unwrap();
-    stage.available(&first, None);
+    stage.available(&fast(&stage, "first"), None);
     misses(&stage, &mut provisioner, "get", CLASSES);
-    let second = stage.sandbox.tmpfs("disks/fast/second", "size=1m").unwrap();
-    stage.available(&second, None);
+    stage.available(&fast(&stage, "second"), None);
     ready(&stage, &mut provisioner);
 }
 
@@ -236,21 +229,21 @@ fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
 fn each_right_that_events_take_is_missed_by_its_name() {
     let Some(stage) = stage() else { return };
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
-    let (_device, path) = raw_volume(&stage, &settings);
     stage.faults().on(Verb::Patch).resource("events").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
-    stage.used(&bound);
+    let mut volume = Occupied::raw(stage, &settings);
+    let Occupied {
+        stage, provisioner, ..
+    } = &mut volume;
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "");
-    misses(&stage, &mut provisioner, "patch", EVENTS);
+    misses(stage, provisioner, "patch", EVENTS);
     stage.event("PermissionMissing", "patch events.events.k8s.io");
     // The new event was written, which says nothing of the other right.
-    assert!(is_missing(&mut provisioner, "patch", EVENTS));
-    assert!(!is_missing(&mut provisioner, "create", EVENTS));
+    assert!(is_missing(provisioner, "patch", EVENTS));
+    assert!(!is_missing(provisioner, "create", EVENTS));
 
     stage.faults().on(Verb::Create).resource("events").forbid();
-    annotate_node(&stage, PAUSED, "true");
-    misses(&stage, &mut provisioner, "create", EVENTS);
-    misses(&stage, &mut provisioner, "create", "events");
+    annotate_node(stage, PAUSED, "true");
+    misses(stage, provisioner, "create", EVENTS);
+    misses(stage, provisioner, "create", "events");
 }

@@ -3,12 +3,10 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{
-    ANNOTATION_CONSENT, ANNOTATION_USED, LABEL_HOSTNAME, pv_name,
-};
+use local_volume_provisioner::names::{ANNOTATION_CONSENT, LABEL_HOSTNAME, pv_name};
 use serde_json::json;
 use support::Stage;
-use support::stage::{annotation, name};
+use support::stage::name;
 
 use crate::kit::*;
 use crate::stage;
@@ -20,52 +18,6 @@ fn go_made(stage: &Stage, entry: &str, capacity: &str) -> PersistentVolume {
     let pv = pv_by_hand(stage, &name, "fast", &path, capacity);
     stage.create_pv(pv).unwrap();
     stage.in_phase(&name, "Available")
-}
-
-/// Waits until a PV has all that ours have.
-fn adopted(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
-    stage.eventually("the PV is adopted", || {
-        let now = stage.pv(&name(pv))?;
-        assert_eq!(now.metadata.uid, pv.metadata.uid);
-        let label = now
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|all| all.get("kubernetes.io/hostname"));
-        let complete = label.is_some_and(|hostname| *hostname == stage.node())
-            && identity(&now).starts_with("v1:")
-            && is_protected(&now);
-        complete.then_some(now)
-    })
-}
-
-#[test]
-fn available_and_bound_ones_are_adopted_and_cleaned_in_their_turn() {
-    let Some(stage) = stage() else { return };
-    let [free_at, bound_at] = fast_volumes(&stage, ["free", "bound"]);
-    let [free, bound] = ["free", "bound"].map(|entry| go_made(&stage, entry, "20Mi"));
-    stage.claim("claim", "fast", Some(&name(&bound))).unwrap();
-    stage.in_phase(&name(&bound), "Bound");
-    keep_secret(&bound_at);
-    keep_secret(&free_at);
-
-    let _provisioner = stage.provisioner().unwrap();
-    let free = adopted(&stage, &free);
-    adopted(&stage, &bound);
-    stage.used(&bound);
-    stage.event("VolumeAdopted", "without a hostname label");
-    assert_eq!(stage.pvs().len(), 2, "no second PV for either path");
-    assert!(has_secret(&free_at) && has_secret(&bound_at));
-    assert_eq!(annotation(&free, ANNOTATION_USED), None);
-
-    stage.delete_claim("claim");
-    let fresh = offered_anew(&stage, &bound_at, &bound);
-    assert_eq!(
-        name(&fresh),
-        name(&bound),
-        "both programs give the same name"
-    );
-    assert!(entries(&bound_at).is_empty());
 }
 
 #[test]
@@ -100,14 +52,24 @@ fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
 fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
     let Some(stage) = stage() else { return };
     stage.class("fast", &json!({})).unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
     stage.available(&fast(&stage, "first"), None);
     // The Go program is still there, and faster.
     let theirs = go_made(&stage, "second", "20Mi");
     let second = fast(&stage, "second");
-    adopted(&stage, &theirs);
-    assert_eq!(stage.pvs_at(&second).len(), 1);
-    assert_eq!(stage.pvs().len(), 2);
+    keep_secret(&second);
+    stage.eventually("the PV is adopted", || {
+        let now = stage.pv(&name(&theirs))?;
+        assert_eq!(now.metadata.uid, theirs.metadata.uid);
+        let labels = now.metadata.labels.clone().unwrap_or_default();
+        let complete = labels.get(LABEL_HOSTNAME) == Some(&stage.node())
+            && identity(&now).starts_with("v1:")
+            && is_protected(&now);
+        complete.then_some(())
+    });
+    stage.still(&mut provisioner, "nothing is wiped or made twice", || {
+        has_secret(&second) && stage.pvs_at(&second).len() == 1 && stage.pvs().len() == 2
+    });
 }
 
 #[test]

@@ -57,16 +57,9 @@ impl Swap {
         keep_secret(&self.path);
     }
 
-    fn put_first(&self) {
-        self.stage.sandbox.umount(&self.path).unwrap();
-        mount(&self.stage, &self.first, "vol-1");
-    }
-
     fn observed(&self, provisioner: &mut Program) -> String {
-        status_of(provisioner, &self.path)["identity"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let status = status_of(provisioner, &self.path);
+        status["identity"].as_str().unwrap().to_owned()
     }
 }
 
@@ -101,15 +94,16 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     });
 
     // The right disk is put back: then it is cleaned.
-    swap.put_first();
+    stage.sandbox.umount(&swap.path).unwrap();
+    mount(stage, &swap.first, "vol-1");
     offered_anew(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
     stage.sandbox.umount(&swap.path).unwrap();
-    let second = stage
-        .sandbox
-        .mount(swap.second.path(), "ext4", "elsewhere")
-        .unwrap();
-    assert!(has_secret(&second));
+    assert!(has_secret(&crate::kit::mount(
+        stage,
+        &swap.second,
+        "elsewhere"
+    )));
 }
 
 #[test]
@@ -244,9 +238,8 @@ fn an_unused_pv_whose_path_shows_the_disk_of_a_bound_one_is_withdrawn() {
     let Some(swap) = Swap::set() else { return };
     let stage = &swap.stage;
     let other = mount(stage, &swap.second, "vol-2");
-    let mut provisioner = stage.provisioner().unwrap();
+    let (mut provisioner, bound) = swap.bound();
     stage.available(&other, None);
-    let bound = stage.used(&stage.bind("claim", &swap.path));
     keep_secret(&swap.path);
     stage.sandbox.umount(&swap.path).unwrap();
     stage.sandbox.umount(&other).unwrap();

@@ -287,25 +287,3 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
         (cleaned[0] + cleaned[1] == 3).then_some(())
     });
 }
-
-/// To empty it would empty that place as well.
-#[test]
-fn a_part_that_is_mounted_elsewhere_is_waited_for_and_named() {
-    struct Elsewhere(PathBuf);
-    impl Drop for Elsewhere {
-        fn drop(&mut self) {
-            nix::mount::umount(&self.0).unwrap();
-        }
-    }
-    a_user_of_the_filesystem_is_waited_for(|volume| {
-        let part = volume.join("part");
-        let elsewhere = volume.ancestors().nth(3).unwrap().join("elsewhere");
-        for dir in [&part, &elsewhere] {
-            fs::create_dir(dir).unwrap();
-        }
-        let bind = nix::mount::MsFlags::MS_BIND;
-        nix::mount::mount(Some(&part), &elsewhere, None::<&str>, bind, None::<&str>).unwrap();
-        let named = format!("mounted at {:?} as well", elsewhere.to_str().unwrap());
-        (Elsewhere(elsewhere), named)
-    });
-}

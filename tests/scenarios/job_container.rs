@@ -69,11 +69,6 @@ impl Ground {
         (status.code(), program.log())
     }
 
-    /// Has the device open as its only user, as a mount has.
-    fn use_alone(&self) -> File {
-        self.device.open_alone().unwrap()
-    }
-
     /// Asserts that it fails with these words, and that nothing was touched.
     fn is_refused(&self, command: Command, code: i32, words: &[&str]) {
         let (ended, log) = self.run(command);
@@ -151,12 +146,9 @@ fn a_device_of_another_size_is_left_alone() {
 #[test]
 fn a_device_that_others_have_is_left_alone_and_they_are_named() {
     let Some(ground) = ground() else { return };
-    let user = ground.use_alone();
-    ground.is_refused(
-        ground.command(&["--method=zero"]),
-        1,
-        &["is in use", "nothing was touched"],
-    );
+    let user = ground.device.open_alone().unwrap();
+    let words = ["is in use", "nothing was touched"];
+    ground.is_refused(ground.command(&["--method=zero"]), 1, &words);
     drop(user);
     let device = File::open(ground.device.path()).unwrap();
     let lock = VolumeLock::acquire(device.as_fd(), &ground.path).unwrap();
@@ -174,8 +166,11 @@ fn a_device_that_others_have_is_left_alone_and_they_are_named() {
 #[test]
 fn whoever_only_looks_at_the_device_is_waited_for() {
     let Some(ground) = ground() else { return };
-    let user = ground.use_alone();
+    let user = ground.device.open_alone().unwrap();
     let mut program = ground.start(ground.command(&["--method=zero"]));
+    let begun = || program.log().contains("cleaning the device").then_some(());
+    support::until(PATIENCE, Duration::from_millis(5), begun).unwrap();
+    // It tries every 100 ms, and reports nothing of that.
     std::thread::sleep(Duration::from_millis(700));
     assert!(program.is_running(), "{}", program.log());
     drop(user);

@@ -70,7 +70,7 @@ fn maker_and_owner_change_in_one_request() {
     let Some(stage) = Stage::set_with(crate::BINARY, |options| options.controllers = false) else {
         return;
     };
-    register_if_absent(&stage);
+    register_node(&stage);
     stage.configure("setPVOwnerRef", "true").unwrap();
     let [volume] = fast_volumes(&stage, ["vol-1"]);
     let _provisioner = stage.provisioner().unwrap();
@@ -101,17 +101,6 @@ fn maker_and_owner_change_in_one_request() {
         );
         made_by_new.then_some(())
     });
-}
-
-fn register_if_absent(stage: &Stage) {
-    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(stage.client.clone());
-    if stage
-        .block_on(nodes.get_opt(&stage.node()))
-        .unwrap()
-        .is_none()
-    {
-        register_node(stage);
-    }
 }
 
 /// A Bound volume and an Available one, for whose PVs the Node is registered again while other disks

@@ -21,10 +21,8 @@ fn is_unprotected(volume: &mut Occupied) {
 fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
     let Some(stage) = stage() else { return };
     let dir = "/mnt/disks/kept";
-    let map = json!({ stage.named("kept"): { "hostDir": dir, "mountDir": dir } });
-    stage
-        .configure("storageClassMap", &map.to_string())
-        .unwrap();
+    let map = json!({ stage.named("kept"): { "hostDir": dir, "mountDir": dir } }).to_string();
+    stage.configure("storageClassMap", &map).unwrap();
     stage.storage_class("kept", "Retain", "Immediate").unwrap();
     let path = stage.sandbox.tmpfs("disks/kept/vol-1", "size=20m").unwrap();
     let mut volume = Occupied::at(stage, path);

@@ -64,6 +64,20 @@ fn volume_that_the_kubelet_has_staged_for_csi_is_kept() {
     a_kubelet_mount_keeps_the_volume("", "plugins/kubernetes.io/csi/driver/other-pv/globalmount");
 }
 
+/// To empty it would empty that place as well.
+#[test]
+fn a_part_that_is_mounted_elsewhere_is_waited_for_and_named() {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let part = volume.join("part");
+        let elsewhere = volume.ancestors().nth(3).unwrap().join("elsewhere");
+        for dir in [&part, &elsewhere] {
+            fs::create_dir(dir).unwrap();
+        }
+        let named = format!("mounted at {:?} as well", elsewhere.to_str().unwrap());
+        (Bind::of(&part, elsewhere), named)
+    });
+}
+
 #[test]
 fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
     a_user_of_the_device_is_waited_for(|device| {
