@@ -12,7 +12,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use support::Sandbox;
 
 use crate::below::overlay;
@@ -246,6 +246,7 @@ fn any_tree(sandbox: &Sandbox, disk: &Path, name: &str) {
     // On this thread: only it is in the sandbox.
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,
+        rng_seed: RngSeed::Fixed(support::seed()),
         ..Config::with_cases(if support::slow() { 256 } else { 32 })
     });
     runner

@@ -3,13 +3,13 @@
 //! QEMU is killed: what the machine had not yet given to its disks is lost. What a disk had in a cache of
 //! its own is not.
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
+use support::Random;
 use support::stage::{is_terminating, name, phase, uid};
 
 use crate::bench::Bench;
@@ -237,23 +237,22 @@ fn occupy(bench: &Bench, volumes: &mut [Volume]) {
 }
 
 /// Takes all volumes away from their tenants, and the power from the machine.
-fn release_and_cut(bench: &Bench, volumes: &[Volume], methods: &mut [Method]) {
+fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], methods: &mut [Method]) {
     bench.with_vm(|vm| vm.slow_down_to(SLOWLY));
     for volume in volumes {
         bench.stage.delete_claim(&volume.claim());
     }
-    let random = RandomState::new();
     // Aimed at what was hit least: filesystems are emptied in no time.
     let aim = methods.iter().min_by_key(|method| method.moments);
     let aim = aim.map(|method| method.name);
-    let wanted = 1 + random.hash_one("how many") % u64::from(EACH);
+    let wanted = 1 + random.below(u64::from(EACH));
     bench.stage.eventually("the cleanups begin", || {
         let pvs = bench.stage.pvs();
         let has_begun =
             |volume: &&Volume| Some(volume.method) == aim && volume.state(&pvs) != State::Waiting;
         (volumes.iter().filter(has_begun).count() as u64 >= wanted).then_some(())
     });
-    let delay = random.hash_one("how long") % LATEST_CUT;
+    let delay = random.below(LATEST_CUT);
     std::thread::sleep(Duration::from_millis(delay));
     bench.cut_power();
     let pvs = bench.stage.pvs();
@@ -274,6 +273,7 @@ fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
         .unwrap();
     let mut methods = Method::all();
     let mut volumes = volumes(&bench, &methods);
+    let mut random = Random::seeded();
     let mut cuts = 0;
     let begun = Instant::now();
     boot(&bench, &volumes);
@@ -287,7 +287,7 @@ fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
         );
         cuts += 1;
         occupy(&bench, &mut volumes);
-        release_and_cut(&bench, &volumes, &mut methods);
+        release_and_cut(&bench, &mut random, &volumes, &mut methods);
         let hits: Vec<_> = methods
             .iter()
             .map(|method| (method.name, method.moments))

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use local_volume_provisioner::names::{ANNOTATION_IDENTITY, LABEL_HOSTNAME};
 use serde_json::{Value, json};
+use support::names::{ANNOTATION_IDENTITY, LABEL_HOSTNAME, pv_name};
 
 use crate::cluster::{NODE, name};
 use crate::disks::entries;
@@ -16,15 +16,10 @@ pub fn made_by_go(cluster: &Cluster, class: &str, path: &Path) -> Value {
     let file = path.file_name().unwrap().to_str().unwrap();
     let node = cluster.get("node", NODE, None).unwrap();
     let uid = node["metadata"]["uid"].as_str().unwrap();
-    let hash = format!("{file}{NODE}{class}")
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {
-            "name": format!("local-pv-{hash:x}"),
+            "name": pv_name(file, NODE, class),
             "annotations": {
                 "pv.kubernetes.io/provisioned-by": format!("local-volume-provisioner-{NODE}-{uid}"),
             },

@@ -8,9 +8,9 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use local_volume_provisioner::names::{pv_name, pv_name_on_collision};
 use serde_json::json;
 use support::Stage;
+use support::names::{pv_name, second_pv_name};
 use support::stage::name;
 
 use super::kit::*;
@@ -252,7 +252,7 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     ready(&stage, &mut provisioner);
-    let second = pv_name_on_collision("vol", &stage.node(), &stage.named("fast"));
+    let second = second_pv_name("vol", &stage.node(), &stage.named("fast"));
     let names: Vec<_> = stage.pvs_at(&volume).iter().map(name).collect();
     assert!(names.contains(&second), "{names:?}");
     assert!(is_untouched(&stage, &foreign, "Available"));

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{ANNOTATION_CONSENT, LABEL_HOSTNAME, pv_name};
 use serde_json::json;
 use support::Stage;
+use support::names::{ANNOTATION_CONSENT, LABEL_HOSTNAME, pv_name};
 use support::stage::name;
 
 use crate::kit::*;

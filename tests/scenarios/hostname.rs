@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{LABEL_HOSTNAME, pv_name, pv_name_on_collision};
 use serde_json::json;
+use support::names::{LABEL_HOSTNAME, pv_name, second_pv_name};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
@@ -120,7 +120,7 @@ fn names(stage: &Stage) -> [String; 2] {
     let (node, class) = (stage.node(), stage.named("fast"));
     [
         pv_name("vol-1", &node, &class),
-        pv_name_on_collision("vol-1", &node, &class),
+        second_pv_name("vol-1", &node, &class),
     ]
 }
 

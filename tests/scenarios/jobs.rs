@@ -18,8 +18,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use local_volume_provisioner::names::{LABEL_HOSTNAME, job_name};
 use serde_json::{Value, json};
+use support::names::LABEL_HOSTNAME;
 use support::stage::{is_terminating, name, on_real_cluster, uid};
 use support::{LoopDevice, Program, Stage};
 
@@ -67,6 +67,11 @@ fn has_condition(job: &Value, wanted: &str) -> bool {
     let conditions = job["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|it| it["type"] == wanted && it["status"] == "True")
+}
+
+/// The name of the Job that cleans a PV's device.
+fn job_name(pv: &str) -> String {
+    format!("cleanup-{pv}")
 }
 
 fn delete_job(stage: &Stage, pv: &PersistentVolume) {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{LABEL_HOSTNAME, pv_name};
 use serde_json::json;
+use support::names::{LABEL_HOSTNAME, pv_name};
 use support::stage::{annotation, name};
 use support::{LoopDevice, Stage};
 

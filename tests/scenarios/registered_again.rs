@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY};
 use serde_json::{Value, json};
+use support::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY};
 use support::stage::{name, uid};
 use support::{LoopDevice, Program, Stage};
 

@@ -12,9 +12,9 @@ use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use local_volume_provisioner::config::DEFAULT_TAINT_KEY;
 use serde_json::{Value, json};
 use support::Stage;
+use support::names::DEFAULT_TAINT_KEY;
 
 use crate::kit::*;
 use crate::stage;

@@ -17,7 +17,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 use support::skip;
 
-use local_volume_provisioner::config::DEFAULT_TAINT_KEY;
+use support::names::DEFAULT_TAINT_KEY;
 
 use crate::helm::Helm;
 use ground::{Answer, CLASS, Ground, HOST_DIR, HOSTNAME, Somebody, clear, create, install};

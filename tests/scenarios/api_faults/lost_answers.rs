@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use local_volume_provisioner::config::DEFAULT_TAINT_KEY;
+use support::names::DEFAULT_TAINT_KEY;
 
 use super::*;
 use crate::kit::*;

@@ -1,7 +1,7 @@
 //! The API server does what it is asked, and its answer is lost.
 
 use control_plane::faults::Fault;
-use local_volume_provisioner::names::FINALIZER;
+use support::names::FINALIZER;
 
 use super::*;
 use support::{skip, slow};

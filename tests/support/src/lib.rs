@@ -7,10 +7,12 @@
 
 mod cluster;
 mod loop_device;
+pub mod names;
 mod namespace;
 mod patience;
 mod program;
 mod promtool;
+mod seed;
 pub mod stage;
 
 pub use loop_device::LoopDevice;
@@ -18,4 +20,5 @@ pub use namespace::{Sandbox, skip, slow};
 pub use patience::until;
 pub use program::{Program, bare_command, http_get, killed_by};
 pub use promtool::Promtool;
+pub use seed::{Random, seed};
 pub use stage::Stage;
