@@ -18,6 +18,7 @@ use crate::cache::Learnt;
 use crate::clean::table::Patience;
 use crate::clean::{Ground, protocol};
 use crate::cluster::{ApiError, JOBS};
+use crate::crash::crash_point;
 use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::quantity;
 use crate::render;
@@ -241,6 +242,7 @@ impl Actor {
 
     async fn patch(&self, patch: &Patch, learnt: &Learnt) {
         let name = &patch.pv.name;
+        crash_point("record-on-pv");
         match self
             .ground
             .cluster

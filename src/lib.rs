@@ -20,6 +20,7 @@ pub mod cluster;
 pub mod cmd;
 pub mod config;
 pub mod controller;
+pub mod crash;
 pub mod host;
 mod isolation;
 pub mod log;

@@ -8,6 +8,7 @@ use super::Actor;
 use super::device_checks::Refused;
 use crate::cache::Learnt;
 use crate::cluster::ApiError;
+use crate::crash::crash_point;
 use crate::plan::PvDraft;
 use crate::render;
 use crate::types::HostPath;
@@ -124,6 +125,7 @@ impl Actor {
     ) -> Result<Outcome, Taken> {
         let cluster = &self.ground.cluster;
         let is_wanted = || self.is_wanted(draft, generation);
+        crash_point("create-pv");
         match patiently(is_wanted, || cluster.create_pv(pv)).await {
             Some(Ok(view)) => {
                 learnt.made(view);

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::cluster::{ApiError, REMEDY};
+use crate::crash::crash_point;
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::{CleanOrder, reasons};
 
@@ -58,9 +59,11 @@ impl Gated {
         if permission.consent_used {
             metadata["annotations"][ANNOTATION_CONSENT] = json!(null);
         }
+        crash_point("add-finalizer");
         let patched = ground.cluster.patch_pv(&pv.reference(), metadata).await;
         let pv = patched.map_err(|error| stop(error, "putting the finalizer on the PV"))?;
         if !pv.deleting {
+            crash_point("delete-pv");
             let deleted = ground.cluster.delete_pv(&pv.reference()).await;
             deleted.map_err(|error| stop(error, "deleting the PV before cleaning it"))?;
         }

@@ -24,6 +24,7 @@ use nix::libc;
 
 use super::progress::Progress;
 use super::signature;
+use crate::crash::crash_point;
 use direct::{Direct, Fill};
 use markers::Markers;
 
@@ -337,6 +338,7 @@ impl Request {
         while done < range.end {
             progress.check()?;
             let end = range.end.min(done + STEP);
+            crash_point("drop-contents");
             match act(done..end) {
                 Ok(()) => {
                     progress.add_bytes(end - done);

@@ -17,6 +17,8 @@ use nix::libc;
 use nix::sys::stat::{FileStat, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
 
+use crate::crash::crash_point;
+
 /// Which file a descriptor is open on. Enough to tell files apart that exist at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
@@ -125,6 +127,7 @@ impl DirFd {
             EntryKind::Directory => UnlinkatFlags::RemoveDir,
             EntryKind::Other => UnlinkatFlags::NoRemoveDir,
         };
+        crash_point("remove-entry");
         unlinkat(&self.0, name, flag)
     }
 

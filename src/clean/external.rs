@@ -3,6 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
 use crate::plan::reasons;
@@ -63,6 +64,7 @@ pub(crate) async fn external(
                 ),
             ));
         }
+        crash_point("verify");
         device::check_reset(device.file(), device.size(), &progress)?;
         Ok(())
     })

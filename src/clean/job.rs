@@ -24,6 +24,7 @@ mod settle;
 use tokio::sync::watch;
 
 use crate::cluster::ApiError;
+use crate::crash::crash_point;
 use crate::names::job_name;
 use crate::plan::CleanOrder;
 use crate::view::{JobView, Jobs};
@@ -102,6 +103,7 @@ async fn nobody_left(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
 /// Begins to delete a Job. That it is gone already, or is another one now, is found out by reading.
 async fn delete(ground: &Ground, job: &JobView) -> Result<(), Stop> {
     let namespace = &ground.jobs.namespace;
+    crash_point("delete-job");
     match ground.cluster.delete_job(namespace, job).await {
         Ok(()) | Err(ApiError::NotFound | ApiError::Conflict) => Ok(()),
         Err(error) => Err(api("deleting the cleaning Job")(error)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::cluster::{ApiError, REMEDY};
+use crate::crash::crash_point;
 use crate::plan::CleanOrder;
 use crate::plan::verdict::without_ours;
 
@@ -74,6 +75,7 @@ impl Wiped {
             return Ok(());
         };
         let metadata = json!({ "finalizers": without_ours(&pv) });
+        crash_point("remove-finalizer");
         match ground.cluster.patch_pv(&pv.reference(), metadata).await {
             Ok(_) | Err(ApiError::NotFound) => Ok(()),
             Err(error) => Err(error),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
@@ -46,6 +47,7 @@ impl Committed {
             lock,
             permit,
         } = self;
+        crash_point("wipe");
         let progress = progress.clone();
         let (mut means, idle) = (None, volume.is_alone());
         // The lock goes where the work is: a cleaner that outlives this task, hanging in a system call,
@@ -140,6 +142,7 @@ pub(crate) fn empty(
 
 /// Makes sure that nothing is in a volume, and that the disk knows.
 fn is_gone(root: &FsRoot) -> Result<(), Failure> {
+    crash_point("verify");
     tree::sync(root.as_fd())?;
     tree::check_empty(root.as_fd())?;
     Ok(())
@@ -183,6 +186,7 @@ pub(crate) fn reset(
         Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
         Method::DeleteContents | Method::Command(_) => return Ok(None),
     };
+    crash_point("verify");
     // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
     device::check_reset(file, size, progress)?;
     Ok(Some(report))

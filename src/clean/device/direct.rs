@@ -14,6 +14,7 @@ use ring::error::Unspecified;
 use super::keystream::Keystream;
 use super::{DeviceError, ioctl};
 use crate::clean::progress::Progress;
+use crate::crash::crash_point;
 
 /// What `O_DIRECT` asks of addresses in memory and on the device, if its logical sectors are not larger.
 pub const ALIGN: usize = 4096;
@@ -99,6 +100,7 @@ impl<'a> Direct<'a> {
                     .map_err(|Unspecified| DeviceError::NoRandomBytes)?;
             }
             let write = |block: &mut [u8], offset| self.device.write_all_at(block, offset);
+            crash_point("write-chunk");
             self.transfer("write", block, chunk.start, progress, write)?;
             progress.add_bytes(chunk.end - chunk.start);
         }

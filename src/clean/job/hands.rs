@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{ApiError, REMEDY};
+use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, reasons};
 use crate::view::JobView;
@@ -56,6 +57,7 @@ impl Committed {
             return Err(Stop::NotDue(SHUTTING_DOWN.into()));
         }
         let shown = place.job_of(&order);
+        crash_point("create-job");
         match ground.cluster.create_job(&place.namespace, &job).await {
             Ok(()) => {
                 let text = format!("cleaning {} by Job {shown}", order.path);
@@ -161,6 +163,7 @@ fn check(
         );
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
     }
+    crash_point("verify");
     let (file, size) = (device.file(), device.size());
     let means = match order.method {
         // That takes seconds, and what the Job did does not matter any more.

@@ -1,14 +1,12 @@
-//! What a tenant, and whoever comes after it, can see of a volume.
+//! What a tenant and the next one can see of a volume.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 pub const DEVICE_SIZE: u64 = 4 << 20;
 /// Enough for a wipe that takes some milliseconds.
 const FILES: usize = 256;
-/// Where on the device a tenant writes: both ends and the middle.
-const BLOCKS: [u64; 4] = [0, 1 << 16, DEVICE_SIZE / 2, DEVICE_SIZE - 4096];
 
 pub enum Disk {
     Filesystem(PathBuf),
@@ -34,12 +32,8 @@ impl Disk {
                 }
             }
             Self::Device(path) => {
-                let device = File::options().write(true).open(path).unwrap();
-                for offset in BLOCKS {
-                    device
-                        .write_all_at(tenant.repeat(16).as_bytes(), offset)
-                        .unwrap();
-                }
+                let mut device = File::options().write(true).open(path).unwrap();
+                device.write_all(&pattern(tenant)).unwrap();
                 device.sync_all().unwrap();
             }
         }
@@ -50,25 +44,25 @@ impl Disk {
         match self {
             Self::Filesystem(dir) => (0..FILES)
                 .all(|at| fs::read_to_string(file(dir, at)).is_ok_and(|text| text == tenant)),
-            Self::Device(path) => {
-                let device = File::open(path).unwrap();
-                let mut block = vec![0; tenant.len()];
-                BLOCKS.into_iter().all(|offset| {
-                    device.read_exact_at(&mut block, offset).unwrap();
-                    block == tenant.as_bytes()
-                })
-            }
+            Self::Device(path) => fs::read(path).unwrap() == pattern(tenant),
         }
     }
 
-    /// Whether there is nothing of anybody; of a device, every byte counts: a wipe that was cut off
-    /// may have left random ones.
+    /// Whether nothing is on it. Of a device every byte counts: an interrupted wipe may have left random ones.
     pub fn is_clean(&self) -> bool {
         match self {
             Self::Filesystem(dir) => fs::read_dir(dir).unwrap().next().is_none(),
             Self::Device(path) => fs::read(path).unwrap().iter().all(|byte| *byte == 0),
         }
     }
+}
+
+/// What a tenant writes over a whole device.
+fn pattern(tenant: &str) -> Vec<u8> {
+    let size = usize::try_from(DEVICE_SIZE).unwrap();
+    let mut pattern = tenant.repeat(size / tenant.len() + 1).into_bytes();
+    pattern.truncate(size);
+    pattern
 }
 
 fn file(dir: &Path, number: usize) -> PathBuf {

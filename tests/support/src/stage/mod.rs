@@ -267,8 +267,17 @@ impl Stage {
     /// # Errors
     /// When it cannot be started.
     pub fn provisioner(&self) -> Result<Program> {
+        self.provisioner_with(&[])
+    }
+
+    /// Starts the provisioner with these environment variables too.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn provisioner_with(&self, environment: &[(&str, &str)]) -> Result<Program> {
         let mut command = self.command();
         command
+            .envs(environment.iter().copied())
             .arg("--config")
             .arg(self.config_dir())
             .arg("--kubelet-dir")
