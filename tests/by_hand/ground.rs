@@ -78,7 +78,7 @@ pub fn assert_refused(path: &Path, more: &[&str], words: &str) {
     }
 }
 
-/// A device with a secret on it, and more that nobody may lose in a dry run.
+/// A device that is full of data, with a secret and a signature.
 pub fn device_with_secret(dir: &Path) -> LoopDevice {
     let device = LoopDevice::new(dir, SIZE).unwrap();
     put_secret(&device);
@@ -92,6 +92,8 @@ pub fn device_without_offload(sandbox: &Sandbox) -> LoopDevice {
 
 fn put_secret(device: &LoopDevice) {
     let file = File::options().write(true).open(device.path()).unwrap();
+    let data = vec![0xa5; usize::try_from(SIZE).unwrap()];
+    file.write_all_at(&data, 0).unwrap();
     file.write_all_at(b"LUKS\xba\xbe", 0).unwrap();
     file.write_all_at(SECRET, SECRET_AT).unwrap();
     file.sync_all().unwrap();

@@ -26,22 +26,29 @@ impl Drop for Stop<'_> {
     }
 }
 
-type Attack<'a> = &'a (dyn Fn() + Sync);
+/// Returns whether it worked.
+type Attack<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Repeats each attack in a thread of its own as long as `work` takes.
-fn while_attacked(attacks: &[Attack<'_>], work: impl FnOnce()) {
+/// Repeats each attack in a thread of its own as long as `work` takes, which is given whether all of them have worked.
+/// An attack that never works is a failure.
+fn while_attacked(attacks: &[Attack<'_>], work: impl FnOnce(&dyn Fn() -> bool)) {
     let stopped = AtomicBool::new(false);
+    let hits: Vec<_> = attacks.iter().map(|_| AtomicU32::new(0)).collect();
+    let all_hit = || hits.iter().all(|hits| hits.load(Ordering::Relaxed) > 0);
     thread::scope(|scope| {
-        for attack in attacks {
-            scope.spawn(|| {
+        for (attack, hits) in attacks.iter().zip(&hits) {
+            let stopped = &stopped;
+            scope.spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
-                    attack();
+                    hits.fetch_add(attack().into(), Ordering::Relaxed);
                 }
             });
         }
         let _stop = Stop(&stopped);
-        work();
+        work(&all_hit);
     });
+    eprintln!("attacks: {hits:?}");
+    assert!(all_hit(), "an attack never worked: {hits:?}");
 }
 
 fn exchange(one: &Path, other: &Path) -> bool {
@@ -55,11 +62,9 @@ fn a_directory_that_is_swapped_for_a_symlink_all_the_time() {
         make_canary(&canary.join("x"));
         let before = snapshot(&canary);
         let (real, link) = (root.join("real"), root.join("link"));
-        let attack = || {
-            exchange(&real, &link);
-        };
+        let attack = || exchange(&real, &link);
         let mut cleaned = 0;
-        while_attacked(&[&attack], || {
+        while_attacked(&[&attack], |_| {
             let end = Instant::now() + Duration::from_secs(2);
             let late = end + Duration::from_secs(28);
             while Instant::now() < end || (cleaned <= 10 && Instant::now() < late) {
@@ -90,12 +95,13 @@ fn a_deep_directory_that_is_moved_out_of_the_volume_and_back() {
         let (here, there) = (inside.join("deep"), outside.join("deep"));
         let attack = || {
             // Again and again, so that it is away when the cleaner comes back up to it.
-            let _ = fs::rename(&here, &there);
+            let moved = fs::rename(&here, &there).is_ok();
             thread::sleep(Duration::from_micros(200));
             let _ = fs::rename(&there, &here);
             thread::sleep(Duration::from_micros(200));
+            moved
         };
-        while_attacked(&[&attack], || {
+        while_attacked(&[&attack], |_| {
             let end = Instant::now() + Duration::from_secs(2);
             while Instant::now() < end {
                 let mut dir = here.clone();
@@ -120,13 +126,12 @@ fn a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever() {
         // Whatever is deleted is there again at once.
         let attack = || {
             let _ = fs::create_dir(root.join("dir"));
-            for n in 0..8 {
-                let _ = File::create(root.join(format!("dir/{n}")));
-                let _ = File::create(root.join(n.to_string()));
-            }
+            let files = (0..8).flat_map(|n| [format!("dir/{n}"), n.to_string()]);
+            let made = files.filter(|file| File::create(root.join(file)).is_ok());
+            made.count() > 0
         };
         let mut reported = None;
-        while_attacked(&[&attack], || {
+        while_attacked(&[&attack], |_| {
             let end = Instant::now() + Duration::from_mins(1);
             while reported.is_none() && Instant::now() < end {
                 let start = Instant::now();
@@ -141,29 +146,19 @@ fn a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever() {
     });
 }
 
-/// What everybody does to one volume at the same time, and how often it worked.
+/// What all attackers do to one volume at the same time.
 struct Mob {
     inside: PathBuf,
     outside: PathBuf,
     /// The volume as it is mounted.
     root: PathBuf,
-    done: [AtomicU32; 6],
 }
 
 impl Mob {
-    fn did(&self, what: usize, worked: bool) {
-        self.done[what].fetch_add(worked.into(), Ordering::Relaxed);
-    }
-
-    fn all_did(&self) -> bool {
-        let did = |done: &AtomicU32| done.load(Ordering::Relaxed) > 0;
-        self.done.iter().all(did)
-    }
-
     /// Directories become links to ones outside that have the same names in them.
-    fn swap(&self) {
+    fn swap(&self) -> bool {
         let [real, link] = ["real", "link"].map(|name| self.inside.join(name));
-        self.did(0, exchange(&real, &link));
+        let swapped = exchange(&real, &link);
         // Not through a link: the canary is not to be changed by the attacker himself.
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
         let directory = open(&real, flags, Mode::empty())
@@ -172,54 +167,56 @@ impl Mob {
             let swap = RenameFlags::RENAME_EXCHANGE;
             let _ = renameat2(&directory, "below", &directory, "link-below", swap);
         }
+        swapped
     }
 
     /// A directory leaves the volume while it is emptied, and comes back.
-    fn move_out(&self) {
+    fn move_out(&self) -> bool {
         let [here, there] = [&self.inside, &self.outside].map(|dir| dir.join("deep"));
-        self.did(1, fs::rename(&here, &there).is_ok());
+        let moved = fs::rename(&here, &there).is_ok();
         thread::sleep(Duration::from_micros(200));
         let _ = fs::rename(&there, &here);
+        moved
     }
 
     /// A directory goes up and down.
-    fn move_up(&self) {
+    fn move_up(&self) -> bool {
         let [below, up] = ["deep/level/level", "up"].map(|name| self.inside.join(name));
-        self.did(2, fs::rename(&below, &up).is_ok());
+        let moved = fs::rename(&below, &up).is_ok();
         thread::sleep(Duration::from_micros(100));
         let _ = fs::rename(&up, &below);
+        moved
     }
 
     /// Files outside get names inside.
-    fn link(&self) {
-        for file in ["file", "directory/below/file"] {
-            let name = file.replace('/', "-");
-            let linked = fs::hard_link(self.canary().join(file), self.inside.join(name));
-            self.did(3, linked.is_ok());
-        }
+    fn link(&self) -> bool {
+        let linked = ["file", "directory/below/file"].map(|file| {
+            let name = self.inside.join(file.replace('/', "-"));
+            fs::hard_link(self.canary().join(file), name).is_ok()
+        });
         thread::sleep(Duration::from_micros(50));
+        linked.contains(&true)
     }
 
     /// What is outside is mounted inside.
-    fn mount(&self) {
+    fn mount(&self) -> bool {
         let (spot, none) = (self.root.join("spot"), None::<&str>);
         let _ = fs::create_dir(&spot);
         let mounted = mount(Some(&self.canary()), &spot, none, MsFlags::MS_BIND, none);
-        self.did(4, mounted.is_ok());
         thread::sleep(Duration::from_micros(500));
         if mounted.is_ok() {
             umount2(&spot, MntFlags::MNT_DETACH).unwrap();
         }
         thread::sleep(Duration::from_millis(1));
+        mounted.is_ok()
     }
 
-    fn write(&self) {
+    fn write(&self) -> bool {
         let dir = self.inside.join("written");
         let _ = fs::create_dir(&dir);
-        for n in 0..8 {
-            self.did(5, File::create(dir.join(n.to_string())).is_ok());
-        }
+        let made = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| File::create(dir.join(n.to_string())).is_ok());
         thread::sleep(Duration::from_micros(500));
+        made.contains(&true)
     }
 
     fn canary(&self) -> PathBuf {
@@ -259,7 +256,6 @@ fn all_of_them_at_once() {
             inside,
             outside,
             root: root.clone(),
-            done: Default::default(),
         };
         make_canary(&mob.canary());
         let before = snapshot(&mob.canary());
@@ -273,11 +269,11 @@ fn all_of_them_at_once() {
             &|| mob.mount(),
             &|| mob.write(),
         ];
-        while_attacked(&attacks, || {
+        while_attacked(&attacks, |all_hit| {
             // There are four filesystems. On a busy machine an attack may take its time to work.
             let end = Instant::now() + Duration::from_secs(minute) / 4;
             let late = end + Duration::from_secs(10);
-            while Instant::now() < end || (!mob.all_did() && Instant::now() < late) {
+            while Instant::now() < end || (!all_hit() && Instant::now() < late) {
                 mob.build();
                 // As if all mounts came after the look at the mount table; as it is; and where links
                 // lead out of the volume without leaving the mount.
@@ -291,12 +287,11 @@ fn all_of_them_at_once() {
                 }
             }
         });
-        eprintln!("attacks {:?}, cleanings {ends:?}", mob.done);
+        eprintln!("cleanings: {ends:?}");
         assert_eq!(snapshot(&mob.canary()), before);
         let named = ["Ok", "NestedMount", "Refilled", "NotEmpty"];
         assert!(ends.keys().all(|end| named.contains(end)), "{ends:?}");
         assert!(ends.values().sum::<u32>() > 3, "{ends:?}");
-        assert!(mob.all_did(), "an attack never worked");
         assert_eq!(mounts_inside(&root), [""; 0].map(PathBuf::from));
         assert_cleans(&root);
         let left: Vec<_> = fs::read_dir(&mob.outside).unwrap().flatten().collect();

@@ -32,7 +32,9 @@ fn an_overwrite_leaves_zeros() {
         ] {
             write_secrets(&device, size);
             let (file, progress) = (open(&device), Progress::default());
+            let before = device.written().unwrap();
             let report = overwrite(&file, size, 2, &progress).unwrap();
+            assert_eq!(device.written().unwrap() - before, 3 * size);
             assert_eq!((report.means, report.fallback), (Means::Overwritten, None));
             check_zeroed(&file, size, &Progress::default()).unwrap();
             let figures = (progress.bytes_done(), progress.bytes_total());

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use support::{LoopDevice, Sandbox, skip};
 
-use crate::device::{assert_direct_is_off, open, without_offload};
+use crate::device::{assert_all_zero, assert_direct_is_off, open, without_offload};
 use crate::volume::{has, run};
 
 const MIB: u64 = 1 << 20;
@@ -185,6 +185,7 @@ fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
                 check_zeroed(&file, size, &Progress::default()).unwrap();
                 check_reset(&file, size, &Progress::default()).unwrap();
                 verify_zeroed(&file, size, &Progress::default()).unwrap();
+                assert_all_zero(&device);
             }
         }
     }

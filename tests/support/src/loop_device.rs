@@ -212,6 +212,28 @@ impl LoopDevice {
         fs::write(&file, value).with_context(|| format!("writing {}", file.display()))
     }
 
+    /// How many bytes were written to it so far, or made zero by its own means, as the kernel counts them.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn written(&self) -> Result<u64> {
+        let name = self.path.file_name().context("a device has a name")?;
+        let file = Path::new("/sys/block").join(name).join("stat");
+        let figures = fs::read_to_string(&file)?;
+        let sectors = figures.split_whitespace().nth(6);
+        let sectors: u64 = sectors.context("no sectors written")?.parse()?;
+        Ok(512 * sectors)
+    }
+
+    /// Whether every byte of it is zero.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_zero(&self) -> io::Result<bool> {
+        let content = fs::read(&self.path)?;
+        Ok(content == vec![0; content.len()])
+    }
+
     /// The device, open for reading and writing, from now on until the end.
     ///
     /// # Panics
