@@ -156,6 +156,7 @@ fn a_quick_reset_is_the_default_and_says_what_it_leaves() {
         };
         assert_clean(&args, 0, told);
         assert_eq!(has_secret(&device), !can_drop);
+        assert_eq!(device.is_zero().unwrap(), can_drop);
         assert!(bytes(&device)[..1 << 20].iter().all(|byte| *byte == 0));
         assert_clean(&args, 0, &["holds     nothing that is known"]);
     }

@@ -18,7 +18,7 @@ use local_volume_provisioner::clean::signature::{self, Signature};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use support::{LoopDevice, Sandbox, skip};
 
-use crate::volume::{formatted, has, run};
+use crate::volume::{has, run};
 
 const SECRET: &[u8] = b"the tenant's secret";
 
@@ -83,25 +83,6 @@ pub fn assert_looks_new(device: &LoopDevice) {
 fn output_of(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-}
-
-#[test]
-fn after_a_quick_reset_no_tool_finds_or_repairs_a_filesystem() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    for fs_type in ["ext4", "xfs", "btrfs"] {
-        let Some(device) = formatted(&sandbox, fs_type) else {
-            continue;
-        };
-        let found = signature::find(device.file(), size_of(&device))
-            .unwrap()
-            .unwrap();
-        assert_eq!(found.name, fs_type);
-        reset(&device);
-        assert_looks_new(&device);
-        assert_not_repaired(fs_type, &device);
-    }
 }
 
 /// No copy is left that the filesystem's own tool could start from.
@@ -189,30 +170,6 @@ fn a_copy_that_wipefs_leaves_is_found_and_overwritten() {
     assert_not_repaired("ext4", &device);
 }
 
-#[test]
-fn swap_space_is_recognised_and_reset() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    if !has("mkswap") {
-        return skip("no mkswap on this machine");
-    }
-    let device = LoopDevice::new(sandbox.path(), 64 << 20).unwrap();
-    run("mkswap", &[device.path().to_str().unwrap()]);
-    let found = signature::find(device.file(), size_of(&device))
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        found,
-        Signature {
-            name: "swap",
-            offset: 4086
-        }
-    );
-    reset(&device);
-    assert_looks_new(&device);
-}
-
 /// Headers that are written by hand, since their tools are seldom installed.
 #[test]
 fn raid_volume_manager_and_partition_headers_are_reset() {
@@ -225,6 +182,7 @@ fn raid_volume_manager_and_partition_headers_are_reset() {
     for (offset, magic, name) in [
         (0x218, &b"LVM2 001"[..], "LVM2_member"),
         (0, b"LUKS\xba\xbe", "crypto_LUKS"),
+        (4086, b"SWAPSPACE2", "swap"),
         (4096, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
         (gib_like - 65536, b"\xfc\x4e\x2b\xa9", "linux_raid_member"),
         (
