@@ -9,7 +9,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use local_volume_provisioner::crash::CRASH_POINTS;
 use support::names::FINALIZER;
-use support::stage::{is_terminating, on_real_cluster, phase, uid};
+use support::stage::{is_terminating, phase, uid};
 use support::{Program, Stage, killed_by};
 
 use super::{BINARY, Disk, cleaners_of, disk, kinds, volume};
@@ -157,9 +157,6 @@ impl Case<'_> {
 }
 
 fn dies_at_each_point(case: &str) {
-    if case == "job" && on_real_cluster() {
-        return support::skip("the node of a stage has no kubelet");
-    }
     let Some(stage) = Stage::set(BINARY) else {
         return;
     };
