@@ -46,7 +46,9 @@ fn a_raw_device_is_reset_and_offered_again() {
 fn is_zeroed(settings: &Value, label: &str, least: u64) -> Option<Occupied> {
     let mut volume = occupied_raw(settings)?;
     std::fs::write(volume.device().path(), vec![0xa5; 32 << 20]).unwrap();
-    volume.device().file().sync_all().unwrap();
+    let device = std::fs::File::open(volume.device().path()).unwrap();
+    device.sync_all().unwrap();
+    drop(device);
     let before = volume.device().written().unwrap();
     volume.release();
     volume.is_cleaned();
