@@ -3,7 +3,15 @@
 //! Everything that a test makes here dies with the test's thread or process, also after `kill -9`:
 //! mounts live in a mount namespace of the test's own, loop devices are set to clear themselves when
 //! the last descriptor closes, and programs are killed with the thread that started them. What a test
-//! makes in a real cluster it removes in the end, or the next test does.
+//! makes in a real cluster it removes in the end, or a later test does.
+
+#![allow(
+    clippy::expect_used,
+    clippy::missing_errors_doc,
+    clippy::must_use_candidate,
+    missing_docs,
+    reason = "a test that cannot be set up has failed, and says why"
+)]
 
 mod cluster;
 mod loop_device;
@@ -11,6 +19,7 @@ pub mod names;
 mod namespace;
 mod patience;
 mod program;
+mod programs;
 mod promtool;
 mod seed;
 pub mod stage;
@@ -18,7 +27,8 @@ pub mod stage;
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
 pub use patience::until;
-pub use program::{Program, bare_command, http_get, killed_by};
+pub use program::{Guest, Program, bare_command, http_get, killed_by};
+pub use programs::{has, prepared_by, run, run_prepared, sandbox_with};
 pub use promtool::Promtool;
 pub use seed::{Random, seed};
 pub use stage::Stage;

@@ -11,6 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use sys_mount::{FilesystemType, Mount, MountFlags};
 
 use crate::patience::while_busy;
+use crate::programs::this_test;
 
 /// A scratch directory in a mount namespace of the calling thread's own.
 ///
@@ -24,10 +25,6 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Enters a new mount namespace, or says (and returns `None`) that the machine does not allow it.
-    ///
-    /// # Panics
-    /// When the namespace was entered and cannot be set up: that is a fault, not a reason to skip.
-    #[must_use]
     pub fn enter() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             skip("it mounts filesystems, which takes root");
@@ -37,10 +34,6 @@ impl Sandbox {
             skip(&format!("no mount namespace of its own: {error}"));
             return None;
         }
-        #[allow(
-            clippy::expect_used,
-            reason = "a test that cannot be set up has failed"
-        )]
         let dir = Self::prepare(Path::new("/mnt")).expect("preparing the private mount namespace");
         Some(Self {
             dir,
@@ -53,10 +46,6 @@ impl Sandbox {
     ///
     /// The scratch directory is laid over one that exists everywhere and does not hold our own
     /// program.
-    ///
-    /// # Errors
-    /// When the machine forbids both. The kernel also refuses a user namespace to a process with
-    /// more than one thread.
     pub fn enter_as_anyone() -> Result<Self> {
         let made = unshare(CloneFlags::CLONE_NEWNS);
         let user_namespace = made == Err(Errno::EPERM);
@@ -78,7 +67,6 @@ impl Sandbox {
     }
 
     /// Whether it took a user namespace, in which no device can be mounted.
-    #[must_use]
     pub fn in_user_namespace(&self) -> bool {
         self.user_namespace
     }
@@ -105,16 +93,10 @@ impl Sandbox {
         Ok(dir.to_owned())
     }
 
-    /// The scratch directory.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Makes a directory below the scratch directory.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.dir.join(name);
         fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
@@ -122,9 +104,6 @@ impl Sandbox {
     }
 
     /// Mounts a tmpfs on a (new) directory below the scratch directory.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
     pub fn tmpfs(&self, name: &str, options: &str) -> Result<PathBuf> {
         let path = self.dir(name)?;
         Mount::builder()
@@ -136,9 +115,6 @@ impl Sandbox {
     }
 
     /// Bind-mounts `source` on a (new) directory below the scratch directory.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
     pub fn bind(&self, source: &Path, name: &str) -> Result<PathBuf> {
         let path = self.dir(name)?;
         Mount::builder()
@@ -149,9 +125,6 @@ impl Sandbox {
     }
 
     /// Mounts a device's filesystem on a (new) directory below the scratch directory.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
     pub fn mount(&self, device: &Path, fs_type: &str, name: &str) -> Result<PathBuf> {
         let path = self.dir(name)?;
         let mount = || {
@@ -166,17 +139,11 @@ impl Sandbox {
 
     /// Mounts a ramfs on a (new) directory below the scratch directory. Its files can have no holes, so
     /// that a loop device over one can neither punch nor discard.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
     pub fn ramfs(&self, name: &str) -> Result<PathBuf> {
         self.mount(Path::new("none"), "ramfs", name)
     }
 
     /// Takes the topmost mount off a directory.
-    ///
-    /// # Errors
-    /// When it stays busy, or nothing is mounted there.
     pub fn umount(&self, path: &Path) -> Result<()> {
         while_busy(|error| *error == Errno::EBUSY, || nix::mount::umount(path))
             .with_context(|| format!("unmounting {}", path.display()))
@@ -213,13 +180,9 @@ pub fn skip(why: &str) {
     }
 }
 
-/// The running test as `program::module::test`. A runner with a process for each test names it in the
-/// environment; elsewhere the test's thread has its name.
+/// The running test as `program::module::test`.
 fn test_name() -> String {
-    let test = std::env::var("NEXTEST_TEST_NAME")
-        .ok()
-        .or_else(|| std::thread::current().name().map(str::to_owned))
-        .unwrap_or_else(|| "test".to_owned());
+    let test = this_test();
     let program = std::env::current_exe().unwrap_or_default();
     let program = program.file_stem().unwrap_or_default().to_string_lossy();
     // Cargo adds a hash to the names of test programs.
@@ -228,7 +191,6 @@ fn test_name() -> String {
 }
 
 /// Whether the slow tier is to be run too (`scripts/test --slow`).
-#[must_use]
 pub fn slow() -> bool {
     std::env::var_os("SLOW_TESTS").is_some()
 }

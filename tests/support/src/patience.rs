@@ -23,9 +23,6 @@ pub fn until<T>(limit: Duration, nap: Duration, mut look: impl FnMut() -> Option
 /// Tries again for a while what fails because something is busy. So it seems to be while a program
 /// looks at it, while another test looks for a free loop device, and while one starts a program: until
 /// that runs, a copy of this process has all our descriptors, also those that are closed meanwhile.
-///
-/// # Errors
-/// The first other one, or the last one.
 pub fn while_busy<T, E>(
     is_busy: impl Fn(&E) -> bool,
     mut act: impl FnMut() -> Result<T, E>,

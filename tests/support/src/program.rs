@@ -27,9 +27,6 @@ pub struct Program {
 
 impl Program {
     /// Starts a program. It dies with the calling *thread*, however that ends.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
         command
@@ -43,22 +40,15 @@ impl Program {
         Ok(Self { child, log })
     }
 
-    /// Its process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// All that it has logged so far.
-    #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends a signal.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);
         kill(pid, signal).with_context(|| format!("sending {signal} to {pid}"))
@@ -71,18 +61,11 @@ impl Program {
     }
 
     /// Tells it to stop, and waits for it.
-    ///
-    /// # Errors
-    /// When it does not within `limit`.
     pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
         self.wait(limit)
     }
 
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// When it does not come within `limit`.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let ended = || self.child.try_wait().transpose();
         match until(limit, Duration::from_millis(5), ended) {
@@ -91,15 +74,11 @@ impl Program {
         }
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// The address that it serves HTTP on, as its log says it.
-    ///
-    /// # Errors
-    /// When it does not say so within half a minute.
     pub fn http_address(&mut self) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -119,9 +98,6 @@ impl Program {
     }
 
     /// Asks it over HTTP: the status code and the body.
-    ///
-    /// # Errors
-    /// When it does not answer within half a minute.
     pub fn http_get(&mut self, path: &str) -> Result<(u16, String)> {
         let address = self.http_address()?;
         http_get(&address, path)
@@ -141,10 +117,18 @@ impl Drop for Program {
     }
 }
 
+/// A process that ends with the test.
+#[derive(Debug)]
+pub struct Guest(pub Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// One HTTP/1.1 request on a connection of its own.
-///
-/// # Errors
-/// When there is no answer within half a minute, or none that is HTTP.
 pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
     let mut stream =
         TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
@@ -165,7 +149,6 @@ pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
 }
 
 /// The signal that ended a process, if one did.
-#[must_use]
 pub fn killed_by(status: ExitStatus) -> Option<i32> {
     status.signal()
 }

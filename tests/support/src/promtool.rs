@@ -7,14 +7,12 @@ use std::process::{Command, Stdio};
 
 use crate::skip;
 
-/// The program `promtool`.
 #[derive(Clone, Debug)]
 pub struct Promtool(PathBuf);
 
 impl Promtool {
     /// The one that `PROMTOOL` names, else the one that `scripts/test` has unpacked, else that of the
     /// machine. Without any, the test is skipped.
-    #[must_use]
     pub fn find() -> Option<Self> {
         let named = std::env::var_os("PROMTOOL").map(PathBuf::from);
         // target/debug/deps/… is this program.
@@ -32,9 +30,6 @@ impl Promtool {
     }
 
     /// Runs it with this on its standard input.
-    ///
-    /// # Errors
-    /// All that it said, if it fails.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,

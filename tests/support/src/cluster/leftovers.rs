@@ -1,13 +1,8 @@
 //! Removing what a stage has made in a real cluster, and nothing else.
 //!
 //! A stage's cluster-wide objects have names (PVs: a class) that end in its id; the rest lies in a
-//! namespace of its own. The namespace is made first and removed last, is labelled, and says which
-//! process made it. So whoever comes next knows what a dead process has left.
-
-#[cfg(test)]
-mod tests;
-
-use std::fs;
+//! namespace of its own. The namespace is made first and removed last, and is labelled. A stage whose
+//! namespace is older than any test lasts is abandoned, and is removed by the next one.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{
@@ -15,23 +10,19 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Status;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Marks a stage's namespace; the value is the stage's id.
 const STAGE: &str = "local-volume-provisioner.test/stage";
-/// Names the process that made it.
-const MAKER: &str = "local-volume-provisioner.test/maker";
-/// No test runs that long: what is older and was made elsewhere is abandoned.
+/// No test runs that long.
 const ABANDONED_AFTER_SECONDS: i64 = 3600;
 
 /// What a stage's id begins with. Nobody else's names end in something like it.
 pub const ID_PREFIX: &str = "lvp-test-";
 
-/// The namespace of a stage.
 pub fn namespace(id: &str) -> String {
     format!("test-{id}")
 }
@@ -42,7 +33,6 @@ pub async fn claim_namespace(client: &Client, id: &str) -> Result<Timestamp> {
     let namespace = serde_json::from_value(json!({ "metadata": {
         "name": namespace(id),
         "labels": { STAGE: id },
-        "annotations": { MAKER: Maker::this()?.to_string() },
     } }))?;
     let made = namespaces.create(&PostParams::default(), &namespace).await;
     let made = made.context("making a namespace for the test")?;
@@ -50,7 +40,7 @@ pub async fn claim_namespace(client: &Client, id: &str) -> Result<Timestamp> {
     Ok(now.0)
 }
 
-/// Removes what the stages of processes that are gone have left; `now` is the API server's time.
+/// Removes what abandoned stages have left; `now` is the API server's time.
 pub async fn sweep_abandoned(client: &Client, now: Timestamp) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     for namespace in namespaces
@@ -70,16 +60,11 @@ pub async fn sweep_abandoned(client: &Client, now: Timestamp) -> Result<()> {
 }
 
 fn is_abandoned(namespace: &Namespace, now: Timestamp) -> bool {
-    let maker = namespace.annotations().get(MAKER).map(String::as_str);
-    match maker.and_then(Maker::is_here) {
-        Some(it_is) => !it_is,
-        None => namespace
-            .creation_timestamp()
-            .is_some_and(|made| now.as_second() - made.0.as_second() > ABANDONED_AFTER_SECONDS),
-    }
+    namespace
+        .creation_timestamp()
+        .is_some_and(|made| now.as_second() - made.0.as_second() > ABANDONED_AFTER_SECONDS)
 }
 
-/// Removes what a stage has made.
 pub async fn sweep(client: &Client, id: &str) -> Result<()> {
     ensure!(
         id.strip_prefix(ID_PREFIX)
@@ -117,7 +102,7 @@ pub async fn sweep(client: &Client, id: &str) -> Result<()> {
     remove(&events, told_of_it).await?;
     let namespaces = Api::<Namespace>::all(client.clone());
     match namespaces.get_opt(&here).await? {
-        Some(namespace) => delete(&namespaces, &namespace).await,
+        Some(_) => delete(&namespaces, &here).await,
         None => Ok(()),
     }
 }
@@ -131,10 +116,9 @@ where
     let mut names = Vec::new();
     for object in found.items.into_iter().filter(is_its) {
         let name = object.name_any();
-        delete(api, &object).await?;
+        delete(api, &name).await?;
         if !object.finalizers().is_empty() {
-            let none = json!({ "metadata": { "uid": object.uid(), "finalizers": null } });
-            let none = Patch::Merge(none);
+            let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
             gone(
                 api.patch_metadata(&name, &PatchParams::default(), &none)
                     .await,
@@ -145,82 +129,18 @@ where
     Ok(names)
 }
 
-/// Deletes this very object, not another one that has got its name meanwhile.
-async fn delete<K>(api: &Api<K>, object: &K) -> Result<()>
+async fn delete<K>(api: &Api<K>, name: &str) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let at_once = DeleteParams::default()
-        .grace_period(0)
-        .preconditions(Preconditions {
-            uid: object.uid(),
-            resource_version: None,
-        });
-    gone(api.delete(&object.name_any(), &at_once).await)
+    let at_once = DeleteParams::default().grace_period(0);
+    gone(api.delete(name, &at_once).await)
 }
 
-/// Another test may remove the same leftovers now: 409 says that a namespace is going already, or
-/// that the object is another one by now. To a patch that is said with 422.
+/// Another test may remove the same leftovers now. 409 says that a namespace is going already.
 fn gone<T>(result: kube::Result<T>) -> Result<()> {
     match result {
-        Err(kube::Error::Api(status))
-            if matches!(status.code, 404 | 409) || is_about_uid(&status) =>
-        {
-            Ok(())
-        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         other => Ok(other.map(drop)?),
     }
-}
-
-fn is_about_uid(status: &Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    status.code == 422 && causes.clone().any(|cause| cause.field == "metadata.uid")
-}
-
-/// A process, such that it is never taken for another one.
-#[derive(PartialEq, Eq)]
-struct Maker {
-    /// The boot of the machine, and the namespace of the process id.
-    place: String,
-    pid: u32,
-    /// In clock ticks since the boot.
-    started: u64,
-}
-
-impl Maker {
-    fn this() -> Result<Self> {
-        let pid = std::process::id();
-        Ok(Self {
-            place: here()?,
-            pid,
-            started: started(pid).context("reading /proc")?,
-        })
-    }
-
-    /// Whether the process that a text names still runs; `None` when it cannot be seen from here.
-    fn is_here(text: &str) -> Option<bool> {
-        let mut parts = text.rsplitn(3, ' ');
-        let claimed: u64 = parts.next()?.parse().ok()?;
-        let pid = parts.next()?.parse().ok()?;
-        (parts.next()? == here().ok()?).then(|| started(pid) == Some(claimed))
-    }
-}
-
-impl std::fmt::Display for Maker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {} {}", self.place, self.pid, self.started)
-    }
-}
-
-fn here() -> Result<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    let namespace = fs::read_link("/proc/self/ns/pid")?;
-    Ok(format!("{} {}", boot.trim(), namespace.display()))
-}
-
-/// When a process started: the 22nd field of its `stat`, the second being its name in parentheses.
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
 }

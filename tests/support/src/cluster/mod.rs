@@ -70,7 +70,6 @@ impl Cluster {
         }
     }
 
-    /// What may go wrong on purpose.
     pub fn faults(&self) -> &Faults {
         match self {
             Self::Embedded(control_plane) => control_plane.faults(),
@@ -78,7 +77,6 @@ impl Cluster {
         }
     }
 
-    /// What has been asked.
     pub fn requests(&self) -> &Requests {
         match self {
             Self::Embedded(control_plane) => control_plane.requests(),

@@ -36,7 +36,6 @@ const IN_THE_IMAGE: &str = "/local-volume-provisioner";
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Whether stages are set in a real cluster.
-#[must_use]
 pub fn on_real_cluster() -> bool {
     Cluster::is_real()
 }
@@ -65,24 +64,12 @@ impl Stage {
     /// configuration directory with `protectReleasedData` on, as the chart has it. The embedded
     /// control plane runs the Pods of Jobs as processes that see the disks of this stage; what they
     /// write is in `job-logs` of the scratch directory.
-    ///
-    /// # Panics
-    /// When the machine allows it and it still cannot be set up.
-    #[must_use]
     pub fn set(binary: &str) -> Option<Self> {
         Self::set_with(binary, |_| {})
     }
 
     /// Like [`Stage::set`], with changes to the control plane's options. In a real cluster only the
     /// node's labels and the binder's haste can be chosen; without the controllers there is no stage.
-    ///
-    /// # Panics
-    /// When the machine allows it and it still cannot be set up.
-    #[must_use]
-    #[allow(
-        clippy::expect_used,
-        reason = "a test that cannot be set up has failed"
-    )]
     pub fn set_with(binary: &str, change: impl FnOnce(&mut Options)) -> Option<Self> {
         let id = if Cluster::is_real() {
             format!("{ID_PREFIX}{:016x}", RandomState::new().hash_one(()))
@@ -134,7 +121,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Runs a future to its end.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -143,19 +129,16 @@ impl Stage {
 
     /// The name that something cluster-wide has on this stage: a class, a PV made by hand, a second
     /// node. It has to have one, or it is taken for somebody else's, and left there in the end.
-    #[must_use]
     pub fn named(&self, base: &str) -> String {
         named(base, &self.id)
     }
 
     /// The node that the provisioner serves.
-    #[must_use]
     pub fn node(&self) -> String {
         self.named("node")
     }
 
     /// The namespace of the claims and Pods.
-    #[must_use]
     pub fn namespace(&self) -> String {
         namespace(&self.id)
     }
@@ -163,19 +146,16 @@ impl Stage {
     // === the API, from behind ===
 
     /// What may go wrong between the provisioner and the API server.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         self.cluster.faults()
     }
 
     /// What the provisioner has asked.
-    #[must_use]
     pub fn requests(&self) -> &Requests {
         self.cluster.requests()
     }
 
     /// The embedded control plane, if this is not a real cluster.
-    #[must_use]
     pub fn embedded(&self) -> Option<&ControlPlane> {
         match &self.cluster {
             Cluster::Embedded(control_plane) => Some(control_plane),
@@ -184,9 +164,6 @@ impl Stage {
     }
 
     /// A client for another thread, with a runtime of its own to run it on.
-    ///
-    /// # Errors
-    /// When neither can be made.
     pub fn another_client(&self) -> Result<(Runtime, Client)> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -198,9 +175,6 @@ impl Stage {
     // === the provisioner ===
 
     /// Writes one key of the configuration, which nobody sees half written.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn configure(&self, key: &str, value: &str) -> Result<()> {
         let new = self.sandbox.path().join("new-key");
         fs::write(&new, value).with_context(|| format!("writing {}", new.display()))?;
@@ -210,9 +184,6 @@ impl Stage {
 
     /// Configures one class over a directory `disks/<name>` (made here), with further settings of
     /// the class, and makes its StorageClass. Its full name is [`Stage::named`].
-    ///
-    /// # Errors
-    /// When one of these cannot be made.
     pub fn class(&self, name: &str, settings: &Value) -> Result<PathBuf> {
         let dir = self.sandbox.dir(&format!("disks/{name}"))?;
         let path = self.config_dir().join("storageClassMap");
@@ -231,14 +202,10 @@ impl Stage {
         Ok(dir)
     }
 
-    /// The configuration directory.
-    #[must_use]
     pub fn config_dir(&self) -> PathBuf {
         self.sandbox.path().join("config")
     }
 
-    /// The kubelet's directory.
-    #[must_use]
     pub fn kubelet_dir(&self) -> PathBuf {
         self.sandbox.path().join("kubelet")
     }
@@ -249,7 +216,6 @@ impl Stage {
     }
 
     /// A command line for the program with its environment set up and no arguments yet.
-    #[must_use]
     pub fn command(&self) -> std::process::Command {
         let mut command = bare_command(&self.binary);
         command
@@ -262,10 +228,6 @@ impl Stage {
         command
     }
 
-    /// Starts the provisioner.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn provisioner(&self) -> Result<Program> {
         self.provisioner_with(&[])
     }

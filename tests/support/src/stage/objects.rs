@@ -13,10 +13,6 @@ use serde_json::{Value, json};
 use super::Stage;
 
 impl Stage {
-    /// Makes a StorageClass.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn storage_class(&self, name: &str, policy: &str, binding: &str) -> Result<()> {
         let class: StorageClass = serde_json::from_value(json!({
             "metadata": { "name": self.named(name) },
@@ -31,14 +27,6 @@ impl Stage {
     }
 
     /// The PVs of this stage's classes, all of them.
-    ///
-    /// # Panics
-    /// When the API server does not answer.
-    #[must_use]
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn pvs(&self) -> Vec<PersistentVolume> {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         let all = self
@@ -54,8 +42,6 @@ impl Stage {
         all.items.into_iter().filter(is_ours).collect()
     }
 
-    /// The PVs for a path.
-    #[must_use]
     pub fn pvs_at(&self, path: &Path) -> Vec<PersistentVolume> {
         let at = |pv: &PersistentVolume| {
             let local = pv.spec.as_ref().and_then(|spec| spec.local.as_ref());
@@ -64,24 +50,12 @@ impl Stage {
         self.pvs().into_iter().filter(at).collect()
     }
 
-    /// Reads a PV.
-    ///
-    /// # Panics
-    /// When the API server does not answer.
-    #[must_use]
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn pv(&self, name: &str) -> Option<PersistentVolume> {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         self.block_on(api.get_opt(name)).expect("reading a PV")
     }
 
     /// Waits for an Available PV for a path, other than the one with the UID `not`.
-    ///
-    /// # Panics
-    /// When there is none in time.
     pub fn available(&self, path: &Path, not: Option<&str>) -> PersistentVolume {
         self.eventually(&format!("an Available PV for {}", path.display()), || {
             self.pvs_at(path).into_iter().find(|pv| {
@@ -90,10 +64,6 @@ impl Stage {
         })
     }
 
-    /// Waits until a PV is in a phase.
-    ///
-    /// # Panics
-    /// When it is not in time.
     pub fn in_phase(&self, name: &str, wanted: &str) -> PersistentVolume {
         self.eventually(&format!("PV {name} {wanted}"), || {
             self.pv(name).filter(|pv| phase(pv) == wanted)
@@ -101,36 +71,16 @@ impl Stage {
     }
 
     /// Makes any object of the core types that tests need.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn create_pv(&self, pv: Value) -> Result<PersistentVolume> {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         Ok(self.block_on(api.create(&PostParams::default(), &serde_json::from_value(pv)?))?)
     }
 
-    /// Merges a patch into a PV.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn patch_pv(&self, name: &str, patch: &Value) -> Result<PersistentVolume> {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         Ok(self.block_on(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)))?)
     }
 
-    /// Merges a patch into a PV's status.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
-    pub fn patch_pv_status(&self, name: &str, patch: &Value) -> Result<PersistentVolume> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        Ok(self.block_on(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)))?)
-    }
-
-    /// Deletes a PV, without waiting for it to go.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub fn delete_pv(&self, name: &str) -> Result<()> {
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         self.block_on(api.delete(name, &DeleteParams::default()))?;
@@ -142,17 +92,10 @@ impl Stage {
     }
 
     /// Makes a claim of one class of this stage's; with `volume`, for the PV of that name.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn claim(&self, name: &str, class: &str, volume: Option<&str>) -> Result<()> {
         self.claim_in_mode(name, class, volume, "Filesystem")
     }
 
-    /// Makes a claim with a volume mode.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn claim_in_mode(
         &self,
         name: &str,
@@ -175,13 +118,6 @@ impl Stage {
     }
 
     /// Makes a claim for the PV of a path and waits until both are bound; returns the PV.
-    ///
-    /// # Panics
-    /// When it is not bound in time.
-    #[allow(
-        clippy::expect_used,
-        reason = "a claim that cannot be made is a failed test"
-    )]
     pub fn bind(&self, claim: &str, path: &Path) -> PersistentVolume {
         let pv = self.available(path, None);
         let spec = pv.spec.clone().unwrap_or_default();
@@ -196,14 +132,6 @@ impl Stage {
     }
 
     /// A claim's phase; empty when there is no such claim.
-    ///
-    /// # Panics
-    /// When the API server does not answer.
-    #[must_use]
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn claim_phase(&self, claim: &str) -> String {
         let found = self.block_on(self.claims().get_opt(claim));
         let status = found
@@ -212,10 +140,6 @@ impl Stage {
         status.and_then(|status| status.phase).unwrap_or_default()
     }
 
-    /// Waits until a claim is in a phase.
-    ///
-    /// # Panics
-    /// When it is not in time.
     pub fn claim_in_phase(&self, claim: &str, wanted: &str) {
         self.eventually(&format!("claim {claim} {wanted}"), || {
             (self.claim_phase(claim) == wanted).then_some(())
@@ -224,9 +148,6 @@ impl Stage {
 
     /// Waits until the provisioner has noted that a volume is used; what is decided about it later
     /// depends on that.
-    ///
-    /// # Panics
-    /// When it does not in time.
     pub fn used(&self, pv: &PersistentVolume) -> PersistentVolume {
         let name = name(pv);
         self.eventually(&format!("PV {name} is marked as used"), || {
@@ -239,13 +160,6 @@ impl Stage {
 
     /// Makes a claim for the PV of a directory, as [`Stage::bind`] does, and writes a file `secret`
     /// into it once the provisioner has noted that the volume is used.
-    ///
-    /// # Panics
-    /// When any of this does not happen.
-    #[allow(
-        clippy::expect_used,
-        reason = "a file that cannot be written is a failed test"
-    )]
     pub fn occupy(&self, claim: &str, path: &Path) -> PersistentVolume {
         let bound = self.bind(claim, path);
         let pv = self.used(&bound);
@@ -253,28 +167,12 @@ impl Stage {
         pv
     }
 
-    /// Deletes a claim, without waiting for it to go.
-    ///
-    /// # Panics
-    /// When the API server refuses.
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn delete_claim(&self, name: &str) {
         self.block_on(self.claims().delete(name, &DeleteParams::default()))
             .expect("deleting a claim");
     }
 
     /// The provisioner's events with a reason, as their texts.
-    ///
-    /// # Panics
-    /// When the API server does not answer.
-    #[must_use]
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn events(&self, reason: &str) -> Vec<String> {
         let api: Api<Event> = Api::all(self.client.clone());
         let of_reason = format!("reason={reason},reportingComponent=local-volume-provisioner");
@@ -293,9 +191,6 @@ impl Stage {
     }
 
     /// Waits for an event with a reason and some text in it.
-    ///
-    /// # Panics
-    /// When there is none in time.
     pub fn event(&self, reason: &str, text: &str) -> String {
         self.eventually(&format!("an event {reason} with {text:?}"), || {
             self.events(reason)
@@ -305,20 +200,14 @@ impl Stage {
     }
 }
 
-/// A PV's name.
-#[must_use]
 pub fn name(pv: &PersistentVolume) -> String {
     pv.metadata.name.clone().unwrap_or_default()
 }
 
-/// A PV's UID.
-#[must_use]
 pub fn uid(pv: &PersistentVolume) -> String {
     pv.metadata.uid.clone().unwrap_or_default()
 }
 
-/// A PV's phase.
-#[must_use]
 pub fn phase(pv: &PersistentVolume) -> String {
     pv.status
         .as_ref()
@@ -326,14 +215,10 @@ pub fn phase(pv: &PersistentVolume) -> String {
         .unwrap_or_default()
 }
 
-/// Whether a PV is being deleted.
-#[must_use]
 pub fn is_terminating(pv: &PersistentVolume) -> bool {
     pv.metadata.deletion_timestamp.is_some()
 }
 
-/// The value of an annotation.
-#[must_use]
 pub fn annotation<'a>(pv: &'a PersistentVolume, key: &str) -> Option<&'a str> {
     pv.metadata
         .annotations

@@ -15,35 +15,22 @@ impl Stage {
     }
 
     /// Makes a Pod on our node that uses a claim.
-    ///
-    /// # Panics
-    /// When the API server refuses it.
     pub fn pod(&self, name: &str, claim: &str) {
         self.pod_with(name, claim, &json!({}));
     }
 
     /// Makes a Pod on our node that uses a claim and does as its annotations say, which are those
     /// of the embedded control plane's pods. Without any it runs on and on.
-    ///
-    /// # Panics
-    /// When the API server refuses it.
     pub fn pod_with(&self, name: &str, claim: &str, annotations: &Value) {
         let volume = json!({ "persistentVolumeClaim": { "claimName": claim } });
         self.pod_of(name, volume, annotations);
     }
 
     /// Makes a Pod on our node that mounts a path of the host and runs on and on.
-    ///
-    /// # Panics
-    /// When the API server refuses it.
     pub fn pod_with_host_path(&self, name: &str, path: &str) {
         self.pod_of(name, json!({ "hostPath": { "path": path } }), &json!({}));
     }
 
-    #[allow(
-        clippy::expect_used,
-        reason = "a pod that cannot be made is a failed test"
-    )]
     fn pod_of(&self, name: &str, mut volume: Value, annotations: &Value) {
         volume["name"] = json!("v");
         let pod: Pod = serde_json::from_value(json!({
@@ -67,14 +54,6 @@ impl Stage {
         });
     }
 
-    /// Waits until a pod is in a phase.
-    ///
-    /// # Panics
-    /// When it is not in time.
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn pod_in_phase(&self, name: &str, wanted: &str) {
         self.eventually(&format!("pod {name} {wanted}"), || {
             let pod = self.block_on(self.pods().get_opt(name));
@@ -83,13 +62,6 @@ impl Stage {
     }
 
     /// Deletes a pod; `by_force` without waiting for its containers.
-    ///
-    /// # Panics
-    /// When the API server refuses.
-    #[allow(
-        clippy::expect_used,
-        reason = "a broken control plane is a failed test"
-    )]
     pub fn delete_pod(&self, name: &str, by_force: bool) {
         let params = DeleteParams {
             grace_period_seconds: by_force.then_some(0),
@@ -100,9 +72,6 @@ impl Stage {
     }
 
     /// Registers a node; without any label if `hostname` is none.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub fn register_node(&self, name: &str, hostname: Option<&str>) -> Result<()> {
         let labels = hostname.map(|hostname| json!({ "kubernetes.io/hostname": hostname }));
         let node = json!({ "metadata": { "name": name, "labels": labels } });

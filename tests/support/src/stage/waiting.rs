@@ -18,7 +18,6 @@ pub(super) fn patience() -> Duration {
 
 impl Stage {
     /// How long anything may take that ought to happen at once.
-    #[must_use]
     pub fn patience(&self) -> Duration {
         self.patience
     }
@@ -30,7 +29,6 @@ impl Stage {
 
     /// The limit for something quick that takes `limit` in the embedded control plane when the machine
     /// is busy. A real one needs more of the machine.
-    #[must_use]
     pub fn at_most(&self, limit: Duration) -> Duration {
         match self.cluster {
             Cluster::Embedded(_) => limit,
@@ -46,18 +44,10 @@ impl Stage {
         }
     }
 
-    /// Waits until something is so.
-    ///
-    /// # Panics
-    /// When it is not within [`Stage::patience`].
     pub fn eventually<T>(&self, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
         self.wait(self.patience(), what, is_so)
     }
 
-    /// Waits until something is so.
-    ///
-    /// # Panics
-    /// When it is not within `limit`, or what that [is](Self::at_most) in this cluster.
     pub fn within<T>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
         self.wait(self.at_most(limit), what, is_so)
     }
@@ -68,9 +58,6 @@ impl Stage {
 
     /// Asserts that something is so after the provisioner has made two whole passes over all that is there now, this
     /// node's PVs included, and no cleanup is at work.
-    ///
-    /// # Panics
-    /// When it is not so, or when no such pass ends within [`Stage::patience`].
     pub fn still(&self, provisioner: &mut Program, what: &str, is_so: impl FnOnce() -> bool) {
         self.two_passes(provisioner, || self.newest_version(), true);
         assert!(is_so(), "no longer so: {what}");
@@ -91,9 +78,6 @@ impl Stage {
     }
 
     /// The same where the test holds the watch of PVs back, so that no pass sees their latest versions.
-    ///
-    /// # Panics
-    /// As [`Stage::still`].
     pub fn still_unwatched(
         &self,
         provisioner: &mut Program,
@@ -147,9 +131,6 @@ impl Stage {
     }
 
     /// Asserts that something stays so for a while.
-    ///
-    /// # Panics
-    /// As soon as it is not so.
     pub fn stays(&self, lasting: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + lasting;
         while Instant::now() < deadline {
