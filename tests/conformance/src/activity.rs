@@ -39,10 +39,8 @@ const WATCHED: [&Resource; 7] = [
     &EVENTS,
 ];
 
-/// What is known of the cluster.
 #[derive(Default)]
 struct Seen {
-    /// By scope.
     changes: HashMap<String, Instant>,
     /// The objects as they would be recorded, by kind, namespace and name.
     objects: HashMap<(&'static str, String, String), Value>,
@@ -57,8 +55,6 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// # Errors
-    /// The cluster cannot be watched.
     pub async fn watch(client: &Client) -> anyhow::Result<Self> {
         let seen = Shared::default();
         let mut watches = JoinSet::new();
@@ -103,7 +99,6 @@ impl Activity {
     }
 
     /// When something of this scope last changed.
-    #[must_use]
     pub fn last(&self, scope: &str) -> Option<Instant> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.changes.get(scope).copied()

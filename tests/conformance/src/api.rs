@@ -11,38 +11,29 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Sends requests.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
 }
 
-/// What came back.
 #[derive(Debug)]
 pub struct Answer {
-    /// HTTP status.
     pub code: u16,
-    /// Headers.
     pub headers: HeaderMap,
     /// The body: an object, a Status, or, where there are several lines of JSON, a list of them.
     pub body: Value,
 }
 
 impl Answer {
-    /// Whether it is a success.
-    #[must_use]
     pub fn is_ok(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// The reason of a Status.
-    #[must_use]
     pub fn reason(&self) -> &str {
         self.body["reason"].as_str().unwrap_or_default()
     }
 
     /// The message of a Status, or the text that is not JSON.
-    #[must_use]
     pub fn message(&self) -> &str {
         let message = self.body["message"].as_str().or(self.body.as_str());
         message.unwrap_or_default()
@@ -50,10 +41,6 @@ impl Answer {
 }
 
 impl Api {
-    /// A client of the API server that a kubeconfig points to.
-    ///
-    /// # Errors
-    /// The kubeconfig does not lead to one.
     pub async fn new(kubeconfig: Kubeconfig) -> anyhow::Result<Self> {
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
@@ -66,16 +53,10 @@ impl Api {
         Ok(Self { client })
     }
 
-    /// The client itself.
-    #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// One request.
-    ///
-    /// # Errors
-    /// There is no answer; an answer that refuses is none.
     pub async fn send(
         &self,
         method: &str,
@@ -102,10 +83,6 @@ impl Api {
         })
     }
 
-    /// A request with JSON.
-    ///
-    /// # Errors
-    /// As [`Api::send`].
     pub async fn json(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Answer> {
         let kind = match method {
             "PATCH" => "application/merge-patch+json",
@@ -120,9 +97,6 @@ impl Api {
     }
 
     /// An object; `None` if there is none.
-    ///
-    /// # Errors
-    /// As [`Api::send`], and any other refusal.
     pub async fn get(&self, path: &str) -> anyhow::Result<Option<Value>> {
         let answer = self.json("GET", path, &Value::Null).await?;
         match answer.code {
@@ -132,10 +106,6 @@ impl Api {
         }
     }
 
-    /// The items of a list.
-    ///
-    /// # Errors
-    /// As [`Api::get`].
     pub async fn list(&self, path: &str) -> anyhow::Result<Vec<Value>> {
         let list = self.get(path).await?.unwrap_or_default();
         Ok(list["items"].as_array().cloned().unwrap_or_default())

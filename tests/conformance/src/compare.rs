@@ -10,7 +10,6 @@ use crate::{
 };
 
 /// Where the embedded control plane does not end as the real one, in words, for people.
-#[must_use]
 pub fn complaints(scenarios: &[Scenario], real: &Record, embedded: &Record) -> Vec<String> {
     let all = scenarios.iter().filter_map(|scenario| {
         let text = complaint(&scenario.name, real, embedded)?;
@@ -68,66 +67,6 @@ fn walk(path: &str, real: Option<&Value>, embedded: Option<&Value>, found: &mut 
             let text = |value: Option<&Value>| value.map_or("-".into(), Value::to_string);
             let (there, here) = (text(there), text(here));
             found.push(format!("{path}: real {there}, embedded {here}"));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::scenario;
-
-    fn record(outcome: Outcome) -> Record {
-        let mut record = Record::default();
-        record.scenarios.insert("t/one".into(), outcome);
-        record
-    }
-
-    fn ended(phase: &str) -> Record {
-        let mut outcome = Outcome::default();
-        let object = json!({"phase": phase, "class": "same"});
-        outcome.objects.insert("pv a".into(), object);
-        record(outcome)
-    }
-
-    #[test]
-    fn whatever_differs_is_told() {
-        let text = "[{name: one, says: x, steps: []}]";
-        let scenarios = scenario::parse(Path::new("t.yaml"), text).unwrap_or_default();
-        let untrue = record(Outcome {
-            failed: Some("step 1".into()),
-            ..Outcome::default()
-        });
-        for (real, embedded, told) in [
-            (ended("Bound"), ended("Bound"), ""),
-            (
-                ended("Bound"),
-                ended("Lost"),
-                "t/one:\n  pv a: phase: real \"Bound\", embedded \"Lost\"",
-            ),
-            (
-                untrue,
-                ended("Bound"),
-                "t/one: it is not so on the real one: step 1",
-            ),
-            (
-                Record::default(),
-                ended("Bound"),
-                "t/one: it is not on record",
-            ),
-            (
-                ended("Bound"),
-                Record::default(),
-                "t/one: it was not run on the embedded one",
-            ),
-        ] {
-            let complaints = complaints(&scenarios, &real, &embedded).concat();
-            assert!(complaints.starts_with(told), "{complaints}");
-            assert_eq!(complaints.is_empty(), told.is_empty(), "{complaints}");
         }
     }
 }

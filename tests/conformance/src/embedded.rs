@@ -28,23 +28,16 @@ const PACE: Pace = Pace {
 /// Where scenarios may have directories deleted; they name none that exists.
 const HOST_PATHS: &str = "/tmp/conformance";
 
-/// Where the scenarios are.
-#[must_use]
 pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the record of the real one is.
-#[must_use]
 pub fn record() -> PathBuf {
     directory().join("real-1.36")
 }
 
 /// Starts one, runs the scenarios on it, and ends it. Scenarios that need a cluster for themselves
 /// get one.
-///
-/// # Errors
-/// It does not start. What a scenario runs into is part of its outcome.
 pub async fn run(scenarios: &[Scenario]) -> anyhow::Result<Record> {
     let (alone, together): (Vec<_>, Vec<_>) = scenarios.iter().cloned().partition(|s| s.alone);
     let mut crowds: Vec<_> = alone.into_iter().map(|scenario| vec![scenario]).collect();

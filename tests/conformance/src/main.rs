@@ -1,16 +1,38 @@
-//! `conformance`: runs the scenarios, compares with the record, writes the report.
+//! Whether the embedded control plane ends where a real Kubernetes does.
+//!
+//! `scenarios/*.yaml` are stories about claims, volumes, pods and the API. Each runs against any API
+//! server; what is left when nothing changes any more is recorded, and two records are compared. That
+//! of a real Kubernetes is kept beside the scenarios, so that every run of the tests compares.
+
+mod activity;
+mod api;
+mod clean;
+mod compare;
+mod embedded;
+mod names;
+mod outcome;
+mod play;
+mod pulse;
+#[cfg(test)]
+mod recorded;
+mod report;
+mod run;
+mod scenario;
+mod settle;
+mod short;
+mod shown;
+mod step;
+mod target;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use crate::{
+    outcome::Record,
+    run::{Pace, Runner},
+    scenario::Scenario,
+};
 use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
-use conformance::{
-    compare, embedded,
-    outcome::Record,
-    report,
-    run::{Pace, Runner},
-    scenario::{self, Scenario},
-};
 use kube::config::Kubeconfig;
 
 /// Whether the embedded control plane ends where a real Kubernetes does

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The names of one scenario in one run.
 #[derive(Debug)]
 pub struct Names {
     /// Its namespace, and the prefix of all names that are the whole cluster's.
@@ -17,8 +16,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// None known yet.
-    #[must_use]
     pub fn new(scope: String) -> Self {
         let (kept, uids) = Default::default();
         Self { scope, kept, uids }
@@ -26,7 +23,6 @@ impl Names {
 
     /// The scope that something of a cluster belongs to, if it belongs to a scenario: the first two
     /// words of its namespace or name.
-    #[must_use]
     pub fn scope_of(name: &str) -> Option<&str> {
         let first = name.find('-')?;
         let second = name[first + 1..].find('-');
@@ -56,7 +52,6 @@ impl Names {
     }
 
     /// A template with everything put in.
-    #[must_use]
     pub fn fill(&self, template: &str) -> String {
         let mut filled = String::new();
         let mut rest = template;
@@ -78,13 +73,11 @@ impl Names {
     }
 
     /// [`Names::fill`] in all keys and strings.
-    #[must_use]
     pub fn fill_all(&self, value: &Value) -> Value {
         map_strings(value, &|text| self.fill(text))
     }
 
     /// As it is recorded: without anything of this run.
-    #[must_use]
     pub fn strip_all(&self, value: &Value) -> Value {
         map_strings(value, &|text| self.strip(text))
     }
@@ -135,56 +128,5 @@ fn map_strings(value: &Value, change: &dyn Fn(&str) -> String) -> Value {
             Value::Object(sorted.into_iter().collect::<Map<_, _>>())
         }
         other => other.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn names_go_into_the_cluster_and_come_back() {
-        let mut names = Names::new("c1-007".into());
-        names.keep("old".into(), "12345".into());
-        let template = json!({"${a}": ["${ns}", "${old}", "${unclosed"]});
-        let real = json!({"c1-007-a": ["c1-007", "12345", "${unclosed"]});
-        assert_eq!(names.fill_all(&template), real);
-        let recorded = json!({"a": ["NS", "${old}", "${unclosed"]});
-        assert_eq!(names.strip_all(&real), recorded);
-    }
-
-    #[test]
-    fn what_differs_from_run_to_run_is_not_recorded() {
-        let mut names = Names::new("c1-007".into());
-        let (first, second) = (
-            "11111111-2222-3333-4444-555555555555",
-            "11111111-2222-3333-4444-666666666666",
-        );
-        for uid in [first, second, first] {
-            names.know(uid, "pvc c");
-        }
-        for (real, recorded) in [
-            (first, "uid of pvc c"),
-            (second, "uid of pvc c, number 2"),
-            ("00000000-2222-3333-4444-555555555555", "a uid"),
-            ("2026-11-22T01:02:03Z", "a time"),
-            ("2026-11-22T01:02:03.123456Z", "a time"),
-            ("nothing of c1-008-a", "nothing of c1-008-a"),
-        ] {
-            assert_eq!(names.strip_all(&json!(real)), json!(recorded), "{real}");
-        }
-    }
-
-    #[test]
-    fn a_scope_is_known_by_its_first_two_words() {
-        for (name, scope) in [
-            ("c1-007", Some("c1-007")),
-            ("c1-007-a-b", Some("c1-007")),
-            ("default", None),
-        ] {
-            assert_eq!(Names::scope_of(name), scope, "{name}");
-        }
     }
 }

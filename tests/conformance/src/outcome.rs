@@ -10,7 +10,6 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// How one scenario ended on one API server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The step that did not go as the scenario says, and how.
@@ -19,25 +18,19 @@ pub struct Outcome {
     /// What was answered to the steps that ask for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub answers: BTreeMap<String, Value>,
-    /// The objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<String, Value>,
 }
 
-/// All outcomes of one run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
     /// The version that the API server tells.
     pub server: String,
-    /// By the scenarios' names.
     pub scenarios: BTreeMap<String, Outcome>,
 }
 
 impl Record {
     /// Reads a record: a directory with a file for each topic.
-    ///
-    /// # Errors
-    /// One of the files is none of a record.
     pub fn read(directory: &Path) -> anyhow::Result<Self> {
         let mut record = Self::default();
         let files = fs::read_dir(directory);
@@ -53,9 +46,6 @@ impl Record {
     }
 
     /// Writes it, a file for each topic.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let mut topics: BTreeMap<&str, Self> = BTreeMap::new();
         for (name, outcome) in &self.scenarios {
@@ -75,7 +65,6 @@ impl Record {
 
 /// An object as it is recorded. A few kinds have their own words; of the others everything counts
 /// that is not different each time.
-#[must_use]
 pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Value {
     let Some(object) = object else {
         return json!("gone");

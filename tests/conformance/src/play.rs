@@ -15,7 +15,6 @@ use crate::{
     target::Target,
 };
 
-/// One scenario at work.
 pub(crate) struct Play<'a> {
     runner: &'a Runner,
     scenario: &'a Scenario,
@@ -106,7 +105,7 @@ impl<'a> Play<'a> {
             body => self.names.fill_all(body).to_string().into_bytes(),
         };
         let api = &self.runner.api;
-        let answer = api.send(request.method, &path, &headers, body).await?;
+        let answer = api.send(&request.method, &path, &headers, body).await?;
         if let Some(target) = &request.makes
             && answer.is_ok()
         {

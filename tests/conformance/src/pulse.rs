@@ -15,7 +15,6 @@ use tokio::{
 
 use crate::api::Api;
 
-/// The beating pulse.
 pub struct Pulse {
     passed: watch::Receiver<Option<Instant>>,
     task: JoinHandle<()>,
@@ -28,8 +27,6 @@ impl Drop for Pulse {
 }
 
 impl Pulse {
-    /// Begins, in a namespace of its own, with this pause between beats.
-    #[must_use]
     pub fn start(api: Api, namespace: String, pause: Duration) -> Self {
         let (sender, passed) = watch::channel(None);
         let sender = Arc::new(sender);
@@ -46,7 +43,6 @@ impl Pulse {
     }
 
     /// Whether the controller is past everything that was known at this moment.
-    #[must_use]
     pub fn is_past(&self, moment: Instant) -> bool {
         self.passed.borrow().is_some_and(|passed| passed > moment)
     }

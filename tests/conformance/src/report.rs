@@ -9,8 +9,6 @@ use crate::{
     scenario::Scenario,
 };
 
-/// The whole file.
-#[must_use]
 pub fn render(scenarios: &[Scenario], real: &Record) -> String {
     let mut text = format!(
         "# Conformance of the embedded control plane\n\n\

@@ -26,7 +26,6 @@ pub struct Pace {
     pub quiet: Duration,
     /// How long a step waits for what it expects.
     pub patience: Duration,
-    /// How many scenarios run at a time.
     pub parallel: usize,
 }
 
@@ -39,7 +38,6 @@ impl Pace {
     };
 }
 
-/// Runs scenarios on one API server.
 pub struct Runner {
     pub(crate) api: Api,
     pub(crate) pace: Pace,
@@ -52,10 +50,6 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Connects.
-    ///
-    /// # Errors
-    /// There is no API server, or it may not be used.
     pub async fn start(kubeconfig: Kubeconfig, pace: Pace) -> anyhow::Result<Self> {
         let api = Api::new(kubeconfig).await?;
         let id = format!("c{:05x}", clock() & 0xf_ffff);
@@ -74,9 +68,6 @@ impl Runner {
     }
 
     /// Runs them all; those that need the cluster for themselves come last.
-    ///
-    /// # Errors
-    /// The API server is gone. What a scenario runs into is part of its outcome.
     pub async fn run(&self, scenarios: &[Scenario]) -> anyhow::Result<Record> {
         let version = self.api.get("/version").await?.unwrap_or_default();
         let server = version["gitVersion"].as_str().unwrap_or_default();

@@ -8,16 +8,12 @@ use serde_json::{Value, json};
 
 use crate::{short, step::Step, target::Target};
 
-/// One story, and what of its end is recorded.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// `topic/name`.
     pub name: String,
     /// What is true, and why it matters, in one sentence.
     pub says: String,
-    /// What happens.
     pub steps: Vec<Step>,
-    /// The objects whose outcome is recorded.
     pub record: Vec<Target>,
     /// The objects of which also counts what was said while they waited.
     pub waiting: Vec<Target>,
@@ -25,12 +21,10 @@ pub struct Scenario {
     pub alone: bool,
     /// Whether a resync of the controllers has to pass before the outcome counts.
     pub resync: bool,
-    /// Whether the events' messages are recorded, too.
     pub messages: bool,
 }
 
 impl Scenario {
-    /// The objects that its steps make.
     pub fn makes(&self) -> impl Iterator<Item = Target> {
         self.steps.iter().flat_map(Step::makes)
     }
@@ -64,7 +58,6 @@ enum StandardClass {
     Immediate,
     /// Waits for a pod.
     Late,
-    /// Only its name exists.
     Missing,
 }
 
@@ -73,9 +66,6 @@ const fn yes() -> bool {
 }
 
 /// Reads all files of a directory, in the order of their names.
-///
-/// # Errors
-/// One of them cannot be used; the message says where and why.
 pub fn load(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -91,10 +81,6 @@ pub fn load(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// The scenarios of one file.
-///
-/// # Errors
-/// As [`load`].
 pub fn parse(path: &Path, text: &str) -> anyhow::Result<Vec<Scenario>> {
     let topic = path.file_stem().unwrap_or_default().to_string_lossy();
     // `n` is the name of a node, and no falsehood.

@@ -26,7 +26,6 @@ struct Class {
     with: Value,
 }
 
-/// A volume.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct Volume {
@@ -45,7 +44,6 @@ struct Volume {
     with: Value,
 }
 
-/// A claim.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct Claim {
@@ -78,16 +76,10 @@ struct Node {
     with: Value,
 }
 
-/// Whether there is a short form of this kind.
-#[must_use]
 pub fn is_short(kind: &str) -> bool {
     matches!(kind, "class" | "pv" | "pvc" | "pod" | "node")
 }
 
-/// The object that a short form stands for.
-///
-/// # Errors
-/// A field that there is not, or one of another type.
 pub fn expand(kind: &str, target: &Target, body: Value) -> Result<Value, serde_json::Error> {
     let body = if body.is_null() { json!({}) } else { body };
     let (mut object, with) = match kind {
@@ -97,12 +89,12 @@ pub fn expand(kind: &str, target: &Target, body: Value) -> Result<Value, serde_j
         "pod" => pod(serde_json::from_value(body)?),
         _ => node(serde_json::from_value(body)?, &target.real_name()),
     };
-    merge(&mut object, with);
+    if !with.is_null() {
+        json_patch::merge(&mut object, &with);
+    }
     Ok(named(target, object))
 }
 
-/// The object with its type and name.
-#[must_use]
 pub fn named(target: &Target, mut object: Value) -> Value {
     if object.is_null() {
         object = json!({});
@@ -114,7 +106,7 @@ pub fn named(target: &Target, mut object: Value) -> Value {
     });
     // What the scenario says wins, a wrong kind included: it may be about that.
     let said = std::mem::replace(&mut object, own);
-    merge(&mut object, said);
+    json_patch::merge(&mut object, &said);
     object
 }
 
@@ -267,23 +259,4 @@ fn metadata(labels: &Map, annotations: &Map, finalizers: &[String]) -> Value {
         metadata["finalizers"] = json!(finalizers);
     }
     metadata
-}
-
-/// RFC 7386: maps are merged, null removes, all else replaces.
-pub fn merge(target: &mut Value, patch: Value) {
-    match (target, patch) {
-        (_, Value::Null) => {}
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    target.remove(&key);
-                } else if value.is_object() {
-                    merge(target.entry(key).or_insert_with(|| json!({})), value);
-                } else {
-                    target.insert(key, value);
-                }
-            }
-        }
-        (target, patch) => *target = patch,
-    }
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::{api::Answer, step::Request};
 
 /// What a step asks to be recorded of its answer: its code, its reason, and what it shows.
-#[must_use]
 pub fn of(request: &Request, answer: &Answer) -> Value {
     let mut shown = json!({"code": answer.code});
     if !answer.is_ok() {

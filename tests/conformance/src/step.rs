@@ -7,44 +7,33 @@ use serde_json::{Map, Value};
 
 use crate::{short, target::Target};
 
-/// One step.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// Its place in the scenario, from 1; with a letter in a list of steps.
     pub number: String,
     /// As people know it: `pv a`, `delete pvc c`.
     pub title: String,
-    /// What is done.
     pub action: Action,
 }
 
 /// What a step does. Paths and bodies are templates: `${a}` is the name of `a` in the cluster.
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// A request.
     Request(Box<Request>),
-    /// Waiting until an object is as it says.
     Wait(Target, Condition),
     /// Keeping a value of an object for later steps: variable, object, JSON pointer.
     Keep(String, Target, String),
-    /// Waiting until nothing changes any more.
     Settle,
-    /// Waiting until the controllers have looked at everything again.
     Resync,
     /// Several steps with nothing in between; only then things settle.
     Together(Vec<Step>),
 }
 
-/// A request, and what has to be answered.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// `GET`, `POST`, ...
-    pub method: &'static str,
-    /// Path and query.
+    pub method: String,
     pub path: String,
-    /// The type of the body.
     pub content_type: String,
-    /// More headers.
     pub headers: Vec<(String, String)>,
     /// The body; null sends none.
     pub body: Value,
@@ -55,29 +44,22 @@ pub struct Request {
     pub shows: Vec<String>,
     /// What of the answer is kept for later steps: variable, JSON pointer.
     pub keeps: BTreeMap<String, String>,
-    /// The object that it makes.
     pub makes: Option<Target>,
     /// Whether controllers may react.
     pub concerns_controllers: bool,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// The HTTP status.
     pub code: u16,
     /// The `reason` of a Status, if given.
     pub reason: Option<String>,
-    /// A part of its message.
     pub message: String,
 }
 
-/// What a step waits for.
 #[derive(Debug, Clone)]
 pub enum Condition {
-    /// The object is not there any more.
     Gone,
-    /// Its `status.phase`.
     Phase(String),
     /// It has these fields, others do not matter.
     Has(Value),
@@ -89,8 +71,6 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 impl Step {
-    /// # Errors
-    /// It is no step.
     pub fn parse(number: String, step: Value) -> anyhow::Result<Self> {
         let (title, action) = match step {
             Value::Array(steps) => {
@@ -131,8 +111,6 @@ impl Step {
         }
     }
 
-    /// The objects that it makes.
-    #[must_use]
     pub fn makes(&self) -> Vec<Target> {
         match &self.action {
             Action::Request(request) => request.makes.iter().cloned().collect(),
@@ -151,7 +129,7 @@ fn action(title: &str, body: Value, options: Map<String, Value>) -> anyhow::Resu
         ["keep", variable] => keep((*variable).to_owned(), &body)?,
         [method @ ("GET" | "POST" | "PUT" | "PATCH" | "DELETE"), path] => {
             let content_type = if *method == "PATCH" { MERGE } else { JSON };
-            let request = Request::new(known_method(method), (*path).to_owned(), content_type);
+            let request = Request::new(method, (*path).to_owned(), content_type);
             request.with(body, options)?
         }
         [kind, name] if short::is_short(kind) => {
@@ -204,20 +182,10 @@ fn concerns_controllers(target: &Target) -> bool {
     )
 }
 
-fn known_method(word: &str) -> &'static str {
-    match word {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        _ => "DELETE",
-    }
-}
-
 impl Request {
-    fn new(method: &'static str, path: String, content_type: &str) -> Self {
+    fn new(method: &str, path: String, content_type: &str) -> Self {
         Self {
-            method,
+            method: method.to_owned(),
             path,
             content_type: content_type.to_owned(),
             headers: Vec::new(),

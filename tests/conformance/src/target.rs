@@ -5,22 +5,17 @@ use std::fmt;
 use anyhow::{Context, bail};
 use control_plane::resource::{self, Resource};
 
-/// One object, by the names that a scenario gives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// Its type.
     pub resource: &'static Resource,
     /// The word for the type, as the scenario has it.
     word: String,
     /// The other namespace that it lives in, if it is not the scenario's own.
     namespace: Option<String>,
-    /// Its name.
     pub name: String,
 }
 
 impl Target {
-    /// # Errors
-    /// The kind does not exist, or has no namespaces.
     pub fn parse(kind: &str, name: &str) -> anyhow::Result<Self> {
         let word = if kind == "class" { "sc" } else { kind };
         let known = resource::all().iter().find(|r| {
@@ -44,7 +39,6 @@ impl Target {
     }
 
     /// Its name in the cluster, as a template: names that are the whole cluster's get a prefix.
-    #[must_use]
     pub fn real_name(&self) -> String {
         if self.resource.namespaced {
             self.name.clone()
@@ -54,7 +48,6 @@ impl Target {
     }
 
     /// The path of its collection, as a template.
-    #[must_use]
     pub fn collection(&self) -> String {
         let Resource {
             group,
@@ -74,8 +67,6 @@ impl Target {
         }
     }
 
-    /// Its own path, as a template.
-    #[must_use]
     pub fn path(&self) -> String {
         format!("{}/{}", self.collection(), self.real_name())
     }
