@@ -93,17 +93,11 @@ fn promtool_accepts_all_expressions() {
         .collect();
     let count = rules.len();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let check = |rules: &[Value]| {
-        let groups = json!({ "groups": [{ "name": "panels", "rules": rules }] });
-        fs::write(file.path(), groups.to_string()).unwrap();
-        promtool.run(
-            ["check".as_ref(), "rules".as_ref(), file.path().as_os_str()],
-            "",
-        )
-    };
-    let said = check(&rules).unwrap();
+    let groups = json!({ "groups": [{ "name": "panels", "rules": rules }] });
+    fs::write(file.path(), groups.to_string()).unwrap();
+    let check = ["check".as_ref(), "rules".as_ref(), file.path().as_os_str()];
+    let said = promtool.run(check, "").unwrap();
     assert!(said.contains(&format!("{count} rules found")), "{said}");
-    assert!(check(&[json!({ "record": "panel", "expr": "sum(up" })]).is_err());
 }
 
 /// With all variables replaced, as Grafana does.

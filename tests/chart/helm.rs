@@ -61,6 +61,11 @@ impl Helm {
         found
     }
 
+    /// The program's path.
+    pub fn program(&self) -> &Path {
+        &self.0
+    }
+
     /// Runs it, in a cluster if a kubeconfig is given: what it prints, or else what it complains of.
     pub fn run(&self, kubeconfig: Option<&OsStr>, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.0);
@@ -112,12 +117,24 @@ impl Helm {
             .unwrap_or_else(|error| panic!("{sets:?}: {error}"))
     }
 
-    /// What the chart's own values with these laid over them render to.
-    pub fn render_values(&self, values: &Value) -> Objects {
+    fn template_values(&self, values: &Value) -> Result<Objects, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "{values}").unwrap();
         self.template(&[file.path().to_owned()], &[])
+    }
+
+    /// What the chart's own values with these laid over them render to.
+    pub fn render_values(&self, values: &Value) -> Objects {
+        self.template_values(values)
             .unwrap_or_else(|error| panic!("{values}: {error}"))
+    }
+
+    /// The error for values that are not accepted.
+    pub fn refusal_of(&self, values: &Value) -> String {
+        match self.template_values(values) {
+            Err(error) => error,
+            Ok(_) => panic!("{values} is accepted"),
+        }
     }
 
     /// What one of the tests' values files renders to.

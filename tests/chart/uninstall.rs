@@ -71,31 +71,6 @@ fn the_hooks_pod_is_none_of_the_daemon_sets() {
     }
 }
 
-#[test]
-fn the_hook_may_do_what_it_does_and_no_more() {
-    let Some(helm) = Helm::find() else { return };
-    let objects = helm.render(&[]);
-    assert_eq!(
-        objects.get("ClusterRole", NAME)["rules"],
-        json!([
-            { "apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list", "patch"] },
-            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] },
-            { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"] },
-        ])
-    );
-    assert_eq!(
-        objects.get("Role", NAME)["rules"],
-        json!([
-            {
-                "apiGroups": ["apps"],
-                "resources": ["daemonsets"],
-                "resourceNames": ["lvp-local-volume-provisioner"],
-                "verbs": ["get"],
-            },
-        ])
-    );
-}
-
 /// The log of a Job that is past its deadline is gone with its pod.
 #[test]
 fn the_hook_has_time_for_both_of_its_waits() {

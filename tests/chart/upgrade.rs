@@ -1,8 +1,6 @@
 //! A release of the other provisioner's chart, upgraded to this one on a real API server.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Service;
@@ -13,7 +11,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Config, ResourceExt};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use support::skip;
 
 use crate::helm::{Helm, chart_dir};
@@ -54,10 +51,9 @@ impl Release {
     /// Installs a release of the other chart, and nothing of the one before is left.
     fn begin(&self, name: &str, label: &str) {
         self.uninstall().unwrap();
-        let chart = tempfile::tempdir().unwrap();
-        other_chart(chart.path(), name, label);
-        self.run("install", &[chart.path().to_str().unwrap()])
-            .unwrap();
+        let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart/go-chart");
+        let values = format!("name={name},label={label}");
+        self.run("install", &[chart, "--set", &values]).unwrap();
     }
 
     fn uninstall(&self) -> Result<String, String> {
@@ -112,109 +108,6 @@ impl Drop for Release {
                 .await;
         });
     }
-}
-
-/// A chart with the objects of the other one, under its names; `label` is what it labels them with.
-fn other_chart(dir: &Path, name: &str, label: &str) {
-    let write = |file: &str, object: &Value| fs::write(dir.join(file), object.to_string()).unwrap();
-    fs::create_dir(dir.join("templates")).unwrap();
-    fs::create_dir(dir.join("crds")).unwrap();
-    let chart =
-        json!({ "apiVersion": "v2", "name": "local-static-provisioner", "version": "2.0.0" });
-    write("Chart.yaml", &chart);
-    write("crds/servicemonitors.yaml", &service_monitors());
-    let selector = json!({ "app.kubernetes.io/name": label, INSTANCE: RELEASE });
-    let labelled = |name: String| json!({ "name": name, "labels": selector });
-    let objects = [
-        json!({
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": labelled(name.to_owned()),
-        }),
-        json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": labelled(format!("{name}-config")),
-            "data": { "storageClassMap": "{}" },
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": labelled(format!("{name}-jobs-role")),
-            "rules": [{ "apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"] }],
-        }),
-        json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": labelled(name.to_owned()),
-            "spec": {
-                "type": "ClusterIP",
-                "ports": [{ "name": "metrics", "port": 8080, "targetPort": 8080 }],
-                "selector": selector,
-            },
-        }),
-        daemon_set(
-            &labelled(name.to_owned()),
-            &json!([{ "name": "provisioner-config", "mountPath": "/etc/provisioner/config" }]),
-        ),
-        // A release can have a DaemonSet that is no provisioner.
-        daemon_set(&labelled(format!("{RELEASE}-agent")), &json!([])),
-    ];
-    for (number, object) in objects.iter().enumerate() {
-        write(&format!("templates/{number}.yaml"), object);
-    }
-}
-
-fn daemon_set(metadata: &Value, mounts: &Value) -> Value {
-    let labels = &metadata["labels"];
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": metadata,
-        "spec": {
-            "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": {
-                    "nodeSelector": { "chart-upgrade-test": "nowhere" },
-                    "containers": [{
-                        "name": "provisioner",
-                        "image": "none",
-                        "volumeMounts": mounts,
-                    }],
-                    "volumes": [{ "name": "provisioner-config", "emptyDir": {} }],
-                },
-            },
-        },
-    })
-}
-
-/// As much of the Prometheus operator as it takes to make one.
-fn service_monitors() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "servicemonitors.monitoring.coreos.com",
-            "labels": { OF_THIS_TEST: "true" },
-        },
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "scope": "Namespaced",
-            "names": { "kind": "ServiceMonitor", "plural": "servicemonitors" },
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": true,
-                    },
-                },
-            }],
-        },
-    })
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The cluster that is attacked, and who does what in it.
 
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, Pod, ServiceAccount};
 use kube::api::{
@@ -12,6 +12,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm::{Helm, RELEASE};
+use Act::{CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
 
 /// The label of all that is made here.
 const LABEL: &str = "local-volume-provisioner.test/isolation";
@@ -35,34 +36,22 @@ impl Ground {
 
     /// Somebody who has the provisioner's token, made for a pod on a node or for none.
     pub async fn provisioner(&self, node: Option<&str>) -> Somebody {
-        let bound_to = match node {
-            None => None,
-            Some(node) => {
-                let pod = json!({
-                    "metadata": { "name": node },
-                    "spec": {
-                        "nodeName": node,
-                        "serviceAccountName": self.name,
-                        "containers": [{ "name": "pod", "image": "none" }],
-                    },
-                });
-                let pods: Api<Pod> = Api::namespaced(self.admin.clone(), &self.name);
-                let pod = create(&pods, pod).await.unwrap();
-                Some(BoundObjectReference {
-                    api_version: Some("v1".into()),
-                    kind: Some("Pod".into()),
-                    name: pod.metadata.name,
-                    uid: pod.metadata.uid,
-                })
-            }
-        };
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                bound_object_ref: bound_to,
-                ..TokenRequestSpec::default()
-            },
-            ..TokenRequest::default()
-        };
+        let mut bound_to = Value::Null;
+        if let Some(node) = node {
+            let pod = json!({
+                "metadata": { "name": node },
+                "spec": {
+                    "nodeName": node,
+                    "serviceAccountName": self.name,
+                    "containers": [{ "name": "pod", "image": "none" }],
+                },
+            });
+            let pods: Api<Pod> = Api::namespaced(self.admin.clone(), &self.name);
+            let uid = create(&pods, pod).await.unwrap().metadata.uid;
+            bound_to = json!({ "apiVersion": "v1", "kind": "Pod", "name": node, "uid": uid });
+        }
+        let request = json!({ "spec": { "audiences": [], "boundObjectRef": bound_to } });
+        let request: TokenRequest = serde_json::from_value(request).unwrap();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), &self.name);
         let answer = accounts
             .create_token_request(&self.name, &PostParams::default(), &request)
@@ -80,6 +69,15 @@ impl Ground {
     }
 }
 
+/// A request.
+pub enum Act<'a> {
+    CreatePv(Value),
+    PatchPv(&'a str, Value),
+    DeletePv(&'a str),
+    CreateJob(Value),
+    DeleteJob(&'a str),
+}
+
 /// A client with somebody's rights.
 pub struct Somebody {
     client: Client,
@@ -91,22 +89,32 @@ impl Somebody {
         Api::all(self.client.clone())
     }
 
-    pub async fn create_pv(&self, pv: Value) -> Answer {
-        create(&self.pvs(), pv).await.map(|_| ()).into()
+    pub async fn does(&self, act: Act<'_>) -> Answer {
+        let (pvs, jobs) = (self.pvs(), self.jobs());
+        let answer = match act {
+            CreatePv(pv) => create(&pvs, pv).await.map(drop),
+            PatchPv(name, patch) => {
+                let patch = Patch::Merge(patch);
+                let patched = pvs.patch(name, &PatchParams::default(), &patch).await;
+                patched.map(drop)
+            }
+            DeletePv(name) => pvs.delete(name, &DeleteParams::default()).await.map(drop),
+            CreateJob(job) => create(&jobs, job).await.map(drop),
+            DeleteJob(name) => {
+                let deleted = jobs.delete(name, &DeleteParams::background()).await;
+                deleted.map(drop)
+            }
+        };
+        Answer(answer)
     }
 
-    pub async fn patch_pv(&self, name: &str, patch: Value) -> Answer {
-        let patch = Patch::Merge(patch);
-        let answer = self
-            .pvs()
-            .patch(name, &PatchParams::default(), &patch)
-            .await;
-        answer.map(|_| ()).into()
+    pub async fn may(&self, what: &str, act: Act<'_>) {
+        self.does(act).await.allowed(what);
     }
 
-    pub async fn delete_pv(&self, name: &str) -> Answer {
-        let answer = self.pvs().delete(name, &DeleteParams::default()).await;
-        answer.map(|_| ()).into()
+    /// Asserts that the policy refuses it, in these words.
+    pub async fn may_not(&self, what: &str, act: Act<'_>, words: &[&str]) {
+        self.does(act).await.refused(what, words);
     }
 
     /// Changes a Node as it is now; other controllers are at work on it, too.
@@ -118,7 +126,7 @@ impl Somebody {
             let patch = Patch::Merge(node);
             match nodes.patch(name, &PatchParams::default(), &patch).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
-                answer => return answer.map(|_| ()).into(),
+                answer => return Answer(answer.map(drop)),
             }
         }
     }
@@ -129,61 +137,41 @@ impl Somebody {
         let patch = Patch::Merge(capacity);
         let params = PatchParams::default();
         let answer = nodes.patch_status(name, &params, &patch).await;
-        answer.map(|_| ()).into()
+        Answer(answer.map(drop))
     }
 
     fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
-
-    pub async fn create_job(&self, job: Value) -> Answer {
-        create(&self.jobs(), job).await.map(|_| ()).into()
-    }
-
-    pub async fn delete_job(&self, name: &str) -> Answer {
-        let answer = self.jobs().delete(name, &DeleteParams::background()).await;
-        answer.map(|_| ()).into()
-    }
 }
 
 /// What the API server says.
 #[derive(Debug)]
-pub enum Answer {
-    Done,
-    Refused(String),
-    Otherwise(String),
-}
-
-impl From<kube::Result<()>> for Answer {
-    fn from(result: kube::Result<()>) -> Self {
-        match result {
-            Ok(()) => Self::Done,
-            Err(kube::Error::Api(status)) if status.code == 403 => {
-                Self::Refused(status.message.clone())
-            }
-            Err(error) => Self::Otherwise(error.to_string()),
-        }
-    }
-}
+pub struct Answer(kube::Result<()>);
 
 impl Answer {
-    pub fn allowed(self, what: &str) {
-        match self {
-            Self::Done => {}
-            Self::Refused(said) | Self::Otherwise(said) => panic!("{what}: {said}"),
+    pub fn is_done(&self) -> bool {
+        self.0.is_ok()
+    }
+
+    /// The message of a policy's refusal.
+    pub fn refusal(&self) -> Option<&str> {
+        match &self.0 {
+            Err(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
+            _ => None,
         }
+    }
+
+    pub fn allowed(self, what: &str) {
+        assert!(self.is_done(), "{what}: {self:?}");
     }
 
     /// Asserts that it is the policy's refusal, and that its words are of use.
     pub fn refused(self, what: &str, words: &[&str]) {
-        match self {
-            Self::Refused(said) => {
-                for word in words {
-                    assert!(said.contains(word), "{what}: no {word:?} in {said:?}");
-                }
-            }
-            Self::Done => panic!("{what} is allowed"),
-            Self::Otherwise(said) => panic!("{what}: {said}"),
+        let said = self.refusal();
+        let said = said.unwrap_or_else(|| panic!("{what}: {self:?}"));
+        for word in words {
+            assert!(said.contains(word), "{what}: no {word:?} in {said:?}");
         }
     }
 }

@@ -20,6 +20,7 @@ use support::skip;
 use support::names::DEFAULT_TAINT_KEY;
 
 use crate::helm::Helm;
+use ground::Act::{CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
 use ground::{Answer, CLASS, Ground, HOST_DIR, HOSTNAME, Somebody, clear, create, install};
 
 /// How long the API server may take to learn of a policy.
@@ -76,36 +77,27 @@ fn job(name: &str, node: &str) -> Value {
     })
 }
 
-#[test]
-fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
+#[tokio::test]
+async fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
     let Some(path) = std::env::var_os("TEST_KUBECONFIG") else {
         return skip("TEST_KUBECONFIG names no real cluster, whose API server has to judge");
     };
     let Some(helm) = Helm::find() else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let kubeconfig = Kubeconfig::read_from(path).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .unwrap();
-        let admin = Client::try_from(config.clone()).unwrap();
-        clear(&admin).await;
-        let name = format!("isolation-{}", std::process::id());
-        let ground = Ground {
-            config,
-            admin,
-            name,
-        };
-        let outcome = AssertUnwindSafe(story(&helm, &ground)).catch_unwind().await;
-        clear(&ground.admin).await;
-        if let Err(panic) = outcome {
-            resume_unwind(panic);
-        }
-    });
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let config = config.unwrap();
+    let ground = Ground {
+        admin: Client::try_from(config.clone()).unwrap(),
+        config,
+        name: format!("isolation-{}", std::process::id()),
+    };
+    clear(&ground.admin).await;
+    let outcome = AssertUnwindSafe(story(&helm, &ground)).catch_unwind().await;
+    clear(&ground.admin).await;
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
 }
 
 async fn story(helm: &Helm, ground: &Ground) {
@@ -186,13 +178,12 @@ impl Scene {
 
     async fn set(&self) {
         // Rights, too, are in force only when the API server has heard of them.
-        let is_done = |answer: &Answer| matches!(answer, Answer::Done);
         let volume = pv(&self.theirs, &self.other);
-        let volumes = async || self.victim.create_pv(volume.clone()).await;
-        at_last("a PV of its own is allowed", volumes, is_done).await;
+        let volumes = async || self.victim.does(CreatePv(volume.clone())).await;
+        at_last("a PV of its own is allowed", volumes, Answer::is_done).await;
         let job = job("theirs", &self.other);
-        let jobs = async || self.victim.create_job(job.clone()).await;
-        at_last("a Job for itself is allowed", jobs, is_done).await;
+        let jobs = async || self.victim.does(CreateJob(job.clone())).await;
+        at_last("a Job for itself is allowed", jobs, Answer::is_done).await;
         until_in_force(&self.attacker, &self.name("probe"), &self.other).await;
     }
 
@@ -203,65 +194,41 @@ impl Scene {
             other,
             ..
         } = self;
-        let own = &self.name("pv");
-        attacker
-            .create_pv(pv(own, mine))
-            .await
-            .allowed("a PV of its own");
+        let [own, adopted, unlisted] = &["pv", "go-pv", "unlisted"].map(|name| self.name(name));
         let ours = finalizers(&json!(["local-volume-provisioner/cleanup"]));
-        attacker
-            .patch_pv(own, ours)
-            .await
-            .allowed("its own PV's finalizer");
-        attacker.delete_pv(own).await.allowed("its own PV");
-        let none = finalizers(&json!(null));
-        attacker
-            .patch_pv(own, none)
-            .await
-            .allowed("a Terminating PV's finalizer");
-
-        let adopted = &self.name("go-pv");
         let unlabelled = with(pv(adopted, mine), "/metadata/labels", json!({}));
-        attacker
-            .create_pv(unlabelled)
-            .await
-            .allowed("a PV without the label");
-        attacker
-            .patch_pv(adopted, hostname(mine))
-            .await
-            .allowed("the label that it lacks");
-        let given_away = attacker.patch_pv(adopted, hostname(other)).await;
-        given_away.refused("another node's label", &["node isolation"]);
-
-        attacker
-            .patch_pv(
-                adopted,
-                json!({ "spec": { "capacity": { "storage": "2Gi" } } }),
-            )
-            .await
-            .allowed("a PV's size");
-        let bound = json!({ "spec": { "claimRef": { "namespace": "kube-system", "name": "x" } } });
-        attacker
-            .patch_pv(adopted, bound)
-            .await
-            .refused("a PV's claim", &["node isolation", adopted, "claimRef"]);
-        let unlisted = &self.name("unlisted");
+        let larger = json!({ "spec": { "capacity": { "storage": "2Gi" } } });
         let of_old_class = with(pv(unlisted, mine), "/spec/storageClassName", json!("gone"));
         create(&self.pvs, of_old_class).await.unwrap();
+        for (what, act) in [
+            ("a PV of its own", CreatePv(pv(own, mine))),
+            ("its own PV's finalizer", PatchPv(own, ours)),
+            ("its own PV", DeletePv(own)),
+            (
+                "a Terminating PV's finalizer",
+                PatchPv(own, finalizers(&json!(null))),
+            ),
+            ("a PV without the label", CreatePv(unlabelled)),
+            ("the label that it lacks", PatchPv(adopted, hostname(mine))),
+            ("a PV's size", PatchPv(adopted, larger)),
+            (
+                "the label of a PV of a class that is gone",
+                PatchPv(unlisted, hostname(mine)),
+            ),
+            ("a PV of a class that is gone", DeletePv(unlisted)),
+            ("a Job for itself", CreateJob(job("own", mine))),
+            ("its own Job", DeleteJob("own")),
+        ] {
+            attacker.may(what, act).await;
+        }
+        let given_away = PatchPv(adopted, hostname(other));
         attacker
-            .patch_pv(unlisted, hostname(mine))
-            .await
-            .allowed("a PV of a class that is gone");
-        attacker
-            .delete_pv(unlisted)
-            .await
-            .allowed("a PV of a class that is gone");
-
-        attacker
-            .create_job(job("own", mine))
-            .await
-            .allowed("a Job for itself");
-        attacker.delete_job("own").await.allowed("its own Job");
+            .may_not("another node's label", given_away, &["node isolation"])
+            .await;
+        let bound = json!({ "spec": { "claimRef": { "namespace": "kube-system", "name": "x" } } });
+        let words = ["node isolation", adopted, "claimRef"];
+        let bound = PatchPv(adopted, bound);
+        attacker.may_not("a PV's claim", bound, &words).await;
     }
 
     async fn other_volumes_are_out_of_reach(&self) {
@@ -306,10 +273,8 @@ impl Scene {
             ),
             ("that is not local", remote()),
         ] {
-            attacker
-                .create_pv(pv)
-                .await
-                .refused(&format!("a PV {what}"), &said);
+            let what = format!("a PV {what}");
+            attacker.may_not(&what, CreatePv(pv), &said).await;
         }
         for (what, pv, word) in [
             ("of another class", of_class(json!("other")), "classes"),
@@ -320,25 +285,20 @@ impl Scene {
             ("deeper", at("/mnt/isolation-test/disk/x"), "hostDirs"),
             ("for a claim", claimed(), "claimRef"),
         ] {
-            attacker
-                .create_pv(pv)
-                .await
-                .refused(&format!("a PV {what}"), &["node isolation", name, word]);
+            let (what, words) = (format!("a PV {what}"), ["node isolation", name, word]);
+            attacker.may_not(&what, CreatePv(pv), &words).await;
         }
         let said = ["node isolation", mine, theirs];
-        let none = finalizers(&json!([]));
-        attacker
-            .patch_pv(theirs, none)
-            .await
-            .refused("another's finalizer", &said);
-        attacker
-            .patch_pv(theirs, hostname(mine))
-            .await
-            .refused("another's label", &said);
-        attacker
-            .delete_pv(theirs)
-            .await
-            .refused("another's PV", &said);
+        for (what, act) in [
+            (
+                "another's finalizer",
+                PatchPv(theirs, finalizers(&json!([]))),
+            ),
+            ("another's label", PatchPv(theirs, hostname(mine))),
+            ("another's PV", DeletePv(theirs)),
+        ] {
+            attacker.may_not(what, act, &said).await;
+        }
     }
 
     async fn other_nodes_are_out_of_reach(&self) {
@@ -411,9 +371,8 @@ impl Scene {
         } = self;
         let said = ["node isolation", "theirs"];
         attacker
-            .delete_job("theirs")
-            .await
-            .refused("another's Job", &said);
+            .may_not("another's Job", DeleteJob("theirs"), &said)
+            .await;
         let of = |field: &str, value: Value| {
             with(
                 job("x", mine),
@@ -463,10 +422,8 @@ impl Scene {
                 "Secrets",
             ),
         ] {
-            attacker
-                .create_job(job)
-                .await
-                .refused(&format!("a Job {what}"), &[word]);
+            let what = format!("a Job {what}");
+            attacker.may_not(&what, CreateJob(job), &[word]).await;
         }
     }
 
@@ -479,8 +436,8 @@ impl Scene {
         } = self;
         let said = ["a token that belongs to no node"];
         let pv = pv(&self.name("x"), mine);
-        nobody.create_pv(pv).await.refused("a PV", &said);
-        nobody.delete_pv(theirs).await.refused("a PV", &said);
+        nobody.may_not("a PV", CreatePv(pv), &said).await;
+        nobody.may_not("a PV", DeletePv(theirs), &said).await;
         nobody
             .change_node(mine, take_startup_taint_off)
             .await
@@ -490,14 +447,14 @@ impl Scene {
 
 /// Waits until all the policies are known to the API server, by doing what they forbid.
 async fn until_in_force(attacker: &Somebody, name: &str, other: &str) {
-    let volumes = async || attacker.create_pv(pv(name, other)).await;
+    let volumes = async || attacker.does(CreatePv(pv(name, other))).await;
     refused_at_last(volumes).await;
     refused_at_last(async || attacker.change_node(other, |_| ()).await).await;
-    refused_at_last(async || attacker.create_job(job(name, other)).await).await;
+    refused_at_last(async || attacker.does(CreateJob(job(name, other))).await).await;
 }
 
 async fn refused_at_last<F: Future<Output = Answer>>(attempt: impl Fn() -> F) {
-    let is_refused = |answer: &Answer| matches!(answer, Answer::Refused(_));
+    let is_refused = |answer: &Answer| answer.refusal().is_some();
     at_last("a policy is in force", attempt, is_refused).await;
 }
 
