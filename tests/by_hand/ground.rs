@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{LoopDevice, Sandbox, bare_command, skip};
+use support::{LoopDevice, Sandbox, bare_command, has, skip};
 
 pub const SECRET: &[u8] = b"the tenant's secret";
 /// In no place where a filesystem keeps a copy of its superblock.
@@ -142,10 +142,4 @@ pub fn is_full(root: &Path) -> bool {
 pub fn is_empty(root: &Path) -> bool {
     let mut entries = fs::read_dir(root).unwrap();
     entries.all(|entry| entry.unwrap().file_name() == "lost+found")
-}
-
-/// Whether there is such a program.
-pub fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }

@@ -11,18 +11,15 @@ use std::process::Command;
 use local_volume_provisioner::host::lock::VolumeLock;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, run, sandbox};
 
 use crate::ground::{
-    SECRET, assert_clean, assert_refused, bytes, device_with_secret, ext4_volume, has, is_full,
-    volume,
+    SECRET, assert_clean, assert_refused, bytes, device_with_secret, ext4_volume, is_full, volume,
 };
 
 #[test]
 fn what_is_no_volume() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let plain = sandbox.dir("plain").unwrap();
     fs::write(plain.join("file"), "kept").unwrap();
     let root = volume(&sandbox, "volume");
@@ -58,9 +55,7 @@ fn what_is_no_volume() {
 
 #[test]
 fn what_the_machine_needs() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let usr = sandbox.bind(Path::new("/usr/share"), "usr").unwrap();
     let root = sandbox.bind(Path::new("/"), "root").unwrap();
     for (path, words) in [
@@ -96,9 +91,7 @@ fn what_the_machine_needs() {
 
 #[test]
 fn what_something_is_mounted_in_or_on() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let outer = volume(&sandbox, "outer");
     let inner = volume(&sandbox, "outer/dir/inner");
     assert_refused(&outer, &[], "/mnt/outer/dir/inner");
@@ -121,24 +114,8 @@ fn what_something_is_mounted_in_or_on() {
 }
 
 #[test]
-fn what_the_kubelet_has_mounted_for_a_pod() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let root = volume(&sandbox, "volume");
-    let of_pod = "kubelet/pods/uid/volumes/kubernetes.io~local-volume/pv";
-    sandbox.bind(&root, of_pod).unwrap();
-    let kubelet_dir = ["--kubelet-dir=/mnt/kubelet"];
-    assert_refused(&root, &kubelet_dir, "the kubelet has it mounted for a Pod");
-    assert_refused(&sandbox.path().join(of_pod), &kubelet_dir, "for a Pod");
-    assert!(is_full(&root));
-}
-
-#[test]
 fn what_volumes_are_looked_for_in() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let disks = volume(&sandbox, "disks");
     let config = sandbox.dir("config").unwrap();
     let map = "fast: { hostDir: /mnt/disks, mountDir: /mnt/disks }";
@@ -166,9 +143,7 @@ fn what_volumes_are_looked_for_in() {
 
 #[test]
 fn what_is_read_only() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     mount(None::<&str>, &root, None::<&str>, flags, None::<&str>).unwrap();
@@ -186,24 +161,17 @@ fn what_is_read_only() {
 
 #[test]
 fn what_is_a_read_only_snapshot() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    if !has("mkfs.btrfs") || !has("btrfs") {
-        skip("no btrfs tools on this machine");
-        return;
-    }
+    let sandbox = sandbox!("mkfs.btrfs", "btrfs");
     let device = LoopDevice::formatted(sandbox.path(), 128 << 20, "btrfs").unwrap();
     let root = sandbox.mount(device.path(), "btrfs", "whole").unwrap();
-    let btrfs = |args: &[&str]| {
-        let status = Command::new("btrfs").args(args).status().unwrap();
-        assert!(status.success());
-    };
-    btrfs(&["-q", "subvolume", "create", "/mnt/whole/volume"]);
+    run("btrfs", &["-q", "subvolume", "create", "/mnt/whole/volume"]);
     fs::create_dir(root.join("volume/dir")).unwrap();
     fs::write(root.join("volume/dir/file"), SECRET).unwrap();
     let snapshot = ["/mnt/whole/volume", "/mnt/whole/snapshot"];
-    btrfs(&[&["-q", "subvolume", "snapshot", "-r"], &snapshot[..]].concat());
+    run(
+        "btrfs",
+        &[&["-q", "subvolume", "snapshot", "-r"], &snapshot[..]].concat(),
+    );
     let snapshot = sandbox.bind(&root.join("snapshot"), "snapshot").unwrap();
     assert_refused(&snapshot, &[], "property set /mnt/snapshot ro false");
     assert!(is_full(&snapshot));
@@ -211,9 +179,7 @@ fn what_is_a_read_only_snapshot() {
 
 #[test]
 fn what_others_have_files_in_where_we_are_not_root() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
     let output = Command::new("setpriv")
         .args([
@@ -231,9 +197,7 @@ fn what_others_have_files_in_where_we_are_not_root() {
 
 #[test]
 fn what_somebody_else_cleans_or_builds_upon() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let (root, device) = (
         volume(&sandbox, "volume"),
         device_with_secret(sandbox.path()),
@@ -253,9 +217,7 @@ fn what_somebody_else_cleans_or_builds_upon() {
 
 #[test]
 fn what_the_method_does_not_fit() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let (root, device) = (
         volume(&sandbox, "volume"),
         device_with_secret(sandbox.path()),
@@ -279,9 +241,7 @@ fn what_the_method_does_not_fit() {
 
 #[test]
 fn whatever_nobody_can_be_asked_about() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
     let path: OsString = root.clone().into();
     assert_clean(&[&path], 2, &["no terminal", "--dry-run", "--yes"]);

@@ -3,52 +3,39 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
-use support::{LoopDevice, Sandbox, skip};
+use support::{Guest, LoopDevice, run, sandbox, skip};
 
 use crate::ground::{
     SIZE, assert_clean, assert_refused, bytes, clean_in_pod, device_with_secret, is_full, volume,
 };
 
-/// A process that ends with the test.
-struct Guest(Child);
-
-impl Guest {
-    /// Sleeps, with this as its standard input.
-    fn reading(file: File) -> Self {
-        Self(Command::new("sleep").arg("60").stdin(file).spawn().unwrap())
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Sleeps, with this as its standard input.
+fn reader(of: &Path) -> Guest {
+    let file = File::open(of).unwrap();
+    Guest(Command::new("sleep").arg("60").stdin(file).spawn().unwrap())
 }
 
 #[test]
 fn by_a_pod_of_a_kubelet_whose_directory_is_behind_a_link() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
     let of_pod = "data/kubelet/pods/uid/volumes/kubernetes.io~local-volume/pv";
     sandbox.bind(&root, of_pod).unwrap();
     let link = sandbox.path().join("kubelet");
     symlink(sandbox.path().join("data/kubelet"), link).unwrap();
     let kubelet_dir = ["--kubelet-dir=/mnt/kubelet"];
-    assert_refused(&root, &kubelet_dir, "the kubelet has it mounted for a Pod");
+    for path in [&root, &sandbox.path().join(of_pod)] {
+        assert_refused(path, &kubelet_dir, "the kubelet has it mounted for a Pod");
+    }
     assert!(is_full(&root));
 }
 
 #[test]
 fn by_whatever_pod_while_a_pod_of_our_own_does_not_show() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let (root, device) = (
         volume(&sandbox, "volume"),
         device_with_secret(sandbox.path()),
@@ -88,15 +75,8 @@ fn by_whatever_pod_while_a_pod_of_our_own_does_not_show() {
 
 #[test]
 fn by_whom_it_could_be_used_unseen_is_told() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
-    let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
     let clean = env!("CARGO_BIN_EXE_local-volume-provisioner");
     let args = ["clean", "/mnt/volume", "--dry-run", "--kubelet-dir=/mnt/k"];
     let shown = run(clean, &args);
@@ -118,13 +98,11 @@ fn by_whom_it_could_be_used_unseen_is_told() {
 
 #[test]
 fn as_a_part_of_the_whole_disk() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let disk = LoopDevice::halved(sandbox.path(), SIZE).unwrap();
     let partition = disk.partition(1);
     {
-        let reader = Guest::reading(File::open(disk.path()).unwrap());
+        let reader = reader(disk.path());
         let words = format!(
             "process {} (\"sleep\") has \"{}\" open",
             reader.0.id(),
@@ -135,7 +113,7 @@ fn as_a_part_of_the_whole_disk() {
         assert_refused(&partition, &[], "lies on it");
     }
     // The neighbour is another one's.
-    let _reader = Guest::reading(File::open(disk.partition(2)).unwrap());
+    let _reader = reader(&disk.partition(2));
     assert_clean(
         &[partition.as_os_str(), "--yes".as_ref()],
         0,
@@ -145,9 +123,7 @@ fn as_a_part_of_the_whole_disk() {
 
 #[test]
 fn as_another_loop_device_over_the_same_part_of_a_file() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let image = tempfile::tempfile_in(sandbox.path()).unwrap();
     image.set_len(SIZE).unwrap();
     let [one, other] = [(); 2].map(|()| LoopDevice::over(&image).unwrap());
@@ -159,9 +135,7 @@ fn as_another_loop_device_over_the_same_part_of_a_file() {
 
 #[test]
 fn by_others_who_see_the_same_filesystem_or_by_a_layer_above() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let lower = volume(&sandbox, "lower");
     let upper = sandbox.tmpfs("upper", "size=1m").unwrap();
     let overlay = sandbox.dir("overlay").unwrap();

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use support::{LoopDevice, Sandbox};
+use support::{LoopDevice, Sandbox, sandbox};
 
 use crate::ground::{
     SIZE, assert_clean, bytes, command, device_with_secret, device_without_offload, ext4_volume,
@@ -13,9 +13,7 @@ use crate::ground::{
 
 #[test]
 fn a_filesystem_is_shown_and_left_alone_and_then_emptied() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let mut volumes = vec![(volume(&sandbox, "ram"), "tmpfs", "2 entries removed.", None)];
     if let Some((root, device)) = ext4_volume(&sandbox, "disk") {
         volumes.push((root, "ext4", "the disk was told of", Some(device)));
@@ -41,9 +39,7 @@ fn a_filesystem_is_shown_and_left_alone_and_then_emptied() {
 
 #[test]
 fn without_trim_it_says_that_data_stays() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let Some((root, _device)) = ext4_volume(&sandbox, "disk") else {
         return;
     };
@@ -67,9 +63,7 @@ fn each(sandbox: &Sandbox) -> [(LoopDevice, bool); 2] {
 
 #[test]
 fn a_device_is_shown_and_left_as_it_is_by_a_dry_run() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     for (device, _) in each(&sandbox) {
         let before = bytes(&device);
         let udev = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
@@ -93,9 +87,7 @@ fn a_device_is_shown_and_left_as_it_is_by_a_dry_run() {
 
 #[test]
 fn a_dry_run_that_cannot_be_seen_touches_nothing_and_says_so() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let root = volume(&sandbox, "volume");
     for go in ["--dry-run", "--yes"] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -110,9 +102,7 @@ fn a_dry_run_that_cannot_be_seen_touches_nothing_and_says_so() {
 
 #[test]
 fn a_device_is_zero_by_every_method_that_says_so() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     for args in [
         &["--method=zero"][..],
         &["--method=zero", "--passes=2"],
@@ -140,9 +130,7 @@ fn a_device_is_zero_by_every_method_that_says_so() {
 
 #[test]
 fn a_quick_reset_is_the_default_and_says_what_it_leaves() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     for (device, can_drop) in each(&sandbox) {
         let args = [device.path().as_os_str(), "--yes".as_ref()];
         let told: &[&str] = if can_drop {
@@ -164,9 +152,7 @@ fn a_quick_reset_is_the_default_and_says_what_it_leaves() {
 
 #[test]
 fn a_link_to_a_device_is_followed_and_shown() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let device = device_with_secret(sandbox.path());
     let link = sandbox.path().join("by-id");
     std::os::unix::fs::symlink(device.path(), &link).unwrap();

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{SFlag, stat};
 use nix::sys::statvfs::statvfs;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, sandbox};
 
-use crate::volume::{assert_cleans, has, make_canary, on_filesystems, run, snapshot};
+use crate::volume::{assert_cleans, make_canary, on_filesystems, run, snapshot};
 
 /// Mounts an overlay of the directories `lower`, `upper` and `work` in `base` on `merged` in it.
 pub fn overlay(base: &Path) -> PathBuf {
@@ -121,12 +121,7 @@ fn a_file_that_is_still_open_is_gone_for_everybody_else() {
 
 #[test]
 fn files_of_a_project_go_like_any_other_and_the_root_stays_in_it() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    if !has("chattr") || !has("mkfs.xfs") {
-        return skip("it takes chattr and mkfs.xfs");
-    }
+    let sandbox = sandbox!("chattr", "mkfs.xfs");
     let device = LoopDevice::formatted(sandbox.path(), 320 << 20, "xfs").unwrap();
     let root = sandbox.mount(device.path(), "xfs", "volume").unwrap();
     let path = root.to_str().unwrap();

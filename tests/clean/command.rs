@@ -14,6 +14,7 @@ use local_volume_provisioner::clean::command::{CommandError, run_with};
 use local_volume_provisioner::clean::progress::Progress;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use support::until;
 
 const OURSELVES: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
@@ -86,15 +87,14 @@ fn processes(mark: &str) -> Vec<(Pid, String)> {
     found
 }
 
-fn wait_until(what: &str, limit: Duration, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 const PATIENCE: Duration = Duration::from_secs(10);
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let met = until(PATIENCE, Duration::from_millis(5), || {
+        condition().then_some(())
+    });
+    assert!(met.is_some(), "waited {PATIENCE:?} in vain: {what}");
+}
 
 /// A cleaner that does all it can to get away: children in sessions of their own, forked twice, deaf
 /// to signals. Six processes.
@@ -209,58 +209,41 @@ async fn what_a_cleaner_leaves_in_the_background_ends_with_it() {
     assert!(start.elapsed() < Duration::from_mins(1));
 }
 
-#[tokio::test]
-async fn a_cancelled_cleaner_is_gone_at_once() {
-    let mark = mark("cancelled");
-    let progress = Progress::default();
-    let running = {
-        let (mark, progress) = (mark.clone(), progress.clone());
-        tokio::spawn(async move { clean(ESCAPE_ARTIST, &mark, &progress).await.0 })
-    };
-    while sleepers(&mark) < 4 {
+/// Ends when so many of its processes sleep.
+async fn running(mark: &str, count: usize) {
+    while sleepers(mark) < count {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let start = Instant::now();
-    progress.cancel();
-    let error = running.await.unwrap().unwrap_err();
-    assert!(matches!(error, CommandError::Cancelled(_)), "{error}");
-    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
-    assert_eq!(processes(&mark), []);
-    // One that was cancelled before does not start at all.
-    let error = clean("echo x", &mark, &progress).await;
-    assert!(matches!(error, (Err(CommandError::Cancelled(_)), lines) if lines.is_empty()));
 }
 
 #[tokio::test]
-async fn one_that_forks_as_fast_as_it_can_is_gone_too() {
-    let mark = mark("forks");
-    let progress = Progress::default();
-    let running = {
-        let (mark, progress) = (mark.clone(), progress.clone());
-        let script = "while :; do (setsid sh -c 'sleep 0.2; sleep 0.2' &) ; done";
-        tokio::spawn(async move { clean(script, &mark, &progress).await.0 })
-    };
-    while sleepers(&mark) < 20 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+async fn nothing_of_a_cancelled_cleaner_is_left() {
+    let forks = "while :; do (setsid sh -c 'sleep 0.2; sleep 0.2' &) ; done";
+    for (script, count) in [(ESCAPE_ARTIST, 4), (forks, 20)] {
+        let (mark, progress) = (mark("cancelled"), Progress::default());
+        let cleaning = clean(script, &mark, &progress);
+        let cancel = async {
+            running(&mark, count).await;
+            progress.cancel();
+        };
+        let ((result, _), ()) = tokio::join!(cleaning, cancel);
+        let error = result.unwrap_err();
+        assert!(matches!(error, CommandError::Cancelled(_)), "{error}");
+        assert_eq!(processes(&mark), []);
+        // One that was cancelled before does not start at all.
+        let (result, lines) = clean("echo x", &mark, &progress).await;
+        assert!(matches!(result, Err(CommandError::Cancelled(_))) && lines.is_empty());
     }
-    progress.cancel();
-    running.await.unwrap().unwrap_err();
-    assert_eq!(processes(&mark), []);
 }
 
 #[tokio::test]
 async fn a_dropped_future_kills_the_cleaner() {
-    let mark = mark("dropped");
-    let progress = Progress::default();
-    let limit = Duration::from_millis(500);
-    assert!(
-        tokio::time::timeout(limit, clean(ESCAPE_ARTIST, &mark, &progress))
-            .await
-            .is_err()
-    );
-    wait_until("the cleaner's end", PATIENCE, || {
-        processes(&mark).is_empty()
-    });
+    let (mark, progress) = (mark("dropped"), Progress::default());
+    tokio::select! {
+        _ = clean(ESCAPE_ARTIST, &mark, &progress) => panic!("it has ended"),
+        () = running(&mark, 4) => {}
+    }
+    wait_until("the cleaner's end", || processes(&mark).is_empty());
 }
 
 /// The fault that `PR_SET_PDEATHSIG` has: it is about threads.
@@ -304,41 +287,6 @@ fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
     assert_eq!(lines, ["alive"]);
 }
 
-/// Fault 15: external cleaners outlive the killed process.
-#[test]
-fn fault_15_kill_9_of_the_provisioner_leaves_no_process() {
-    const MARK: &str = "TEST_AS_THE_PROVISIONER";
-    if let Some(mark) = std::env::var_os(MARK) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let _ = runtime.block_on(clean(
-            ESCAPE_ARTIST,
-            mark.to_str().unwrap(),
-            &Progress::default(),
-        ));
-        return;
-    }
-    for _ in 0..5 {
-        let mark = mark("kill-9");
-        let mut provisioner = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "command::fault_15_kill_9_of_the_provisioner_leaves_no_process",
-            ])
-            .env(MARK, &mark)
-            .spawn()
-            .unwrap();
-        wait_until("the cleaner's start", PATIENCE, || sleepers(&mark) >= 4);
-        provisioner.kill().unwrap();
-        provisioner.wait().unwrap();
-        wait_until("the cleaner's end", PATIENCE, || {
-            processes(&mark).is_empty()
-        });
-    }
-}
-
 fn is_locked(path: &Path) -> bool {
     File::open(path).unwrap().try_lock().is_err()
 }
@@ -372,7 +320,7 @@ fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
         .env(MARK, &mark)
         .spawn()
         .unwrap();
-    wait_until("the cleaner's start", PATIENCE, || sleepers(&mark) == 2);
+    wait_until("the cleaner's start", || sleepers(&mark) == 2);
     let supervisor = processes(&mark)
         .into_iter()
         .find(|(_, name)| name.starts_with("local-vol"))
@@ -382,7 +330,7 @@ fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
     kill(supervisor, Signal::SIGKILL).unwrap();
     provisioner.kill().unwrap();
     provisioner.wait().unwrap();
-    wait_until("the supervisor's end", PATIENCE, || {
+    wait_until("the supervisor's end", || {
         processes(&mark).iter().all(|(pid, _)| *pid != supervisor)
     });
     let left = processes(&mark);
@@ -392,7 +340,7 @@ fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
     }
     assert!(left.iter().any(|(_, name)| name == "sleep"), "{left:?}");
     assert!(locked, "{left:?} run, and the volume is not locked");
-    wait_until("the lock's end with the last process", PATIENCE, || {
+    wait_until("the lock's end with the last process", || {
         !is_locked(&volume)
     });
     fs::remove_file(volume).unwrap();
@@ -410,18 +358,15 @@ async fn a_lock_ends_when_the_cleaner_has_ended() {
     assert!(is_locked(&volume));
     drop(lock);
     // A program that another test starts at this moment has it until its exec.
-    wait_until("the lock's end", PATIENCE, || !is_locked(&volume));
+    wait_until("the lock's end", || !is_locked(&volume));
     fs::remove_file(volume).unwrap();
 }
 
 #[tokio::test]
 async fn a_signal_to_the_supervisor_ends_everything_and_is_no_success() {
-    for (signal, reason) in [
-        (Signal::SIGTERM, "SupervisorFailed"),
-        (Signal::SIGKILL, "SupervisorFailed"),
-    ] {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let mark = mark("signal");
-        let running = {
+        let cleaning = {
             let mark = mark.clone();
             tokio::spawn(async move {
                 clean("echo ready; exec sleep 1000", &mark, &Progress::default())
@@ -429,19 +374,15 @@ async fn a_signal_to_the_supervisor_ends_everything_and_is_no_success() {
                     .0
             })
         };
-        while sleepers(&mark) < 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        running(&mark, 1).await;
         let supervisor = processes(&mark)
             .into_iter()
             .find(|(_, name)| name.starts_with("local-vol"))
             .unwrap();
         kill(supervisor.0, signal).unwrap();
-        let error = running.await.unwrap().unwrap_err();
-        assert_eq!(error.reason(), reason, "{error}");
-        wait_until("the cleaner's end", PATIENCE, || {
-            processes(&mark).is_empty()
-        });
+        let error = cleaning.await.unwrap().unwrap_err();
+        assert_eq!(error.reason(), "SupervisorFailed", "{error}");
+        wait_until("the cleaner's end", || processes(&mark).is_empty());
     }
 }
 

@@ -36,7 +36,7 @@ pub fn md_0_90(device: &LoopDevice, size: u64) {
 }
 
 /// The same with a superblock of version 1, which says itself where it is.
-fn md_1(device: &LoopDevice, offset: u64) {
+pub fn md_1(device: &LoopDevice, offset: u64) {
     let [version, disks] = [1, 2_u32].map(u32::to_le_bytes);
     let place = (offset / SECTOR).to_le_bytes();
     let fields: [(_, &[u8]); 6] = [
@@ -48,21 +48,6 @@ fn md_1(device: &LoopDevice, offset: u64) {
         (168, b"uuid of the disk"),
     ];
     put(device, offset, &structure::<4096>(&fields));
-}
-
-/// At the end.
-pub fn md_1_0(device: &LoopDevice, size: u64) {
-    md_1(device, (size - 8192) / 4096 * 4096);
-}
-
-/// At the start.
-pub fn md_1_1(device: &LoopDevice, _size: u64) {
-    md_1(device, 0);
-}
-
-/// Near the start.
-pub fn md_1_2(device: &LoopDevice, _size: u64) {
-    md_1(device, 4096);
 }
 
 /// A physical volume of LVM, whose label is in the second sector.

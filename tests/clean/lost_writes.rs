@@ -1,71 +1,18 @@
 //! A disk that takes no more writes, below a filesystem that seems to go on.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use local_volume_provisioner::clean::tree::TreeError;
 use local_volume_provisioner::host::mounts::MountTable;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
-use support::{LoopDevice, Sandbox};
+use support::{LoopDevice, sandbox};
 
 use crate::volume::{clean, on_filesystems, run};
 
 const FILES: usize = 2000;
-
-/// An ext4 whose journal has no room on the disk: what is deleted from now on never gets there.
-struct Failing {
-    sandbox: Sandbox,
-    device: LoopDevice,
-    root: PathBuf,
-    filler: PathBuf,
-}
-
-impl Failing {
-    fn new() -> Option<Self> {
-        let sandbox = Sandbox::enter()?;
-        let below = sandbox.tmpfs("below", "size=60m").unwrap();
-        let backing = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(below.join("image"))
-            .unwrap();
-        backing.set_len(400 << 20).unwrap();
-        let device = LoopDevice::over(&backing).unwrap();
-        let lazily = "lazy_itable_init=0,lazy_journal_init=1";
-        let path = device.path().to_str().unwrap();
-        run("mke2fs", &["-q", "-t", "ext4", "-E", lazily, path]);
-        let root = sandbox.dir("volume").unwrap();
-        // Reading the directory must not write to the filesystem: that would show the error.
-        mount(&device, &root);
-        for n in 0..FILES {
-            fs::write(root.join(format!("secret-{n}")), "secret").unwrap();
-        }
-        nix::unistd::syncfs(File::open(&root).unwrap()).unwrap();
-        let filler = below.join("filler");
-        let full = fs::write(&filler, vec![1; 60 << 20]);
-        assert_eq!(full.unwrap_err().raw_os_error(), Some(Errno::ENOSPC as i32));
-        Some(Self {
-            sandbox,
-            device,
-            root,
-            filler,
-        })
-    }
-
-    /// What the next tenant would find, once the disk is well again.
-    fn after_the_repair(&self) -> usize {
-        self.sandbox.umount(&self.root).unwrap();
-        fs::remove_file(&self.filler).unwrap();
-        mount(&self.device, &self.root);
-        let secrets = fs::read_dir(&self.root).unwrap().filter(|entry| {
-            let name = entry.as_ref().unwrap().file_name();
-            name.to_str().unwrap().starts_with("secret")
-        });
-        secrets.count()
-    }
-}
 
 fn mount(device: &LoopDevice, at: &Path) {
     let options = Some("noinit_itable");
@@ -79,15 +26,41 @@ fn mount(device: &LoopDevice, at: &Path) {
     .unwrap();
 }
 
+/// An ext4 whose journal has no room on the disk: what is deleted never gets there.
 #[test]
 fn what_is_deleted_only_in_memory_is_never_taken_for_gone() {
-    let Some(disk) = Failing::new() else { return };
+    let sandbox = sandbox!("mke2fs");
+    let below = sandbox.tmpfs("below", "size=60m").unwrap();
+    let backing = tempfile::tempfile_in(&below).unwrap();
+    backing.set_len(400 << 20).unwrap();
+    let device = LoopDevice::over(&backing).unwrap();
+    let lazily = "lazy_itable_init=0,lazy_journal_init=1";
+    let path = device.path().to_str().unwrap();
+    run("mke2fs", &["-q", "-t", "ext4", "-E", lazily, path]);
+    let root = sandbox.dir("volume").unwrap();
+    // Reading the directory must not write to the filesystem: that would show the error.
+    mount(&device, &root);
+    for n in 0..FILES {
+        fs::write(root.join(format!("secret-{n}")), "secret").unwrap();
+    }
+    nix::unistd::syncfs(File::open(&root).unwrap()).unwrap();
+    let filler = below.join("filler");
+    let full = fs::write(&filler, vec![1; 60 << 20]);
+    assert_eq!(full.unwrap_err().raw_os_error(), Some(Errno::ENOSPC as i32));
+
     for attempt in 1..=3 {
-        let error = clean(&disk.root).expect_err("the journal cannot be written");
+        let error = clean(&root).expect_err("the journal cannot be written");
         eprintln!("attempt {attempt}: {error}");
     }
-    assert_eq!(disk.after_the_repair(), FILES);
-    clean(&disk.root).unwrap();
+    // What the next tenant would find, once the disk is well again.
+    sandbox.umount(&root).unwrap();
+    fs::remove_file(&filler).unwrap();
+    mount(&device, &root);
+    let left = fs::read_dir(&root).unwrap().flatten();
+    let is_secret = |name: &OsString| name.to_str().unwrap().starts_with("secret");
+    let secrets = left.filter(|entry| is_secret(&entry.file_name()));
+    assert_eq!(secrets.count(), FILES);
+    clean(&root).unwrap();
 }
 
 /// Their flags and their options in the mount table may still say that they can be written.

@@ -13,7 +13,7 @@ use local_volume_provisioner::clean::device::{
 };
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::signature;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, Sandbox, sandbox, skip};
 
 use crate::device::{open, without_offload};
 use crate::headers;
@@ -73,35 +73,32 @@ fn recognisers() -> Vec<Judge> {
     ]
 }
 
-/// Makes something on a device of a size; who knows what it made.
+/// Makes something on a device of a size. Returns the judges that know what it made.
 type Make = fn(&LoopDevice, u64) -> Vec<Judge>;
+/// Bytes at the start, and the judges that find something when these are overwritten.
+type Survivors = (u64, &'static [&'static str]);
 
-/// Something that can be on a device.
-struct Kind {
-    name: &'static str,
-    /// The program without which it cannot be made.
-    needs: Option<&'static str>,
-    size: u64,
-    make: Make,
-    /// Who still finds it after so many bytes at the start were overwritten.
-    survives: (u64, &'static [&'static str]),
+/// Something that can be on a device, and the program without which it cannot be made.
+struct Kind(&'static str, Option<&'static str>, u64, Maker, Survivors);
+
+enum Maker {
+    Tool(Make),
+    /// By hand. It is known only to the judges that know everything.
+    Header(fn(&LoopDevice, u64)),
 }
 
-impl Kind {
-    /// One that is written by hand.
-    const fn header(
-        name: &'static str,
-        make: Make,
-        survives: (u64, &'static [&'static str]),
-    ) -> Self {
-        Self {
-            name,
-            needs: None,
-            size: 64 * MIB,
-            make,
-            survives,
-        }
-    }
+const fn tool(
+    name: &'static str,
+    program: &'static str,
+    mib: u64,
+    make: Make,
+    left: Survivors,
+) -> Kind {
+    Kind(name, Some(program), mib * MIB, Maker::Tool(make), left)
+}
+
+const fn header(name: &'static str, write: fn(&LoopDevice, u64), left: Survivors) -> Kind {
+    Kind(name, None, 64 * MIB, Maker::Header(write), left)
 }
 
 /// Runs a program that makes something on a device, with options before and after its path; what it
@@ -194,93 +191,48 @@ fn gpt(device: &LoopDevice, _size: u64) -> Vec<Judge> {
     vec![Judge::new("sfdisk", "--dump", succeeds)]
 }
 
-/// Nobody knows it but those who know everything.
-fn known_to_all(write: impl Fn(&LoopDevice, u64), device: &LoopDevice, size: u64) -> Vec<Judge> {
-    write(device, size);
-    Vec::new()
-}
-
 /// What people overwrite by hand, in the belief that it is enough.
 const NAIVE: u64 = 10 * MIB;
+const NONE: Survivors = (0, &[]);
+const BOTH: Survivors = (NAIVE, &["wipefs", "blkid"]);
 
-const KINDS: &[Kind] = &[
-    Kind {
-        name: "ext4",
-        needs: Some("mkfs.ext4"),
-        size: 640 * MIB,
-        make: usual_ext4,
-        survives: (NAIVE, &["dumpe2fs", "e2fsck"]),
-    },
-    Kind {
-        name: "xfs",
-        needs: Some("mkfs.xfs"),
-        size: 320 * MIB,
-        make: |device, _| xfs(device, ""),
-        survives: (NAIVE, &["xfs_repair"]),
-    },
-    Kind {
-        name: "btrfs",
-        needs: Some("mkfs.btrfs"),
-        size: 160 * MIB,
-        make: btrfs,
-        survives: (NAIVE, &["btrfs"]),
-    },
-    Kind {
-        name: "LUKS2",
-        needs: Some("cryptsetup"),
-        size: 64 * MIB,
-        make: luks2,
-        survives: (4096, &["cryptsetup", "wipefs"]),
-    },
-    Kind {
-        name: "GPT",
-        needs: Some("sfdisk"),
-        size: 64 * MIB,
-        make: gpt,
-        survives: (NAIVE, &["wipefs"]),
-    },
-    Kind {
-        name: "swap",
-        needs: Some("mkswap"),
-        size: 64 * MIB,
-        make: swap,
-        survives: (0, &[]),
-    },
-    Kind::header(
-        "md 0.90",
-        |device, size| known_to_all(headers::md_0_90, device, size),
-        (NAIVE, &["wipefs", "blkid"]),
+/// ext4 has copies at 128 and 384 MiB, btrfs one at 64 MiB.
+const KINDS: [Kind; 13] = [
+    tool(
+        "ext4",
+        "mkfs.ext4",
+        520,
+        usual_ext4,
+        (NAIVE, &["dumpe2fs", "e2fsck"]),
     ),
-    Kind::header(
+    tool(
+        "xfs",
+        "mkfs.xfs",
+        320,
+        |device, _| xfs(device, ""),
+        (NAIVE, &["xfs_repair"]),
+    ),
+    tool("btrfs", "mkfs.btrfs", 128, btrfs, (NAIVE, &["btrfs"])),
+    tool(
+        "LUKS2",
+        "cryptsetup",
+        64,
+        luks2,
+        (4096, &["cryptsetup", "wipefs"]),
+    ),
+    tool("GPT", "sfdisk", 64, gpt, (NAIVE, &["wipefs"])),
+    tool("swap", "mkswap", 64, swap, NONE),
+    header("md 0.90", headers::md_0_90, BOTH),
+    header(
         "md 1.0",
-        |device, size| known_to_all(headers::md_1_0, device, size),
-        (NAIVE, &["wipefs", "blkid"]),
+        |device, size| headers::md_1(device, (size - 8192) / 4096 * 4096),
+        BOTH,
     ),
-    Kind::header(
-        "md 1.1",
-        |device, size| known_to_all(headers::md_1_1, device, size),
-        (0, &[]),
-    ),
-    Kind::header(
-        "md 1.2",
-        |device, size| known_to_all(headers::md_1_2, device, size),
-        (0, &[]),
-    ),
-    Kind::header(
-        "LVM",
-        |device, size| known_to_all(headers::lvm, device, size),
-        (0, &[]),
-    ),
-    Kind::header(
-        "ZFS",
-        |device, size| known_to_all(headers::zfs, device, size),
-        (NAIVE, &["wipefs", "blkid"]),
-    ),
-    Kind::header(
-        "bcache",
-        |device, size| known_to_all(headers::bcache, device, size),
-        (0, &[]),
-    ),
+    header("md 1.1", |device, _| headers::md_1(device, 0), NONE),
+    header("md 1.2", |device, _| headers::md_1(device, 4096), NONE),
+    header("LVM", headers::lvm, NONE),
+    header("ZFS", headers::zfs, BOTH),
+    header("bcache", headers::bcache, NONE),
 ];
 
 type Wipe = fn(&File, u64, &Progress) -> Result<DeviceReport, DeviceError>;
@@ -326,10 +278,16 @@ fn overwrite_the_start(device: &LoopDevice, length: u64) {
 
 /// One kind, before and after each way to wipe it.
 fn judge(sandbox: &Sandbox, kind: &Kind) {
-    let size = kind.size;
-    let device = without_offload(sandbox, size);
+    let Kind(name, _, size, maker, survives) = kind;
+    let (size, device) = (*size, without_offload(sandbox, *size));
     let make = || {
-        let mut judges = (kind.make)(&device, size);
+        let mut judges = match maker {
+            Maker::Tool(make) => make(&device, size),
+            Maker::Header(write) => {
+                write(&device, size);
+                Vec::new()
+            }
+        };
         judges.extend(recognisers());
         judges
     };
@@ -340,13 +298,19 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
         assert_eq!(found.name, kind.name);
     }
 
-    let (expendable, survivors) = kind.survives;
-    overwrite_the_start(&device, expendable);
+    let (expendable, survivors) = survives;
+    overwrite_the_start(&device, *expendable);
     judges.retain(|judge| survivors.contains(&judge.program));
     assert!(judges.len() >= survivors.len());
     assert_all_find(&judges, &device);
+    if *name == "ext4" {
+        let error = check_reset(device.file(), size, &Progress::default()).unwrap_err();
+        assert_eq!(error.reason(), "SignatureLeft");
+    }
 
-    for by in WIPES {
+    // Zeros are the same whatever was there: `device::zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not`.
+    let wipes = if size > 128 * MIB { 1 } else { 4 };
+    for by in WIPES.into_iter().take(wipes) {
         let judges = make();
         wipe(by, &device, size);
         assert_none_finds(&judges, &device);
@@ -355,12 +319,11 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
 
 #[test]
 fn no_tool_finds_or_repairs_anything_after_any_wipe() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    for kind in KINDS {
-        eprintln!("{}:", kind.name);
-        match kind.needs {
+    let sandbox = sandbox!();
+    for kind in &KINDS {
+        let Kind(name, program, ..) = kind;
+        eprintln!("{name}:");
+        match program {
             Some(program) if !has(program) => {
                 skip(&format!(
                     "no {program} on this machine; the others are tested"
@@ -375,12 +338,7 @@ fn no_tool_finds_or_repairs_anything_after_any_wipe() {
 /// place where a btrfs has one, and in filesystems that are not made as usual.
 #[test]
 fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    if !has("mkfs.ext4") || !has("mkfs.btrfs") {
-        return skip("it takes mkfs.ext4 and mkfs.btrfs");
-    }
+    let sandbox = sandbox!("mkfs.ext4", "mkfs.btrfs");
     // Nearly all of it is a hole.
     let size = 300 * GIB + 512 * 7;
     let made: [(&str, Make); 8] = [
@@ -392,14 +350,14 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
             ext4(device, "-O ^sparse_super,^resize_inode", "40g")
         }),
         ("two copies", |device, _| {
-            ext4(device, "-O sparse_super2,^resize_inode", "")
+            ext4(device, "-O sparse_super2,^resize_inode", "40g")
         }),
         ("small groups", |device, _| ext4(device, "-g 8192", "40g")),
         ("groups of clusters", |device, _| {
-            ext4(device, "-O bigalloc -C 65536", "")
+            ext4(device, "-O bigalloc -C 65536", "40g")
         }),
         ("one group for descriptors", |device, _| {
-            ext4(device, "-O meta_bg,^resize_inode", "")
+            ext4(device, "-O meta_bg,^resize_inode", "40g")
         }),
         ("btrfs", |device, size| {
             let mut judges = btrfs(device, size);
@@ -425,12 +383,7 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
 /// The same for an XFS, whose tool looks for copies everywhere.
 #[test]
 fn no_copy_of_an_xfs_is_left_by_a_quick_reset() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    if !has("mkfs.xfs") {
-        return skip("no mkfs.xfs on this machine");
-    }
+    let sandbox = sandbox!("mkfs.xfs");
     let size = GIB;
     for options in [
         "",

@@ -57,9 +57,7 @@ fn subvolumes_and_snapshots_go_read_only_ones_too() {
 
 #[test]
 fn without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted() {
-    let test =
-        "subvolumes::without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted";
-    if !without_capabilities(test, "-fowner") {
+    if !without_capabilities("-fowner") {
         return;
     }
     on_filesystems(&["btrfs"], |_, root| {

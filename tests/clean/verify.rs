@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 
 use local_volume_provisioner::clean::device::{DeviceError, check_zeroed, verify_zeroed};
 use local_volume_provisioner::clean::progress::Progress;
-use support::{LoopDevice, Sandbox};
+use support::{LoopDevice, sandbox};
 
 use crate::device::{assert_direct_is_off, cancel_when, open};
 
@@ -13,9 +13,7 @@ const SIZE: u64 = 64 * MIB + 7 * 512;
 
 #[test]
 fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let device = LoopDevice::new(sandbox.path(), SIZE).unwrap();
     let file = open(&device);
     let put = |bytes: &[u64], with: &[u8; 1]| {
@@ -44,6 +42,15 @@ fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
         assert_direct_is_off(&file);
         put(bytes, b"\0");
     }
+    // A look at a few places finds what is left at either end and in the middle.
+    for at in [4097, SIZE - 1, 32 * MIB] {
+        put(&[at], b"x");
+        match check_zeroed(&file, SIZE, &Progress::default()).unwrap_err() {
+            DeviceError::NotZero { offset } => assert_eq!(offset, at),
+            other => panic!("{other}"),
+        }
+        put(&[at], b"\0");
+    }
     put(&[20 * MIB + 5000], b"x");
     check_zeroed(&file, SIZE, &Progress::default()).unwrap();
     put(&[20 * MIB + 5000], b"\0");
@@ -55,9 +62,7 @@ fn the_first_byte_that_is_not_zero_is_found_wherever_it_is() {
 
 #[test]
 fn a_cancelled_read_back_stops_at_once() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     // Nothing of it is on the disk, and yet it takes minutes.
     let size = MIB * MIB;
     let device = LoopDevice::new(sandbox.path(), size).unwrap();

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use local_volume_provisioner::clean::progress::Progress;
 use local_volume_provisioner::clean::tree::{self, TreeError, TreeReport};
 use local_volume_provisioner::host::mounts::MountTable;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, Sandbox, prepared_by, run_prepared, sandbox, skip};
+pub use support::{has, run};
 use walkdir::WalkDir;
 
 /// A filesystem of each kind that this machine can make, one after the other, mounted.
@@ -21,82 +21,49 @@ pub fn on_each_filesystem(test: impl Fn(&Sandbox, &Path)) {
 
 /// As above, of some kinds.
 pub fn on_filesystems(types: &[&str], test: impl Fn(&Sandbox, &Path)) {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     for fs_type in types {
-        let name = format!("volume-{fs_type}");
-        let (root, _device) = if *fs_type == "tmpfs" {
-            (sandbox.tmpfs(&name, "size=64m").unwrap(), None)
-        } else {
-            let Some(device) = formatted(&sandbox, fs_type) else {
-                continue;
-            };
-            (
-                sandbox.mount(device.path(), fs_type, &name).unwrap(),
-                Some(device),
-            )
-        };
-        eprintln!("on {fs_type}:");
-        test(&sandbox, &root);
+        let size = if *fs_type == "tmpfs" { 64 } else { 1280 } << 20;
+        if let Some((root, _device)) = mounted(&sandbox, fs_type, size) {
+            eprintln!("on {fs_type}:");
+            test(&sandbox, &root);
+        }
     }
 }
 
-/// A device with a filesystem on it, where the machine has the tool.
-pub fn formatted(sandbox: &Sandbox, fs_type: &str) -> Option<LoopDevice> {
-    if !has(&format!("mkfs.{fs_type}")) {
-        skip(&format!(
-            "no mkfs.{fs_type} on this machine; the others are tested"
-        ));
+/// A filesystem of one kind, mounted, where the machine has the tool. It is gone with its device.
+pub fn mounted(
+    sandbox: &Sandbox,
+    fs_type: &str,
+    size: u64,
+) -> Option<(PathBuf, Option<LoopDevice>)> {
+    let name = format!("volume-{fs_type}");
+    if fs_type == "tmpfs" {
+        let root = sandbox.tmpfs(&name, &format!("size={size}")).unwrap();
+        return Some((root, None));
+    }
+    let mkfs = format!("mkfs.{fs_type}");
+    if !has(&mkfs) {
+        skip(&format!("no {mkfs} on this machine; the others are tested"));
         return None;
     }
-    Some(LoopDevice::formatted(sandbox.path(), 1280 << 20, fs_type).unwrap())
-}
-
-/// Whether there is such a program.
-pub fn has(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
-}
-
-/// Runs a program that has to succeed; what it wrote.
-pub fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().unwrap();
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{program} {args:?}: {text}");
-    text
-}
-
-/// Runs one test again, in a process that was prepared by another program. Whether this is that
-/// process.
-pub fn in_prepared_process(test: &str, prepare: &[&str]) -> bool {
-    const MARK: &str = "TEST_IN_PREPARED_PROCESS";
-    if std::env::var_os(MARK).is_some() {
-        return true;
-    }
-    let output = Command::new(prepare[0])
-        .args(&prepare[1..])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(MARK, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
-    false
+    let device = LoopDevice::formatted(sandbox.path(), size, fs_type).unwrap();
+    let root = sandbox.mount(device.path(), fs_type, &name).unwrap();
+    Some((root, Some(device)))
 }
 
 /// Runs one test again, without these capabilities; where that cannot be done it is skipped. Whether
 /// this is the process without them.
-pub fn without_capabilities(test: &str, dropped: &str) -> bool {
-    if !has("setpriv") || !nix::unistd::geteuid().is_root() {
-        skip("it takes root and setpriv");
-        return false;
+pub fn without_capabilities(dropped: &str) -> bool {
+    if prepared_by().is_some() {
+        return true;
     }
-    in_prepared_process(test, &["setpriv", "--bounding-set", dropped])
+    if has("setpriv") && nix::unistd::geteuid().is_root() {
+        run_prepared(&["setpriv", "--bounding-set", dropped]);
+    } else {
+        skip("it takes root and setpriv");
+    }
+    false
 }
 
 /// Mount points inside a volume, as the mount table has them.

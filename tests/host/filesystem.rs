@@ -3,18 +3,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use local_volume_provisioner::host::filesystem::{FsError, FsRoot};
-use local_volume_provisioner::host::footprint::{Overlap, overlap};
 use local_volume_provisioner::host::mounts::MountTable;
 use nix::mount::MsFlags;
-use support::Sandbox;
+use support::sandbox;
 
-use crate::volumes::{SIZES, formatted, fs_footprint, open, remount, umount};
+use crate::volumes::{SIZES, formatted, open, remount, umount};
 
 #[test]
 fn every_kind_of_mount_is_a_mount_point() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     for (fs_type, size) in SIZES {
         let Some(device) = formatted(&sandbox, fs_type) else {
             continue;
@@ -36,32 +33,8 @@ fn every_kind_of_mount_is_a_mount_point() {
 }
 
 #[test]
-fn fault_17_names_may_hold_anything() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let names = [
-        "a b",
-        "tab\there",
-        "new\nline",
-        "back\\slash",
-        "\\040",
-        "no\u{a0}break",
-        "x (deleted)",
-        "#1",
-    ];
-    for name in names {
-        let path = sandbox.tmpfs(name, "size=1m").unwrap();
-        assert_eq!(open(&path).unwrap().mount().point, path);
-    }
-    assert_eq!(MountTable::read().unwrap().unparsed(), [] as [String; 0]);
-}
-
-#[test]
 fn what_is_no_mount_point_says_so() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let dir = sandbox.dir("dir").unwrap();
     let mounted = sandbox.tmpfs("mounted", "size=1m").unwrap();
     fs::create_dir(mounted.join("inner")).unwrap();
@@ -90,9 +63,7 @@ fn what_is_no_mount_point_says_so() {
 
 #[test]
 fn a_link_on_the_way_is_followed() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     sandbox.tmpfs("disks/a", "size=1m").unwrap();
     symlink(
         sandbox.path().join("disks"),
@@ -105,9 +76,7 @@ fn a_link_on_the_way_is_followed() {
 
 #[test]
 fn a_stale_table_vouches_for_nothing() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let path = sandbox.dir("disk").unwrap();
     let before = MountTable::read().unwrap();
     sandbox.tmpfs("disk", "size=1m").unwrap();
@@ -145,9 +114,7 @@ fn a_stale_table_vouches_for_nothing() {
 /// Mount ids are given again. An old table may have the id of another filesystem at the same place.
 #[test]
 fn a_reused_mount_id_vouches_for_nothing() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let tmpfs = sandbox.tmpfs("disk", "size=1m").unwrap();
     let [upper, lower] = ["disk/upper", "disk/lower"].map(|name| sandbox.dir(name).unwrap());
     let overlay = sandbox.dir("overlay").unwrap();
@@ -197,30 +164,8 @@ fn a_reused_mount_id_vouches_for_nothing() {
 }
 
 #[test]
-fn a_volume_below_a_later_mount_is_not_there() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let path = sandbox.tmpfs("disks/a", "size=1m").unwrap();
-    sandbox.tmpfs("disks", "size=1m").unwrap();
-    assert!(matches!(open(&path), Err(FsError::Missing { .. })));
-    fs::create_dir(&path).unwrap();
-    assert!(
-        matches!(open(&path), Err(FsError::NotMounted { .. })),
-        "the hidden mount counts for nothing"
-    );
-    let table = MountTable::read().unwrap();
-    assert!(
-        table.iter().any(|mount| mount.point == path),
-        "though the table lists it"
-    );
-}
-
-#[test]
 fn read_only_is_seen_whoever_made_it_so() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = sandbox!();
     let path = sandbox.tmpfs("disk", "size=1m").unwrap();
     let bound = sandbox.bind(&path, "bound").unwrap();
     let states = || {
@@ -241,63 +186,4 @@ fn read_only_is_seen_whoever_made_it_so() {
         root.read_only().unwrap(),
         "asked of the filesystem, not of the table"
     );
-}
-
-#[test]
-fn nested_mounts_are_found_in_a_volume() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let path = sandbox.tmpfs("disk", "size=1m").unwrap();
-    sandbox.tmpfs("disk2", "size=1m").unwrap();
-    let inner = sandbox.bind(sandbox.path(), "disk/in ner").unwrap();
-    let table = MountTable::read().unwrap();
-    let volume = table.at(&path).unwrap();
-    let inside: Vec<_> = table
-        .inside(volume.device, &volume.root)
-        .map(|mount| mount.point.as_path())
-        .collect();
-    assert_eq!(inside, [inner]);
-}
-
-#[test]
-fn fault_6_shared_storage_is_recognised() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let Some(device) = formatted(&sandbox, "ext4") else {
-        return;
-    };
-    let whole = sandbox.mount(device.path(), "ext4", "whole").unwrap();
-    for dir in ["x", "x/y", "xy"] {
-        fs::create_dir(whole.join(dir)).unwrap();
-    }
-    let again = sandbox.mount(device.path(), "ext4", "again").unwrap();
-    let bound = sandbox.bind(&whole, "bound").unwrap();
-    let [x, y, xy] = ["x", "x/y", "xy"].map(|dir| {
-        let path = sandbox
-            .bind(
-                &whole.join(dir),
-                &format!("bound-{}", dir.replace('/', "-")),
-            )
-            .unwrap();
-        assert_eq!(open(&path).unwrap().root(), Path::new("/").join(dir));
-        fs_footprint(&path)
-    });
-    let whole = fs_footprint(&whole);
-    assert_eq!(
-        overlap(&whole, &fs_footprint(&again)),
-        Some(Overlap::SameFilesystemRoot)
-    );
-    assert_eq!(
-        overlap(&whole, &fs_footprint(&bound)),
-        Some(Overlap::SameFilesystemRoot)
-    );
-    assert_eq!(overlap(&whole, &x), Some(Overlap::Nested));
-    assert_eq!(overlap(&y, &x), Some(Overlap::Nested));
-    assert_eq!(overlap(&xy, &x), None);
-    let [one, two] =
-        ["one", "two"].map(|name| fs_footprint(&sandbox.tmpfs(name, "size=1m").unwrap()));
-    assert_eq!(overlap(&one, &two), None);
-    assert_eq!(overlap(&one, &whole), None);
 }

@@ -12,7 +12,7 @@ use local_volume_provisioner::host::identity::{self, Identity};
 use local_volume_provisioner::host::mounts::MountTable;
 use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, Sandbox, has, skip};
 
 /// The smallest image that each `mkfs` accepts, in bytes.
 pub const SIZES: [(&str, u64); 3] = [("ext4", 16 << 20), ("xfs", 300 << 20), ("btrfs", 128 << 20)];
@@ -33,9 +33,7 @@ pub fn fs_footprint(path: &Path) -> Footprint {
 pub fn formatted(sandbox: &Sandbox, fs_type: &str) -> Option<LoopDevice> {
     let (_, size) = SIZES.iter().find(|(name, _)| *name == fs_type).unwrap();
     let mkfs = format!("mkfs.{fs_type}");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::env::split_paths(&path).chain(["/sbin".into(), "/usr/sbin".into()]);
-    if !dirs.into_iter().any(|dir| dir.join(&mkfs).exists()) {
+    if !has(&mkfs) {
         skip(&format!("there is no {mkfs}"));
         return None;
     }
