@@ -114,18 +114,3 @@ pub fn columns<C: Display>(rows: &[Vec<C>]) -> String {
     });
     lines.collect::<Vec<_>>().join("\n")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [
-            vec!["NAME", "AGE"],
-            vec!["a-long-name", "3s"],
-            vec!["b", ""],
-        ];
-        assert_eq!(columns(&rows), "NAME          AGE\na-long-name   3s\nb");
-    }
-}
