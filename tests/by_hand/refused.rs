@@ -224,8 +224,6 @@ fn what_the_method_does_not_fit() {
     );
     let before = bytes(&device);
     assert_refused(&root, &["--method=zero"], "can only be emptied");
-    assert_refused(device.path(), &["--method=contents"], "is for filesystems");
-    assert_refused(device.path(), &["--passes=2"], "--passes goes with");
     assert_refused(
         device.path(),
         &["--trim=false"],

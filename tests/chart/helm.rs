@@ -18,7 +18,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use support::skip;
+use support::{skip, tool};
 
 /// The release and its namespace in all tests.
 pub const RELEASE: &str = "lvp";
@@ -46,19 +46,11 @@ impl Helm {
     /// The one that `HELM` names, else the one that `scripts/cluster` has built, else that of the
     /// machine. Without any, the test is skipped.
     pub fn find() -> Option<Self> {
-        let named = std::env::var_os("HELM").map(PathBuf::from);
-        // target/debug/deps/chart-… is this program.
-        let built = std::env::current_exe()
-            .ok()
-            .and_then(|exe| Some(exe.ancestors().nth(3)?.join("cluster/bin/helm")));
-        let candidates = named.into_iter().chain(built).chain(["helm".into()]);
-        let found = candidates
-            .map(Self)
-            .find(|helm| helm.run(None, &["version"]).is_ok());
+        let found = tool("HELM", "cluster/bin/helm", "helm", "version");
         if found.is_none() {
             skip("there is no helm: install it, or build it by scripts/cluster tools");
         }
-        found
+        found.map(Self)
     }
 
     /// The program's path.

@@ -78,14 +78,14 @@ fn names_stay_text() {
         });
         // Every field is one that Kubernetes would take: see `Objects`.
         let objects = helm.render_values(&values);
-        for (kind, expected) in [
-            ("DaemonSet", name),
-            ("StorageClass", name),
-            ("Service", name),
-            ("ServiceMonitor", name),
-            ("NetworkPolicy", name),
+        for kind in [
+            "DaemonSet",
+            "StorageClass",
+            "Service",
+            "ServiceMonitor",
+            "NetworkPolicy",
         ] {
-            assert_eq!(objects.only(kind)["metadata"]["name"], expected, "{kind}");
+            assert_eq!(objects.only(kind)["metadata"]["name"], name, "{kind}");
         }
         assert_eq!(objects.pod()["serviceAccountName"], name);
         assert_eq!(objects.pod()["priorityClassName"], name);

@@ -1,6 +1,7 @@
 //! PromQL, as far as it takes to see which series an expression is about. promtool checks the syntax.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use local_volume_provisioner::metrics::Metrics;
 use local_volume_provisioner::node_cleanup::metrics::families::FAMILIES as OF_NODE_CLEANUP;
@@ -8,20 +9,23 @@ use regex::Regex;
 
 /// The labels that a series has from where it is scraped.
 pub const OF_THE_TARGET: [&str; 4] = ["instance", "job", "node", "pod"];
-const GROUPING: &str = r"\b(?:by|without|on)\s*\(([^)]*)\)";
+static GROUPING: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b(?:by|without|on)\s*\(([^)]*)\)").unwrap());
+static LABEL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(\w+)\s*[=!]~?\s*"([^"]*)""#).unwrap());
+// A function has a parenthesis behind its name, a variable of Grafana a dollar before it.
+static METRIC: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?:^|[^\w$])(\w+_\w+|up)\b(\{[^}]*\}|\()?").unwrap());
 
 /// Each metric with the labels and values that are asked of it.
 pub fn selectors(expression: &str) -> Vec<(String, Vec<(String, String)>)> {
-    let label = Regex::new(r#"(\w+)\s*[=!]~?\s*"([^"]*)""#).unwrap();
-    // A function has a parenthesis behind its name, a variable of Grafana a dollar before it.
-    let metric = Regex::new(r"(?:^|[^\w$])(\w+_\w+|up)\b(\{[^}]*\}|\()?").unwrap();
-    let ungrouped = Regex::new(GROUPING).unwrap().replace_all(expression, "");
-    metric
+    let ungrouped = GROUPING.replace_all(expression, "");
+    METRIC
         .captures_iter(&ungrouped)
         .filter(|found| found.get(2).is_none_or(|next| next.as_str() != "("))
         .map(|found| {
             let asked = found.get(2).map_or("", |labels| labels.as_str());
-            let asked = label.captures_iter(asked);
+            let asked = LABEL.captures_iter(asked);
             let asked = asked.map(|found| (found[1].to_owned(), found[2].to_owned()));
             (found[1].to_owned(), asked.collect())
         })
@@ -69,7 +73,7 @@ impl Known {
             }
             all.extend(known);
         }
-        for grouping in Regex::new(GROUPING).unwrap().captures_iter(expression) {
+        for grouping in GROUPING.captures_iter(expression) {
             for label in grouping[1].split(", ") {
                 assert!(all.contains(label), "no label {label} in {expression}");
             }

@@ -73,7 +73,7 @@ fn the_hooks_pod_is_none_of_the_daemon_sets() {
 
 /// The log of a Job that is past its deadline is gone with its pod.
 #[test]
-fn the_hook_has_time_for_both_of_its_waits() {
+fn the_hook_has_time_for_both_of_its_waits_and_abandons_data_on_demand_only() {
     const ABSENCE: i64 = 60;
     let Some(helm) = Helm::find() else { return };
     for (timeout, seconds) in [("2m", 120), ("120s", 120), ("3s", 3)] {
@@ -81,11 +81,6 @@ fn the_hook_has_time_for_both_of_its_waits() {
         let deadline = &objects.only("Job")["spec"]["activeDeadlineSeconds"];
         assert!(deadline.as_i64().unwrap() > ABSENCE + seconds, "{deadline}");
     }
-}
-
-#[test]
-fn data_is_abandoned_only_on_demand() {
-    let Some(helm) = Helm::find() else { return };
     let objects = helm.render(&["uninstall.abandonUncleaned=true"]);
     let args = &objects.only("Job")["spec"]["template"]["spec"]["containers"][0]["args"];
     assert_eq!(args[6], "--abandon-uncleaned");

@@ -11,7 +11,7 @@ use nix::sys::stat::{SFlag, stat};
 use nix::sys::statvfs::statvfs;
 use support::{LoopDevice, sandbox};
 
-use crate::volume::{assert_cleans, make_canary, on_filesystems, run, snapshot};
+use crate::volume::{assert_cleans, make_canary, on_filesystems, read_from_disk, run, snapshot};
 
 /// Mounts an overlay of the directories `lower`, `upper` and `work` in `base` on `merged` in it.
 pub fn overlay(base: &Path) -> PathBuf {
@@ -83,12 +83,7 @@ fn a_file_that_shares_blocks_with_one_outside_goes_alone() {
             .bind(&inside, &format!("part-of-{fs_type}"))
             .unwrap();
         assert_cleans(&root);
-        // From the disk, not from the cache.
-        let file = File::open(&beside).unwrap();
-        nix::unistd::syncfs(&file).unwrap();
-        let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
-        nix::fcntl::posix_fadvise(&file, 0, 0, advice).unwrap();
-        assert!(fs::read(&beside).unwrap() == contents);
+        assert!(read_from_disk(&beside) == contents);
     });
 }
 

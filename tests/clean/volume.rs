@@ -106,6 +106,15 @@ pub fn assert_cleans(root: &Path) {
     );
 }
 
+/// The contents of a file as they are on the disk, not in the cache.
+pub fn read_from_disk(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    nix::unistd::syncfs(&file).unwrap();
+    let advice = nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+    nix::fcntl::posix_fadvise(&file, 0, 0, advice).unwrap();
+    fs::read(path).unwrap()
+}
+
 /// Everything below a directory: what it is, its mode, and what is in it. Nothing is followed.
 pub fn snapshot(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let look = |entry: walkdir::DirEntry| {

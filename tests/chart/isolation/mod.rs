@@ -188,12 +188,7 @@ impl Scene {
     }
 
     async fn its_own_work_is_done(&self) {
-        let Self {
-            attacker,
-            mine,
-            other,
-            ..
-        } = self;
+        let (attacker, mine, other) = (&self.attacker, &self.mine, &self.other);
         let [own, adopted, unlisted] = &["pv", "go-pv", "unlisted"].map(|name| self.name(name));
         let ours = finalizers(&json!(["local-volume-provisioner/cleanup"]));
         let unlabelled = with(pv(adopted, mine), "/metadata/labels", json!({}));
@@ -232,13 +227,8 @@ impl Scene {
     }
 
     async fn other_volumes_are_out_of_reach(&self) {
-        let Self {
-            attacker,
-            mine,
-            other,
-            theirs,
-            ..
-        } = self;
+        let (attacker, mine, other, theirs) =
+            (&self.attacker, &self.mine, &self.other, &self.theirs);
         let name = &self.name("attack");
         let said = ["node isolation", mine, name, HOSTNAME];
         let own = || pv(name, mine);
@@ -311,12 +301,7 @@ impl Scene {
 
     /// A hostname label like another node's would draw the other's pods and volumes here.
     async fn of_its_own_node_only_the_startup_taint_is_in_reach(&self) {
-        let Self {
-            attacker,
-            mine,
-            other,
-            ..
-        } = self;
+        let (attacker, mine, other) = (&self.attacker, &self.mine, &self.other);
         let said = ["node isolation", DEFAULT_TAINT_KEY];
         let set = |pointer: &'static str, key: &'static str, value: Value| {
             move |node: &mut Value| node.pointer_mut(pointer).unwrap()[key] = value.clone()
@@ -363,12 +348,7 @@ impl Scene {
     }
 
     async fn jobs_run_here_and_take_nothing_along(&self) {
-        let Self {
-            attacker,
-            mine,
-            other,
-            ..
-        } = self;
+        let (attacker, mine, other) = (&self.attacker, &self.mine, &self.other);
         let said = ["node isolation", "theirs"];
         attacker
             .may_not("another's Job", DeleteJob("theirs"), &said)
@@ -428,12 +408,7 @@ impl Scene {
     }
 
     async fn a_token_of_no_node_can_do_nothing(&self) {
-        let Self {
-            nobody,
-            mine,
-            theirs,
-            ..
-        } = self;
+        let (nobody, mine, theirs) = (&self.nobody, &self.mine, &self.theirs);
         let said = ["a token that belongs to no node"];
         let pv = pv(&self.name("x"), mine);
         nobody.may_not("a PV", CreatePv(pv), &said).await;

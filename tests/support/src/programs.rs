@@ -1,5 +1,6 @@
 //! Programs that tests run, which a machine may lack.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::{Sandbox, skip};
@@ -20,6 +21,20 @@ pub fn sandbox_with(programs: &[&str]) -> Option<Sandbox> {
         return None;
     }
     Sandbox::enter()
+}
+
+/// The program that a variable of the environment names, else the one that scripts have put below `target`, else that of
+/// the machine: the first that can say its version.
+pub fn tool(variable: &str, built: &str, name: &str, version: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    // target/debug/deps/… is this program.
+    let target = std::env::current_exe().ok();
+    let built = target.and_then(|exe| Some(exe.ancestors().nth(3)?.join(built)));
+    let mut candidates = named.into_iter().chain(built).chain([name.into()]);
+    candidates.find(|tool| {
+        let output = Command::new(tool).arg(version).output();
+        output.is_ok_and(|output| output.status.success())
+    })
 }
 
 /// Runs a program that has to succeed. Returns what it prints.

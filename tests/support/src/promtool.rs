@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::skip;
+use crate::{skip, tool};
 
 #[derive(Clone, Debug)]
 pub struct Promtool(PathBuf);
@@ -14,19 +14,11 @@ impl Promtool {
     /// The one that `PROMTOOL` names, else the one that `scripts/test` has unpacked, else that of the
     /// machine. Without any, the test is skipped.
     pub fn find() -> Option<Self> {
-        let named = std::env::var_os("PROMTOOL").map(PathBuf::from);
-        // target/debug/deps/… is this program.
-        let unpacked = std::env::current_exe()
-            .ok()
-            .and_then(|exe| Some(exe.ancestors().nth(3)?.join("tools/promtool")));
-        let candidates = named.into_iter().chain(unpacked).chain(["promtool".into()]);
-        let found = candidates
-            .map(Self)
-            .find(|promtool| promtool.run(["--version"], "").is_ok());
+        let found = tool("PROMTOOL", "tools/promtool", "promtool", "--version");
         if found.is_none() {
             skip("there is no promtool: it is in Debian's package prometheus");
         }
-        found
+        found.map(Self)
     }
 
     /// Runs it with this on its standard input.

@@ -125,8 +125,6 @@ impl Stage {
         self.runtime.block_on(future)
     }
 
-    // === names ===
-
     /// The name that something cluster-wide has on this stage: a class, a PV made by hand, a second
     /// node. It has to have one, or it is taken for somebody else's, and left there in the end.
     pub fn named(&self, base: &str) -> String {
@@ -142,8 +140,6 @@ impl Stage {
     pub fn namespace(&self) -> String {
         namespace(&self.id)
     }
-
-    // === the API, from behind ===
 
     /// What may go wrong between the provisioner and the API server.
     pub fn faults(&self) -> &Faults {
@@ -171,8 +167,6 @@ impl Stage {
         let client = runtime.block_on(self.cluster.client())?;
         Ok((runtime, client))
     }
-
-    // === the provisioner ===
 
     /// Writes one key of the configuration, which nobody sees half written.
     pub fn configure(&self, key: &str, value: &str) -> Result<()> {
