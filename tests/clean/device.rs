@@ -13,11 +13,10 @@ use local_volume_provisioner::clean::device::{
     zero_times,
 };
 use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::signature;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use support::{LoopDevice, Sandbox, sandbox, skip};
 
-use crate::volume::{has, run};
+use crate::volume::run;
 
 const SECRET: &[u8] = b"the tenant's secret";
 

@@ -294,8 +294,8 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     let mut judges = make();
     assert_all_find(&judges, &device);
     let found = signature::find(device.file(), size).unwrap().unwrap();
-    if ["ext4", "xfs", "btrfs", "swap"].contains(&kind.name) {
-        assert_eq!(found.name, kind.name);
+    if ["ext4", "xfs", "btrfs", "swap"].contains(name) {
+        assert_eq!(found.name, *name);
     }
 
     let (expendable, survivors) = survives;

@@ -126,8 +126,7 @@ impl Bench {
     pub fn skipped(&self, path: &Path, reason: &str) {
         let what = format!("{} skipped as {reason}", path.display());
         self.stage.eventually(&what, || {
-            let status = self.run("wget -qO- http://127.0.0.1:8080/status");
-            let status: Value = serde_json::from_str(&status).unwrap();
+            let status: Value = serde_json::from_str(&self.status()).unwrap();
             let classes = status["classes"].as_array().into_iter().flatten();
             let mut volumes = classes
                 .filter_map(|class| class["volumes"].as_array())
@@ -140,11 +139,20 @@ impl Bench {
         assert!(self.stage.pvs_at(path).is_empty());
     }
 
+    fn status(&self) -> String {
+        self.run("wget -qO- http://127.0.0.1:8080/status")
+    }
+
     /// Whether a PV is still the same object.
     pub fn is_kept(&self, pv: &PersistentVolume) -> bool {
-        self.stage
-            .pv(&name(pv))
-            .is_some_and(|now| uid(&now) == uid(pv))
+        let now = self.stage.pv(&name(pv));
+        now.is_some_and(|now| uid(&now) == uid(pv))
+    }
+
+    /// Asserts that a PV is still the same object after the provisioner has looked at all there is.
+    pub fn stays(&self, pv: &PersistentVolume) {
+        self.stage.passes(|| Some(self.status()));
+        assert!(self.is_kept(pv), "the PV is not kept");
     }
 
     /// What the provisioner has logged since the machine was first switched on.

@@ -1,7 +1,6 @@
 //! Disks with large sectors, and what lies on disks: partitions, arrays, logical volumes, second paths.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::json;
 use support::stage::name;
@@ -74,9 +73,7 @@ fn waits_while_in_use(make: &str, remove: &str) {
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     stage.event("VolumeInUse", "");
-    stage.stays(Duration::from_secs(3), "the PV waits", || {
-        bench.is_kept(&bound)
-    });
+    bench.stays(&bound);
     assert!(disk.content() == before, "what is in use is touched");
     bench.run(remove);
     bench.offered_anew(&path, &bound);

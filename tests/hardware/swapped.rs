@@ -1,7 +1,6 @@
 //! Another disk is at the path of the one that the PV was made for.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
@@ -62,11 +61,7 @@ impl Swap {
             text.contains(recorded),
             "the recorded identity is named: {text}"
         );
-        self.bench
-            .stage
-            .stays(Duration::from_secs(3), "the PV is kept", || {
-                self.bench.is_kept(&self.bound)
-            });
+        self.bench.stays(&self.bound);
         assert!(
             self.stranger.content() == self.before,
             "the stranger's data was touched"

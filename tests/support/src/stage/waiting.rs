@@ -1,6 +1,6 @@
 //! Waiting for the cluster, which takes its time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
@@ -88,12 +88,26 @@ impl Stage {
         assert!(is_so(), "no longer so: {what}");
     }
 
+    /// Waits for two whole passes over all PVs of a provisioner whose `/status` is read so.
+    pub fn passes(&self, status: impl FnMut() -> Option<String>) {
+        self.until_two_passes(status, || self.newest_version(), true);
+    }
+
     fn two_passes(&self, provisioner: &mut Program, newest: impl Fn() -> u64, at_rest: bool) {
+        let status = || Some(provisioner.http_get("/status").ok()?.1);
+        self.until_two_passes(status, newest, at_rest);
+    }
+
+    fn until_two_passes(
+        &self,
+        mut status: impl FnMut() -> Option<String>,
+        newest: impl Fn() -> u64,
+        at_rest: bool,
+    ) {
         let mut first = None;
         self.eventually("two passes that see all PVs", || {
             self.wake();
-            let (_, body) = provisioner.http_get("/status").ok()?;
-            let status: Value = serde_json::from_str(&body).ok()?;
+            let status: Value = serde_json::from_str(&status()?).ok()?;
             let number = status["pass"]["number"].as_u64()?;
             let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
             let classes = status["classes"].as_array()?.iter();
@@ -128,14 +142,5 @@ impl Stage {
         let watched = pvs.iter().filter(|pv| is_watched(pv).is_some());
         let versions = watched.filter_map(|pv| pv.metadata.resource_version.as_ref()?.parse().ok());
         versions.max().unwrap_or(0)
-    }
-
-    /// Asserts that something stays so for a while.
-    pub fn stays(&self, lasting: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
-        let deadline = Instant::now() + lasting;
-        while Instant::now() < deadline {
-            assert!(is_so(), "no longer so: {what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
