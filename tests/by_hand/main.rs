@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod asked;
 mod ground;
 mod refused;

@@ -9,9 +9,7 @@ use crate::ground::{assert_clean, command, device_without_offload};
 
 #[test]
 fn an_interrupt_is_heeded_at_once_and_says_what_is_left() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -42,9 +40,7 @@ fn an_interrupt_is_heeded_at_once_and_says_what_is_left() {
 
 #[test]
 fn without_a_terminal_to_hang_up_it_goes_on() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let device = device_without_offload(&sandbox);
     let mut nohup = bare_command("nohup");
     nohup.args([env!("CARGO_BIN_EXE_local-volume-provisioner"), "clean"]);
@@ -79,9 +75,7 @@ fn first_bytes(device: &LoopDevice) -> [u8; 4] {
 
 #[test]
 fn a_device_that_takes_no_writes_is_a_failure_and_not_clean() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     // The file below has no room for what is written.
     let small = sandbox.tmpfs("small", "size=4m").unwrap();
     let device = LoopDevice::new(&small, 64 << 20).unwrap();

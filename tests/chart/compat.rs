@@ -22,7 +22,7 @@ pub fn mounts(container: &Value) -> Vec<(&str, &str, &str, bool)> {
 
 #[test]
 fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     // mountDevVolume is true where nobody says otherwise, and the kubelet can live elsewhere.
     let objects = helm.render(&["kubeletDir=/data/kubelet/"]);
     let mounted = mounts(objects.container());
@@ -45,7 +45,7 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
 
 #[test]
 fn storage_classes_are_made_when_asked_for() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     // Text of a template's making is no template in a list.
     let braces = json!([{ "matchLabelExpressions": [{ "key": "x", "values": ["{{ x"] }] }]);
     let class = |(name, storage_class): (&str, Value)| {
@@ -90,7 +90,7 @@ fn storage_classes_are_made_when_asked_for() {
 
 #[test]
 fn metrics_are_scraped_when_asked_for() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let quiet = helm.render(&[]);
     assert!(quiet.names("Service").is_empty() && quiet.names("ServiceMonitor").is_empty());
     let plain = helm.render(&["serviceMonitor.enabled=true"]);
@@ -103,7 +103,7 @@ fn metrics_are_scraped_when_asked_for() {
 
 #[test]
 fn every_object_is_called_by_the_full_name() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let features = "serviceMonitor.enabled=true,networkPolicy.enabled=true,\
         nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,\
         prometheusRule.enabled=true,dashboard.enabled=true";
@@ -128,7 +128,7 @@ fn every_object_is_called_by_the_full_name() {
 /// A pod has to be replaced by what the running program cannot take over, and by nothing else.
 #[test]
 fn pods_roll_for_what_a_reload_cannot_apply() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let render = |sets: &[&str]| helm.render(sets);
     let template = |objects: &Objects| objects.only("DaemonSet")["spec"]["template"].clone();
     let config = |objects: &Objects| objects.only("ConfigMap")["data"].clone();

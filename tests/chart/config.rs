@@ -19,7 +19,7 @@ fn read(objects: &Objects) -> Config {
 
 #[test]
 fn every_key_arrives_in_the_program() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render_file("everything.yaml", &[]);
     assert_eq!(
         objects.only("ConfigMap")["metadata"]["name"],
@@ -80,7 +80,7 @@ fn every_key_arrives_in_the_program() {
 
 #[test]
 fn the_keys_that_the_other_program_lacks_arrive_too() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let config = read(&helm.render(&[
         "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes",
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
@@ -101,7 +101,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
 /// The program's own defaults, but for what the chart is safer in.
 #[test]
 fn nothing_but_the_classes_has_to_be_given() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let config = read(&helm.render_file("minimal.yaml", &[]));
     let expected = Config {
         protect_released_data: true,
@@ -121,7 +121,7 @@ fn nothing_but_the_classes_has_to_be_given() {
 /// YAML has more than one way to say no, and in a template each quoted one is as good as true.
 #[test]
 fn no_means_no() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     // Nothing said is no `no`.
     let config = read(&helm.render(&["protectReleasedData=null,useJobForCleaning=null"]));
     assert!(config.protect_released_data && !config.use_job_for_cleaning);
@@ -138,7 +138,7 @@ fn no_means_no() {
 /// What people begin with, in `deploy/` too, gives the program nothing to warn of.
 #[test]
 fn every_example_is_understood() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let examples = fs::read_dir(chart_dir().join("examples")).unwrap();
     let examples: Vec<_> = examples.map(|entry| entry.unwrap().path()).collect();
     assert!(examples.len() >= 4, "{examples:?}");

@@ -37,7 +37,7 @@ fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
 
 #[test]
 fn grafana_finds_the_dashboard() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let name = "lvp-local-volume-provisioner-dashboard";
     assert!(!helm.render(&[]).names("ConfigMap").contains(&name));
     let objects = helm.render(&[ON]);
@@ -80,9 +80,7 @@ fn panels_show_metrics_that_exist() {
 /// As the expressions of recording rules they are checked without a server.
 #[test]
 fn promtool_accepts_all_expressions() {
-    let Some(promtool) = Promtool::find() else {
-        return;
-    };
+    let promtool = or_skip!(Promtool::find());
     let dashboard = dashboard();
     let rules: Vec<_> = expressions(&dashboard)
         .into_iter()

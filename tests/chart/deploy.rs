@@ -9,7 +9,7 @@ use crate::helm::Helm;
 /// `values/everything.rendered.yaml` what each key of the Go provisioner's chart becomes.
 #[test]
 fn the_manifests_are_what_the_chart_renders() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/render");
     let mut render = Command::new(script);
     let output = render

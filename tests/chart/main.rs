@@ -5,6 +5,9 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod alerts;
 mod compat;
 mod config;

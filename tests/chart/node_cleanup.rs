@@ -18,7 +18,7 @@ fn args(objects: &Objects) -> Vec<&str> {
 
 #[test]
 fn nothing_of_it_is_there_unless_it_is_asked_for() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let off = helm.render(&[]);
     assert!(off.names("Deployment").is_empty());
     let on = helm.render(&[ON]);
@@ -33,7 +33,7 @@ fn nothing_of_it_is_there_unless_it_is_asked_for() {
 
 #[test]
 fn it_runs_twice_without_privileges_and_acts_on_the_classes() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render(&[
         ON,
         "classes[0].name=a,classes[0].hostDir=/mnt/a",
@@ -59,7 +59,7 @@ fn it_runs_twice_without_privileges_and_acts_on_the_classes() {
 /// Neither the DaemonSet nor what waits for its pods at helm uninstall may take them for its own.
 #[test]
 fn its_pods_are_none_of_the_daemon_sets() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render(&[ON]);
     let selector = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
     let deployment = &objects.only("Deployment")["spec"];
@@ -73,7 +73,7 @@ fn its_pods_are_none_of_the_daemon_sets() {
 
 #[test]
 fn its_values_have_their_effect() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render_values(&json!({ "nodeCleanup": {
         "enabled": "yes",
         "replicas": 3,
@@ -111,7 +111,7 @@ fn its_values_have_their_effect() {
 
 #[test]
 fn without_roles_it_runs_as_an_account_that_has_them() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let own = helm.render(&[
         ON,
         "rbac.create=false",
@@ -126,7 +126,7 @@ fn without_roles_it_runs_as_an_account_that_has_them() {
 
 #[test]
 fn its_metrics_are_found_where_the_provisioners_are() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     assert!(helm.render(&[ON]).names("Service").is_empty());
     let objects = helm.render(&[
         ON,
@@ -142,7 +142,7 @@ fn its_metrics_are_found_where_the_provisioners_are() {
 
 #[test]
 fn under_node_isolation_it_needs_an_account_of_its_own() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let isolated = [
         ON,
         "nodeIsolation.enabled=true",
@@ -159,7 +159,7 @@ fn under_node_isolation_it_needs_an_account_of_its_own() {
 
 #[test]
 fn without_any_class_it_is_refused_with_a_sentence() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let said = helm.refusal(&[ON, "classes=null"]);
     assert!(said.contains("nodeCleanup: there is no class"), "{said}");
 }

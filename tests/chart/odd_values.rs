@@ -11,7 +11,7 @@ use crate::helm::{Helm, chart_dir, named};
 /// The chart's own volumes are in nobody's way, whatever a class or a further volume is called.
 #[test]
 fn volumes_of_any_name_can_be_added() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let names = ["udev", "kubelet-pods", "dev", "config"];
     let class = |name| json!({ "name": format!("provisioner-{name}"), "hostDir": "/mnt/a" });
     let volume = |name| json!({ "name": name, "emptyDir": { "medium": "Memory" } });
@@ -31,7 +31,7 @@ fn volumes_of_any_name_can_be_added() {
 /// YAML would take what is behind a hash for a comment.
 #[test]
 fn a_directory_may_have_any_name() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let dirs = [
         ("a", "/mnt/a #b"),
         ("b", "/mnt/a: b"),
@@ -64,7 +64,7 @@ fn a_directory_may_have_any_name() {
 /// To YAML, some names are numbers or truths.
 #[test]
 fn names_stay_text() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for name in ["123", "true", "1e3", "null"] {
         let values = json!({
             "nameOverride": name,
@@ -106,7 +106,7 @@ fn names_stay_text() {
 /// People split one directory by `namePattern`; Kubernetes refuses to mount two volumes at one path.
 #[test]
 fn a_directory_that_classes_share_is_mounted_once() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render(&[
         "classes[0].name=a,classes[0].hostDir=/mnt/disks,classes[0].namePattern=a*",
         "classes[1].name=b,classes[1].hostDir=/mnt/disks/,classes[1].namePattern=b*",
@@ -130,7 +130,7 @@ fn a_directory_that_classes_share_is_mounted_once() {
 /// Services and Jobs have the shortest names, and no two objects of a kind may have the same.
 #[test]
 fn a_long_name_is_cut_and_stays_unlike_the_others() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let long = format!("fullnameOverride={}", "x".repeat(63));
     let features =
         "serviceMonitor.enabled=true,nodeIsolation.enabled=true,removeNodeNotReadyTaint=true";
@@ -149,7 +149,7 @@ fn a_long_name_is_cut_and_stays_unlike_the_others() {
 
 #[test]
 fn annotations_are_those_that_are_given() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let annotations = |values: &Value| {
         let objects = helm.render_values(values);
         objects.only("DaemonSet")["spec"]["template"]["metadata"]["annotations"].clone()
@@ -162,7 +162,7 @@ fn annotations_are_those_that_are_given() {
 /// The other chart took whatever YAML makes of them.
 #[test]
 fn quoted_truths_are_what_they_say() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let values = |word: &str| {
         json!({
             "hostPID": word,
@@ -201,7 +201,7 @@ fn quoted_truths_are_what_they_say() {
 /// `key:` with nothing behind it takes the chart's default away, and nothing must come of that.
 #[test]
 fn a_key_without_a_value_is_as_good_as_none() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let chart: Value =
         serde_saphyr::from_str(&fs::read_to_string(chart_dir().join("values.yaml")).unwrap())
             .unwrap();
@@ -230,7 +230,7 @@ fn a_key_without_a_value_is_as_good_as_none() {
 
 #[test]
 fn windows_is_refused_with_a_sentence() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for on in ["true", "yes"] {
         let said = helm.refusal(&[&format!("enableWindows={on}")]);
         assert!(
@@ -242,7 +242,7 @@ fn windows_is_refused_with_a_sentence() {
 
 #[test]
 fn classes_that_cannot_be_told_apart_are_refused_with_a_sentence() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let said = helm.refusal(&[
         "classes[0].name=a,classes[0].hostDir=/mnt/a",
         "classes[1].name=a,classes[1].hostDir=/mnt/b",
@@ -260,7 +260,7 @@ fn classes_that_cannot_be_told_apart_are_refused_with_a_sentence() {
 
 #[test]
 fn two_ways_to_clean_one_class_are_refused_with_a_sentence() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let said = helm.refusal(&[
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].cleanMethod=zero",
         "classes[0].blockCleanerCommand[0]=/scripts/dd_zero.sh",

@@ -38,7 +38,7 @@ fn verbs(rights: &BTreeMap<String, BTreeSet<String>>, resource: &str) -> String 
 
 #[test]
 fn a_feature_adds_its_own_permissions_only() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let plain = rights(&helm.render(&[]));
     for (set, resource, allowed) in [
         (
@@ -66,7 +66,7 @@ fn a_feature_adds_its_own_permissions_only() {
 
 #[test]
 fn every_role_is_bound_to_the_pods_account() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for (sets, account, made) in [
         ("", "lvp-local-volume-provisioner", true),
         ("serviceAccount.name=mine", "mine", true),
@@ -112,7 +112,7 @@ fn every_role_is_bound_to_the_pods_account() {
 
 #[test]
 fn the_container_has_the_rights_of_its_mode() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let context = |sets: &[&str]| helm.render(sets).container()["securityContext"].clone();
     let unprivileged = json!({
         "privileged": false,
@@ -146,7 +146,7 @@ fn the_container_has_the_rights_of_its_mode() {
 
 #[test]
 fn the_network_policy_lets_metrics_in_and_the_api_server_be_reached() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     assert!(helm.render(&[]).names("NetworkPolicy").is_empty());
     let objects = helm.render(&["networkPolicy.enabled=true"]);
     let spec = &objects.only("NetworkPolicy")["spec"];
@@ -175,7 +175,7 @@ fn the_network_policy_lets_metrics_in_and_the_api_server_be_reached() {
 
 #[test]
 fn node_isolation_is_told_to_the_program_and_refused_where_it_cannot_hold() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let on = "nodeIsolation.enabled=true";
     let objects = helm.render(&[on]);
     let args = objects.container()["args"].as_array().unwrap();

@@ -113,7 +113,7 @@ fn maps_are_closed() {
 /// A key of each level, with a letter too many.
 #[test]
 fn a_misspelt_key_is_refused_by_name() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let class = "classes[0].name=a,classes[0].hostDir=/a";
     let schema = schema();
     let top = schema["properties"].as_object().unwrap().keys();
@@ -154,7 +154,7 @@ fn a_misspelt_key_is_refused_by_name() {
 
 #[test]
 fn values_of_the_wrong_kind_are_refused_by_name() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let class = |key: &str, value: &str| {
         let mut class = json!({ "name": "a", "hostDir": "/a" });
         class[key] = value.into();
@@ -211,7 +211,7 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
 /// `enabled` as the condition.
 #[test]
 fn values_of_a_parent_chart_are_let_through() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     helm.render(&["global.imageRegistry=example.com", "enabled=true"]);
 }
 

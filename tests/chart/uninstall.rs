@@ -8,7 +8,7 @@ const NAME: &str = "lvp-local-volume-provisioner-uninstall";
 
 #[test]
 fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render(&["tolerations[0].operator=Exists"]);
     let weight = |kind: &str| -> i32 {
         let annotations = &objects.get(kind, NAME)["metadata"]["annotations"];
@@ -56,7 +56,7 @@ fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
 /// Otherwise a selector of the DaemonSet would adopt it.
 #[test]
 fn the_hooks_pod_is_none_of_the_daemon_sets() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for file in ["minimal.yaml", "everything.yaml"] {
         let objects = helm.render_file(file, &[]);
         let selector = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
@@ -75,7 +75,7 @@ fn the_hooks_pod_is_none_of_the_daemon_sets() {
 #[test]
 fn the_hook_has_time_for_both_of_its_waits_and_abandons_data_on_demand_only() {
     const ABSENCE: i64 = 60;
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for (timeout, seconds) in [("2m", 120), ("120s", 120), ("3s", 3)] {
         let objects = helm.render(&[&format!("uninstall.timeout={timeout}")]);
         let deadline = &objects.only("Job")["spec"]["activeDeadlineSeconds"];
@@ -88,7 +88,7 @@ fn the_hook_has_time_for_both_of_its_waits_and_abandons_data_on_demand_only() {
 
 #[test]
 fn the_hook_can_be_left_out() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     for sets in [
         "uninstall.enabled=false",
         "uninstall.enabled=false,uninstall.serviceAccountName=cleaner",
@@ -103,7 +103,7 @@ fn the_hook_can_be_left_out() {
 /// A hook without rights would only keep the release from going.
 #[test]
 fn without_roles_there_is_a_hook_only_for_an_account_that_has_them() {
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let objects = helm.render(&["rbac.create=false"]);
     assert!(objects.names("Job").is_empty());
     assert_eq!(

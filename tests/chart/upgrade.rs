@@ -112,9 +112,7 @@ impl Drop for Release {
 
 #[test]
 fn the_other_provisioners_release_is_upgraded_in_place_or_not_at_all() {
-    let Some(release) = Release::new() else {
-        return;
-    };
+    let release = or_skip!(Release::new());
     let usual = format!("{RELEASE}-local-static-provisioner");
     let of_own_name = format!("{RELEASE}-foo");
     let as_usual = "set nameOverride to local-static-provisioner";

@@ -22,9 +22,7 @@ const SECTOR: usize = 512;
 
 #[test]
 fn an_overwrite_leaves_zeros() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for size in SIZES.into_iter().chain([512]) {
         for device in [
             LoopDevice::new(sandbox.path(), size).unwrap(),
@@ -47,9 +45,7 @@ fn an_overwrite_leaves_zeros() {
 
 #[test]
 fn random_bytes_come_before_the_zeros() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let size: u64 = (4 << 20) + 7 * 512;
     let device = LoopDevice::new(sandbox.path(), size).unwrap();
     let before = b"\xaa".repeat(usize::try_from(size).unwrap());
@@ -80,9 +76,7 @@ fn random_bytes_come_before_the_zeros() {
 /// The file below a device that was punched has no blocks.
 #[test]
 fn an_overwrite_writes_where_a_device_could_punch() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let size: u64 = 8 << 20;
     let backing = tempfile::tempfile_in(sandbox.path()).unwrap();
     backing.set_len(size).unwrap();
@@ -96,9 +90,7 @@ fn an_overwrite_writes_where_a_device_could_punch() {
 
 #[test]
 fn a_cancelled_overwrite_stops_at_once() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let size = 256 << 20;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
@@ -110,9 +102,7 @@ fn a_cancelled_overwrite_stops_at_once() {
 
 #[test]
 fn a_discard_is_believed_where_zeros_are_read() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for size in SIZES {
         let device = LoopDevice::new(sandbox.path(), size).unwrap();
         write_secrets(&device, size);
@@ -134,9 +124,7 @@ fn a_discard_is_believed_where_zeros_are_read() {
 
 #[test]
 fn a_device_that_cannot_discard_is_zeroed() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for size in SIZES {
         let device = without_offload(&sandbox, size);
         write_secrets(&device, size);
@@ -151,9 +139,7 @@ fn a_device_that_cannot_discard_is_zeroed() {
 
 #[test]
 fn no_filesystem_is_found_after_either() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     if !has("mkfs.ext4") {
         return skip("no mkfs.ext4 on this machine");
     }

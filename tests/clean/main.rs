@@ -44,6 +44,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod attackers;
 mod below;
 mod command;

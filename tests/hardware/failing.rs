@@ -12,7 +12,7 @@ const BAD: u64 = SIZE / 256 * 56 + 2048;
 
 /// Fails to clean a disk with a fault; tells that, with these words; and cleans it when it is sound again.
 fn fails(place: Place, command: &[&str], fault: Fault, words: &str) {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "blockCleanerCommand": command }));
     let disk = bench.disk("failing", SIZE);
     let path = place.offer(&dir);
@@ -85,7 +85,7 @@ fn a_sector_that_the_disk_cannot_zero_by_itself_is_a_failure_too() {
 /// A discard that fails is no failure of a cleanup that then writes the zeros.
 #[test]
 fn a_disk_that_fails_to_discard_is_written() {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "discard" }));
     let place = Place::Nvme(16);
     let disk: Disk = bench.disk("failing", SIZE);

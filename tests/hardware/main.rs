@@ -7,6 +7,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod bench;
 mod disk;
 mod failing;

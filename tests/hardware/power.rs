@@ -266,7 +266,7 @@ fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], metho
 
 #[test]
 fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     bench
         .stage
         .configure("maxConcurrentCleanups", "64")

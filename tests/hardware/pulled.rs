@@ -7,7 +7,7 @@ use crate::bench::Bench;
 use crate::disk::{MIB, Place, SLOW};
 
 fn pulled_and_put_back(place: Place) {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class(
         "raw",
         &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1"] }),

@@ -12,7 +12,7 @@ const SIZE: u64 = 16 * MIB;
 
 #[test]
 fn disks_with_sectors_of_4_kib_are_cleaned_by_all_methods() {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let methods = ["quick", "zero", "overwrite", "discard"];
     let disks = methods.map(|method| bench.disk(method, SIZE).with_sectors(4096));
     let places = [
@@ -37,7 +37,7 @@ fn disks_with_sectors_of_4_kib_are_cleaned_by_all_methods() {
 
 #[test]
 fn a_partition_is_cleaned_and_its_neighbour_and_the_table_stay() {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "zero" }));
     let disk = bench.disk("parted", SIZE);
     disk.partition("label: gpt\nstart=2048, size=8192\nstart=10240, size=8192\n");
@@ -61,7 +61,7 @@ fn a_partition_is_cleaned_and_its_neighbour_and_the_table_stay() {
 
 /// Something lies on the disk when it is released: it is cleaned once that is gone, and not before.
 fn waits_while_in_use(make: &str, remove: &str) {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "zero" }));
     let (disk, place) = (bench.disk("member", SIZE), Place::Nvme(16));
     let path = place.offer(&dir);
@@ -102,7 +102,7 @@ fn a_disk_below_a_logical_volume_waits_until_that_is_deactivated() {
 
 #[test]
 fn two_paths_to_one_disk_are_one_volume() {
-    let Some(bench) = Bench::set() else { return };
+    let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "zero" }));
     let disk = bench.disk("disk", SIZE).with_wwn(0x5000_c500_1234_5678);
     let again: Disk = disk.by_another_path("again");

@@ -85,9 +85,7 @@ impl Swap {
 }
 
 fn while_bound(place: Place) {
-    let Some(swap) = Swap::set(place, ["/scripts/dd_zero.sh", "1"]) else {
-        return;
-    };
+    let swap = or_skip!(Swap::set(place, ["/scripts/dd_zero.sh", "1"]));
     swap.swap();
     swap.bench
         .stage
@@ -98,9 +96,7 @@ fn while_bound(place: Place) {
 }
 
 fn while_released(place: Place) {
-    let Some(swap) = Swap::set(place, ["/scripts/dd_zero.sh", "1"]) else {
-        return;
-    };
+    let swap = or_skip!(Swap::set(place, ["/scripts/dd_zero.sh", "1"]));
     let stage = &swap.bench.stage;
     let paused = |value| json!({ "metadata": { "annotations": { "local-volume-provisioner/paused": value } } });
     stage
@@ -120,9 +116,7 @@ fn while_released(place: Place) {
 }
 
 fn in_mid_wipe(place: Place) {
-    let Some(swap) = Swap::set(place, ["/scripts/shred.sh", "1"]) else {
-        return;
-    };
+    let swap = or_skip!(Swap::set(place, ["/scripts/shred.sh", "1"]));
     let stage = &swap.bench.stage;
     let full = swap.own.beginning();
     // So that it lasts: a busy host takes its time to pull a disk.

@@ -32,9 +32,7 @@ fn field<'a>(identity: &'a Identity, key: &str) -> Option<&'a str> {
 
 #[test]
 fn a_filesystem_keeps_its_identity_until_it_is_made_anew() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for (fs_type, _) in SIZES {
         let Some(device) = formatted(&sandbox, fs_type) else {
             continue;
@@ -89,9 +87,7 @@ fn blkid(device: &Path) -> Option<String> {
 
 #[test]
 fn cloned_disks_are_told_apart() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     for (fs_type, options) in [("ext4", None), ("xfs", Some("nouuid")), ("btrfs", None)] {
         let Some(device) = formatted(&sandbox, fs_type) else {
             continue;
@@ -129,12 +125,8 @@ fn cloned_disks_are_told_apart() {
 
 #[test]
 fn subvolumes_and_directories_differ_by_their_root() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let Some(device) = formatted(&sandbox, "btrfs") else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
+    let device = or_skip!(formatted(&sandbox, "btrfs"));
     let top = sandbox.mount(device.path(), "btrfs", "top").unwrap();
     let made = Command::new("btrfs")
         .args(["-q", "subvolume", "create"])
@@ -176,9 +168,7 @@ fn subvolumes_and_directories_differ_by_their_root() {
 
 #[test]
 fn a_filesystem_without_a_uuid_is_weak_and_equal_across_remounts() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let path = sandbox.tmpfs("a,b", "size=1m").unwrap();
     let first = fs_identity(&path);
     assert!(first.weak);
@@ -202,12 +192,8 @@ fn without_uuid(sandbox: &Sandbox) -> Option<LoopDevice> {
 
 #[test]
 fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let Some(device) = without_uuid(&sandbox) else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
+    let device = or_skip!(without_uuid(&sandbox));
     let mounted = |device: &LoopDevice| {
         let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
         let identity = fs_identity(&path);
@@ -235,12 +221,8 @@ fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
 
 #[test]
 fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_boot() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
-    let Some(device) = without_uuid(&sandbox) else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
+    let device = or_skip!(without_uuid(&sandbox));
     let number = Device::open_readonly(device.path()).unwrap().number();
     let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
     let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
@@ -272,9 +254,7 @@ fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_
 
 #[test]
 fn a_device_keeps_its_identity_whatever_is_put_on_it() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let image = sandbox.path().join("disk image");
     let backing = fs::File::options()
         .create_new(true)
@@ -316,9 +296,7 @@ fn a_device_keeps_its_identity_whatever_is_put_on_it() {
 
 #[test]
 fn a_loop_over_a_device_shares_its_storage() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let lower = LoopDevice::new(sandbox.path(), 16 << 20).unwrap();
     let upper = LoopDevice::over(lower.file()).unwrap();
     let sysfs = Sysfs::default();
@@ -336,9 +314,7 @@ fn a_loop_over_a_device_shares_its_storage() {
 
 #[test]
 fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let lower = LoopDevice::new(sandbox.path(), 16 << 20).unwrap();
     // As the kubelet does it: the node on a file of its own, and a loop device over that one.
     let mapped = sandbox.path().join("pod-uid");
@@ -376,9 +352,7 @@ fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
 
 #[test]
 fn a_device_without_a_name_is_known_until_the_next_boot() {
-    let Some(sandbox) = Sandbox::enter() else {
-        return;
-    };
+    let sandbox = or_skip!(Sandbox::enter());
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let number = Device::open_readonly(real.path()).unwrap().number();
     // The same device on a kernel that tells nothing of it.

@@ -70,9 +70,7 @@ fn writers(device: &Path) -> usize {
 
 #[test]
 fn a_provisioner_killed_in_the_middle_of_a_wipe_wipes_again_after_its_restart() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("killed");
     let (release, wipe) = install(&cluster, &mut disks, json!({}));
     wiping(&cluster, &release);
@@ -94,9 +92,7 @@ fn a_provisioner_killed_in_the_middle_of_a_wipe_wipes_again_after_its_restart() 
 
 #[test]
 fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("deleted");
     let (release, wipe) = install(&cluster, &mut disks, json!({}));
     wiping(&cluster, &release);
@@ -116,9 +112,7 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
 
 #[test]
 fn a_rolling_upgrade_with_surge_never_gives_two_wipes_of_one_device() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("upgraded");
     // The new pod is there before the old one goes: two provisioners on one node.
     let surge = json!({ "updateStrategy": {

@@ -56,9 +56,7 @@ pub fn use_volume(cluster: &Cluster, class: &str, mode: &str, device: &Path) {
 /// With node isolation, which restricts Jobs too, and which the chart deletes again.
 #[test]
 fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("jobs");
     let raw = disks.device("raw", "disk", 256 * MIB);
     let formatted = disks.device("formatted", "disk", 64 * MIB);

@@ -11,6 +11,9 @@
     reason = "only who has entered the cluster may ask it"
 )]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod cluster;
 mod disks;
 mod drain;

@@ -6,9 +6,7 @@ use crate::Cluster;
 
 #[test]
 fn the_api_server_takes_every_manifest_in_deploy() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
     let files = walkdir::WalkDir::new(deploy)
         .into_iter()

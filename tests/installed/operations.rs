@@ -14,9 +14,7 @@ macro_rules! procedures {
         $(
             #[test]
             fn $test() {
-                let Some(cluster) = Cluster::enter() else {
-                    return;
-                };
+                let cluster = or_skip!(Cluster::enter());
                 let mut procedure = Procedure::titled($title);
                 $story(&cluster, &mut procedure);
                 procedure.was_followed();

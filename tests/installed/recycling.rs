@@ -65,9 +65,7 @@ fn delete_with_claims(cluster: &Cluster, name: &str, replicas: usize) {
 
 #[test]
 fn a_stateful_set_after_another_finds_clean_filesystems() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("stateful");
     let volumes = [
         disks.filesystem("shared", "ext4", "ext4", 32 * MIB),
@@ -104,9 +102,7 @@ fn a_stateful_set_after_another_finds_clean_filesystems() {
 
 #[test]
 fn the_next_pod_with_a_raw_device_reads_none_of_the_last_ones_data() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("raw");
     let device = disks.device("raw", "disk", 64 * MIB);
     let settings = json!({ "volumeMode": "Block" });
@@ -132,9 +128,7 @@ fn the_next_pod_with_a_raw_device_reads_none_of_the_last_ones_data() {
 
 #[test]
 fn a_device_that_the_kubelet_formats_is_cleaned_and_formatted_again() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("formatted");
     let device = disks.device("formatted", "disk", 64 * MIB);
     let settings = json!({ "fsType": "ext4" });

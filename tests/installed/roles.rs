@@ -46,9 +46,7 @@ fn set_rules(cluster: &Cluster, role: &Value, rules: &Value) {
 
 #[test]
 fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let values = json!({ "protectReleasedData": false });
     let (mut disks, mut release) = Release::with_disks(&cluster, "roles", 1, values);
     release.expects_forbidden();

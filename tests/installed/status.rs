@@ -65,9 +65,7 @@ fn documented_rules() -> Value {
 
 #[test]
 fn status_and_log_level_work_in_the_pod_and_through_the_api_server() {
-    let Some(cluster) = Cluster::enter() else {
-        return;
-    };
+    let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("status");
     disks.tmpfs("status", "disk");
     let classes = json!([class("status", &disks.class("status"), json!({}))]);

@@ -28,7 +28,7 @@ const A_RETRY_LATER: Duration = Duration::from_secs(40);
 
 #[test]
 fn who_is_told_to_stop_before_the_first_answer_stops() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let get = stage.faults().on(Verb::Get).resource("nodes");
     let held = get.name(&stage.node()).hold();
     let mut provisioner = stage.provisioner().unwrap();
@@ -99,7 +99,7 @@ const TROUBLES: [Trouble; 5] = [
 
 #[test]
 fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
-    let Some(stage) = bare_stage() else { return };
+    let stage = or_skip!(bare_stage());
     stage.class("fast", &json!({})).unwrap();
     let mut volumes = Vec::new();
     for (step, ..) in STEPS {
@@ -164,9 +164,7 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
 
 #[test]
 fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
@@ -197,9 +195,7 @@ fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
 
 #[test]
 fn cut_and_expired_watches_lose_nothing() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let mut old = stage.occupy("claim-0", &volume);
     let faults = stage.faults();
@@ -225,7 +221,7 @@ fn cut_and_expired_watches_lose_nothing() {
 
 #[test]
 fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
-    let Some(stage) = bare_stage() else { return };
+    let stage = or_skip!(bare_stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let faults = stage.faults();
     // The watch is silent meanwhile: nothing tells that the first attempt succeeded.

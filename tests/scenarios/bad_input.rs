@@ -46,7 +46,7 @@ fn with_config(stage: &Stage, key: &str, value: &str) -> (i32, String) {
 
 #[test]
 fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let nameless = stage.named("nameless");
     stage.register_node(&nameless, None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,7 +129,7 @@ fn check_config(stage: &Stage) -> (i32, String) {
 
 #[test]
 fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("good", &json!({})).unwrap();
     let faulty = json!({ "hostDir": "relative", "volumeMode": "Blok", "accessMode": "RWX", "blockCleanerCommand": [] });
     stage.class("bad", &faulty).unwrap();
@@ -187,7 +187,7 @@ fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run()
 
 #[test]
 fn bad_entries_neither_stop_nor_delay_good_ones() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let fifo = dir.join("a-fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -267,7 +267,7 @@ fn bad_entries_neither_stop_nor_delay_good_ones() {
 
 #[test]
 fn an_api_server_that_is_down_at_the_start_is_waited_for() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let down = stage.faults().on_any().reset_before();
@@ -292,7 +292,7 @@ fn an_api_server_that_is_down_at_the_start_is_waited_for() {
 
 #[test]
 fn a_start_that_waits_for_the_api_server_ends_when_told_to() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.faults().on_any().reset_before();
     let mut provisioner = stage.provisioner().unwrap();
     stage.eventually("it waits", || {

@@ -10,9 +10,7 @@ const CLEANED: &str = "persistentvolume_delete_total{mode=\"Block\",type=\"proce
 
 #[test]
 fn a_raw_device_is_reset_and_offered_again() {
-    let Some(mut volume) = occupied_raw(&json!({})) else {
-        return;
-    };
+    let mut volume = or_skip!(occupied_raw(&json!({})));
     let spec = volume.pv.spec.clone().unwrap();
     assert_eq!(spec.volume_mode.as_deref(), Some("Block"));
     assert_eq!(spec.capacity.unwrap()["storage"].0, "32Mi");
@@ -66,9 +64,7 @@ fn is_zeroed(settings: &Value, label: &str, least: u64) -> Option<Occupied> {
 #[test]
 fn a_raw_device_is_zeroed_from_end_to_end() {
     let settings = json!({ "blockCleanerCommand": ["/scripts/dd_zero.sh", "2"] });
-    let Some(mut volume) = is_zeroed(&settings, "/scripts/dd_zero.sh 2", 64 * MIB) else {
-        return;
-    };
+    let mut volume = or_skip!(is_zeroed(&settings, "/scripts/dd_zero.sh 2", 64 * MIB));
     let bytes = metric(&mut volume.provisioner, "cleanup_bytes_total").unwrap();
     assert!(bytes >= 64 * MIB, "{bytes} bytes are counted");
 }
@@ -80,7 +76,7 @@ fn a_clean_method_is_chosen_by_its_word() {
 
 #[test]
 fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage
         .class("formatted", &json!({ "fsType": "ext4" }))
         .unwrap();
@@ -120,7 +116,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
 
 #[test]
 fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("maxConcurrentCleanups", "1").unwrap();
     let mut busy = Occupied::raw(stage, &json!({}));
     let dir = busy.path.parent().unwrap();
@@ -146,7 +142,7 @@ fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
 
 #[test]
 fn a_mounted_device_is_not_offered() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let device = ext4(&stage);
     let path = link(&device, &dir, "disk");
@@ -159,7 +155,7 @@ fn a_mounted_device_is_not_offered() {
 
 #[test]
 fn a_class_of_raw_devices_refuses_directories() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     raw_class(&stage, &json!({}));
     let directory = stage.sandbox.tmpfs("disks/raw/dir", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();

@@ -53,7 +53,7 @@ fn passes(stage: &Stage, provisioner: &mut Program, more: u64) {
 
 #[test]
 fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let [large, small] =
         [64, 32].map(|size| LoopDevice::new(stage.sandbox.path(), size * MIB).unwrap());
@@ -97,7 +97,7 @@ fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
 
 #[test]
 fn capacity_of_an_unused_pv_follows_a_filesystem_that_is_resized() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
@@ -111,7 +111,7 @@ fn capacity_of_an_unused_pv_follows_a_filesystem_that_is_resized() {
 
 #[test]
 fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let file = stage.sandbox.path().join("image");
     let backing = File::options()
@@ -137,7 +137,7 @@ fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
 
 #[test]
 fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();

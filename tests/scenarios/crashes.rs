@@ -166,7 +166,7 @@ fn kill_and_restart(
 #[test]
 fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     let set = Stage::set_with(BINARY, |options| options.eager_rebind = true);
-    let Some(stage) = set else { return };
+    let stage = or_skip!(set);
     let kinds = kinds(&stage);
     let mut devices = Vec::new();
     let mut stay = Vec::new();

@@ -52,9 +52,7 @@ fn is_missing(provisioner: &mut Program, verb: &str, resource: &str) -> bool {
 /// then.
 #[test]
 fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
-    let Some((stage, mut provisioner)) = without("nodes", &[Verb::List, Verb::Watch]) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without("nodes", &[Verb::List, Verb::Watch]));
     let volume = fast(&stage, "vol");
     let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
@@ -89,9 +87,7 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
 /// What is read every half minute is read at once when it is new.
 #[test]
 fn without_a_watch_of_classes_an_added_one_is_read_at_once() {
-    let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::List, Verb::Watch]) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without(CLASSES, &[Verb::List, Verb::Watch]));
     stage.available(&fast(&stage, "vol"), None);
     misses(&stage, &mut provisioner, "list", CLASSES);
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
@@ -102,9 +98,7 @@ fn without_a_watch_of_classes_an_added_one_is_read_at_once() {
 
 #[test]
 fn what_a_policy_says_no_to_hinders_no_other_pv() {
-    let Some((stage, mut provisioner)) = without("nothing", &[]) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without("nothing", &[]));
     let mut pvs = ["a", "b"]
         .map(|entry| fast(&stage, entry))
         .map(|volume| (name(&stage.available(&volume, None)), volume));
@@ -133,9 +127,7 @@ fn what_a_policy_says_no_to_hinders_no_other_pv() {
 /// Nothing is cleaned, and that costs hardly more with six volumes than with one.
 #[test]
 fn many_volumes_that_may_not_be_cleaned_ask_as_rarely_as_one() {
-    let Some((stage, mut provisioner)) = without(PVS, &[Verb::Patch]) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without(PVS, &[Verb::Patch]));
     let bound = [1, 2, 3, 4, 5, 6].map(|number| {
         let volume = fast(&stage, &format!("vol-{number}"));
         stage.bind(&format!("claim-{number}"), &volume)
@@ -175,7 +167,7 @@ fn many_volumes_that_may_not_be_cleaned_ask_as_rarely_as_one() {
 /// The list worked all along, and no object changes: only silence tells that the watch works now.
 #[test]
 fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let denied = ["nodes", CLASSES].map(|resource| {
         let denied = stage.faults().on(Verb::Watch).resource(resource).forbid();
@@ -196,9 +188,7 @@ fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
 /// What a list said stays true when the objects cannot be read one by one.
 #[test]
 fn where_classes_may_only_be_listed_they_are_known() {
-    let Some((stage, mut provisioner)) = without(CLASSES, &[Verb::Get, Verb::Watch]) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without(CLASSES, &[Verb::Get, Verb::Watch]));
     stage.available(&fast(&stage, "first"), None);
     misses(&stage, &mut provisioner, "get", CLASSES);
     stage.available(&fast(&stage, "second"), None);
@@ -208,9 +198,7 @@ fn where_classes_may_only_be_listed_they_are_known() {
 #[test]
 fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
     let all = [Verb::Get, Verb::List, Verb::Watch];
-    let Some((stage, mut provisioner)) = without(CLASSES, &all) else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(without(CLASSES, &all));
     let told = stage.eventually("a reason", || {
         let told = status(&mut provisioner)["notReady"].to_string();
         told.contains("StorageClass").then_some(told)
@@ -227,7 +215,7 @@ fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
 /// API, both rights are named.
 #[test]
 fn each_right_that_events_take_is_missed_by_its_name() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     stage.faults().on(Verb::Patch).resource("events").forbid();
     let mut volume = Occupied::raw(stage, &settings);

@@ -52,7 +52,7 @@ fn mkfs(kind: &str) -> Command {
 
 #[test]
 fn disk_with_a_mounted_partition_is_not_offered() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let disk = LoopDevice::halved(stage.sandbox.path(), 64 * MIB).unwrap();
     let part = disk.partition(2);
@@ -67,7 +67,7 @@ fn disk_with_a_mounted_partition_is_not_offered() {
 
 #[test]
 fn partition_of_a_mounted_disk_is_not_offered() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let disk = LoopDevice::halved(stage.sandbox.path(), 64 * MIB).unwrap();
     assert!(run(mkfs("ext4").args(["-q", "-F"]).arg(disk.path())));
@@ -96,7 +96,7 @@ fn mounted_in_another_namespace(device: &Path, point: &Path) -> Guest {
 
 #[test]
 fn device_mounted_in_another_mount_namespace_is_not_offered() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let point = stage.sandbox.dir("elsewhere").unwrap();
     let whole = ext4(&stage);
@@ -125,7 +125,7 @@ fn device_mounted_in_another_mount_namespace_is_not_offered() {
 /// The mount table names one device of the filesystem, and the kernel gives it no holder.
 #[test]
 fn device_of_a_mounted_btrfs_is_not_offered() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let devices = [(); 2].map(|()| LoopDevice::new(stage.sandbox.path(), 128 * MIB).unwrap());
     let paths = devices.each_ref().map(LoopDevice::path);
@@ -154,13 +154,11 @@ fn journal_is_not_offered(
     size: u64,
     make: impl FnOnce(&Path, &Path) -> Option<Vec<String>>,
 ) {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let [data, journal] =
         [(); 2].map(|()| LoopDevice::new(stage.sandbox.path(), size * MIB).unwrap());
-    let Some(options) = make(data.path(), journal.path()) else {
-        return;
-    };
+    let options = or_skip!(make(data.path(), journal.path()));
     let point = stage.sandbox.dir("elsewhere").unwrap();
     let mut mount = Command::new("mount");
     mount.args(["-t", kind]).args(options);
@@ -200,7 +198,7 @@ fn log_device_of_a_mounted_xfs_is_not_offered() {
 /// As LVM, md, swap and mkfs claim one.
 #[test]
 fn device_that_a_process_has_claimed_is_not_offered() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let (device, path) = raw_volume(&stage, &json!({}));
     let user = device.open_alone().unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -215,7 +213,7 @@ fn device_that_a_process_has_claimed_is_not_offered() {
 /// Otherwise the kubelet's mount, or the assembly of an array, would fail now and then.
 #[test]
 fn device_with_a_pv_is_never_opened_exclusively() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let also = stage
         .class("also", &json!({ "volumeMode": "Block" }))

@@ -18,7 +18,7 @@ use super::{BINARY, stage};
 
 #[test]
 fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1h");
     stage.class("fast", &json!({})).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -41,7 +41,7 @@ fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
 
 #[test]
 fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1h");
     let dir = stage.sandbox.path().join("disks/late");
     let map = format!(
@@ -105,7 +105,7 @@ fn a_pv_has_all_that_the_configuration_says() {
         node.labels
             .insert("kubernetes.io/hostname".into(), "host-1".into());
     });
-    let Some(stage) = set else { return };
+    let stage = or_skip!(set);
     let selector =
         json!([{ "matchExpressions": [{ "key": "rack", "operator": "In", "values": ["r1"] }] }]);
     let settings = json!({
@@ -167,7 +167,7 @@ fn a_pv_has_all_that_the_configuration_says() {
 
 #[test]
 fn use_node_name_only_names_the_provisioner_without_the_uid() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("useNodeNameOnly", "true").unwrap();
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=11m").unwrap();
@@ -180,7 +180,7 @@ fn use_node_name_only_names_the_provisioner_without_the_uid() {
 
 #[test]
 fn a_read_only_mount_is_offered_with_a_warning() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m,ro").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -215,7 +215,7 @@ fn creations(stage: &Stage) -> usize {
 
 #[test]
 fn fault_12_entries_whose_names_collide_both_get_a_pv() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     let (one, two) = colliding_entries(&stage);
@@ -243,7 +243,7 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
 
 #[test]
 fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     let taken = pv_name("vol", &stage.node(), &stage.named("fast"));

@@ -30,9 +30,7 @@ fn offer(stage: &Stage, dir: &Path, entry: &str) -> PathBuf {
 
 #[test]
 fn a_directory_within_another_volume_gets_no_pv() {
-    let Some((stage, _disk, whole)) = with_directories(&["x/y", "z", "xy"]) else {
-        return;
-    };
+    let (stage, _disk, whole) = or_skip!(with_directories(&["x/y", "z", "xy"]));
     let outer = offer(&stage, &whole.join("x"), "outer");
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &outer));
@@ -64,9 +62,7 @@ fn a_directory_within_another_volume_gets_no_pv() {
 
 #[test]
 fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
-    let Some((stage, _disk, whole)) = with_directories(&["x/y"]) else {
-        return;
-    };
+    let (stage, _disk, whole) = or_skip!(with_directories(&["x/y"]));
     let outer = offer(&stage, &whole.join("x"), "outer");
     let inner = offer(&stage, &whole.join("x/y"), "inner");
     // The Go program did not mind.
@@ -116,7 +112,7 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
 
 #[test]
 fn a_filesystem_and_its_device_are_one_volume() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let raw_dir = raw_class(&stage, &json!({}));
     let disk = ext4(&stage);
@@ -130,7 +126,7 @@ fn a_filesystem_and_its_device_are_one_volume() {
 
 #[test]
 fn an_entry_that_two_classes_match_is_offered_once() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("a", &json!({})).unwrap();
     stage
         .class("b", &json!({ "hostDir": dir, "mountDir": dir }))

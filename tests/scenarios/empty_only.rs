@@ -22,7 +22,7 @@ fn policy() -> Value {
 
 #[test]
 fn a_filesystem_with_anything_in_it_is_not_offered() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     stage.class("fast", &policy()).unwrap();
     let [data, lost, fresh] = ["data", "lost", "fresh"]
         .map(|entry| mount(&stage, &ext4(&stage), &format!("disks/fast/{entry}")));
@@ -49,7 +49,7 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
 
 #[test]
 fn a_device_with_a_signature_is_not_offered() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     let raw_dir = raw_class(&stage, &policy());
     let formatted_dir = stage.class("formatted", &policy()).unwrap();
     let [first, second, blank] = [ext4(&stage), ext4(&stage), raw(&stage)];
@@ -72,7 +72,7 @@ fn a_device_with_a_signature_is_not_offered() {
 
 #[test]
 fn what_was_cleaned_is_offered_again() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &policy()).unwrap();
     let (device, raw_path) = raw_volume(&stage, &policy());
     let mounted = mount(&stage, &ext4(&stage), "disks/fast/vol");
@@ -96,7 +96,7 @@ fn what_was_cleaned_is_offered_again() {
 
 #[test]
 fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
-    let Some(stage) = often() else { return };
+    let stage = or_skip!(often());
     stage.class("fast", &policy()).unwrap();
     let volume = mount(&stage, &ext4(&stage), "disks/fast/vol");
     let mut provisioner = stage.provisioner().unwrap();
@@ -130,7 +130,7 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
 
 #[test]
 fn discover_says_what_is_not_empty() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &policy()).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let reason = || {

@@ -12,7 +12,7 @@ use crate::stage;
 
 #[test]
 fn it_gets_the_device_and_its_output_is_in_the_log() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (device, path) = cleaned_by(
         &stage,
         "echo \"cleaning $LOCAL_PV_BLKDEVICE with $1\"\n\
@@ -54,7 +54,7 @@ fn is_held(stage: &Stage, pv: &PersistentVolume) -> bool {
 
 #[test]
 fn its_success_is_not_believed() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (device, path) = cleaned_by(&stage, "true\n");
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
@@ -74,9 +74,7 @@ fn its_success_is_not_believed() {
 #[test]
 fn one_that_is_not_there_is_named_with_its_remedy() {
     let settings = json!({ "blockCleanerCommand": ["/scripts/no-such-cleaner"] });
-    let Some(volume) = occupied_raw(&settings) else {
-        return;
-    };
+    let volume = or_skip!(occupied_raw(&settings));
     volume.stage.delete_claim("claim");
     let stage = &volume.stage;
     let text = stage.event("VolumeFailedDelete", "/scripts/no-such-cleaner");
@@ -86,7 +84,7 @@ fn one_that_is_not_there_is_named_with_its_remedy() {
 
 #[test]
 fn another_disk_that_appears_at_the_path_meanwhile_is_noticed() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let scratch = stage.sandbox.path().display().to_string();
     let (device, path) = cleaned_by(
         &stage,

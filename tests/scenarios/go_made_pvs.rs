@@ -22,7 +22,7 @@ fn go_made(stage: &Stage, entry: &str, capacity: &str) -> PersistentVolume {
 
 #[test]
 fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let [same_at, other_at] = fast_volumes(&stage, ["same", "other"]);
     let made = [("same", "20Mi", &same_at), ("other", "21Mi", &other_at)];
     let [same, mut other] = made.map(|(entry, capacity, volume)| {
@@ -50,7 +50,7 @@ fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
 
 #[test]
 fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&fast(&stage, "first"), None);
@@ -74,7 +74,7 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
 
 #[test]
 fn those_of_another_node_are_none_of_ours() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let [volume] = fast_volumes(&stage, ["vol-1"]);
     let theirs = foreign_pv(&stage, &stage.named("of-node-2"), "vol-1");
     let _provisioner = stage.provisioner().unwrap();

@@ -69,7 +69,7 @@ fn degraded(provisioner: &mut Program) -> String {
 /// be kept from being bound meanwhile; and people are told what to apply. Then they do.
 #[test]
 fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_role_is_applied() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let role = under_the_go_role(&stage);
@@ -126,7 +126,7 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
 /// Events are written once each, whichever API takes them.
 #[test]
 fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     let (_device, path) = raw_volume(&stage, &settings);
     stage
@@ -163,7 +163,7 @@ fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
 
 #[test]
 fn where_classes_may_only_be_got_one_by_one_they_are() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     stage.class("kept", &json!({})).unwrap();
     let classes = stage.faults().on(Verb::List).resource("storageclasses");

@@ -99,7 +99,7 @@ impl Volumes {
 
 #[test]
 fn changed_hostname_label_gives_no_disk_a_second_pv() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (volumes, mut provisioner) = Volumes::new(&stage);
     set_hostname_label(&stage, &qualified(&stage));
     volumes.survive(&stage, &mut provisioner);
@@ -107,7 +107,7 @@ fn changed_hostname_label_gives_no_disk_a_second_pv() {
 
 #[test]
 fn hostname_label_changed_while_stopped_gives_no_disk_a_second_pv() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (volumes, mut provisioner) = Volumes::new(&stage);
     assert!(provisioner.stop(stage.patience()).unwrap().success());
     set_hostname_label(&stage, &qualified(&stage));
@@ -135,7 +135,7 @@ fn make(stage: &Stage, pv: &str, path: &Path, hostname: &str) -> PersistentVolum
 
 #[test]
 fn pv_of_an_old_hostname_under_the_second_name_is_found_before_the_first_is_made() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let path = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let [_, second] = names(&stage);
@@ -152,7 +152,7 @@ fn pv_of_an_old_hostname_under_the_second_name_is_found_before_the_first_is_made
 #[test]
 fn second_pv_of_a_disk_is_not_cleaned_while_one_of_another_hostname_exists() {
     for released in [0, 1] {
-        let Some(stage) = stage() else { return };
+        let stage = or_skip!(stage());
         stage.class("fast", &json!({})).unwrap();
         let path = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
         let hostnames = [stage.node(), qualified(&stage)];

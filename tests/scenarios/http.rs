@@ -43,9 +43,7 @@ pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
 
 #[test]
 fn status_is_a_document_with_a_version() {
-    let Some((stage, _device, mut provisioner)) = eventful() else {
-        return;
-    };
+    let (stage, _device, mut provisioner) = or_skip!(eventful());
     let status: Value = stage.eventually("the failure is in the status", || {
         let (code, text) = provisioner.http_get("/status").unwrap();
         assert_eq!(code, 200);
@@ -127,7 +125,7 @@ fn status_is_a_document_with_a_version() {
 
 #[test]
 fn ready_says_why_not_and_then_200() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--metrics-path=/numbers");
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
@@ -177,7 +175,7 @@ fn discover(stage: &Stage, format: &str) -> String {
 
 #[test]
 fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     stage
         .class("broken", &json!({ "volumeMode": "Blok" }))

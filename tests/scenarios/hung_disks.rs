@@ -77,9 +77,7 @@ fn times_out(stage: &Stage, provisioner: &mut Program) {
 
 #[test]
 fn a_hung_disk_stops_neither_the_others_nor_http() {
-    let Some((stage, neighbour, other)) = two_classes("1s") else {
-        return;
-    };
+    let (stage, neighbour, other) = or_skip!(two_classes("1s"));
     let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
     let begun = Instant::now();
     let mut provisioner = stage.provisioner().unwrap();
@@ -130,9 +128,7 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
 
 #[test]
 fn a_hung_disk_does_not_keep_the_process_from_ending() {
-    let Some((stage, neighbour, _)) = two_classes("1s") else {
-        return;
-    };
+    let (stage, neighbour, _) = or_skip!(two_classes("1s"));
     let _fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
     let mut provisioner = stage.provisioner().unwrap();
     times_out(&stage, &mut provisioner);
@@ -143,9 +139,7 @@ fn a_hung_disk_does_not_keep_the_process_from_ending() {
 
 #[test]
 fn a_hung_discovery_directory_stops_no_other_class() {
-    let Some((stage, _, other)) = two_classes("1m") else {
-        return;
-    };
+    let (stage, _, other) = or_skip!(two_classes("1m"));
     // Over the directory itself: not even its names can be read.
     let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead").unwrap());
     let mut provisioner = stage.provisioner().unwrap();
@@ -171,9 +165,7 @@ fn a_hung_discovery_directory_stops_no_other_class() {
 #[test]
 fn a_class_moves_away_from_a_hung_disk_or_directory() {
     for hung in ["disks/dead/disk", "disks/dead"] {
-        let Some((stage, _, other)) = two_classes("1s") else {
-            return;
-        };
+        let (stage, _, other) = or_skip!(two_classes("1s"));
         let fuse = Fuse::silent(&stage.sandbox.dir(hung).unwrap());
         let mut provisioner = stage.provisioner().unwrap();
         stage.available(&other, None);
@@ -196,9 +188,7 @@ fn a_class_moves_away_from_a_hung_disk_or_directory() {
 
 #[test]
 fn a_slow_disk_is_offered_and_holds_nobody_up() {
-    let Some((stage, neighbour, other)) = two_classes("1s") else {
-        return;
-    };
+    let (stage, neighbour, other) = or_skip!(two_classes("1s"));
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
     fuse.slow(Duration::from_millis(300));
     let _provisioner = stage.provisioner().unwrap();
@@ -211,9 +201,7 @@ fn a_slow_disk_is_offered_and_holds_nobody_up() {
 
 #[test]
 fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
-    let Some((stage, neighbour, other)) = two_classes("1s") else {
-        return;
-    };
+    let (stage, neighbour, other) = or_skip!(two_classes("1s"));
     let disk = raw(&stage);
     let path = stage.sandbox.dir("disks/dead/disk").unwrap();
     let fuse = Fuse::on_disk(disk.path(), &path);
@@ -246,9 +234,7 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
 
 #[test]
 fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
-    let Some((stage, neighbour, other)) = two_classes("500ms") else {
-        return;
-    };
+    let (stage, neighbour, other) = or_skip!(two_classes("500ms"));
     let _provisioner = stage.provisioner().unwrap();
     let hung = Fuse::silent(&stage.sandbox.dir("hung").unwrap());
     // Such a descriptor is had without asking the server.
@@ -266,9 +252,7 @@ fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
 /// Not when the hour has gone.
 #[test]
 fn a_disk_that_answers_again_is_offered_at_once() {
-    let Some((stage, neighbour, _)) = two_classes("1h") else {
-        return;
-    };
+    let (stage, neighbour, _) = or_skip!(two_classes("1h"));
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
     fuse.freeze();
     let mut provisioner = stage.provisioner().unwrap();
@@ -283,9 +267,7 @@ fn a_disk_that_answers_again_is_offered_at_once() {
 /// Not when the hour has gone, although its directory was read before.
 #[test]
 fn what_comes_while_a_slow_disk_is_looked_at_is_found_after_that() {
-    let Some((stage, neighbour, _)) = two_classes("1h") else {
-        return;
-    };
+    let (stage, neighbour, _) = or_skip!(two_classes("1h"));
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(fuse.path(), None);

@@ -69,7 +69,7 @@ fn mount(stage: &Stage, disk: &LoopDevice, name: &str) -> PathBuf {
 
 #[test]
 fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (mut provisioner, bound) = swap.bound();
     std::fs::write(swap.path.join("of-the-tenant"), "").unwrap();
@@ -108,7 +108,7 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
 
 #[test]
 fn consent_to_wipe_counts_for_the_named_disk_once() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (mut provisioner, bound) = swap.released();
     for not_this_one in [
@@ -138,7 +138,7 @@ fn consent_to_wipe_counts_for_the_named_disk_once() {
 
 #[test]
 fn consent_to_forget_drops_the_object_and_keeps_the_data() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (_provisioner, bound) = swap.released();
     let consent = format!("forget:{}", identity(&bound));
@@ -153,7 +153,7 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
 
 #[test]
 fn a_disk_replaced_while_unused_is_recorded_anew() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let _provisioner = stage.provisioner().unwrap();
     let unused = stage.available(&swap.path, None);
@@ -181,7 +181,7 @@ fn twins(stage: &Stage) -> bool {
 
 #[test]
 fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let other = mount(stage, &swap.second, "vol-2");
     let _provisioner = stage.provisioner().unwrap();
@@ -212,7 +212,7 @@ fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
 
 #[test]
 fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (mut provisioner, bound) = swap.bound();
     keep_secret(&swap.path);
@@ -235,7 +235,7 @@ fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
 
 #[test]
 fn an_unused_pv_whose_path_shows_the_disk_of_a_bound_one_is_withdrawn() {
-    let Some(swap) = Swap::set() else { return };
+    let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let other = mount(stage, &swap.second, "vol-2");
     let (mut provisioner, bound) = swap.bound();

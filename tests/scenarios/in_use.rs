@@ -17,7 +17,7 @@ use crate::stage;
 
 #[test]
 fn a_pod_that_uses_the_claim_keeps_the_data() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
@@ -39,7 +39,7 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
 
 #[test]
 fn a_pod_that_has_ended_keeps_nothing() {
-    let Some(volume) = occupied() else { return };
+    let volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.pod_with("pod", "claim", &json!({ "control-plane/run": "succeed" }));
     stage.pod_in_phase("pod", "Succeeded");
@@ -51,7 +51,7 @@ fn a_pod_that_has_ended_keeps_nothing() {
 
 #[test]
 fn containers_of_a_pod_deleted_by_force_keep_the_data() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     volume.stage.pod("pod", "claim");
     volume.stage.pod_in_phase("pod", "Running");
     let mounted = mounted_by_kubelet(&volume.stage, &volume.pv);
@@ -91,14 +91,14 @@ fn waits_for(volume: &mut Occupied, named: &str, seconds: u64) {
 
 #[test]
 fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     a_mapped_device_keeps_its_data(stage, 0);
 }
 
 /// Where only `pods` was mounted into the container, what it shows counts all the same.
 #[test]
 fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--release-quiet-period=1s");
     fs::remove_dir(stage.kubelet_dir().join("plugins")).unwrap();
     // The quiet period is over by then.
@@ -107,7 +107,7 @@ fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen(
 
 #[test]
 fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--release-quiet-period=1500ms");
     fs::remove_dir(stage.kubelet_dir().join("pods/of-something-else")).unwrap();
     let volume = Occupied::fast(stage);
@@ -133,7 +133,7 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
 
 #[test]
 fn a_lock_of_another_cleaner_is_waited_for_and_told() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let locked = Flock::lock(File::open(&volume.path).unwrap(), FlockArg::LockExclusive).unwrap();
     volume.release();
     let text = volume
@@ -162,15 +162,13 @@ fn is_kept_for_its_user<T>(mut volume: Occupied, (user, named): (T, String)) {
 }
 
 fn a_user_of_the_device_is_waited_for<T>(use_it: impl FnOnce(&LoopDevice) -> (T, String)) {
-    let Some(volume) = occupied_raw(&json!({})) else {
-        return;
-    };
+    let volume = or_skip!(occupied_raw(&json!({})));
     let used = use_it(volume.device());
     is_kept_for_its_user(volume, used);
 }
 
 fn a_user_of_the_filesystem_is_waited_for<T>(use_it: impl FnOnce(&Path) -> (T, String)) {
-    let Some(volume) = occupied() else { return };
+    let volume = or_skip!(occupied());
     let used = use_it(&volume.path);
     is_kept_for_its_user(volume, used);
 }
@@ -257,7 +255,7 @@ fn what_another_namespace_has_mounted_inside_is_waited_for_and_named() {
 
 #[test]
 fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let scratch = stage.sandbox.path().to_owned();
     let script = format!(
         "cd {scratch}; exec 9>exclusive; flock --nonblock 9 || echo overlap >> runs; echo run >> runs; sleep 0.4; \

@@ -91,7 +91,7 @@ impl Ground {
 
 #[test]
 fn it_cleans_by_the_same_methods_and_commands() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     let script = ground.script(
         "test -n \"$LOCAL_PV_BLKDEVICE\" || exit 9\n\
          echo cleaning with $1\n\
@@ -123,7 +123,7 @@ fn it_cleans_by_the_same_methods_and_commands() {
 
 #[test]
 fn another_device_than_the_one_that_was_meant_is_left_alone() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     // The other took its place after the Job was made.
     let command = ground.command(&["--method=zero"]);
     let other = LoopDevice::new(ground.sandbox.path(), 32 * MIB).unwrap();
@@ -136,7 +136,7 @@ fn another_device_than_the_one_that_was_meant_is_left_alone() {
 
 #[test]
 fn a_device_of_another_size_is_left_alone() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     let mut command = ground.command(&["--method=zero"]);
     command.env("LOCAL_PV_SIZE", (64 * MIB).to_string());
     ground.is_refused(
@@ -148,7 +148,7 @@ fn a_device_of_another_size_is_left_alone() {
 
 #[test]
 fn a_device_that_others_have_is_left_alone_and_they_are_named() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     let user = ground.device.open_alone().unwrap();
     let words = ["is in use", "nothing was touched"];
     ground.is_refused(ground.command(&["--method=zero"]), 1, &words);
@@ -168,7 +168,7 @@ fn a_device_that_others_have_is_left_alone_and_they_are_named() {
 
 #[test]
 fn whoever_only_looks_at_the_device_is_waited_for() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     let user = ground.device.open_alone().unwrap();
     let mut program = ground.start(ground.command(&["--method=zero"]));
     let begun = || program.log().contains("cleaning the device").then_some(());
@@ -184,7 +184,7 @@ fn whoever_only_looks_at_the_device_is_waited_for() {
 
 #[test]
 fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     for (variable, value) in [
         ("LOCAL_PV_BLKDEVICE", ""),
         ("LOCAL_PV_BLKDEVICE", "disk"),
@@ -208,7 +208,7 @@ fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
 
 #[test]
 fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     ground.device.format("ext4").unwrap();
     for (script, said) in [
         ("exit 0\n", "shows a signature"),
@@ -223,7 +223,7 @@ fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
 
 #[test]
 fn told_to_stop_it_stops_and_nothing_of_it_stays() {
-    let Some(ground) = ground() else { return };
+    let ground = or_skip!(ground());
     let begun = ground.sandbox.path().join("begun");
     let script = ground.script(&format!(
         "sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n",

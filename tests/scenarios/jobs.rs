@@ -150,9 +150,7 @@ fn total(provisioner: &mut Program, what: &str, by: &str) -> u64 {
 /// On a node whose label is not its name.
 #[test]
 fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
-    let Some(stage) = stage_running(BINARY, Some("host-of-another-name")) else {
-        return;
-    };
+    let stage = or_skip!(stage_running(BINARY, Some("host-of-another-name")));
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -192,9 +190,7 @@ fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
 
 #[test]
 fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let mut provisioner = stage.provisioner().unwrap();
     let first = release_device(&stage, &device, &path);
@@ -214,9 +210,7 @@ fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
 
 #[test]
 fn what_is_mounted_is_cleaned_in_the_process() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
@@ -229,9 +223,7 @@ fn what_is_mounted_is_cleaned_in_the_process() {
 
 #[test]
 fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -257,9 +249,7 @@ fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
 
 #[test]
 fn a_job_that_runs_is_waited_for_although_jobs_are_switched_off() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);

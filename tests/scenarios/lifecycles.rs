@@ -13,7 +13,7 @@ use crate::{lively_stage, stage};
 
 #[test]
 fn sigterm_in_the_middle_of_a_wipe_ends_it_soon_and_the_next_process_goes_on() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage
         .sandbox
@@ -60,7 +60,7 @@ fn stopped_amid_wipe(stage: &Stage, volume: &Path, files: usize) -> Option<Persi
 
 #[test]
 fn sigterm_does_not_wait_for_what_waits() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -80,7 +80,7 @@ fn sigterm_does_not_wait_for_what_waits() {
 
 #[test]
 fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
-    let Some(stage) = lively_stage() else { return };
+    let stage = or_skip!(lively_stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let _provisioner = stage.provisioner().unwrap();
@@ -119,7 +119,7 @@ fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
 
 #[test]
 fn an_old_volume_is_cleaned_while_a_new_claim_of_the_same_name_uses_another() {
-    let Some(stage) = lively_stage() else { return };
+    let stage = or_skip!(lively_stage());
     stage.class("fast", &json!({})).unwrap();
     let [first, second] = ["first", "second"].map(|entry| {
         stage

@@ -30,7 +30,7 @@ fn without_offload(stage: &Stage, dir: &Path) -> (LoopDevice, PathBuf) {
 
 #[test]
 fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let pids = stage.sandbox.path().join("pids");
     // With a child in a session of its own, as a cleaner might leave it behind.
     let script = format!(
@@ -85,9 +85,7 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
         // All that is looked at below is seen in that time.
         "cleanupTimeout": "15s",
     });
-    let Some(mut volume) = occupied_raw(&settings) else {
-        return;
-    };
+    let mut volume = or_skip!(occupied_raw(&settings));
     let (stage, provisioner) = (&volume.stage, &mut volume.provisioner);
     stage.delete_claim("claim");
 
@@ -136,16 +134,10 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
     assert!(is_zero(volume.device().path()));
 }
 
-/// Half a minute is long for a test.
 #[test]
 fn a_long_cleanup_is_spoken_of_in_the_log() {
-    if !support::slow() {
-        return support::skip("it takes half a minute; scripts/test --slow runs it");
-    }
     let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
-    let Some(volume) = occupied_raw(&settings) else {
-        return;
-    };
+    let volume = or_skip!(occupied_raw(&settings));
     volume.stage.delete_claim("claim");
     let line = volume
         .stage
@@ -166,9 +158,7 @@ fn a_long_cleanup_is_spoken_of_in_the_log() {
 
 #[test]
 fn time_that_a_volume_is_waited_for_does_not_count() {
-    let Some(mut volume) = occupied_raw(&json!({ "cleanupTimeout": "5s" })) else {
-        return;
-    };
+    let mut volume = or_skip!(occupied_raw(&json!({ "cleanupTimeout": "5s" })));
     let user = volume.device().open_alone().unwrap();
     volume.release();
     volume.stage.eventually("it waits longer than that", || {
@@ -183,7 +173,7 @@ fn time_that_a_volume_is_waited_for_does_not_count() {
 
 #[test]
 fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut paths = Vec::new();
     let mut devices = Vec::new();
     for (class, settings) in [
@@ -238,7 +228,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
 
 #[test]
 fn a_class_may_leave_the_disk_untrimmed() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let volumes =
         [("trimmed", json!({})), ("left", json!({ "trim": false }))].map(|(class, settings)| {
             let dir = stage.class(class, &settings).unwrap();

@@ -27,7 +27,7 @@ fn shows(stage: &Stage, provisioner: &mut Program, level: &str) {
 
 #[test]
 fn one_signal_makes_it_log_more_and_another_as_configured() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--log-level=info");
     stage.add_arg("--discovery-period=200ms");
     stage.class("fast", &json!({})).unwrap();
@@ -58,7 +58,7 @@ fn one_signal_makes_it_log_more_and_another_as_configured() {
 
 #[test]
 fn the_command_finds_the_provisioner_of_its_container() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     let (code, said) = log_level(&stage, &["more"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(

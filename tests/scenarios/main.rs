@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
 
+#[macro_use(or_skip)]
+extern crate support;
+
 mod api_faults;
 mod bad_input;
 mod block;

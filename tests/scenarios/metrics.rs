@@ -205,9 +205,7 @@ fn assert_known(found: &BTreeMap<String, Family>, (name, kind, labels): Known) {
 
 #[test]
 fn metrics_have_the_names_types_and_labels_of_the_go_program() {
-    let Some((stage, _device, mut provisioner)) = eventful() else {
-        return;
-    };
+    let (stage, _device, mut provisioner) = or_skip!(eventful());
     let text = stage.eventually("the failure shows", || {
         let (code, text) = provisioner.http_get("/metrics").unwrap();
         (code == 200 && text.contains("CleaningFailed")).then_some(text)
@@ -264,12 +262,8 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
 /// It also knows the conventions of names, units and help.
 #[test]
 fn promtool_finds_nothing_to_say_against_a_scrape() {
-    let Some(promtool) = Promtool::find() else {
-        return;
-    };
-    let Some((_stage, _device, mut provisioner)) = eventful() else {
-        return;
-    };
+    let promtool = or_skip!(Promtool::find());
+    let (_stage, _device, mut provisioner) = or_skip!(eventful());
     let (_, text) = provisioner.http_get("/metrics").unwrap();
     assert_eq!(promtool.run(["check", "metrics"], &text), Ok(String::new()));
     // It would say something.

@@ -138,7 +138,7 @@ fn volumes(stage: &Stage) -> Vec<Volume> {
 
 #[test]
 fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let volumes = volumes(&stage);
     let _provisioner = stage.provisioner().unwrap();
     for volume in &volumes {
@@ -172,7 +172,7 @@ fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
 /// What is known of a PV without the label comes from one list, and no watch corrects it.
 #[test]
 fn a_pv_that_changed_before_its_adoption_is_read_again_at_once() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1h");
     stage.class("fast", &json!({})).unwrap();
     let volume = Volume::made(&stage, "fast", "Available", false);

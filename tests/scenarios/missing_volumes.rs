@@ -65,9 +65,7 @@ fn hold_release(stage: &Stage, pv: &PersistentVolume, volume: &Path) -> Fault {
 
 #[test]
 fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
-    let Some((stage, [lost, unmounted, kept])) = set(["lost", "unmounted", "kept"]) else {
-        return;
-    };
+    let (stage, [lost, unmounted, kept]) = or_skip!(set(["lost", "unmounted", "kept"]));
     let mut provisioner = stage.provisioner().unwrap();
     let [first, second, third] = [&lost, &unmounted, &kept].map(|at| stage.available(at, None));
     let begun = Instant::now();
@@ -103,9 +101,7 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
 /// As the protection controller does, which takes its own finalizer off what is being deleted.
 #[test]
 fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
-    let Some((stage, [lost, _])) = set(["lost", "other"]) else {
-        return;
-    };
+    let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);
@@ -123,9 +119,7 @@ fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
 /// The version that was judged holds for the deletion only.
 #[test]
 fn a_pv_that_is_used_after_all_is_not_let_go() {
-    let Some((stage, [lost, _])) = set(["lost", "other"]) else {
-        return;
-    };
+    let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);
@@ -141,7 +135,7 @@ fn a_pv_that_is_used_after_all_is_not_let_go() {
 
 #[test]
 fn a_device_that_was_pulled_counts_as_missing() {
-    let Some((stage, [])) = set([]) else { return };
+    let (stage, []) = or_skip!(set([]));
     let settings = json!({ "missingVolumePolicy": "Delete" });
     let dir = raw_class(&stage, &settings);
     let [disk, other] = [raw(&stage), raw(&stage)];
@@ -161,9 +155,7 @@ fn a_device_that_was_pulled_counts_as_missing() {
 
 #[test]
 fn where_the_whole_directory_is_gone_every_pv_stays() {
-    let Some((stage, [first, second])) = set(["first", "second"]) else {
-        return;
-    };
+    let (stage, [first, second]) = or_skip!(set(["first", "second"]));
     let mut control = Control::new(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let pvs = [&first, &second].map(|at| stage.available(at, None));
@@ -188,9 +180,7 @@ fn where_the_whole_directory_is_gone_every_pv_stays() {
 
 #[test]
 fn a_pv_that_was_ever_used_stays() {
-    let Some((stage, [used, released, _])) = set(["used", "released", "other"]) else {
-        return;
-    };
+    let (stage, [used, released, _]) = or_skip!(set(["used", "released", "other"]));
     let mut control = Control::new(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("bound", &used));
@@ -216,9 +206,7 @@ fn a_pv_that_was_ever_used_stays() {
 /// The watch is late: what the provisioner knows is old when it decides.
 #[test]
 fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
-    let Some((stage, [volume, _])) = set(["volume", "other"]) else {
-        return;
-    };
+    let (stage, [volume, _]) = or_skip!(set(["volume", "other"]));
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.available(&volume, None);
     in_state(&stage, &mut provisioner, &volume, "Available");

@@ -197,9 +197,7 @@ fn metric(program: &mut Program, series: &str) -> Option<u64> {
 
 #[test]
 fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let safe = bound(&stage, "safe", &stage.node());
     let mut cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
@@ -269,9 +267,7 @@ fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
 
 #[test]
 fn a_node_that_comes_back_in_time_keeps_everything() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let bound = bound(&stage, "data", &node);
     let free = released(&stage, "old", &node, |_| {});
     let other = self::node(&stage, "other");
@@ -302,9 +298,7 @@ fn a_node_that_comes_back_in_time_keeps_everything() {
 
 #[test]
 fn a_restart_does_not_begin_to_count_anew() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let args = [&delay_flag(&stage), "--leader-elect=false"];
     let mut first = leader(&stage, "first", &args);

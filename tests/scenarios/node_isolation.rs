@@ -28,7 +28,7 @@ fn isolated() -> Option<Stage> {
 
 #[test]
 fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
-    let Some(stage) = isolated() else { return };
+    let stage = or_skip!(isolated());
     let dir = stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let label = |hostname: &str| {
@@ -54,7 +54,7 @@ fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
 
 #[test]
 fn a_class_with_a_selector_is_refused_by_name() {
-    let Some(stage) = isolated() else { return };
+    let stage = or_skip!(isolated());
     let zone =
         json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
     stage.class("open", &json!({ "selector": zone })).unwrap();
@@ -69,7 +69,7 @@ fn a_class_with_a_selector_is_refused_by_name() {
 /// Without the UID `kubectl describe pod` does not show them.
 #[test]
 fn events_on_the_pod_carry_its_name_and_uid() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage
         .class("fast", &json!({ "accessMode": "Nonsense" }))
         .unwrap();

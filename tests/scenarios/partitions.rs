@@ -12,7 +12,7 @@ use crate::stage;
 
 #[test]
 fn a_disk_gives_way_to_its_partitions_whatever_the_names() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     // Classes are gone through by name, too.
     let wholes = stage.class("a", &json!({ "volumeMode": "Block" })).unwrap();
@@ -47,7 +47,7 @@ fn a_disk_gives_way_to_its_partitions_whatever_the_names() {
 
 #[test]
 fn a_disk_that_has_a_pv_is_offered_as_a_whole_until_that_is_gone() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let disk = LoopDevice::halved(stage.sandbox.path(), 32 * MIB).unwrap();
     let whole = link(&disk, &dir, "z-disk");

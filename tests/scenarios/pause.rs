@@ -13,7 +13,7 @@ fn is_paused(volume: &mut Occupied) {
 
 #[test]
 fn the_configuration_pauses_the_node() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("pauseCleaning", "true").unwrap();
     let mut volume = Occupied::fast(stage);
     volume.release();
@@ -37,7 +37,7 @@ fn the_configuration_pauses_the_node() {
 
 #[test]
 fn an_annotation_pauses_one_pv() {
-    let Some(mut held) = occupied() else { return };
+    let mut held = or_skip!(occupied());
     let free = fast(&held.stage, "free");
     let free_pv = held.stage.used(&held.stage.bind("free", &free));
     keep_secret(&free);
@@ -53,7 +53,7 @@ fn an_annotation_pauses_one_pv() {
 
 #[test]
 fn an_annotation_on_the_node_pauses_all_and_ends_at_once() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     annotate_node(&stage, PAUSED, "true");
     let mut volume = Occupied::fast(stage);
     volume.release();
@@ -64,7 +64,7 @@ fn an_annotation_on_the_node_pauses_all_and_ends_at_once() {
 
 #[test]
 fn a_pause_comes_in_time_for_a_cleanup_that_waits() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let mounted = mounted_by_kubelet(&volume.stage, &volume.pv);
     volume.release();
     volume.waits();

@@ -8,7 +8,7 @@ use crate::stage;
 
 #[test]
 fn the_claim_first_and_then_the_pv() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     // The provisioner is not there when it happens.
     volume.provisioner.kill();
     volume.release();
@@ -22,7 +22,7 @@ fn the_claim_first_and_then_the_pv() {
 
 #[test]
 fn the_pv_first_and_then_the_claim_with_a_pod() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.pod("pod", "claim");
     stage.pod_in_phase("pod", "Running");
@@ -37,7 +37,7 @@ fn the_pv_first_and_then_the_claim_with_a_pod() {
 
 #[test]
 fn both_at_once() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     for round in 0..5 {
         // The two requests follow each other at once, in either order.
         if round % 2 == 0 {
@@ -55,7 +55,7 @@ fn both_at_once() {
 
 #[test]
 fn a_pv_that_nobody_used_goes_at_once_and_unwiped() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let [volume] = fast_volumes(&stage, ["vol-1"]);
     keep_secret(&volume);
     let _provisioner = stage.provisioner().unwrap();
@@ -73,7 +73,7 @@ fn a_pv_that_nobody_used_goes_at_once_and_unwiped() {
 
 #[test]
 fn a_pv_once_used_is_cleaned_even_when_its_claim_ref_was_taken_off() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     volume.annotate(PAUSED, "true");
     volume.release();
     clear_claim_ref(&volume.stage, &name(&volume.pv));
@@ -86,7 +86,7 @@ fn a_pv_once_used_is_cleaned_even_when_its_claim_ref_was_taken_off() {
 
 #[test]
 fn without_it_the_finalizer_is_on_only_while_cleaning() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("protectReleasedData", "false").unwrap();
     let volume = Occupied::fast(stage);
     assert!(!is_protected(&volume.pv));
@@ -104,7 +104,7 @@ fn without_it_the_finalizer_is_on_only_while_cleaning() {
 
 #[test]
 fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let [free_at, bound_at, deleted_at] = fast_volumes(&stage, ["free", "bound", "deleted"]);
     let mut provisioner = stage.provisioner().unwrap();
     let free = stage.available(&free_at, None);

@@ -9,7 +9,7 @@ use super::stage;
 
 #[test]
 fn a_released_filesystem_volume_is_cleaned_and_offered_again() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     assert_eq!(volume.parent(), Some(dir.as_path()));

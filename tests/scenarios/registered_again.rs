@@ -13,7 +13,7 @@ use crate::stage;
 
 #[test]
 fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let [bound_at, free_at] = fast_volumes(&stage, ["bound", "free"]);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &bound_at));
@@ -67,9 +67,9 @@ fn taken_over(stage: &Stage, pv: &PersistentVolume) -> PersistentVolume {
 #[test]
 fn maker_and_owner_change_in_one_request() {
     // Without the controllers, or the garbage collector would race with us.
-    let Some(stage) = Stage::set_with(crate::BINARY, |options| options.controllers = false) else {
-        return;
-    };
+    let stage = or_skip!(Stage::set_with(crate::BINARY, |options| options
+        .controllers =
+        false));
     register_node(&stage);
     stage.configure("setPVOwnerRef", "true").unwrap();
     let [volume] = fast_volumes(&stage, ["vol-1"]);
@@ -160,7 +160,7 @@ impl Exchanged {
 
 #[test]
 fn a_pv_whose_disk_is_another_one_is_reported_and_left_alone() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let volumes = Exchanged::new(&stage);
     stage.delete_claim("claim");
     stage.in_phase(&name(&volumes.pvs[0]), "Released");
@@ -185,7 +185,7 @@ fn consents(stage: &Stage, about: &str) -> Vec<String> {
 
 #[test]
 fn consent_to_wipe_takes_a_pv_over_and_wipes_it_when_it_is_released() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut volumes = Exchanged::new(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     volumes.are_left_alone(&stage, &mut provisioner, "Bound");
@@ -213,7 +213,7 @@ fn consent_to_wipe_takes_a_pv_over_and_wipes_it_when_it_is_released() {
 
 #[test]
 fn consent_to_forget_drops_a_pv_that_no_claim_uses() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut volumes = Exchanged::new(&stage);
     let forget = [0, 1].map(|at| format!("forget:{}", identity(&volumes.pvs[at])));
     let mut provisioner = stage.provisioner().unwrap();
@@ -232,7 +232,7 @@ fn consent_to_forget_drops_a_pv_that_no_claim_uses() {
 
 #[test]
 fn pv_without_identity_is_taken_over_by_consent_to_wipe_only() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut volumes = Exchanged::new(&stage);
     annotate(
         &stage,

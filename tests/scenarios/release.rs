@@ -190,7 +190,7 @@ fn is_held(stage: &Stage, pv: &str) -> bool {
 
 #[test]
 fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
@@ -226,7 +226,7 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
 
 #[test]
 fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
@@ -272,7 +272,7 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
 
 #[test]
 fn a_node_must_be_gone_by_name_and_by_label() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let theirs = held(&stage, "theirs", "Available");
     let (node, another) = (stage.named("elsewhere"), stage.named("another"));
@@ -309,7 +309,7 @@ fn a_node_must_be_gone_by_name_and_by_label() {
 
 #[test]
 fn a_node_without_volumes_is_told_with_those_that_have_some() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let (text, code) = told(&run(&stage, &["release", "--finalizers", "--node=typo"]));

@@ -19,7 +19,7 @@ fn is_unprotected(volume: &mut Occupied) {
 
 #[test]
 fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = "/mnt/disks/kept";
     let map = json!({ stage.named("kept"): { "hostDir": dir, "mountDir": dir } }).to_string();
     stage.configure("storageClassMap", &map).unwrap();
@@ -44,7 +44,7 @@ fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
 
 #[test]
 fn a_retained_pv_that_is_deleted_leaves_its_data_to_the_next_pv() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     assert!(is_protected(&volume.pv));
     set_policy(&volume.stage, &volume.pv, "Retain");
     is_unprotected(&mut volume);
@@ -56,7 +56,7 @@ fn a_retained_pv_that_is_deleted_leaves_its_data_to_the_next_pv() {
 
 #[test]
 fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     volume.annotate(PAUSED, "true");
     volume.release();
     volume.delete_pv();
@@ -71,7 +71,7 @@ fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
 
 #[test]
 fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
-    let Some(volume) = occupied() else { return };
+    let volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.sandbox.umount(&volume.path).unwrap();
     std::fs::remove_dir(&volume.path).unwrap();
@@ -84,7 +84,7 @@ fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
 
 #[test]
 fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let mounted = mounted_by_kubelet(&volume.stage, &volume.pv);
     volume.release();
     volume.waits();
@@ -117,7 +117,7 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
 
 #[test]
 fn recycle_is_refused_with_its_own_reason() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     volume.pv = set_policy(&volume.stage, &volume.pv, "Recycle");
     volume.stage.delete_claim("claim");
     volume
@@ -139,7 +139,7 @@ fn recycle_is_refused_with_its_own_reason() {
 
 #[test]
 fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let gone = stage.class("gone", &json!({})).unwrap();
     let stays = stage.class("stays", &json!({})).unwrap();
     let path = stage.sandbox.tmpfs("disks/gone/vol-1", "size=20m").unwrap();

@@ -83,9 +83,7 @@ fn is_freed(stage: &Stage) {
 
 #[test]
 fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before() {
-    let Some((stage, volume)) = tainted() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(tainted());
     let refusal = stage
         .faults()
         .on(Verb::Create)
@@ -108,9 +106,7 @@ fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before()
 
 #[test]
 fn a_class_that_is_not_ready_keeps_the_taint() {
-    let Some((stage, volume)) = tainted() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(tainted());
     stage
         .class("broken", &json!({ "accessMode": "Nonsense" }))
         .unwrap();
@@ -122,9 +118,7 @@ fn a_class_that_is_not_ready_keeps_the_taint() {
 
 #[test]
 fn without_the_option_or_the_taint_nothing_is_written() {
-    let Some((stage, volume)) = tainted() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(tainted());
     stage.configure("removeNodeNotReadyTaint", "false").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
@@ -150,9 +144,7 @@ fn without_the_option_or_the_taint_nothing_is_written() {
 
 #[test]
 fn what_goes_wrong_is_tried_again() {
-    let Some((mut stage, _volume)) = tainted() else {
-        return;
-    };
+    let (mut stage, _volume) = or_skip!(tainted());
     // A missing right is told with the next look.
     stage.add_arg("--discovery-period=1s");
     let fault = |code| {
@@ -181,9 +173,7 @@ fn what_goes_wrong_is_tried_again() {
 
 #[test]
 fn a_node_that_is_registered_again_or_labelled_is_looked_at_again() {
-    let Some((stage, _volume)) = tainted() else {
-        return;
-    };
+    let (stage, _volume) = or_skip!(tainted());
     let _provisioner = stage.provisioner().unwrap();
     is_freed(&stage);
     // As whoever makes nodes does once the kubelet has registered one.
@@ -266,9 +256,7 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
 #[test]
 fn fault_10_no_taint_of_a_writer_beside_it_is_lost() {
     let rounds = if support::slow() { 200 } else { 25 };
-    let Some((stage, _volume)) = tainted() else {
-        return;
-    };
+    let (stage, _volume) = or_skip!(tainted());
     let _provisioner = stage.provisioner().unwrap();
     is_freed(&stage);
     let stop = Arc::new(AtomicBool::new(false));

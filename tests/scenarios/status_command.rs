@@ -35,7 +35,7 @@ fn is_ready(stage: &Stage, provisioner: &mut Program) {
 
 #[test]
 fn it_says_that_all_is_well() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
@@ -79,7 +79,7 @@ fn it_says_that_all_is_well() {
 
 #[test]
 fn without_an_address_it_asks_where_the_provisioner_was_told_to_listen() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     // Free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
@@ -95,7 +95,7 @@ fn without_an_address_it_asks_where_the_provisioner_was_told_to_listen() {
 
 #[test]
 fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=300ms");
     let (_device, disk) = cleaned_by(&stage, "echo no power >&2\nexit 3\n");
     let mut provisioner = stage.provisioner().unwrap();
@@ -115,7 +115,7 @@ fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
 
 #[test]
 fn a_node_that_is_not_ready_is_told_with_the_reason_and_the_exit_code() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=300ms");
     stage.class("fast", &json!({})).unwrap();
     stage
@@ -135,7 +135,7 @@ fn a_node_that_is_not_ready_is_told_with_the_reason_and_the_exit_code() {
 
 #[test]
 fn who_does_not_answer_is_told_of_with_what_to_look_at() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let said = ask(&stage, &["--url=http://127.0.0.1:1"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(

@@ -22,7 +22,7 @@ fn is_refused(stage: &Stage, claim: &str, path: &Path, why: &str) {
 
 #[test]
 fn system_directory_in_the_discovery_directory_is_not_wiped() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     // In place of the machine's own: should this ever fail, it must not cost the machine.
     let home = Path::new("/home");
@@ -54,7 +54,7 @@ fn system_directory_in_the_discovery_directory_is_not_wiped() {
 
 #[test]
 fn filesystem_that_may_lie_on_another_machine_is_not_wiped() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/fast/disk").unwrap());
     let _provisioner = stage.provisioner().unwrap();

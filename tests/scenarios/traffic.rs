@@ -40,9 +40,7 @@ fn passes(provisioner: &mut support::Program) -> u64 {
 
 #[test]
 fn an_idle_node_asks_nothing_while_others_make_classes() {
-    let Some((stage, mut provisioner)) = settled() else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(settled());
     let requests = stage.requests();
     let (mark, before) = (requests.mark(), passes(&mut provisioner));
     let (begun, mut made) = (Instant::now(), 0);
@@ -71,9 +69,7 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
 /// Things that happen on the machine wake the loop. What comes of it is the same plan as before.
 #[test]
 fn a_pass_that_changes_nothing_asks_nothing() {
-    let Some((stage, mut provisioner)) = settled() else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(settled());
     let requests = stage.requests();
     let (mark, before) = (requests.mark(), passes(&mut provisioner));
     for number in 0..10 {
@@ -94,9 +90,7 @@ fn a_pass_that_changes_nothing_asks_nothing() {
 
 #[test]
 fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
-    let Some((stage, mut provisioner)) = settled() else {
-        return;
-    };
+    let (stage, mut provisioner) = or_skip!(settled());
     let requests = stage.requests();
     let of_pvs = |verb: Verb| {
         let all = requests.all().into_iter();

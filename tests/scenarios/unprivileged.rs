@@ -80,7 +80,7 @@ fn be_hostile(root: &Path) {
 
 #[test]
 fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let disk = ext4(&stage);
     let volume = stage
@@ -91,9 +91,7 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
         .sandbox
         .tmpfs("disks/fast/memory", "size=20m")
         .unwrap();
-    let Some(mut provisioner) = unprivileged(&stage) else {
-        return;
-    };
+    let mut provisioner = or_skip!(unprivileged(&stage));
     let offered = stage.available(&volume, None);
     assert!(
         identity(&offered).contains("uuid="),
@@ -123,7 +121,7 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
 /// The kernel refuses a device on a mount without devices as it does in such a container.
 #[test]
 fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let (disk, other) = (raw(&stage), raw(&stage));
     let nodes = stage.sandbox.tmpfs("nodes", "size=1m").unwrap();
@@ -154,9 +152,7 @@ fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
     symlink(nodes.join("disk"), discovery.join("new")).unwrap();
 
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let Some(mut provisioner) = unprivileged(&stage) else {
-        return;
-    };
+    let mut provisioner = or_skip!(unprivileged(&stage));
     stage.available(&volume, None);
     skipped(
         &stage,

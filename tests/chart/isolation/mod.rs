@@ -82,7 +82,7 @@ async fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
     let Some(path) = std::env::var_os("TEST_KUBECONFIG") else {
         return skip("TEST_KUBECONFIG names no real cluster, whose API server has to judge");
     };
-    let Some(helm) = Helm::find() else { return };
+    let helm = or_skip!(Helm::find());
     let kubeconfig = Kubeconfig::read_from(path).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;

@@ -245,7 +245,6 @@ impl Faults {
     }
 
     /// The faults in force that have hit no request, and are no [`FaultBuilder::maybe`].
-    #[must_use]
     pub fn missed(&self) -> Vec<String> {
         let rules = self.lock();
         let missed = rules.iter().filter(|rule| rule.has_missed());

@@ -90,19 +90,16 @@ impl Front {
     }
 
     /// The text of a kubeconfig that points here.
-    #[must_use]
     pub fn kubeconfig(&self) -> String {
         kubeconfig::render(&self.url)
     }
 
     /// What may go wrong on purpose.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
     /// What has been asked through here.
-    #[must_use]
     pub fn requests(&self) -> &Requests {
         &self.requests
     }

@@ -83,19 +83,16 @@ impl InProcess {
     }
 
     /// What answers requests; its errors are broken connections.
-    #[must_use]
     pub fn service(&self) -> Service {
         self.service.clone()
     }
 
     /// What may go wrong on purpose; [`faults`](crate::faults) has examples.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.gate.faults
     }
 
     /// What has been asked; [`requests`](crate::requests) has examples.
-    #[must_use]
     pub fn requests(&self) -> &Requests {
         &self.gate.requests
     }
@@ -112,7 +109,6 @@ impl InProcess {
     /// assert_eq!(namespace["status"]["phase"], "Active");
     /// # Ok::<(), anyhow::Error>(())
     /// ```
-    #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }

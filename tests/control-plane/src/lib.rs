@@ -62,6 +62,12 @@
 //! kube-controller-manager and kube-scheduler do with volumes, it is wrong: scenarios are compared with a
 //! real Kubernetes 1.36.
 
+#![allow(
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "these crates are used by tests, which fail when a result is ignored by mistake"
+)]
+
 mod admission;
 pub mod controllers;
 mod defaults;
@@ -253,13 +259,11 @@ impl ControlPlane {
     }
 
     /// Where it answers: `http://127.0.0.1:<port>`.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The text of a kubeconfig that points here.
-    #[must_use]
     pub fn kubeconfig(&self) -> String {
         kubeconfig::render(&self.url)
     }

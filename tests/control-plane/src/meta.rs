@@ -4,25 +4,21 @@ use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use serde_json::{Map, Value, json};
 
 /// `metadata.name`, or "".
-#[must_use]
 pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// `metadata.namespace`, or "" for a cluster-scoped object.
-#[must_use]
 pub fn namespace(object: &Value) -> &str {
     object["metadata"]["namespace"].as_str().unwrap_or_default()
 }
 
 /// `metadata.uid`, or "".
-#[must_use]
 pub fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
 /// `metadata.resourceVersion` as the number it is here; 0 if there is none.
-#[must_use]
 pub fn resource_version(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"]
         .as_str()
@@ -31,7 +27,6 @@ pub fn resource_version(object: &Value) -> u64 {
 }
 
 /// Whether the object is being deleted.
-#[must_use]
 pub fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
@@ -46,13 +41,11 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Now, as `metav1.Time` is written: the fraction of the second is cut off.
-#[must_use]
 pub fn now() -> String {
     in_seconds(0)
 }
 
 /// `seconds` from now.
-#[must_use]
 pub(crate) fn in_seconds(seconds: i64) -> String {
     let now = Timestamp::now();
     let then = now

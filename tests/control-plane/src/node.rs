@@ -30,7 +30,6 @@ pub struct NodeOptions {
 
 impl NodeOptions {
     /// A node with the labels of its kubelet only.
-    #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

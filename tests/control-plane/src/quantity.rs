@@ -34,7 +34,6 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 impl Quantity {
     /// Whole units (bytes, for storage), rounded up.
-    #[must_use]
     pub fn value(&self) -> i128 {
         self.nanos.div_euclid(NANOS) + i128::from(self.nanos.rem_euclid(NANOS) != 0)
     }

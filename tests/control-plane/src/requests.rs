@@ -99,19 +99,16 @@ pub struct Request {
 
 impl Request {
     /// HTTP status of the answer; 0 while there is none, or if the connection was reset.
-    #[must_use]
     pub fn status(&self) -> u16 {
         self.status.load(Ordering::Relaxed)
     }
 
     /// Bytes of the answer's body so far; a watch goes on counting while it streams.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether it could change anything.
-    #[must_use]
     pub fn writes(&self) -> bool {
         !matches!(self.verb, Verb::Get | Verb::List | Verb::Watch)
     }
@@ -165,14 +162,12 @@ impl Requests {
     }
 
     /// Now, for [`Requests::since`].
-    #[must_use]
     pub fn mark(&self) -> Mark {
         let log = self.lock();
         Mark(log.dropped + log.kept.len() as u64)
     }
 
     /// Everything that came after `mark`, oldest first.
-    #[must_use]
     pub fn since(&self, mark: Mark) -> Vec<Arc<Request>> {
         let log = self.lock();
         let skip = usize::try_from(mark.0.saturating_sub(log.dropped)).unwrap_or(usize::MAX);
@@ -180,7 +175,6 @@ impl Requests {
     }
 
     /// Everything so far, oldest first.
-    #[must_use]
     pub fn all(&self) -> Vec<Arc<Request>> {
         self.since(Mark(0))
     }

@@ -60,7 +60,6 @@ impl Resource {
     }
 
     /// `v1` or `group/v1`, as objects carry it.
-    #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -70,7 +69,6 @@ impl Resource {
     }
 
     /// `plural` or `plural.group`, as error messages name a type.
-    #[must_use]
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_owned()
@@ -104,7 +102,6 @@ macro_rules! resources {
         $($(#[$doc])* pub static $name: Resource = $row;)*
 
         /// Every type, core group first, in the order that discovery shows.
-        #[must_use]
         pub fn all() -> &'static [&'static Resource] {
             static ALL: &[&Resource] = &[$(&$name),*];
             ALL
@@ -182,7 +179,6 @@ resources! {
 }
 
 /// The type that a URL names.
-#[must_use]
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     all()
         .iter()

@@ -108,7 +108,6 @@ impl Status {
     }
 
     /// 404 for an object.
-    #[must_use]
     pub fn not_found(r: &Resource, name: &str) -> Self {
         Self::new(
             404,
@@ -119,7 +118,6 @@ impl Status {
     }
 
     /// 404 for a path that no resource answers to.
-    #[must_use]
     pub fn no_such_path() -> Self {
         Self::new(
             404,
@@ -129,14 +127,12 @@ impl Status {
     }
 
     /// 409 on create.
-    #[must_use]
     pub fn already_exists(r: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", r.qualified());
         Self::new(409, "AlreadyExists", message).about(r, name)
     }
 
     /// 409 on create while an earlier object of that name has not gone yet.
-    #[must_use]
     pub fn still_being_deleted(r: &Resource, name: &str) -> Self {
         let mut status = Self::already_exists(r, name);
         status.message = format!("object is being deleted: {}", status.message);
@@ -144,7 +140,6 @@ impl Status {
     }
 
     /// 409 for a stale resourceVersion or a failed precondition.
-    #[must_use]
     pub fn conflict(r: &Resource, name: &str, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} \"{name}\": {why}",
@@ -155,7 +150,6 @@ impl Status {
 
     /// 409 for a delete that means another object, or another version of it. The store says this, and
     /// knows kinds only.
-    #[must_use]
     pub fn not_the_one(r: &Resource, name: &str, why: &str) -> Self {
         let kind = qualified_kind(r);
         let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
@@ -165,7 +159,6 @@ impl Status {
     }
 
     /// 422 with every faulty field at once.
-    #[must_use]
     pub fn invalid(r: &Resource, name: &str, causes: &[Cause]) -> Self {
         let listed = match causes {
             [one] => one.to_string(),
@@ -191,14 +184,12 @@ impl Status {
     }
 
     /// 403.
-    #[must_use]
     pub fn forbidden(r: &Resource, name: &str, why: &str) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", r.qualified());
         Self::new(403, "Forbidden", message).about(r, name)
     }
 
     /// 410: the version asked for is no longer kept.
-    #[must_use]
     pub fn gone(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -220,7 +211,6 @@ impl Status {
     }
 
     /// 405.
-    #[must_use]
     pub fn method_not_allowed() -> Self {
         Self::new(
             405,
@@ -230,7 +220,6 @@ impl Status {
     }
 
     /// 422 for options that contradict each other, or that there are not.
-    #[must_use]
     pub fn invalid_options(kind: &str, why: impl fmt::Display) -> Self {
         Self::unprocessable(format!("{kind}.meta.k8s.io \"\" is invalid: {why}"))
     }
@@ -241,7 +230,6 @@ impl Status {
     }
 
     /// 504: a version of the future was asked for.
-    #[must_use]
     pub fn too_large_version(wanted: u64, now: u64) -> Self {
         let why = "Too large resource version";
         let message = format!("{why}: {wanted}, current: {now}");
@@ -252,51 +240,43 @@ impl Status {
     }
 
     /// 415.
-    #[must_use]
     pub fn unsupported_media_type(got: &str) -> Self {
         let message = format!("the body of the request was in an unknown format: {got:?}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 415 for a patch of a type that there is not.
-    #[must_use]
     pub fn unsupported_patch() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     }
 
     /// 422 for a patch that cannot be applied (a failed `test`, a path that is not there).
-    #[must_use]
     pub fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
     }
 
     /// Sets `Retry-After`, in seconds.
-    #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
     /// Whether the object (or path) does not exist.
-    #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
     /// Whether the object changed in between, or a precondition failed.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code == 409 && self.reason == "Conflict"
     }
 
     /// Whether an object of that name is already there.
-    #[must_use]
     pub fn is_already_exists(&self) -> bool {
         self.code == 409 && self.reason == "AlreadyExists"
     }
 
     /// The body as a real API server sends it.
-    #[must_use]
     pub fn to_json(&self) -> Value {
         let mut body = json!({
             "kind": "Status",

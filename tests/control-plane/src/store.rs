@@ -70,7 +70,6 @@ impl Store {
 
     /// A store with the namespaces `default` and `kube-system`, which keeps the last `history`
     /// events of each type for watches.
-    #[must_use]
     pub fn new(history: usize) -> Self {
         let state = State::new(history);
         let store = Self {
@@ -97,7 +96,6 @@ impl Store {
     }
 
     /// All objects of a type, or those of one namespace.
-    #[must_use]
     pub fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
         let Shelf {
             items,
@@ -145,7 +143,6 @@ impl Store {
     }
 
     /// The version of the latest write.
-    #[must_use]
     pub fn revision(&self) -> u64 {
         self.lock().revision
     }
@@ -255,7 +252,6 @@ impl Store {
     }
 
     /// Every event from now on, in order, of all types.
-    #[must_use]
     pub fn subscribe(&self) -> Events {
         Events(self.listen())
     }

@@ -9,9 +9,7 @@ use crate::kit::{in_state, metric};
 
 #[test]
 fn an_event_is_written_as_soon_as_the_api_server_is_back() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
     let of_events = stage.faults().on(Verb::Create).resource("events");
@@ -27,9 +25,7 @@ fn an_event_is_written_as_soon_as_the_api_server_is_back() {
 
 #[test]
 fn an_event_that_is_refused_keeps_none_waiting() {
-    let Some((stage, accepted)) = bare_volume() else {
-        return;
-    };
+    let (stage, accepted) = or_skip!(bare_volume());
     let refused = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     for volume in [&refused, &accepted] {
@@ -52,7 +48,7 @@ fn an_event_that_is_refused_keeps_none_waiting() {
 /// As where a webhook is broken that is asked about one namespace only.
 #[test]
 fn an_event_that_keeps_failing_holds_up_no_other() {
-    let Some(stage) = bare_stage() else { return };
+    let stage = or_skip!(bare_stage());
     stage.class("fast", &json!({})).unwrap();
     let volumes = ["disks/fast/one", "disks/fast/two"]
         .map(|dir| stage.sandbox.tmpfs(dir, "size=1m").unwrap());
@@ -76,7 +72,7 @@ fn an_event_that_keeps_failing_holds_up_no_other() {
 #[test]
 fn an_event_that_comes_again_when_the_first_is_gone_is_written_anew() {
     for old_api in [false, true] {
-        let Some(stage) = bare_stage() else { return };
+        let stage = or_skip!(bare_stage());
         stage.class("fast", &json!({})).unwrap();
         let mount = || stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
         let volume = mount();

@@ -30,9 +30,7 @@ fn volume(stage: &Stage, entry: &str) -> PathBuf {
 #[test]
 fn a_pv_that_is_withdrawn_is_told_of_with_the_reason() {
     for protected in ["true", "false"] {
-        let Some((stage, unheard)) = deaf(Verb::Delete, PVS) else {
-            return;
-        };
+        let (stage, unheard) = or_skip!(deaf(Verb::Delete, PVS));
         stage.configure("protectReleasedData", protected).unwrap();
         let [lost, _] = ["lost", "other"].map(|entry| volume(&stage, entry));
         let mut provisioner = stage.provisioner().unwrap();
@@ -50,9 +48,7 @@ fn a_pv_that_is_withdrawn_is_told_of_with_the_reason() {
 
 #[test]
 fn a_pv_that_is_let_go_is_told_of() {
-    let Some((stage, unheard)) = deaf(Verb::Patch, PVS) else {
-        return;
-    };
+    let (stage, unheard) = or_skip!(deaf(Verb::Patch, PVS));
     let volume = volume(&stage, "vol");
     let mut provisioner = stage.provisioner().unwrap();
     let unused = stage.available(&volume, None);
@@ -66,9 +62,7 @@ fn a_pv_that_is_let_go_is_told_of() {
 
 #[test]
 fn a_pv_that_is_adopted_is_told_of() {
-    let Some((stage, unheard)) = deaf(Verb::Patch, PVS) else {
-        return;
-    };
+    let (stage, unheard) = or_skip!(deaf(Verb::Patch, PVS));
     let volume = volume(&stage, "vol");
     let pv = pv_by_hand(&stage, &stage.named("old"), "fast", &volume, "20Mi");
     let pv = stage.create_pv(pv).unwrap();
@@ -82,9 +76,7 @@ fn a_pv_that_is_adopted_is_told_of() {
 
 #[test]
 fn a_pv_that_is_made_is_counted() {
-    let Some((stage, unheard)) = deaf(Verb::Create, PVS) else {
-        return;
-    };
+    let (stage, unheard) = or_skip!(deaf(Verb::Create, PVS));
     let volume = volume(&stage, "vol");
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&volume, None);
@@ -97,9 +89,7 @@ fn a_pv_that_is_made_is_counted() {
 
 #[test]
 fn a_startup_taint_that_was_taken_off_is_not_told_to_stay() {
-    let Some((stage, unheard)) = deaf(Verb::Patch, "nodes") else {
-        return;
-    };
+    let (stage, unheard) = or_skip!(deaf(Verb::Patch, "nodes"));
     stage.configure("removeNodeNotReadyTaint", "true").unwrap();
     let taint = json!({ "key": DEFAULT_TAINT_KEY, "effect": "NoSchedule" });
     let change = Patch::Merge(json!({ "spec": { "taints": [taint] } }));

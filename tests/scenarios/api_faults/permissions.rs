@@ -29,7 +29,7 @@ fn no_longer_reported(stage: &Stage, provisioner: &mut Program, verb: &str, reso
 /// two volumes misses one right, so that the ten seconds until the next try pass once.
 #[test]
 fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_granted() {
-    let Some(stage) = bare_stage() else { return };
+    let stage = or_skip!(bare_stage());
     stage.class("fast", &json!({})).unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let faults = stage.faults();
@@ -78,9 +78,7 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
 /// Older roles lack these: the single check is left out, and that is said.
 #[test]
 fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
@@ -104,9 +102,7 @@ fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
 fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
     // A list that is refused is never followed by a watch.
     for verb in [Verb::List, Verb::Watch] {
-        let Some((stage, volume)) = bare_volume() else {
-            return;
-        };
+        let (stage, volume) = or_skip!(bare_volume());
         let faults = stage.faults();
         faults.on(verb).resource("nodes").forbid();
         faults.on(Verb::Watch).resource("storageclasses").forbid();
@@ -122,9 +118,7 @@ fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
 
 #[test]
 fn without_the_right_to_create_events_all_else_goes_on() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let denied = stage.faults().on(Verb::Create).resource("events").forbid();
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim-1", &volume);

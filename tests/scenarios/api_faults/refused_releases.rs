@@ -24,7 +24,7 @@ const REFUSALS: [Trouble; 4] = [
 
 #[test]
 fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1h");
     stage.class("fast", &json!({})).unwrap();
     // As many as may be cleaned at a time, and one more.

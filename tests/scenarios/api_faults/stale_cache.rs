@@ -11,9 +11,7 @@ use crate::kit::{annotate_node, bind_again};
 /// again. The watch tells nothing of it.
 #[test]
 fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let mut claim = "claim".to_owned();
     let pv = stage.occupy(&claim, &volume);
@@ -82,9 +80,7 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
 /// The cache says Released from the beginning, so every look of the plan says that it is due.
 #[test]
 fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let pv = stage.occupy("first", &volume);
     let pause = |paused: Option<&str>| {
@@ -131,9 +127,7 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
 /// The Node is watched as ever, and the watch is late.
 #[test]
 fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
-    let Some((stage, volume)) = bare_volume() else {
-        return;
-    };
+    let (stage, volume) = or_skip!(bare_volume());
     let mut provisioner = stage.provisioner().unwrap();
     let old = stage.occupy("claim", &volume);
     let hold = stage.faults().hold_watches("nodes");

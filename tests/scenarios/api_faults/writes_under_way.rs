@@ -16,9 +16,7 @@ fn unhurried_stage() -> Option<Stage> {
 
 /// The PV is released while the patch that marks it as used is held by this fault. Then it is let go.
 fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
-    let Some(stage) = unhurried_stage() else {
-        return;
-    };
+    let stage = or_skip!(unhurried_stage());
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let pv = name(&stage.available(&volume, None));
@@ -64,9 +62,7 @@ fn what_was_seen_before_a_write_met_a_conflict_is_acted_on_after_it() {
 
 #[test]
 fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() {
-    let Some(stage) = unhurried_stage() else {
-        return;
-    };
+    let stage = or_skip!(unhurried_stage());
     stage.configure("protectReleasedData", "false").unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let create = stage.faults().on(Verb::Create).resource(PVS);
@@ -86,9 +82,7 @@ fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() 
 
 #[test]
 fn the_status_follows_a_cleanup_although_no_watch_tells_anything() {
-    let Some(stage) = unhurried_stage() else {
-        return;
-    };
+    let stage = or_skip!(unhurried_stage());
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     let mut says = |state: &str| {

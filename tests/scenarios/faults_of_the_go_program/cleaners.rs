@@ -28,7 +28,7 @@ fn failures(provisioner: &mut support::Program) -> Option<u64> {
 
 #[test]
 fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=100ms");
     let scratch = stage.sandbox.path().display().to_string();
     let script = format!(
@@ -74,7 +74,7 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
 
 #[test]
 fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let script = format!(
         "echo run >> {}/runs\n{WIPE}",
         stage.sandbox.path().display()
@@ -112,7 +112,7 @@ fn pids(file: &Path) -> Vec<u32> {
 
 #[test]
 fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let scratch = stage.sandbox.path().to_owned();
     // It forks, leaves its session, and ignores everything that can be ignored.
     let script = format!(

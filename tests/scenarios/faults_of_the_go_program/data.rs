@@ -10,7 +10,7 @@ use crate::{lively_stage, stage};
 
 #[test]
 fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let path = dir.join("vol-1");
     let disk = ext4(&stage);
@@ -19,7 +19,7 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
         .mount(disk.path(), "ext4", "disks/fast/vol-1")
         .unwrap();
     let mut provisioner = stage.provisioner().unwrap();
-    let bound = stage.bind("claim", &path);
+    let bound = stage.used(&stage.bind("claim", &path));
     keep_secret(&path);
 
     stage.sandbox.umount(&path).unwrap();
@@ -47,7 +47,7 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
 
 #[test]
 fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
-    let Some(stage) = lively_stage() else { return };
+    let stage = or_skip!(lively_stage());
     let log = stage.sandbox.path().join("cleaner.log");
     let go = stage.sandbox.path().join("go");
     let script = format!(
@@ -98,7 +98,7 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
 
 #[test]
 fn fault_5_deletion_never_reaches_into_a_nested_mount() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();

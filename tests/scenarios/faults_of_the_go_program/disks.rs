@@ -7,7 +7,7 @@ use crate::stage;
 
 #[test]
 fn fault_6_two_links_to_one_disk_make_one_pv() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let (device, other) = (raw(&stage), raw(&stage));
     let first = link(&device, &dir, "a");
@@ -38,7 +38,7 @@ fn fault_6_two_links_to_one_disk_make_one_pv() {
 
 #[test]
 fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     stage.class("slow", &json!({})).unwrap();
     let dir = raw_class(&stage, &json!({}));

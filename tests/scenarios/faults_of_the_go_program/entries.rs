@@ -29,7 +29,7 @@ fn goes_round(stage: &Stage, volume: &std::path::Path) {
 
 #[test]
 fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     // The discovery directory is a disk of its own, as it often is: it has a lost+found.
     let disk = ext4(&stage);
@@ -81,7 +81,7 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
 
 #[test]
 fn fault_17_a_released_pv_that_is_not_local_harms_nobody() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();

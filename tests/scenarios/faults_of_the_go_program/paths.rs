@@ -13,7 +13,7 @@ fn is_released(pv: &PersistentVolume) -> bool {
 
 #[test]
 fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let other_dir = stage.class("fast-ssd", &json!({})).unwrap();
     let volumes = ["fast/vol-1", "fast/vol-2", "fast-ssd/vol-3"].map(|volume| {
@@ -89,7 +89,7 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
 
 #[test]
 fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     // A class that has no StorageClass yet: none of our PVs stands in the forged one's way.
     let map = json!({ stage.named("fast"): { "hostDir": dir, "mountDir": dir }, stage.named("late"): { "hostDir": "/mnt/disks/late", "mountDir": "/mnt/disks/late" } });
@@ -117,7 +117,7 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
 
 #[test]
 fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (device, path) = raw_volume(&stage, &json!({}));
     scribble(device.path());
     // There before the provisioner is, so that nothing of ours stands for the path.

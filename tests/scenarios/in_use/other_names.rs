@@ -93,7 +93,7 @@ fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
 
 #[test]
 fn volume_that_a_pod_mounts_by_host_path_is_kept() {
-    let Some(mut volume) = occupied() else { return };
+    let mut volume = or_skip!(occupied());
     let (stage, path) = (&volume.stage, volume.path.to_str().unwrap());
     for (pod, path) in [
         ("above", "/".to_owned()),
@@ -118,7 +118,7 @@ fn volume_that_a_pod_mounts_by_host_path_is_kept() {
 
 #[test]
 fn device_whose_second_path_is_in_use_is_kept() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
     let image = tempfile::tempfile_in(stage.sandbox.path()).unwrap();
     image.set_len(32 * MIB).unwrap();
@@ -156,7 +156,7 @@ fn device_whose_second_path_is_in_use_is_kept() {
 /// Directories of one filesystem as volumes, which is mounted as a whole elsewhere.
 #[test]
 fn volume_beside_others_of_its_filesystem_is_recycled() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let whole = stage.sandbox.tmpfs("whole", "size=20m").unwrap();
     // Of the filesystem of the discovery and the kubelet's directory, too.

@@ -4,9 +4,7 @@ use super::*;
 
 #[test]
 fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let _provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &path));
@@ -30,9 +28,7 @@ fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
 
 #[test]
 fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let dir = stage.sandbox.path().display().to_string();
     let (device, path) = cleaned_by(
         &stage,
@@ -95,9 +91,7 @@ fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
 /// Its image may be anybody's.
 #[test]
 fn a_jobs_success_is_not_believed() {
-    let Some(stage) = stage_running("/bin/true", None) else {
-        return;
-    };
+    let stage = or_skip!(stage_running("/bin/true", None));
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -116,9 +110,7 @@ fn a_jobs_success_is_not_believed() {
 /// Nor is a device offered with data on it that only looks like nothing.
 #[test]
 fn after_a_job_that_did_nothing_a_device_is_reset_all_the_same() {
-    let Some(stage) = stage_running("/bin/true", None) else {
-        return;
-    };
+    let stage = or_skip!(stage_running("/bin/true", None));
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "quick" }));
     let _provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -138,9 +130,7 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
         ),
         (json!({}), "succeed"),
     ] {
-        let Some(stage) = stage_with_jobs() else {
-            return;
-        };
+        let stage = or_skip!(stage_with_jobs());
         let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
         let _provisioner = stage.provisioner().unwrap();
         let bound = stage.used(&stage.bind("claim", &path));
@@ -180,9 +170,7 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
 
 #[test]
 fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let job: Job = serde_json::from_value(json!({
         "metadata": {
@@ -215,9 +203,7 @@ fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
 /// The Job is made for one disk, and when its pod can start at last another one is there.
 #[test]
 fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let _provisioner = stage.provisioner().unwrap();
     let bound = stage.used(&stage.bind("claim", &path));
@@ -246,9 +232,7 @@ fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
 
 #[test]
 fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_for() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     stage
         .configure("jobTolerations", "- {key: full, operator: Exists}\n")
         .unwrap();

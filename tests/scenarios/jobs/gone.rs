@@ -25,9 +25,7 @@ fn is_seen_although_denied(stage: &Stage, provisioner: &mut Program) {
 
 #[test]
 fn a_job_at_work_comes_to_its_end_although_its_pv_is_gone() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -50,9 +48,7 @@ fn a_job_at_work_comes_to_its_end_although_its_pv_is_gone() {
 
 #[test]
 fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let _denied = stage.faults().on(Verb::Patch).resource("jobs").forbid();
     let mut provisioner = stage.provisioner().unwrap();
@@ -87,9 +83,7 @@ fn stopped_unseen(stage: &Stage) -> (Fault, Program, LoopDevice, PersistentVolum
 #[test]
 fn a_job_that_is_stopped_while_it_cannot_be_read_is_told_of() {
     for is_reconfigured in [false, true] {
-        let Some(stage) = stage_with_jobs() else {
-            return;
-        };
+        let stage = or_skip!(stage_with_jobs());
         let (unread, provisioner, device, bound) = stopped_unseen(&stage);
         if is_reconfigured {
             stage.configure("maxConcurrentCleanups", "3").unwrap();
@@ -112,9 +106,7 @@ fn a_job_that_is_stopped_while_it_cannot_be_read_is_told_of() {
 /// Nobody who comes later knows that it was at work.
 #[test]
 fn a_shutdown_before_it_is_known_what_became_of_a_pv_is_told_of() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (unread, mut provisioner, _device, bound) = stopped_unseen(&stage);
     let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
     let unknown = reading.answer(Answer::code(500));
@@ -131,9 +123,7 @@ fn a_shutdown_before_it_is_known_what_became_of_a_pv_is_told_of() {
 
 #[test]
 fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -155,9 +145,7 @@ fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
 /// An API server that is busy just then tells nothing about the PV.
 #[test]
 fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let _provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -177,9 +165,7 @@ fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
 /// the Job is lost.
 #[test]
 fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let deleting = stage.faults().on(Verb::Delete).resource("jobs");
     let unheard = deleting.times(1).reset_after();
     let (held, device, path) = Held::volume(&stage);

@@ -106,9 +106,7 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
         Late::take_finalizer_off,
     ];
     for gesture in gestures {
-        let Some((late, mut provisioner)) = Late::job() else {
-            return;
-        };
+        let (late, mut provisioner) = or_skip!(Late::job());
         gesture(&late);
         late.job_goes();
         late.is_left_alone(&mut provisioner);
@@ -125,9 +123,7 @@ fn a_pause_is_heard_although_a_job_waits_to_start() {
         |late, paused| annotate_node(&late.stage, PAUSED, paused),
     ];
     for pause in gestures {
-        let Some((late, mut provisioner)) = Late::job() else {
-            return;
-        };
+        let (late, mut provisioner) = or_skip!(Late::job());
         pause(&late, "true");
         late.job_goes();
         late.is_left_alone(&mut provisioner);
@@ -141,9 +137,7 @@ fn a_pause_is_heard_although_a_job_waits_to_start() {
 /// The successor finds a Job, and a PV that is not (any more) to be cleaned.
 #[test]
 fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
-    let Some((late, mut provisioner)) = Late::job() else {
-        return;
-    };
+    let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.keep();
     let mut successor = late.stage.provisioner().unwrap();
@@ -155,9 +149,7 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
     late.is_left_alone(&mut successor);
     successor.kill();
 
-    let Some((late, mut provisioner)) = Late::job() else {
-        return;
-    };
+    let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.annotate(PAUSED, "true");
     let mut successor = late.stage.provisioner().unwrap();
@@ -169,9 +161,7 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
 
 #[test]
 fn a_job_goes_with_its_pv_although_no_provisioner_runs() {
-    let Some((late, mut provisioner)) = Late::job() else {
-        return;
-    };
+    let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.take_finalizer_off();
     late.job_goes();
@@ -181,9 +171,7 @@ fn a_job_goes_with_its_pv_although_no_provisioner_runs() {
 /// Most clients that are not kubectl leave the pods of a Job that they delete.
 #[test]
 fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
-    let Some((late, _provisioner)) = Late::job() else {
-        return;
-    };
+    let (late, _provisioner) = or_skip!(Late::job());
     let pod = late.stage.eventually("its pod is made", || {
         late.listed().into_iter().next()?.metadata.name
     });
@@ -205,9 +193,7 @@ fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
 
 #[test]
 fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
-    let Some((late, mut provisioner)) = Late::job() else {
-        return;
-    };
+    let (late, mut provisioner) = or_skip!(Late::job());
     let first = job(&late.stage, &late.bound).unwrap();
     late.stage.eventually("it is said to wait", || {
         let cleanup = cleanup_of(&mut provisioner, &late.path);

@@ -4,9 +4,7 @@ use super::*;
 
 #[test]
 fn without_the_right_to_make_jobs_nothing_is_cleaned_and_the_right_is_named() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let denied = stage.faults().on(Verb::Create).resource("jobs").forbid();
     let mut provisioner = stage.provisioner().unwrap();
@@ -32,9 +30,7 @@ fn without_the_right_to_make_jobs_nothing_is_cleaned_and_the_right_is_named() {
 
 #[test]
 fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
-    let Some(stage) = stage_with_jobs() else {
-        return;
-    };
+    let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     // It is made, and that is not heard of; it is deleted, and that is not heard of; nor is it read.
     let faults = [Verb::Create, Verb::Delete].map(|verb| {
@@ -64,9 +60,7 @@ fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
 #[test]
 fn jobs_are_watched_where_there_are_any_and_listed_once_elsewhere() {
     for on in [true, false] {
-        let Some(stage) = stage_with_jobs() else {
-            return;
-        };
+        let stage = or_skip!(stage_with_jobs());
         stage
             .configure("useJobForCleaning", if on { "true" } else { "false" })
             .unwrap();

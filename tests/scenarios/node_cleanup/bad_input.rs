@@ -16,7 +16,7 @@ fn refused(stage: &Stage, args: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let class = "--storageclass-names=a";
     for (args, words) in [
         (&["--v=0"][..], "--storageclass-names"),
@@ -55,7 +55,7 @@ fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
 
 #[test]
 fn a_class_that_nobody_has_is_named() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let _pv = pv(&stage, "free", &stage.node(), |_| {});
     let cleanup = leader(&stage, "cleanup", &["-storageclass-names=fsat"]);

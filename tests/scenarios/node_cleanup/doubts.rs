@@ -8,9 +8,7 @@ use support::skip;
 /// It must never look as if all nodes were gone because nobody lists them.
 #[test]
 fn without_any_node_nothing_is_deleted() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     if stage.embedded().is_none() {
         return skip("a cluster that others use always has a Node");
     }
@@ -37,9 +35,7 @@ fn without_any_node_nothing_is_deleted() {
 /// Somebody has deleted all Nodes, and they are registered again one after the other.
 #[test]
 fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     if stage.embedded().is_none() {
         return skip("a cluster that others use always has a Node");
     }
@@ -64,7 +60,7 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
 
 #[test]
 fn a_node_without_the_label_may_be_anybodys() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let nameless = stage.named("nameless");
     stage.register_node(&nameless, None).unwrap();
@@ -90,9 +86,7 @@ fn a_node_without_the_label_may_be_anybodys() {
 /// The watch is behind: it has seen the node go and not come back.
 #[test]
 fn a_node_that_the_watch_has_lost_is_asked_for() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let asking = stage.faults().on(Verb::Get).resource("nodes").hold();
@@ -117,9 +111,7 @@ fn a_node_that_the_watch_has_lost_is_asked_for() {
 
 #[test]
 fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let free = self::pv(&stage, "free", &node, |_| {});
     let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
@@ -145,9 +137,7 @@ fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is(
 /// There is no news that would wake it.
 #[test]
 fn what_was_put_off_is_looked_at_again_when_its_pause_is_over() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     bound(&stage, "data", &node);
     let conflict = stage
         .faults()
@@ -168,9 +158,7 @@ fn what_was_put_off_is_looked_at_again_when_its_pause_is_over() {
 /// Between the look at the PV and the deletion the claim becomes another one's.
 #[test]
 fn a_claim_that_was_not_warned_is_not_deleted() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "first", &node);
     let delay = delay(&stage);
     let _cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
@@ -198,9 +186,7 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
 
 #[test]
 fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let _pv = bound(&stage, "data", &node);
     let free = pv(&stage, "free", &node, |_| {});
     let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);

@@ -7,7 +7,6 @@ use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
 
 use super::*;
-use support::{skip, slow};
 
 fn lease(stage: &Stage) -> LeaseSpec {
     let api: Api<Lease> = Api::namespaced(stage.client.clone(), &stage.namespace());
@@ -31,9 +30,7 @@ fn is_follower(stage: &Stage, program: &mut Program) {
 
 #[test]
 fn a_leader_that_ends_hands_over_at_once() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let args = ["--pvc-deletion-delay=4s"];
     let mut first = leader(&stage, "first", &args);
@@ -57,7 +54,7 @@ fn a_leader_that_ends_hands_over_at_once() {
 /// The API server does what it was asked, and its answer is lost. Told to end before the next try, the
 /// process gives back what it does not know it has.
 fn is_given_back(lost: Verb, reads: usize) {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let of_leases = |verb| stage.faults().on(verb).resource("leases");
     let lost = of_leases(lost).times(1).reset_after();
@@ -114,7 +111,7 @@ fn is_written_beside_a_renewal(stage: &Stage, patch: Value) -> bool {
 
 #[test]
 fn a_leader_that_somebody_else_writes_beside_stays_the_leader() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut cleanup = leader(&stage, "cleanup", &[]);
     let seen = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
     stage.eventually("a renewal meets a conflict", || {
@@ -133,7 +130,7 @@ fn a_leader_that_somebody_else_writes_beside_stays_the_leader() {
 /// As when the lease is deleted, and another process is the first to make it anew.
 #[test]
 fn a_leader_whose_lease_is_taken_while_it_renews_it_leads_no_longer() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let mut cleanup = leader(&stage, "cleanup", &[]);
     let held_by = |holder: &str| json!({ "spec": { "holderIdentity": holder } });
     stage.eventually("a renewal meets a conflict", || {
@@ -156,12 +153,7 @@ fn a_leader_whose_lease_is_taken_while_it_renews_it_leads_no_longer() {
 /// It takes the fifteen seconds of the lease.
 #[test]
 fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
-    if !slow() {
-        return skip("it takes half a minute; scripts/test --slow runs it");
-    }
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pvs: Vec<_> = (0..10)
         .map(|number| bound(&stage, &format!("data-{number}"), &node))
         .collect();
@@ -203,12 +195,7 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_deleted_twice_or_early() {
 /// became of the lease.
 #[test]
 fn a_leader_that_was_stopped_for_long_does_not_act_on_what_it_knew() {
-    if !slow() {
-        return skip("it takes half a minute; scripts/test --slow runs it");
-    }
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let mut first = leader(&stage, "first", &["--pvc-deletion-delay=10s"]);
     // The other one would wait for an hour.

@@ -4,7 +4,6 @@ use control_plane::faults::Fault;
 use support::names::FINALIZER;
 
 use super::*;
-use support::{skip, slow};
 
 fn unheard(stage: &Stage, verb: Verb, resource: &str, times: usize) -> Fault {
     let requests = stage.faults().on(verb).resource(resource);
@@ -13,9 +12,7 @@ fn unheard(stage: &Stage, verb: Verb, resource: &str, times: usize) -> Fault {
 
 #[test]
 fn what_was_done_is_told_and_counted_once_and_as_no_failure() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = pv(&stage, "data", &node, |pv| {
         pv["metadata"]["finalizers"] = json!([FINALIZER]);
     });
@@ -58,9 +55,7 @@ fn what_was_done_is_told_and_counted_once_and_as_no_failure() {
 
 #[test]
 fn who_was_warned_hears_that_the_node_is_back() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let _cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=1h"]);
     lose(&stage, &node);
@@ -78,12 +73,7 @@ fn who_was_warned_hears_that_the_node_is_back() {
 /// without having renewed its lease. It does renew it.
 #[test]
 fn a_claims_owner_is_warned_although_no_answer_comes_for_the_timer() {
-    if !slow() {
-        return skip("it takes a quarter of a minute; scripts/test --slow runs it");
-    }
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let timer = stage.faults().on(Verb::Patch).resource(PVS).name(&pv);
     let unanswered = timer.times(1).hold_answer();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_node_is_there_by_its_name_or_by_its_label() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let (name, label) = (stage.named("machine"), stage.named("host"));
     stage.register_node(&name, Some(&label)).unwrap();
@@ -27,9 +27,7 @@ fn a_node_is_there_by_its_name_or_by_its_label() {
 
 #[test]
 fn what_goes_depends_on_phase_and_policy() {
-    let Some((stage, node)) = ground() else {
-        return;
-    };
+    let (stage, node) = or_skip!(ground());
     stage.storage_class("other", "Delete", "Immediate").unwrap();
     let protected = |pv: &mut Value| {
         pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);

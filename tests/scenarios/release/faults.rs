@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_moment_without_the_api_server_does_not_end_the_wait() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let pods = stage.faults().on(Verb::List).resource("pods");
@@ -22,7 +22,7 @@ fn a_moment_without_the_api_server_does_not_end_the_wait() {
 
 #[test]
 fn a_missing_right_and_a_race_are_told_and_survived() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let args = ["release", "--finalizers"];
@@ -44,7 +44,7 @@ fn a_missing_right_and_a_race_are_told_and_survived() {
 
 #[test]
 fn an_error_is_told_once() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let reading = stage.faults().on(Verb::Get).resource("daemonsets");
     let _denied = reading.forbid();
@@ -56,7 +56,7 @@ fn an_error_is_told_once() {
 
 #[test]
 fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let args = ["release", "--finalizers", "--abandon-uncleaned"];
     let [first, second, third] =
@@ -85,7 +85,7 @@ fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
 /// Nothing is known of the time of a look that failed.
 #[test]
 fn daemon_set_must_be_absent_in_each_look() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let looks = stage.faults().on(Verb::Get).resource("daemonsets").skip(2);

@@ -14,7 +14,7 @@ fn pod_finalizers(stage: &Stage, finalizers: &Value) {
 
 #[test]
 fn existing_daemon_set_keeps_every_finalizer() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let held =
@@ -36,7 +36,7 @@ fn existing_daemon_set_keeps_every_finalizer() {
 
 #[test]
 fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let looks = stage.faults().on(Verb::Get).resource("daemonsets").skip(2);
@@ -65,7 +65,7 @@ fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
 
 #[test]
 fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let released = held(&stage, "released", "Released");
@@ -86,7 +86,7 @@ fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
 
 #[test]
 fn pods_that_do_not_end_keep_every_finalizer() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
@@ -107,7 +107,7 @@ fn pods_that_do_not_end_keep_every_finalizer() {
 
 #[test]
 fn daemon_set_that_is_being_deleted_is_waited_for() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let released = held(&stage, "released", "Released");
@@ -58,7 +58,7 @@ fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
 
 #[test]
 fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let released = held(&stage, "released", "Released");
     let node = stage.named("elsewhere");
@@ -86,7 +86,7 @@ fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
 
 #[test]
 fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
-    let Some(stage) = own_cluster() else { return };
+    let stage = or_skip!(own_cluster());
     stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let patching = stage.faults().on(Verb::Patch).resource(PVS).times(1);

@@ -12,9 +12,7 @@ use crate::stage;
 
 #[test]
 fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
-    let Some((stage, first, mut provisioner)) = serving() else {
-        return;
-    };
+    let (stage, first, mut provisioner) = or_skip!(serving());
     let before = stage.available(&first, None);
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     add_class(&stage, "slow");
@@ -46,9 +44,7 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
 /// The Go provisioner's PVs may lack the label by which ours are watched.
 #[test]
 fn pvs_that_are_there_already_are_found_in_an_added_class() {
-    let Some((stage, _, _provisioner)) = serving() else {
-        return;
-    };
+    let (stage, _, _provisioner) = or_skip!(serving());
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
     let by_hand = stage.named("by-hand");
@@ -65,7 +61,7 @@ fn pvs_that_are_there_already_are_found_in_an_added_class() {
 
 #[test]
 fn what_a_removed_class_has_left_is_named_and_not_touched() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     stage.class("slow", &json!({})).unwrap();
     let [bound, free] = ["bound", "free"].map(|entry| {
@@ -134,7 +130,7 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
 
 #[test]
 fn a_changed_pattern_and_other_keys_hold_from_the_next_look() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage
         .class("fast", &json!({ "namePattern": "a*" }))
         .unwrap();
@@ -165,9 +161,7 @@ fn a_changed_pattern_and_other_keys_hold_from_the_next_look() {
 /// old directory, whose disks must not get the new one's names.
 #[test]
 fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
-    let Some((stage, volume, mut provisioner)) = serving() else {
-        return;
-    };
+    let (stage, volume, mut provisioner) = or_skip!(serving());
     let (dir, before) = (volume.parent().unwrap(), stage.available(&volume, None));
     let elsewhere = stage.sandbox.dir("disks/elsewhere").unwrap();
     set(&stage, "fast", "hostDir", elsewhere.to_str().unwrap());
@@ -185,7 +179,7 @@ fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
 /// The entries have the same names there.
 #[test]
 fn a_class_that_moves_to_another_directory_has_other_volumes() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let dir = stage.class("fast", &json!({})).unwrap();
     let old = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let new = stage.sandbox.tmpfs("disks/moved/vol", "size=20m").unwrap();

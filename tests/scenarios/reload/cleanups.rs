@@ -65,7 +65,7 @@ fn while_the_first_cleaner_runs(
 
 #[test]
 fn one_that_runs_goes_on_with_the_settings_that_it_began_with() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (device, path) = while_the_first_cleaner_runs(&stage, |stage, _| {
         set(stage, "raw", "blockCleanerCommand", cleaner(stage, "two"));
     });
@@ -79,7 +79,7 @@ fn one_that_runs_goes_on_with_the_settings_that_it_began_with() {
 
 #[test]
 fn one_that_runs_comes_to_its_end_without_its_class() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let (_device, path) = while_the_first_cleaner_runs(&stage, |stage, _| {
         remove_class(stage, "raw");
     });
@@ -88,7 +88,7 @@ fn one_that_runs_comes_to_its_end_without_its_class() {
 
 #[test]
 fn one_that_waits_is_judged_anew() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
     let (device, path) = raw_volume(&stage, &settings);
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
@@ -113,7 +113,7 @@ fn one_that_waits_is_judged_anew() {
 
 #[test]
 fn one_that_waits_for_its_turn_is_not_cleaned_without_its_class() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("maxConcurrentCleanups", "1").unwrap();
     let (first, first_path) = raw_volume(
         &stage,
@@ -148,7 +148,7 @@ fn one_that_waits_for_its_turn_is_not_cleaned_without_its_class() {
 
 #[test]
 fn more_may_run_at_once_from_now_on() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.configure("maxConcurrentCleanups", "1").unwrap();
     let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
     let dir = raw_class(&stage, &settings);
@@ -178,7 +178,7 @@ fn more_may_run_at_once_from_now_on() {
 
 #[test]
 fn a_pause_begins_and_ends_by_reload() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();

@@ -16,7 +16,7 @@ fn degraded(provisioner: &mut support::Program) -> String {
 
 #[test]
 fn the_last_good_configuration_stays_until_a_good_one_comes() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
     let map = stage.config_dir().join("storageClassMap");
@@ -83,9 +83,7 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
 
 #[test]
 fn one_faulty_class_or_key_keeps_all_of_it_out() {
-    let Some((stage, volume, mut provisioner)) = serving() else {
-        return;
-    };
+    let (stage, volume, mut provisioner) = or_skip!(serving());
     let before = stage.available(&volume, None);
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
     stage.storage_class("slow", "Delete", "Immediate").unwrap();
@@ -121,7 +119,7 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
 
 #[test]
 fn a_class_that_was_faulty_at_the_start_runs_when_it_is_mended() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     stage
         .class("fast", &json!({ "accessMode": "Nonsense" }))
         .unwrap();
@@ -147,9 +145,7 @@ fn a_class_that_was_faulty_at_the_start_runs_when_it_is_mended() {
 
 #[test]
 fn a_directory_that_vanishes_and_returns() {
-    let Some((stage, volume, mut provisioner)) = serving() else {
-        return;
-    };
+    let (stage, volume, mut provisioner) = or_skip!(serving());
     let before = stage.available(&volume, None);
     let aside = stage.sandbox.path().join("aside");
     fs::rename(stage.config_dir(), &aside).unwrap();
@@ -169,7 +165,7 @@ fn a_directory_that_vanishes_and_returns() {
 
 #[test]
 fn node_isolation_judges_a_reload_as_it_does_a_start() {
-    let Some(mut stage) = stage() else { return };
+    let mut stage = or_skip!(stage());
     stage.add_arg("--node-isolation");
     stage.class("fast", &json!({})).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();

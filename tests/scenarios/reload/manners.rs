@@ -31,7 +31,7 @@ pub(super) fn publish(stage: &Stage, version: &str, keys: &[(&str, &str)]) {
 
 #[test]
 fn the_kubelets_new_version_is_in_force_at_once() {
-    let Some(stage) = stage() else { return };
+    let stage = or_skip!(stage());
     let class = stage.class("fast", &json!({})).unwrap();
     let map = fs::read_to_string(stage.config_dir().join("storageClassMap")).unwrap();
     for key in ["storageClassMap", "protectReleasedData"] {
@@ -80,7 +80,7 @@ fn write_slowly(path: &Path, text: &str) -> Duration {
 #[test]
 fn a_file_that_is_written_slowly_raises_no_event() {
     loop {
-        let Some(stage) = stage() else { return };
+        let stage = or_skip!(stage());
         stage.class("fast", &json!({})).unwrap();
         stage.class("slow", &json!({})).unwrap();
         let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
@@ -104,9 +104,7 @@ fn a_file_that_is_written_slowly_raises_no_event() {
 
 #[test]
 fn a_thousand_changes_end_in_the_last_one() {
-    let Some((stage, _, mut provisioner)) = serving() else {
-        return;
-    };
+    let (stage, _, mut provisioner) = or_skip!(serving());
     for number in 1..=1000 {
         stage
             .configure("maxConcurrentCleanups", &number.to_string())

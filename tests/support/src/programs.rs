@@ -87,3 +87,14 @@ macro_rules! sandbox {
         }
     };
 }
+
+/// What a test needs, or the end of the test if it cannot be had here and a skip has said why.
+#[macro_export]
+macro_rules! or_skip {
+    ($needed:expr) => {
+        match $needed {
+            Some(needed) => needed,
+            None => return,
+        }
+    };
+}

@@ -62,7 +62,6 @@ pub(super) struct Rule {
 
 impl Answer {
     /// An HTTP error by its code, with the reason that Kubernetes pairs with it.
-    #[must_use]
     pub fn code(code: u16) -> Self {
         let reason = match code {
             400 => "BadRequest",
@@ -82,14 +81,12 @@ impl Answer {
     }
 
     /// Adds `Retry-After`, in seconds.
-    #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after = Some(seconds);
         self
     }
 
     /// The text of the error.
-    #[must_use]
     pub fn message(mut self, message: &str) -> Self {
         message.clone_into(&mut self.0.message);
         self
@@ -230,7 +227,6 @@ impl FaultBuilder {
 
 impl Fault {
     /// How many requests it has hit.
-    #[must_use]
     pub fn hits(&self) -> usize {
         self.rule.hit()
     }
