@@ -65,7 +65,7 @@
 #![allow(
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
-    reason = "these crates are used by tests, which fail when a result is ignored by mistake"
+    reason = "only tests use it"
 )]
 
 mod admission;
