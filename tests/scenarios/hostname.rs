@@ -102,6 +102,8 @@ fn changed_hostname_label_gives_no_disk_a_second_pv() {
     let stage = or_skip!(stage());
     let (volumes, mut provisioner) = Volumes::new(&stage);
     set_hostname_label(&stage, &qualified(&stage));
+    // Until its watch shows the change, the provisioner offers disks under the old hostname.
+    stage.event(REASON, volumes.bound_at.to_str().unwrap());
     volumes.survive(&stage, &mut provisioner);
 }
 
