@@ -3,7 +3,7 @@
 //! `CRASH_AT=wipe` in the environment kills the process where it reaches the point `wipe` for the first time,
 //! `CRASH_AT=remove-entry:3` where it reaches `remove-entry` for the third time. Release builds have no crash points.
 
-/// All crash points. The scenario `crash_points` kills the program at each of them.
+/// All crash points. The scenarios `crashes::points` kill the program at each of them.
 pub const CRASH_POINTS: [&str; 12] = [
     "record-on-pv",
     "add-finalizer",
@@ -28,6 +28,10 @@ pub(crate) fn crash_point(name: &str) {
     static CRASH_AT: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
         let at = std::env::var("CRASH_AT").ok()?;
         let (point, pass) = at.split_once(':').unwrap_or((&at, "1"));
+        debug_assert!(
+            CRASH_POINTS.contains(&point),
+            "CRASH_AT={at} is no crash point"
+        );
         Some((point.to_owned(), pass.parse().ok()?))
     });
     static PASSES: AtomicU32 = AtomicU32::new(0);

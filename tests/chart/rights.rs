@@ -209,3 +209,38 @@ fn node_isolation_is_told_to_the_program_and_refused_where_it_cannot_hold() {
     let said = helm.refusal(&[on, "kubeConfigEnv=/etc/kubeconfig"]);
     assert!(said.contains("remove kubeConfigEnv"), "{said}");
 }
+
+#[test]
+fn the_hook_and_node_cleanup_may_do_what_they_do_and_no_more() {
+    let helm = or_skip!(Helm::find());
+    let objects = helm.render(&["nodeCleanup.enabled=true"]);
+    let name = |of: &str| format!("lvp-local-volume-provisioner-{of}");
+    let rules = |kind: &str, of: &str| objects.get(kind, &name(of))["rules"].clone();
+    let rule = |group: &str, resource: &str, verbs: &str| {
+        let verbs: Vec<_> = verbs.split(' ').collect();
+        json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
+    };
+    let named = |mut rule: Value, name: &str| {
+        rule["resourceNames"] = json!([name]);
+        rule
+    };
+    let hook = [
+        rule("", "persistentvolumes", "get list patch"),
+        rule("", "pods", "list"),
+        rule("", "nodes", "get list"),
+    ];
+    assert_eq!(rules("ClusterRole", "uninstall"), json!(hook));
+    let set = rule("apps", "daemonsets", "get");
+    let set = named(set, "lvp-local-volume-provisioner");
+    assert_eq!(rules("Role", "uninstall"), json!([set]));
+    let node_cleanup = [
+        rule("", "nodes", "get list watch"),
+        rule("", "persistentvolumes", "get list watch patch delete"),
+        rule("", "persistentvolumeclaims", "get delete"),
+        rule("events.k8s.io", "events", "create patch"),
+    ];
+    assert_eq!(rules("ClusterRole", "node-cleanup"), json!(node_cleanup));
+    let lease = |verbs: &str| rule("coordination.k8s.io", "leases", verbs);
+    let own = named(lease("get update"), &name("node-cleanup"));
+    assert_eq!(rules("Role", "node-cleanup"), json!([lease("create"), own]));
+}

@@ -192,12 +192,13 @@ impl<'a> Release<'a> {
 
     /// A page of the provisioner's HTTP server.
     pub fn http(&self, path: &str) -> String {
-        let pod = self.pod();
-        let proxy = format!(
-            "/api/v1/namespaces/{SYSTEM}/pods/{}:8080/proxy{path}",
-            name(&pod)
-        );
-        self.cluster.kubectl(&["get", "--raw", &proxy]).unwrap()
+        self.http_of(&self.pod(), path).unwrap()
+    }
+
+    fn http_of(&self, pod: &Value, path: &str) -> Result<String> {
+        let pods = format!("/api/v1/namespaces/{SYSTEM}/pods");
+        let proxy = format!("{pods}/{}:8080/proxy{path}", name(pod));
+        self.cluster.kubectl(&["get", "--raw", &proxy])
     }
 
     /// Asserts that something is so after the provisioner has made two whole passes over all PVs as they are
@@ -206,7 +207,11 @@ impl<'a> Release<'a> {
         let mut first = None;
         eventually("two passes that see all PVs", || {
             self.wake();
-            let status: Value = serde_json::from_str(&self.http("/status")).ok()?;
+            // It need not be ready: while the kubelet hangs, no pod of the node is.
+            let pods = self.pods();
+            let [pod] = &pods[..] else { return None };
+            let status = self.http_of(pod, "/status").ok()?;
+            let status: Value = serde_json::from_str(&status).ok()?;
             let number = status["pass"]["number"].as_u64()?;
             let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
             let pvs = self.cluster.pvs();

@@ -22,9 +22,9 @@ use super::BINARY;
 use disk::{DEVICE_SIZE, Disk};
 use tenants::{Tenants, cleaners_of};
 
-const KILLS: usize = 12;
+const KILLS: usize = 30;
 /// The same in the slow tier.
-const SLOW_KILLS: usize = 50;
+const SLOW_KILLS: usize = 500;
 /// Microseconds after the release, or after the PV's deletion.
 const LATEST_KILL: u64 = 15_000;
 

@@ -141,7 +141,10 @@ fn an_entry_that_two_classes_match_is_offered_once() {
     stage.still(&mut provisioner, "once", || stage.pvs().len() == 1);
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(
-        metrics.contains(&format!("skipped_entries{{class=\"{}\"", stage.named("b"))),
+        metrics.contains(&format!(
+            "skipped_entries{{class=\"{}\",reason=\"Duplicate",
+            stage.named("b")
+        )),
         "the other class says why not"
     );
     let bound = stage.used(&stage.bind("claim", &volume));

@@ -57,9 +57,6 @@ impl Front {
     ///
     /// [`Faults::hold_watches`] asks the API server for its newest version and waits for the
     /// answer, so that runtime must be another one than a test waits on, or have another thread.
-    ///
-    /// # Errors
-    /// When there is no free port.
     pub fn start(runtime: &Handle, upstream: Arc<dyn Upstream>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;

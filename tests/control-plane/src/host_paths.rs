@@ -81,9 +81,6 @@ impl Refused {
 
 impl HostPaths {
     /// Everything below this directory may be destroyed.
-    ///
-    /// # Errors
-    /// It is no directory, cannot be opened, or is `/`.
     pub fn below(root: impl Into<PathBuf>) -> Result<Self, BadRoot> {
         let given = root.into();
         let open = || {

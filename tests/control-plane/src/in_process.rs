@@ -41,9 +41,6 @@ impl InProcess {
     /// Starts the controllers on the current runtime, if [`Options::controllers`] says so. What the options
     /// say of addresses and files does not matter here.
     ///
-    /// # Errors
-    /// The node is not acceptable.
-    ///
     /// # Panics
     /// If it is called outside a tokio runtime.
     pub fn start(options: &Options) -> Result<Self, Status> {

@@ -63,6 +63,7 @@
 //! real Kubernetes 1.36.
 
 #![allow(
+    clippy::missing_errors_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
     reason = "only tests use it"
@@ -188,9 +189,6 @@ pub enum StartError {
 
 impl ControlPlane {
     /// Starts it on a thread and a runtime of its own. When this returns, it answers.
-    ///
-    /// # Errors
-    /// The address is taken, the kubeconfig cannot be written, or the node is not acceptable.
     ///
     /// ```
     /// use control_plane::{ControlPlane, Options, StartError};

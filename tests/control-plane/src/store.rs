@@ -87,9 +87,6 @@ impl Store {
     }
 
     /// One object; `ns` is "" for a cluster-scoped type.
-    ///
-    /// # Errors
-    /// 404 if it is not there.
     pub fn get(&self, r: &'static Resource, ns: &str, name: &str) -> Result<Arc<Value>, Status> {
         let stored = Arc::clone(self.lock().get(r, ns, name)?);
         Ok(stored.value())
@@ -149,9 +146,6 @@ impl Store {
 
     /// Creates an object: names it if it has a `generateName`, fills in what the API server
     /// fills in, validates it.
-    ///
-    /// # Errors
-    /// What a real API server would answer: 400, 403, 404 (namespace), 409, 422.
     pub fn create(
         &self,
         r: &'static Resource,
@@ -183,9 +177,6 @@ impl Store {
 
     /// Replaces one part of an object. A `metadata.resourceVersion` in `object` must be the
     /// current one.
-    ///
-    /// # Errors
-    /// What a real API server would answer: 400, 404, 409, 422.
     pub fn update(
         &self,
         r: &'static Resource,
@@ -199,9 +190,6 @@ impl Store {
 
     /// Reads an object, lets `change` make the new one of it, and writes that, all in one step.
     /// The store is locked meanwhile: `change` must not come back to it.
-    ///
-    /// # Errors
-    /// What `change` refuses, and as [`Store::update`].
     pub fn modify(
         &self,
         r: &'static Resource,
@@ -229,9 +217,6 @@ impl Store {
 
     /// Deletes an object, or marks it as terminating where finalizers or a grace period want
     /// that. Answers its last or its new state.
-    ///
-    /// # Errors
-    /// 404, or 409 when a precondition fails.
     pub fn delete(
         &self,
         r: &'static Resource,

@@ -132,13 +132,21 @@ fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
     let old = stage.occupy("claim", &volume);
     let hold = stage.faults().hold_watches("nodes");
     annotate_node(&stage, "local-volume-provisioner/paused", "true");
+    let mark = stage.requests().mark();
     stage.delete_claim("claim");
     stage.in_phase(&name(&old), "Released");
-    stage.still(&mut provisioner, "nothing is cleaned", || {
-        entries(&volume) == ["secret"] && uid(&stage.pvs_at(&volume).pop().unwrap()) == uid(&old)
+    stage.eventually("the Node is read before the cleanup", || {
+        let asked = stage.requests().since(mark);
+        let mut of_node = asked.iter().filter(|it| it.resource == "nodes");
+        of_node.any(|it| it.verb == Verb::Get).then_some(())
     });
+    let is_kept = || {
+        entries(&volume) == ["secret"] && uid(&stage.pvs_at(&volume).pop().unwrap()) == uid(&old)
+    };
+    stage.still(&mut provisioner, "nothing is cleaned", is_kept);
     hold.release();
     stage.event("CleaningPaused", "");
+    stage.still(&mut provisioner, "nothing is cleaned", is_kept);
     annotate_node(&stage, "local-volume-provisioner/paused", Value::Null);
     stage.available(&volume, Some(&uid(&old)));
     assert_eq!(entries(&volume), [""; 0]);

@@ -52,9 +52,6 @@ impl Drop for Controllers {
 /// # }
 /// ```
 ///
-/// # Errors
-/// The node is not accepted by the store.
-///
 /// # Panics
 /// If it is called outside a tokio runtime.
 pub fn spawn(store: Store, options: ControllerOptions) -> Result<Controllers, Status> {

@@ -8,9 +8,6 @@ use serde_json::Value;
 use crate::controllers::object::{Pod, items, text};
 
 /// The environment that the container declares.
-///
-/// # Errors
-/// It wants something that is not known here, which is then named.
 pub(super) fn environment(
     pod: &Pod,
     container: &Value,

@@ -42,9 +42,6 @@ impl Process {
     ///
     /// It gets a thread of its own, and dies with it: the thread ends before its process only if
     /// this whole program is killed.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub(super) fn start(
         mut command: Command,
         ended: impl FnOnce() + Send + 'static,

@@ -91,9 +91,6 @@ impl Events {
     }
 
     /// The next one, if it has happened.
-    ///
-    /// # Errors
-    /// There is none, or the store is gone.
     pub fn try_recv(&mut self) -> Result<Event, TryRecvError> {
         self.0.try_recv().map(|written| written.event())
     }

@@ -116,8 +116,11 @@ impl Stage {
                 .flatten();
             // The pass under way may have looked before.
             let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest();
-            let is_at_work = volumes.any(|volume| volume["state"] == "Cleaning");
-            (enough && !(at_rest && is_at_work)).then_some(())
+            // A cleanup that has only begun has not looked at anything yet.
+            let is_at_work = |volume: &Value| {
+                volume["state"] == "Cleaning" || volume["cleanup"]["waitingFor"] == "for a permit"
+            };
+            (enough && !(at_rest && volumes.any(is_at_work))).then_some(())
         });
     }
 
