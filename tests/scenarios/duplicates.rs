@@ -142,7 +142,7 @@ fn an_entry_that_two_classes_match_is_offered_once() {
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(
         metrics.contains(&format!(
-            "skipped_entries{{class=\"{}\",reason=\"Duplicate",
+            "skipped_entries{{class=\"{}\",reason=\"PathClaimedByOtherPV\"}} 1",
             stage.named("b")
         )),
         "the other class says why not"
