@@ -209,7 +209,7 @@ async fn what_a_cleaner_leaves_in_the_background_ends_with_it() {
     assert!(start.elapsed() < Duration::from_mins(1));
 }
 
-/// Ends when so many of its processes sleep.
+/// Waits until this number of its processes sleeps.
 async fn running(mark: &str, count: usize) {
     while sleepers(mark) < count {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 use support::Stage;
+use support::passes::volumes;
 use support::stage::{name, uid};
 
 use crate::disk::{Disk, Place};
@@ -127,14 +128,10 @@ impl Bench {
         let what = format!("{} skipped as {reason}", path.display());
         self.stage.eventually(&what, || {
             let status: Value = serde_json::from_str(&self.status()).unwrap();
-            let classes = status["classes"].as_array().into_iter().flatten();
-            let mut volumes = classes
-                .filter_map(|class| class["volumes"].as_array())
-                .flatten();
             let is_skipped = |volume: &Value| {
                 volume["path"].as_str().map(Path::new) == Some(path) && volume["reason"] == reason
             };
-            volumes.any(is_skipped).then_some(())
+            volumes(&status).any(is_skipped).then_some(())
         });
         assert!(self.stage.pvs_at(path).is_empty());
     }

@@ -220,7 +220,7 @@ async fn waiting_can_be_broken_off_and_an_idle_watch_costs_nothing() {
     sandbox.tmpfs("disks/m", "size=1m").unwrap();
     quiet(&mut watch).await;
     sandbox.umount(&dir.join("m")).unwrap();
-    // The event is there before anybody waits for it.
+    // The event is there before the test waits for it.
     assert!(quiet(&mut watch).await.contains(&Change::Mounts));
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use support::passes::{TwoPasses, is_at_rest, volumes, wake};
 
 use crate::cluster::{Cluster, SYSTEM, eventually, name, run};
 use crate::disks::{Disks, MIB};
@@ -57,7 +58,7 @@ impl<'a> Release<'a> {
         Self::install(cluster, classes, json!({}))
     }
 
-    /// A release with one class of so many disks, which are offered.
+    /// A release with one class of this number of disks, which are offered.
     pub fn with_disks(
         cluster: &'a Cluster,
         name: &str,
@@ -204,38 +205,30 @@ impl<'a> Release<'a> {
     /// Asserts that something is so after the provisioner has made two whole passes over all PVs as they are
     /// now, and no cleanup is at work.
     pub fn still(&self, what: &str, is_so: impl FnOnce() -> bool) {
-        let mut first = None;
+        let mut passes = TwoPasses::default();
         eventually("two passes that see all PVs", || {
             self.wake();
             // It need not be ready: while the kubelet hangs, no pod of the node is.
             let pods = self.pods();
             let [pod] = &pods[..] else { return None };
-            let status = self.http_of(pod, "/status").ok()?;
-            let status: Value = serde_json::from_str(&status).ok()?;
-            let number = status["pass"]["number"].as_u64()?;
-            let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
+            let body = self.http_of(pod, "/status").ok()?;
             let pvs = self.cluster.pvs();
             let version = |pv: &Value| pv["metadata"]["resourceVersion"].as_str()?.parse().ok();
-            let newest: u64 = pvs.iter().filter_map(version).max().unwrap_or(0);
-            let classes = status["classes"].as_array()?.iter();
-            let volumes = classes.filter_map(|class| class["volumes"].as_array());
-            let is_settled = |volume: &Value| {
+            let newest = || pvs.iter().filter_map(version).max().unwrap_or(0);
+            let status = passes.ended(&body, newest)?;
+            let is_there = |volume: &Value| {
                 let pv = volume["pv"].as_str();
-                volume["state"] != "Cleaning"
-                    && pv.is_none_or(|pv| pvs.iter().any(|it| name(it) == pv))
+                pv.is_none_or(|pv| pvs.iter().any(|it| name(it) == pv))
             };
-            // The pass under way may have looked before.
-            let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest;
-            (enough && volumes.flatten().all(is_settled)).then_some(())
+            (is_at_rest(&status) && volumes(&status).all(is_there)).then_some(())
         });
         assert!(is_so(), "no longer so: {what}");
     }
 
-    /// Wakes the provisioner by a file in each discovery directory that is gone before it looks.
+    /// Wakes the provisioner in all discovery directories.
     fn wake(&self) {
         for class in self.values["classes"].as_array().into_iter().flatten() {
-            let entry = Path::new(class["hostDir"].as_str().unwrap()).join(".wake-up");
-            let _ = fs::write(&entry, "").and_then(|()| fs::remove_file(&entry));
+            wake(Path::new(class["hostDir"].as_str().unwrap()));
         }
     }
 

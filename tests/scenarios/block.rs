@@ -40,7 +40,7 @@ fn a_raw_device_is_reset_and_offered_again() {
 }
 
 /// Of a class with these settings, which the metrics call so, a full device comes back as zeros, after at least
-/// so many bytes were written to it.
+/// `least` bytes were written to it.
 fn is_zeroed(settings: &Value, label: &str, least: u64) -> Option<Occupied> {
     let mut volume = occupied_raw(settings)?;
     std::fs::write(volume.device().path(), vec![0xa5; 32 << 20]).unwrap();
@@ -52,7 +52,7 @@ fn is_zeroed(settings: &Value, label: &str, least: u64) -> Option<Occupied> {
     volume.is_cleaned();
     let written = volume.device().written().unwrap() - before;
     assert!(written >= least, "{written} bytes were written");
-    assert!(is_zero(volume.device().path()));
+    assert!(volume.device().is_zero().unwrap());
     let count = format!(
         "persistentvolume_delete_duration_seconds_count{{capacity=\"500G\",\
          cleanup_command=\"{label}\",mode=\"Block\",type=\"process\"}}"

@@ -63,10 +63,8 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
     let mark = stage.requests().mark();
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
-    stage.eventually("the Node is read before the cleanup", || {
-        let asked = stage.requests().since(mark);
-        let of_node = |it: &Arc<Request>| it.verb == Verb::Get && it.resource == "nodes";
-        asked.iter().any(of_node).then_some(())
+    is_asked(&stage, mark, "the Node, before the cleanup", |it| {
+        it.verb == Verb::Get && it.resource == "nodes"
     });
     stage.still(&mut provisioner, "nothing is cleaned", || {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")

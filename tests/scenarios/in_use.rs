@@ -67,7 +67,7 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     volume.is_cleaned();
 }
 
-/// A pod's raw device stays as it is until the kubelet has unmapped it, for at least so many seconds.
+/// A pod's raw device stays as it is until the kubelet has unmapped it, for at least this number of seconds.
 fn a_mapped_device_keeps_its_data(stage: Stage, seconds: u64) {
     let mut volume = Occupied::raw(stage, &json!({}));
     let mapped = mapped_by_kubelet(&volume.stage, &volume.pv, volume.device());
@@ -78,7 +78,7 @@ fn a_mapped_device_keeps_its_data(stage: Stage, seconds: u64) {
     volume.is_cleaned();
 }
 
-/// Waits until `/status` says that the volume has waited for this for so many seconds.
+/// Waits until `/status` says that the volume has waited for this for a number of seconds.
 fn waits_for(volume: &mut Occupied, named: &str, seconds: u64) {
     volume
         .stage

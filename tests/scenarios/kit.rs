@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use control_plane::requests::{Mark, Request};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -17,6 +18,7 @@ use local_volume_provisioner::names::{
     ANNOTATION_IDENTITY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
 };
 use serde_json::{Value, json};
+use support::passes::volumes;
 use support::stage::{annotation, is_terminating, name, phase};
 use support::{LoopDevice, Program, Stage};
 
@@ -248,6 +250,12 @@ pub fn is_untouched(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool 
     now == wanted
 }
 
+/// Waits until a request after the mark is one of these.
+pub fn is_asked(stage: &Stage, mark: Mark, what: &str, wanted: impl Fn(&Request) -> bool) {
+    let request = stage.requests().wait_for(mark, stage.patience(), wanted);
+    assert!(stage.block_on(request).is_some(), "no request: {what}");
+}
+
 // === the program ===
 
 /// What `/status` says.
@@ -259,13 +267,8 @@ pub fn status(provisioner: &mut Program) -> Value {
 /// What `/status` says of the volume at a path; null when it is not mentioned.
 pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
     let status = status(provisioner);
-    let classes = status["classes"].as_array().cloned().unwrap_or_default();
-    let volumes = classes
-        .iter()
-        .filter_map(|class| class["volumes"].as_array())
-        .flatten();
     let at_path = |volume: &&Value| volume["path"].as_str().map(Path::new) == Some(path);
-    volumes.clone().find(at_path).cloned().unwrap_or_default()
+    volumes(&status).find(at_path).cloned().unwrap_or_default()
 }
 
 /// Waits until `/status` gives the volume at a path this state.

@@ -211,8 +211,7 @@ fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
     }
     let mark = stage.requests().mark();
     let renewal = |r: &Request| r.verb == Verb::Update && r.resource == "leases";
-    let renewal = stage.requests().wait_for(mark, stage.patience(), renewal);
-    assert!(stage.block_on(renewal).is_some(), "the lease is renewed");
+    is_asked(&stage, mark, "the renewal of the lease", renewal);
     let asked = stage.requests().since(mark);
     let others = asked.iter().filter(|request| request.resource != "leases");
     assert_eq!(others.count(), 0, "{asked:?}");

@@ -100,12 +100,8 @@ fn a_policy_changed_to_retain_before_the_wipe_begins_is_in_time() {
         path,
         ..
     } = &mut volume;
-    stage.eventually("the PV is read again", || {
-        let asked = stage.requests().since(mark);
-        let is_read = asked
-            .iter()
-            .any(|it| it.verb == Verb::Get && it.name == name(pv));
-        is_read.then_some(())
+    is_asked(stage, mark, "the PV, again", |it| {
+        it.verb == Verb::Get && it.name == name(pv)
     });
     stage.still_unwatched(provisioner, "it is kept", || {
         has_secret(path) && is_untouched(stage, pv, "Released")

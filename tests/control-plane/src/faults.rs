@@ -266,14 +266,10 @@ impl Faults {
     /// [`Front`]: crate::Front
     pub fn hold_watches(&self, resource: &str) -> Hold {
         let now = (self.newest.0)();
-        self.hold(resource, |stream| stream.held_after = Some(now))
-    }
-
-    fn hold(&self, resource: &str, change: impl FnOnce(&mut Stream)) -> Hold {
         let hits = Arc::<AtomicUsize>::default();
         self.stream(resource, |stream| {
             stream.hits = Arc::clone(&hits);
-            change(stream);
+            stream.held_after = Some(now);
         });
         Hold {
             faults: self.clone(),

@@ -5,7 +5,7 @@ use control_plane::requests::Request;
 use serde_json::Value;
 use support::stage::phase;
 
-use crate::kit::{annotate_node, bind_again};
+use crate::kit::{annotate_node, bind_again, is_asked};
 
 /// For each request before the wipe: it is held up on its way, and while it is, the PV is bound
 /// again. The watch tells nothing of it.
@@ -30,10 +30,7 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         let mark = requests.mark();
         stage.delete_claim(&claim);
         let awaited = |request: &Request| request.verb == verb && request.resource == resource;
-        let arrived = requests.wait_for(mark, stage.patience(), awaited);
-        stage
-            .block_on(arrived)
-            .unwrap_or_else(|| panic!("{step}: no such request"));
+        is_asked(&stage, mark, step, awaited);
         // From here on the cache is stale: it says Released.
         let hold = faults.hold_watches(PVS);
         claim = format!("after-{step}");
@@ -135,10 +132,8 @@ fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
     let mark = stage.requests().mark();
     stage.delete_claim("claim");
     stage.in_phase(&name(&old), "Released");
-    stage.eventually("the Node is read before the cleanup", || {
-        let asked = stage.requests().since(mark);
-        let mut of_node = asked.iter().filter(|it| it.resource == "nodes");
-        of_node.any(|it| it.verb == Verb::Get).then_some(())
+    is_asked(&stage, mark, "the Node, before the cleanup", |it| {
+        it.verb == Verb::Get && it.resource == "nodes"
     });
     let is_kept = || {
         entries(&volume) == ["secret"] && uid(&stage.pvs_at(&volume).pop().unwrap()) == uid(&old)

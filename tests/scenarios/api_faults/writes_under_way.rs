@@ -5,7 +5,7 @@ use control_plane::requests::Request;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::*;
-use crate::kit::{is_same, mounted_by_kubelet, offered_anew, status, status_of};
+use crate::kit::{is_asked, is_same, mounted_by_kubelet, offered_anew, status, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
@@ -42,10 +42,7 @@ fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
     let mark = stage.requests().mark();
     held.clear();
     let is_deletion = |request: &Request| request.verb == Verb::Delete && request.name == pv;
-    let deletion = stage
-        .requests()
-        .wait_for(mark, stage.patience(), is_deletion);
-    assert!(stage.block_on(deletion).is_some(), "it is not acted on");
+    is_asked(&stage, mark, "its deletion", is_deletion);
     silence.release();
     offered_anew(&stage, &volume, &bound);
 }

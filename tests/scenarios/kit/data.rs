@@ -60,12 +60,6 @@ pub fn secrets_on(device: &Path) -> Vec<u64> {
     found
 }
 
-/// Whether every byte of a device is zero.
-pub fn is_zero(device: &Path) -> bool {
-    let content = fs::read(device).unwrap();
-    !content.is_empty() && content == vec![0; content.len()]
-}
-
 /// What wipefs, which knows the most signatures, finds on a device.
 pub fn wipefs(device: &Path) -> String {
     let output = Command::new("wipefs")

@@ -17,6 +17,7 @@ mod cluster;
 mod loop_device;
 pub mod names;
 mod namespace;
+pub mod passes;
 mod patience;
 mod program;
 mod programs;

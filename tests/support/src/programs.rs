@@ -81,10 +81,7 @@ pub(crate) fn this_test() -> String {
 #[macro_export]
 macro_rules! sandbox {
     ($($program:literal),*) => {
-        match $crate::sandbox_with(&[$($program),*]) {
-            Some(sandbox) => sandbox,
-            None => return,
-        }
+        $crate::or_skip!($crate::sandbox_with(&[$($program),*]))
     };
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Stage;
 use crate::cluster::Cluster;
+use crate::passes::{TwoPasses, is_at_rest, wake};
 use crate::patience::until;
 use crate::program::Program;
 
@@ -59,21 +60,18 @@ impl Stage {
     /// Asserts that something is so after the provisioner has made two whole passes over all that is there now, this
     /// node's PVs included, and no cleanup is at work.
     pub fn still(&self, provisioner: &mut Program, what: &str, is_so: impl FnOnce() -> bool) {
-        self.two_passes(provisioner, || self.newest_version(), true);
+        self.passes(|| status(provisioner));
         assert!(is_so(), "no longer so: {what}");
     }
 
     /// The same while a cleanup is at work.
-    ///
-    /// # Panics
-    /// As [`Stage::still`].
     pub fn still_cleaning(
         &self,
         provisioner: &mut Program,
         what: &str,
         is_so: impl FnOnce() -> bool,
     ) {
-        self.two_passes(provisioner, || self.newest_version(), false);
+        self.two_passes(|| status(provisioner), || self.newest_version(), |_| true);
         assert!(is_so(), "no longer so: {what}");
     }
 
@@ -84,54 +82,34 @@ impl Stage {
         what: &str,
         is_so: impl FnOnce() -> bool,
     ) {
-        self.two_passes(provisioner, || 0, true);
+        self.two_passes(|| status(provisioner), || 0, is_at_rest);
         assert!(is_so(), "no longer so: {what}");
     }
 
     /// Waits for two whole passes over all PVs of a provisioner whose `/status` is read so.
     pub fn passes(&self, status: impl FnMut() -> Option<String>) {
-        self.until_two_passes(status, || self.newest_version(), true);
+        self.two_passes(status, || self.newest_version(), is_at_rest);
     }
 
-    fn two_passes(&self, provisioner: &mut Program, newest: impl Fn() -> u64, at_rest: bool) {
-        let status = || Some(provisioner.http_get("/status").ok()?.1);
-        self.until_two_passes(status, newest, at_rest);
-    }
-
-    fn until_two_passes(
+    fn two_passes(
         &self,
         mut status: impl FnMut() -> Option<String>,
         newest: impl Fn() -> u64,
-        at_rest: bool,
+        is_enough: impl Fn(&Value) -> bool,
     ) {
-        let mut first = None;
+        let mut passes = TwoPasses::default();
         self.eventually("two passes that see all PVs", || {
             self.wake();
-            let status: Value = serde_json::from_str(&status()?).ok()?;
-            let number = status["pass"]["number"].as_u64()?;
-            let seen: u64 = status["pass"]["resourceVersion"].as_str()?.parse().ok()?;
-            let classes = status["classes"].as_array()?.iter();
-            let mut volumes = classes
-                .filter_map(|class| class["volumes"].as_array())
-                .flatten();
-            // The pass under way may have looked before.
-            let enough = number >= *first.get_or_insert(number) + 2 && seen >= newest();
-            // A cleanup that has only begun has not looked at anything yet.
-            let is_at_work = |volume: &Value| {
-                volume["state"] == "Cleaning" || volume["cleanup"]["waitingFor"] == "for a permit"
-            };
-            (enough && !(at_rest && volumes.any(is_at_work))).then_some(())
+            let status = passes.ended(&status()?, &newest)?;
+            is_enough(&status).then_some(())
         });
     }
 
-    /// Wakes the provisioner by a file in each discovery directory that is gone before it looks.
+    /// Wakes the provisioner in all discovery directories.
     fn wake(&self) {
         let classes = std::fs::read_dir(self.sandbox.path().join("disks"));
         for class in classes.into_iter().flatten().flatten() {
-            let entry = class.path().join(".wake-up");
-            if std::fs::File::create(&entry).is_ok() {
-                let _ = std::fs::remove_file(&entry);
-            }
+            wake(&class.path());
         }
     }
 
@@ -146,4 +124,8 @@ impl Stage {
         let versions = watched.filter_map(|pv| pv.metadata.resource_version.as_ref()?.parse().ok());
         versions.max().unwrap_or(0)
     }
+}
+
+fn status(provisioner: &mut Program) -> Option<String> {
+    Some(provisioner.http_get("/status").ok()?.1)
 }
