@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::cache::Learnt;
-use crate::clean::table::Patience;
-use crate::clean::{Ground, protocol};
+use crate::clean::table::Backoff;
+use crate::clean::{Ground, attempt};
 use crate::cluster::{ApiError, JOBS};
 use crate::crash::crash_point;
 use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
 use crate::quantity;
 use crate::render;
-use crate::view::{JobView, PvRef};
+use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
 pub use device_checks::DeviceChecks;
 use writing::Entered;
@@ -38,6 +38,8 @@ const PROBE: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug)]
 pub struct Actor {
     ground: Arc<Ground>,
+    /// The Jobs that the watch shows.
+    jobs: watch::Receiver<Option<Jobs>>,
     writing: Writing,
     device_checks: DeviceChecks,
     places: Arc<Semaphore>,
@@ -50,8 +52,12 @@ pub struct Actor {
 /// What an action does, in the words of RBAC.
 fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
     let verbs: &[_] = match action {
-        Action::Forget(_) => &[],
-        Action::Collect(_) | Action::CallOff(..) => return (JOBS, &["delete"]),
+        Action::Forget(_) | Action::Track(_) => &[],
+        Action::Disown(_) => return (JOBS, &["patch"]),
+        Action::Release(_) => &["get", "patch"],
+        Action::Collect(_) | Action::DeleteJob(..) | Action::CallOff(..) => {
+            return (JOBS, &["delete"]);
+        }
         Action::Create(_) => &["get", "create"],
         Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
         Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
@@ -62,20 +68,16 @@ fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
 impl Actor {
     /// `ground` is what cleanups stand on.
     #[must_use]
-    pub fn new(ground: Arc<Ground>) -> Self {
+    pub fn new(ground: Arc<Ground>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
             ground,
+            jobs,
             writing: Writing::default(),
             device_checks: DeviceChecks::default(),
             places: Arc::new(Semaphore::new(CONCURRENCY)),
             turn: Arc::default(),
             probed: Arc::default(),
         }
-    }
-
-    /// Lets so many volumes be cleaned at a time (`maxConcurrentCleanups`).
-    pub fn allow_cleanups(&self, limit: usize) {
-        self.ground.permits.resize(limit);
     }
 
     /// What is under way.
@@ -103,16 +105,23 @@ impl Actor {
                 continue;
             }
             match action {
-                Action::Forget(tenancy) => {
-                    // Only a running one cannot be, and the plan says it of no such.
-                    if let Err(error) = self.ground.table.remove_entry(&tenancy) {
-                        tracing::debug!(%error, "a cleanup began again before it was forgotten");
-                    }
-                }
+                Action::Forget(tenancy) => self.ground.table.forget(&tenancy),
+                Action::Track(track) => self.ground.table.track(*track),
                 Action::Clean(order) => self.clean(*order),
+                Action::Release(tenancy) => self.release(tenancy),
+                Action::Disown(job) => {
+                    let (this, before) = (self.clone(), job.clone());
+                    self.write_job(before, async move { this.disown(&job).await });
+                }
                 Action::Collect(job) => {
                     let (this, before) = (self.clone(), job.clone());
                     self.write_job(before, async move { this.collect(&job).await });
+                }
+                Action::DeleteJob(job, why) => {
+                    let (this, before) = (self.clone(), job.clone());
+                    self.write_job(before, async move {
+                        this.delete_job(&job, &why).await;
+                    });
                 }
                 Action::CallOff(job, why) => {
                     let (this, before) = (self.clone(), job.clone());
@@ -169,7 +178,7 @@ impl Actor {
         F: Future<Output = ()> + Send + 'static,
     {
         let entered = self.writing.enter(&before.name);
-        let known = self.ground.jobs.known.clone();
+        let known = self.jobs.clone();
         let has_changed = move |()| {
             let jobs = known.borrow();
             jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
@@ -217,27 +226,37 @@ impl Actor {
     }
 
     fn clean(&self, order: CleanOrder) {
-        let tenancy = order.pv.tenancy();
-        let table = &self.ground.table;
-        match table.begin(&tenancy, &order.pv.name, &order.path, order.basis) {
-            Err(error) => tracing::debug!(pv = order.pv.name, %error, "not begun again"),
-            Ok(progress) => {
-                let ground = Arc::clone(&self.ground);
-                tokio::spawn(async move {
-                    let pv = order.pv.name.clone();
-                    let task = tokio::spawn(protocol::clean(Arc::clone(&ground), order, progress));
-                    if let Err(error) = task.await {
-                        tracing::error!(pv, %error, "the cleanup ended in a panic; this is a bug");
-                        let _ = ground.table.mark_failed(
-                            &tenancy,
-                            "the cleanup ended in a panic",
-                            Patience::Growing,
-                        );
-                        ground.wake.notify_one();
-                    }
-                });
-            }
+        if let Some(progress) = self.ground.table.begin(&order) {
+            let tenancy = order.pv.tenancy();
+            let work = attempt::attempt(Arc::clone(&self.ground), order, progress);
+            self.work(tenancy, work);
         }
+    }
+
+    fn release(&self, tenancy: Tenancy) {
+        if let Some(wiped) = self.ground.table.begin_release(&tenancy) {
+            let (ground, of) = (Arc::clone(&self.ground), tenancy.clone());
+            self.work(tenancy, async move {
+                attempt::release(&ground, &of, wiped).await;
+                ground.wake.notify_one();
+            });
+        }
+    }
+
+    /// Runs a step of a cleanup; a panic ends it like a failure.
+    fn work(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
+        let ground = Arc::clone(&self.ground);
+        let work = tokio::spawn(work);
+        tokio::spawn(async move {
+            if let Err(error) = work.await {
+                tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup ended in a panic; this is a bug");
+                let message = "the cleanup ended in a panic";
+                ground
+                    .table
+                    .mark_failed(&tenancy, message, Backoff::Growing);
+                ground.wake.notify_one();
+            }
+        });
     }
 
     async fn patch(&self, patch: &Patch, learnt: &Learnt) {

@@ -19,7 +19,8 @@ use crate::cluster::Cluster;
 use crate::config::{Class, DiscoveryPolicy};
 use crate::host::patient_watch::PatientWatch;
 use crate::metrics::Metrics;
-use crate::plan::{CleanupState, Settings, Snapshot, StorageClasses, plan};
+use crate::plan::job_object::JobSource;
+use crate::plan::{Cleanup, CleanupState, Settings, Snapshot, StorageClasses, plan};
 use crate::report::{Notices, Reporter};
 use crate::scan::{Machine, Observation, Rounds, Survey};
 use crate::status::Pass;
@@ -65,8 +66,8 @@ pub struct Controller {
     pub epoch: Instant,
     /// The longest time between two passes.
     pub period: Duration,
-    /// Whether there is an image to run cleaning Jobs with.
-    pub has_job_image: bool,
+    /// What cleaning Jobs are made from.
+    pub job_source: Arc<JobSource>,
 }
 
 /// What the loop remembers from pass to pass.
@@ -116,18 +117,25 @@ impl Controller {
         loop {
             let begun = Instant::now();
             self.reload(&mut memory);
-            self.pass(&mut memory, begun).await;
+            let wake_at = self.pass(&mut memory, begun).await;
             let took = begun.elapsed();
             self.metrics
                 .loop_duration
                 .with_label_values::<&str>(&[])
                 .observe(took.as_secs_f64());
-            self.wait(&mut memory.host, took).await;
+            self.wait(&mut memory.host, took, wake_at).await;
         }
     }
 
     /// Waits for a reason to look again.
-    async fn wait(&self, host: &mut Option<PatientWatch>, took: Duration) {
+    async fn wait(
+        &self,
+        host: &mut Option<PatientWatch>,
+        took: Duration,
+        wake_at: Option<Duration>,
+    ) {
+        let until = wake_at.map(|at| at.saturating_sub(self.epoch.elapsed()));
+        let longest = until.map_or(self.period, |until| until.min(self.period));
         let changed = async {
             match host {
                 Some(host) => host.changed().await,
@@ -143,13 +151,14 @@ impl Controller {
                     *host = None;
                 }
             },
-            () = tokio::time::sleep(self.period) => return,
+            () = tokio::time::sleep(longest) => {}
         }
         // Passes that take long are not made back to back.
         tokio::time::sleep(COALESCE.max(took)).await;
     }
 
-    async fn pass(&self, memory: &mut Memory, begun: Instant) {
+    /// Returns when the plan for the same facts changes, since the process started.
+    async fn pass(&self, memory: &mut Memory, begun: Instant) -> Option<Duration> {
         let snapshot = self.look(memory).await;
         let mut plan = plan(&self.settings, &snapshot);
         if let Some(node) = snapshot.node.as_ref().filter(|_| plan.made) {
@@ -165,7 +174,9 @@ impl Controller {
                 .apply(std::mem::take(&mut plan.actions), &pvs.learnt(), begun);
         }
         memory.missing_since = std::mem::take(&mut plan.missing_since);
+        let wake_at = plan.wake_at;
         self.say(memory, &snapshot, plan);
+        wake_at
     }
 
     /// Puts together what is.
@@ -225,7 +236,7 @@ impl Controller {
             // The watch does not tell of the end of a PV without the label.
             let released = cleanups
                 .iter()
-                .filter(|(_, it)| it.state == CleanupState::Succeeded);
+                .filter(|(_, it)| it.state == CleanupState::Released);
             released.for_each(|(tenancy, _)| pvs.learnt().gone(&tenancy.pv_uid));
         }
         Snapshot {
@@ -236,11 +247,12 @@ impl Controller {
             pvs: jobs.as_ref().and_then(|_| self.pvs(memory)),
             cleanups,
             jobs: jobs.unwrap_or_default(),
-            has_job_image: self.has_job_image,
+            job_source: Arc::clone(&self.job_source),
             writing: under_way.names,
             making: under_way.making,
             refusals: self.actor.device_checks().refusals(),
             now: self.epoch.elapsed(),
+            date: jiff::Timestamp::now(),
             missing_since: std::mem::take(&mut memory.missing_since),
             missing_limit: self.period * MISSING,
         }
@@ -261,7 +273,7 @@ impl Controller {
         }
         let pvs = self.pvs(memory)?;
         let cleanups = self.table.view().into_values();
-        let cleaning = cleanups.filter(|cleanup| cleanup.state.is_active());
+        let cleaning = cleanups.filter(Cleanup::is_active);
         let cleaning = cleaning.map(|cleanup| cleanup.path);
         let of_pvs = pvs.iter().filter_map(PvView::path).cloned();
         Some(of_pvs.chain(cleaning).collect())

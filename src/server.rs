@@ -15,9 +15,9 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, TextEncoder};
 use tokio::net::TcpListener;
 
-use crate::clean::table::{FOR_A_PERMIT, ProcEntry, ProcState};
 use crate::metrics::Metrics;
 use crate::metrics::series::Series;
+use crate::plan::{CleanupState, FOR_A_SLOT};
 use crate::status::Status;
 
 /// What the handlers answer from.
@@ -120,23 +120,24 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
     let mut stalled = Series::default();
     let mut failed_attempts = Series::default();
     for (pv, entry) in &status.table.by_pv() {
-        let (pv, path) = (pv.as_str(), entry.path.as_str());
-        let lasted = entry.since.elapsed();
-        match &entry.state {
-            ProcState::Waiting(what_for) => {
-                let for_permit = what_for == FOR_A_PERMIT;
+        let (pv, path) = (pv.as_str(), entry.cleanup.path.as_str());
+        let lasted = entry.lasted(&status.table);
+        match &entry.cleanup.state {
+            CleanupState::Waiting { reason, .. } | CleanupState::Blocked { reason, .. } => {
+                let for_permit = reason == FOR_A_SLOT;
                 let reason = if for_permit { "Permit" } else { "InUse" };
                 waiting.set([pv, path, reason], lasted.as_secs_f64());
             }
-            ProcState::Running => {
+            CleanupState::Wiping | CleanupState::JobRunning { .. } => {
                 if let Some(ratio) = entry.progress.pace(lasted).ratio() {
                     progress.set([pv], ratio);
                 }
                 stalled.set([pv, path], entry.progress.stalled().as_secs_f64());
             }
-            ProcState::Succeeded | ProcState::Failed { .. } => {}
+            CleanupState::Wiped { .. } | CleanupState::Released | CleanupState::Failed { .. } => {}
         }
-        let failures = failures(entry);
+        let is_over = matches!(entry.cleanup.state, CleanupState::Released);
+        let failures = if is_over { 0 } else { entry.failures };
         if failures > 0 {
             failed_attempts.set([pv, path], failures.into());
         }
@@ -147,23 +148,16 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
     failed_attempts.show(&metrics.cleanup_failed_attempts);
 }
 
-/// How often in a row a cleanup has failed.
-fn failures(entry: &ProcEntry) -> u32 {
-    match entry.state {
-        ProcState::Failed { .. } => entry.attempts,
-        ProcState::Waiting(_) | ProcState::Running => entry.attempts.saturating_sub(1),
-        ProcState::Succeeded => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use tokio::sync::watch;
 
-    use crate::clean::table::{Patience, ProcTable};
+    use crate::clean::Tell;
+    use crate::clean::table::{Backoff, ProcTable};
     use crate::cluster::Permissions;
+    use crate::plan::Track;
     use crate::status::Pass;
     use crate::types::HostPath;
     use crate::view::Tenancy;
@@ -194,32 +188,44 @@ mod tests {
         (status, sender)
     }
 
+    fn tenancy() -> Tenancy {
+        Tenancy {
+            pv_uid: "uid".into(),
+            claim_uid: None,
+        }
+    }
+
     #[test]
     fn a_cleanup_is_told_of_by_name_for_as_long_as_it_is_of_interest() {
         let metrics = Metrics::new().unwrap();
         let (status, _pass) = status(Pass::default());
         let table = &status.table;
-        let tenancy = Tenancy {
-            pv_uid: "uid".into(),
-            claim_uid: None,
+        let waits = |reason: &str| CleanupState::Waiting {
+            reason: reason.into(),
+            job: None,
         };
-        let path = HostPath::from_api("/mnt/a").unwrap();
+        let track = |state| Track {
+            tenancy: tenancy(),
+            pv: "pv-1".into(),
+            path: HostPath::from_api("/mnt/a").unwrap(),
+            state,
+            basis: 1,
+        };
+        let tenancy = tenancy();
         let cleanups = |name: &str| scrape(&status, &metrics, &format!("cleanup_{name}"));
 
-        table.begin(&tenancy, "pv-1", &path, 1).unwrap();
+        table.track(track(waits(FOR_A_SLOT)));
         let waiting = cleanups("waiting_seconds");
         let labels = "{path=\"/mnt/a\",pv=\"pv-1\",reason=\"Permit\"}";
         assert!(waiting[0].contains(labels), "{waiting:?}");
-        table
-            .mark_waiting(&tenancy, "until it is unmounted")
-            .unwrap();
+        table.mark_blocked(&tenancy, "until it is unmounted", Some(Tell::Soon));
         let waiting = cleanups("waiting_seconds");
         assert!(
             waiting.len() == 1 && waiting[0].contains("InUse"),
             "{waiting:?}"
         );
 
-        table.mark_running(&tenancy).unwrap();
+        table.mark_wiping(&tenancy);
         let progress = table.get(&tenancy).unwrap().progress;
         progress.set_stalled(Duration::from_mins(2));
         assert_eq!(cleanups("waiting_seconds"), [""; 0]);
@@ -227,18 +233,16 @@ mod tests {
         assert_eq!(cleanups("stalled_seconds"), [stalled]);
         assert_eq!(cleanups("failed_attempts"), [""; 0]);
 
-        table
-            .mark_failed(&tenancy, "no", Patience::Growing)
-            .unwrap();
+        table.mark_failed(&tenancy, "no", Backoff::Growing);
         let once = ["cleanup_failed_attempts{path=\"/mnt/a\",pv=\"pv-1\"} 1"];
         assert_eq!(cleanups("stalled_seconds"), [""; 0]);
         assert_eq!(cleanups("failed_attempts"), once);
         // The next try does not make it forgotten, but success does.
-        table.begin(&tenancy, "pv-1", &path, 1).unwrap();
+        table.track(track(waits(FOR_A_SLOT)));
         assert_eq!(cleanups("failed_attempts"), once);
-        table.mark_running(&tenancy).unwrap();
+        table.mark_wiping(&tenancy);
         assert_eq!(cleanups("failed_attempts"), once);
-        table.mark_succeeded(&tenancy).unwrap();
+        table.mark_released(&tenancy);
         assert_eq!(cleanups("failed_attempts"), [""; 0]);
     }
 

@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::clean::table::{ProcEntry, ProcState, ProcTable};
+use crate::clean::table::{ProcEntry, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
 use crate::host::users::Blind;
 use crate::log;
+use crate::plan::CleanupState;
 use crate::plan::{ClassReport, VolumeState};
 
 /// The outcome of the latest pass.
@@ -89,7 +90,7 @@ impl Status {
         let classes: Vec<_> = pass
             .classes
             .iter()
-            .map(|class| class_json(class, &cleanups))
+            .map(|class| class_json(class, &cleanups, &self.table))
             .collect();
         let missing = self.permissions.missing();
         let rights = missing
@@ -122,21 +123,27 @@ const DUE: [VolumeState; 3] = [
 ];
 
 fn state_of(cleanup: &ProcEntry) -> VolumeState {
-    match cleanup.state {
-        ProcState::Waiting(_) => VolumeState::Waiting,
-        ProcState::Running => VolumeState::Cleaning,
-        ProcState::Succeeded => VolumeState::Cleaned,
-        ProcState::Failed { .. } => VolumeState::CleaningFailed,
+    match cleanup.cleanup.state {
+        CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => VolumeState::Waiting,
+        CleanupState::Wiping | CleanupState::JobRunning { .. } | CleanupState::Wiped { .. } => {
+            VolumeState::Cleaning
+        }
+        CleanupState::Released => VolumeState::Cleaned,
+        CleanupState::Failed { .. } => VolumeState::CleaningFailed,
     }
 }
 
-fn class_json(class: &ClassReport, cleanups: &BTreeMap<String, ProcEntry>) -> Value {
+fn class_json(
+    class: &ClassReport,
+    cleanups: &BTreeMap<String, ProcEntry>,
+    table: &ProcTable,
+) -> Value {
     let mut value = json!(class);
     if let Some(volumes) = value["volumes"].as_array_mut() {
         for volume in volumes {
             let pv = volume["pv"].as_str();
             if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
-                volume["cleanup"] = json!(Cleanup::from(cleanup));
+                volume["cleanup"] = json!(Cleanup::of(cleanup, table));
                 // It has gone on since the pass, and no pass is made for that.
                 if DUE.iter().any(|state| volume["state"] == json!(state)) {
                     volume["state"] = json!(state_of(cleanup));
@@ -170,24 +177,44 @@ struct Cleanup {
     retry_in_seconds: Option<u64>,
 }
 
-impl From<&ProcEntry> for Cleanup {
-    fn from(entry: &ProcEntry) -> Self {
-        let elapsed = entry.since.elapsed();
+impl Cleanup {
+    fn of(entry: &ProcEntry, table: &ProcTable) -> Self {
+        let elapsed = entry.lasted(table);
         let pace = entry.progress.pace(elapsed);
         // Any other state has another beginning.
-        let running = entry.state == ProcState::Running;
-        let (state, waiting_for, retry) = match &entry.state {
-            ProcState::Waiting(what) => ("Waiting", Some(what.clone()), None),
-            ProcState::Running => ("Running", None, None),
-            ProcState::Succeeded => ("Succeeded", None, None),
-            ProcState::Failed { retry_at, .. } => {
-                let left = retry_at.saturating_duration_since(Instant::now()).as_secs();
-                ("Failed", None, (!entry.lasts).then_some(left))
+        let (mut job, mut waiting_for, mut retry, mut release_error) = (None, None, None, None);
+        let state = match &entry.cleanup.state {
+            CleanupState::Waiting { reason, job: of } => {
+                job.clone_from(of);
+                waiting_for = Some(reason.clone());
+                "Waiting"
+            }
+            CleanupState::Blocked { reason, .. } => {
+                waiting_for = Some(reason.clone());
+                "Waiting"
+            }
+            CleanupState::Wiping => "Running",
+            CleanupState::JobRunning { job: at_work } => {
+                job = Some(at_work.clone());
+                "Running"
+            }
+            CleanupState::Wiped { error, .. } => {
+                release_error.clone_from(error);
+                "Running"
+            }
+            CleanupState::Released => "Succeeded",
+            CleanupState::Failed {
+                retry_at, lasts, ..
+            } => {
+                let left = retry_at.saturating_sub(table.now()).as_secs();
+                retry = (!lasts).then_some(left);
+                "Failed"
             }
         };
+        let running = state == "Running";
         Self {
             state,
-            attempts: entry.attempts,
+            attempts: entry.attempts(),
             seconds: elapsed.as_secs(),
             progress: pace.ratio(),
             entries_removed: pace.entries,
@@ -197,13 +224,9 @@ impl From<&ProcEntry> for Cleanup {
                 .left()
                 .filter(|_| running)
                 .map(|left| left.as_secs_f64()),
-            job: entry.job.clone(),
+            job,
             waiting_for,
-            last_error: entry
-                .release_error
-                .as_ref()
-                .or(entry.last_error.as_ref())
-                .cloned(),
+            last_error: release_error.or_else(|| entry.last_error.clone()),
             retry_in_seconds: retry,
         }
     }

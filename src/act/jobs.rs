@@ -1,40 +1,41 @@
-//! Jobs whose PVs are gone.
+//! What becomes of cleaning Jobs.
 
 use super::Actor;
 use crate::cluster::ApiError;
+use crate::crash::crash_point;
 use crate::plan::{About, reasons};
 use crate::view::{JobState, JobView};
 
 impl Actor {
     /// Deletes the Job of a PV that is not to be cleaned (now).
     pub(super) async fn call_off(&self, job: &JobView, why: &str) {
+        if self.delete_job(job, why).await && job.state != JobState::Pending {
+            self.report_data_lost(job, why);
+        }
+    }
+
+    /// Deletes a Job; whether it was done.
+    pub(super) async fn delete_job(&self, job: &JobView, why: &str) -> bool {
         let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
-        match cluster.delete_job(namespace, job).await {
-            Ok(()) => {
-                tracing::info!(
-                    pv,
-                    job = job.name,
-                    "deleted Job {namespace}/{}: {why}",
-                    job.name
-                );
-                if job.state != JobState::Pending {
-                    self.tell_of_data_lost(job, why);
-                }
-            }
+        crash_point("delete-job");
+        let deleted = cluster.delete_job(namespace, job).await;
+        match &deleted {
+            Ok(()) => tracing::info!(pv, job = job.name, "deleted the Job: {why}"),
             Err(ApiError::Conflict | ApiError::NotFound) => {}
             Err(error) => {
                 tracing::warn!(
                     pv, job = job.name, %error,
-                    "the Job of a PV that is not to be cleaned could not be deleted ({why}); the next pass tries again; \
+                    "the Job could not be deleted ({why}); the next pass tries again; \
                      if it must not start: kubectl --namespace {namespace} delete job {}", job.name
                 );
             }
         }
+        deleted.is_ok()
     }
 
-    /// Warns whoever wants to keep what is on the volume.
-    fn tell_of_data_lost(&self, job: &JobView, why: &str) {
+    /// Warns that data is lost which was to be kept.
+    fn report_data_lost(&self, job: &JobView, why: &str) {
         let pv = job.pv.as_deref().unwrap_or_default();
         let text = format!(
             "Job {}/{} was at work on the volume, or had ended, when it was deleted ({why}): at least a part of the data is gone",
@@ -44,6 +45,21 @@ impl Actor {
         let about = About::Pv(pv.to_owned(), job.pv_uid.clone().unwrap_or_default());
         let (reporter, reason) = (&self.ground.reporter, reasons::VOLUME_FAILED_DELETE);
         reporter.warning(&about, reason, "CallOff", &text);
+    }
+
+    /// Removes the ownerReference of a Job at work. Without that it works all the same.
+    pub(super) async fn disown(&self, job: &JobView) {
+        let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
+        match cluster.disown_job(namespace, job).await {
+            Ok(()) | Err(ApiError::Conflict | ApiError::NotFound) => {}
+            Err(error) => {
+                let pv = job.pv.as_deref().unwrap_or_default();
+                tracing::warn!(
+                    pv, job = job.name, %error,
+                    "the Job is at work and its ownerReference could not be removed; cleaning goes on, but while it does, do not remove the finalizers of the PV: Kubernetes would delete the Job"
+                );
+            }
+        }
     }
 
     /// Deletes the Job of a PV that is gone, after another look for it.

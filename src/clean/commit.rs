@@ -8,7 +8,6 @@ use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::{CleanOrder, reasons};
 
 use super::gate::Gated;
-use super::permit::{Permit, Recall};
 use super::volume::Volume;
 use super::{Failure, Ground, Stop};
 use crate::host::lock::VolumeLock;
@@ -21,14 +20,6 @@ pub struct Committed {
     pub(super) identity: String,
     pub(super) volume: Volume,
     pub(super) lock: VolumeLock,
-    pub(super) permit: Permit,
-}
-
-impl Committed {
-    /// The way to take its permit away.
-    pub(super) fn recall(&self) -> Recall {
-        self.permit.recall()
-    }
 }
 
 impl Gated {
@@ -44,7 +35,6 @@ impl Gated {
             permission,
             volume,
             lock,
-            permit,
         } = self;
         let mut finalizers = pv.finalizers.clone();
         if !pv.has_finalizer() {
@@ -72,7 +62,6 @@ impl Gated {
             identity: permission.identity,
             volume,
             lock,
-            permit,
         })
     }
 }

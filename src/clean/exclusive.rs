@@ -23,7 +23,7 @@ pub(crate) fn take(
     if let Some(by) = candidate.in_use {
         return Err(Stop::InUse {
             by,
-            tell: Tell::Soon,
+            notify: Tell::Soon,
         });
     }
     Ok((device, lock, candidate))
@@ -34,7 +34,7 @@ pub(crate) fn open(path: &MountPath) -> Result<Device, Stop> {
     Device::open_exclusive(path.as_path()).map_err(|error| match error {
         OpenError::InUse { .. } => Stop::InUse {
             by: error.to_string(),
-            tell: Tell::IfItLasts,
+            notify: Tell::IfItLasts,
         },
         error => failed(error.to_string()),
     })
@@ -44,7 +44,7 @@ pub(super) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, 
     lock.map_err(|error| match error {
         LockError::Held { .. } => Stop::InUse {
             by: error.to_string(),
-            tell: Tell::AtOnce,
+            notify: Tell::AtOnce,
         },
         error @ LockError::Io { .. } => failed(error.to_string()),
     })
@@ -55,7 +55,7 @@ pub(super) fn nobody(users: &[User]) -> Result<(), Stop> {
         None => Ok(()),
         Some(users) => Err(Stop::InUse {
             by: format!("the volume is in use: {users}; it is cleaned as soon as they let go"),
-            tell: Tell::Soon,
+            notify: Tell::Soon,
         }),
     }
 }

@@ -25,17 +25,14 @@ use super::duplicate::no_other_pv;
 use super::exclusive::{self, failed, io_failed, locked, nobody};
 use super::inspect::{inspect, report_mounts, system_storage};
 use super::method::Method;
-use super::permit::Permit;
 use super::volume::Volume;
 use super::{Failure, Ground, Stop, Tell};
 
 /// How long looking at one disk may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Why a volume is left to the next process.
-pub(super) const SHUTTING_DOWN: &str = "the program is shutting down";
-/// Why a volume is judged anew that was about to be cleaned.
-pub(super) const RECONFIGURED: &str = "the configuration changed meanwhile";
+/// Why an attempt ends whose configuration is no longer in force.
+const RECONFIGURED: &str = "the configuration changed meanwhile";
 
 /// A volume that may be cleaned: open, locked, and judged.
 #[derive(Debug)]
@@ -45,7 +42,6 @@ pub struct Gated {
     pub(super) permission: Permission,
     pub(super) volume: Volume,
     pub(super) lock: VolumeLock,
-    pub(super) permit: Permit,
 }
 
 /// What looking at the disk gave.
@@ -60,7 +56,7 @@ struct Look {
 ///
 /// # Errors
 /// [`Stop`], which says whether to look again, to forget it, or to report a failure.
-pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<Gated, Stop> {
+pub async fn gate(ground: &Ground, order: CleanOrder) -> Result<Gated, Stop> {
     let pv = fresh_pv(ground, &order).await?;
     let sees_pods = kubelet_let_go(ground, &pv).await?;
     // In this order: a Pod of the claim's successor must not be seen without the successor.
@@ -86,32 +82,7 @@ pub async fn gate(ground: &Ground, order: CleanOrder, permit: Permit) -> Result<
         permission,
         volume,
         lock,
-        permit,
     })
-}
-
-/// The part of the gate that looks at no disk, for a Job that waits to start: the gate that it was
-/// made behind may be hours ago.
-///
-/// # Errors
-/// As [`gate`].
-pub(super) async fn still_due(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
-    fresh_pv(ground, order).await?;
-    node_is_not_paused(ground).await
-}
-
-/// What the part of the gate that looks at the disk has against the volume, if anything. It is opened,
-/// locked and let go again.
-pub(super) async fn objection(ground: &Ground, order: &CleanOrder) -> Option<Failure> {
-    let judged = async {
-        let look = look_at_disk(ground, order).await?;
-        judge(ground, order, &order.pv, &look.candidate)
-    };
-    match judged.await {
-        Err(Stop::Failed(failure)) => Some(failure),
-        Err(Stop::InUse { by, .. }) => Some(Failure::new(reasons::VOLUME_IN_USE, by)),
-        Ok(_) | Err(Stop::Again | Stop::NotDue(_)) => None,
-    }
 }
 
 /// Judges what is at the path now.
@@ -207,7 +178,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
             // These may pass at any moment, and looking again costs little.
             ApiError::Failed(_) | ApiError::TimedOut => Stop::InUse {
                 by: message,
-                tell: Tell::IfItLasts,
+                notify: Tell::IfItLasts,
             },
             ApiError::Forbidden { .. } => {
                 Stop::Failed(Failure::new(reasons::PERMISSION_MISSING, message))
@@ -229,7 +200,7 @@ async fn claim_is_gone(ground: &Ground, claim: &ClaimRef) -> Result<Option<Claim
     match found {
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => Err(Stop::InUse {
             by: format!("its claim {claim} still exists"),
-            tell: Tell::IfItLasts,
+            notify: Tell::IfItLasts,
         }),
         found => Ok(found),
     }
@@ -271,7 +242,7 @@ fn no_pod_uses(
     }
     Err(Stop::InUse {
         by: format!("Volume is used by pods: {}", users.join(", ")),
-        tell: Tell::AtOnce,
+        notify: Tell::AtOnce,
     })
 }
 
@@ -284,7 +255,7 @@ fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
     }
     Err(Stop::InUse {
         by: format!("Volume is used by pods by hostPath: {}", users.join(", ")),
-        tell: Tell::AtOnce,
+        notify: Tell::AtOnce,
     })
 }
 
@@ -308,7 +279,7 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
                 let by = format!("the kubelet still has it: {}", path.display());
                 return Err(Stop::InUse {
                     by,
-                    tell: Tell::IfItLasts,
+                    notify: Tell::IfItLasts,
                 });
             }
         }
@@ -336,7 +307,7 @@ async fn kubelet_let_go(ground: &Ground, pv: &PvView) -> Result<bool, Stop> {
     );
     Err(Stop::InUse {
         by,
-        tell: Tell::IfItLasts,
+        notify: Tell::IfItLasts,
     })
 }
 

@@ -57,7 +57,7 @@ impl From<Obstacle> for Stop {
             Obstacle::InUse(by) => {
                 return Self::InUse {
                     by: format!("the volume is in use: {by}"),
-                    tell: Tell::Soon,
+                    notify: Tell::Soon,
                 };
             }
             Obstacle::Nested(point) => format!(

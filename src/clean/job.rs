@@ -1,86 +1,53 @@
 //! Cleaning by Jobs (`useJobForCleaning`): devices only, as in the Go provisioner.
 //!
-//! One cleanup by a Job goes through permit, gate and commit twice, and a crash at any point only
-//! means that the next process begins again at the first step:
-//!
-//! ```text
-//!           ┌──────────────────────────────────────────────────────────────┐
-//!           ▼                                                              │
-//!  permit ► the Job ─ none ────────► gate ► commit ► hand over (create it) ┤
-//!               ├─── at work ──────► wait ─────────────────────────────────┤
-//!               ├─── a stranger's ─► delete, wait ─────────────────────────┘
-//!               ├─── failed ───────► failed, until somebody deletes it
-//!               └─── succeeded ────► gate ► commit ► accept (check, delete it) ► release
-//! ```
-//!
-//! The Job's own word is not enough: its image may be foreign. What lets the volume go is a look of
-//! ours at the device, opened and locked and judged like one that we clean ourselves.
+//! An attempt commits the PV and creates the Job. When the Job has succeeded, another attempt commits again and checks
+//! the device, opened, locked and inspected like one that is cleaned here: the Job's image may be foreign. What
+//! happens between is the plan's ([`crate::plan`]).
 
-mod hands;
-pub mod object;
-mod owner;
-mod settle;
+use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use jiff::Timestamp;
 
 use crate::cluster::ApiError;
+use crate::cluster::REMEDY;
 use crate::crash::crash_point;
+use crate::host::device::Device;
 use crate::names::job_name;
-use crate::plan::CleanOrder;
-use crate::view::{JobView, Jobs};
+use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, job_object, reasons};
+use crate::view::JobView;
 
+use super::blocking::blocking;
+use super::commit::Committed;
+use super::device::{self, Means};
 use super::gate::api;
-use super::{Ground, Stop, Tell};
+use super::method::Method;
+use super::oversee::oversee;
+use super::progress::Progress;
+use super::volume::Volume;
+use super::wipe::{Cleaned, Wiped};
+use super::{Failure, Ground, Stop, Tell, attempt};
 
-pub(super) use owner::Watched;
-pub(super) use settle::settle;
-
-/// Where Jobs are made.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Our own namespace.
-    pub namespace: String,
-    /// The image that they run.
-    pub image: Option<String>,
-    /// What it takes to pull it: Secrets of that namespace.
-    pub pull_secrets: Vec<String>,
-    /// What a watch knows of them.
-    pub known: watch::Receiver<Option<Jobs>>,
-}
-
-impl Place {
-    /// `namespace/name` of a PV's Job.
-    pub(super) fn job_of(&self, order: &CleanOrder) -> String {
-        format!("{}/{}", self.namespace, job_name(&order.pv.name))
+/// Makes sure that the PV has the Job that the plan saw, or none, and that no pod of another is left.
+pub(super) async fn is_unchanged(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
+    let (namespace, name) = (&ground.jobs.namespace, job_name(&order.pv.name));
+    let found = match ground.cluster.job(namespace, &name).await {
+        // A process that may not read Jobs has not created any.
+        Err(ApiError::Forbidden { .. }) if order.job.is_none() => None,
+        found => found.map_err(api("reading the cleaning Job"))?,
+    };
+    let planned = order.cleaned_by.as_ref();
+    if found.as_ref().map(|job| &job.uid) != planned.map(|job| &job.uid) {
+        return Err(Stop::NotDue(format!("its Job {namespace}/{name} changed")));
+    }
+    match found {
+        Some(_) => Ok(()),
+        None => no_pods(ground, order).await,
     }
 }
 
-/// What is known of a Job; from here on its changes are news.
-fn known(watched: &mut watch::Receiver<Option<Jobs>>, name: &str) -> Option<JobView> {
-    watched.borrow_and_update().as_ref()?.get(name).cloned()
-}
-
-/// Waits until something else is known of a Job. There may be many, and each change of one wakes all
-/// that wait for the others.
-async fn another(
-    watched: &mut watch::Receiver<Option<Jobs>>,
-    name: &str,
-    before: Option<&JobView>,
-) {
-    loop {
-        if watched.changed().await.is_err() {
-            // The main loop is gone; the shutdown cancels us.
-            std::future::pending::<()>().await;
-        }
-        if known(watched, name).as_ref() != before {
-            return;
-        }
-    }
-}
-
-/// Makes sure that no pod is left of a Job that is gone: it would wipe the device sooner or later,
-/// whoever has it then. Deleting Jobs leaves their pods behind, unless somebody asks for more.
-async fn nobody_left(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
+/// Makes sure that no pod is left of a Job that was deleted: it would wipe the device sooner or later, whoever has it
+/// then. Deleting a Job leaves its pods behind, unless the request says otherwise.
+pub(super) async fn no_pods(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
     let namespace = &ground.jobs.namespace;
     let pods = match ground.cluster.pods_of_jobs(namespace, &order.pv.uid).await {
         // As in the gate.
@@ -93,19 +60,157 @@ async fn nobody_left(ground: &Ground, order: &CleanOrder) -> Result<(), Stop> {
     let pods = pods.join(" ");
     Err(Stop::InUse {
         by: format!(
-            "pods of a cleaning Job are there whose Job is gone: {pods}; unless they come to an end: kubectl --namespace \
-             {namespace} delete pod {pods}"
+            "pods of a cleaning Job are there whose Job is gone: {pods}; unless they come to an end: kubectl --namespace {namespace} delete pod {pods}"
         ),
-        tell: Tell::Soon,
+        notify: Tell::Soon,
     })
 }
 
-/// Begins to delete a Job. That it is gone already, or is another one now, is found out by reading.
-async fn delete(ground: &Ground, job: &JobView) -> Result<(), Stop> {
-    let namespace = &ground.jobs.namespace;
-    crash_point("delete-job");
-    match ground.cluster.delete_job(namespace, job).await {
-        Ok(()) | Err(ApiError::NotFound | ApiError::Conflict) => Ok(()),
-        Err(error) => Err(api("deleting the cleaning Job")(error)),
+/// Creates the Job. Device and lock are dropped first: the Job takes both itself, and checks the identity.
+pub(super) async fn create(committed: Committed, ground: &Ground) -> Result<(), Stop> {
+    let Committed {
+        order,
+        identity,
+        volume,
+        lock,
+    } = committed;
+    let (Some(terms), Volume::Device(device)) = (&order.job, volume) else {
+        return Err(not_a_device().into());
+    };
+    let source = &ground.jobs;
+    let Some(image) = &source.image else {
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
+    };
+    let job = job_object::job(
+        &order,
+        terms,
+        source,
+        image,
+        &identity,
+        device.size(),
+        Timestamp::now(),
+    );
+    drop((device, lock));
+    let shown = source.shown(&order.pv.name);
+    crash_point("create-job");
+    match ground.cluster.create_job(&source.namespace, &job).await {
+        Ok(()) => {
+            let text = format!("cleaning {} by Job {shown}", order.path);
+            tracing::info!(pv = order.pv.name, job = shown, "{text}");
+            let about = About::from(&order.pv.reference());
+            let reason = reasons::VOLUME_DELETE;
+            ground.reporter.normal(&about, reason, "Clean", &text);
+            Ok(())
+        }
+        // The next pass sees whose it is.
+        Err(ApiError::AlreadyExists | ApiError::Conflict) => Err(Stop::Again),
+        Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
+            reasons::PERMISSION_MISSING,
+            format!(
+                "making Job {shown} failed: {error}; without this right no device is cleaned by Jobs; {REMEDY}, or switch useJobForCleaning off"
+            ),
+        )
+        .into()),
+        Err(error) => Err(api("making the cleaning Job")(error)),
     }
+}
+
+/// Checks what a Job has done. A Job whose device is not clean is deleted, so that the next attempt creates another.
+pub(super) async fn check_result(
+    committed: Committed,
+    ground: &Ground,
+    job: &JobView,
+    progress: &Progress,
+) -> Result<Wiped, Failure> {
+    let Committed {
+        order,
+        identity,
+        volume,
+        lock,
+    } = committed;
+    let Volume::Device(device) = volume else {
+        return Err(not_a_device());
+    };
+    let work = {
+        let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
+        // The lock goes where the work is: it may outlive this task, hanging in a system call.
+        move || Ok((check(&order, &job, &identity, &device, &progress)?, lock))
+    };
+    // On the heap, or each future around it would be as large.
+    let work = Box::pin(blocking(true, work));
+    match oversee(ground, &order, progress, work).await {
+        Ok((means, lock)) => {
+            let cleaned = Cleaned { order, means, lock };
+            let wiped = Wiped::new(cleaned, super::JOB, begun_at(job));
+            attempt::report_data_left(ground, &wiped);
+            Ok(wiped)
+        }
+        Err(failure) if failure.stopped => Err(failure),
+        Err(failure) => {
+            let shown = ground.jobs.shown(&order.pv.name);
+            crash_point("delete-job");
+            let deleted = ground.cluster.delete_job(&ground.jobs.namespace, job).await;
+            if let Err(error) = deleted {
+                tracing::warn!(pv = order.pv.name, job = shown, %error, "the Job whose result is not clean stays");
+            }
+            Err(Failure {
+                message: format!(
+                    "Job {shown} says that it cleaned the device, and it is not so: {}",
+                    failure.message
+                ),
+                ..failure
+            })
+        }
+    }
+}
+
+fn not_a_device() -> Failure {
+    Failure::new(
+        reasons::VOLUME_FAILED_DELETE,
+        "a Job is to clean what is no device; this is a bug, and nothing was touched",
+    )
+}
+
+/// When a Job began, by this process's clock.
+fn begun_at(job: &JobView) -> Instant {
+    let now = Instant::now();
+    let age = job.made_at.and_then(|made_at| {
+        let age = Timestamp::now().duration_since(made_at);
+        Duration::try_from(age).ok()
+    });
+    age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
+}
+
+/// Checks that a device is as clean as its method leaves one. Reads samples, writes nothing. Blocking.
+fn check(
+    order: &CleanOrder,
+    job: &JobView,
+    identity: &str,
+    device: &Device,
+    progress: &Progress,
+) -> Result<Option<Means>, Failure> {
+    if job.identity.as_deref() != Some(identity) {
+        let text = format!(
+            "it was made for {:?}, and the device is {identity:?}",
+            job.identity.as_deref().unwrap_or_default()
+        );
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
+    }
+    crash_point("verify");
+    let (file, size) = (device.file(), device.size());
+    device::check_reset(file, size, progress)?;
+    match order.method {
+        Method::Discard | Method::Zero { .. } | Method::Overwrite { .. } => {
+            device::check_zeroed(file, size, progress)?;
+        }
+        Method::QuickReset => {
+            if let Err(device::DeviceError::NotZero { .. }) =
+                device::check_zeroed(file, size, progress)
+            {
+                return Ok(Some(Means::SignaturesOnly));
+            }
+        }
+        Method::Command(_) | Method::DeleteContents => {}
+    }
+    Ok(None)
 }

@@ -1,13 +1,13 @@
 //! Cleaning released volumes.
 //!
-//! The protocol, in [`protocol`], is a chain of types: a [`permit::Permit`] is needed for the
-//! [`gate`], whose [`gate::Gated`] is needed for the [`commit`], whose [`commit::Committed`] is needed
+//! An [`attempt`] is a chain of types: [`gate`] gives the [`gate::Gated`] that is needed for the [`commit`], whose [`commit::Committed`] is needed
 //! for the [`wipe`], whose [`wipe::Wiped`] is needed for the [`release`]. No step can be left out:
 //! without the value there is no method to call.
 //!
 //! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes. Whoever cleans a volume
 //! by hand (`cmd::clean`) has the first two from [`wipe`], with all their checks.
 
+pub mod attempt;
 pub(crate) mod blocking;
 pub mod command;
 pub mod commit;
@@ -23,11 +23,9 @@ pub mod job;
 pub mod method;
 pub(crate) mod oversee;
 pub mod pace;
-pub mod permit;
 mod priority;
 pub mod progress;
 pub(crate) mod protect;
-pub mod protocol;
 pub mod release;
 pub mod signature;
 pub mod supervisor;
@@ -47,12 +45,16 @@ use tokio::sync::{Notify, watch};
 use crate::cluster::Cluster;
 use crate::host::kubelet::KubeletDir;
 use crate::metrics::Metrics;
+use crate::plan::job_object::JobSource;
 use crate::plan::{Occupied, Settings, reasons};
 use crate::report::Reporter;
 use crate::view::NodeView;
 
-use permit::Permits;
-use table::{ProcTable, TableError};
+use table::ProcTable;
+
+/// What cleans, in the words of the metrics' label `type`.
+const PROCESS: &str = "process";
+const JOB: &str = "job";
 
 /// The latest that the main loop knows, for the gate.
 #[derive(Clone, Debug)]
@@ -78,8 +80,6 @@ pub struct Ground {
     pub kubelet: Arc<KubeletDir>,
     /// How long to wait after a release where that directory cannot be seen.
     pub quiet_period: Duration,
-    /// Who may clean how much at a time.
-    pub permits: Permits,
     /// How far each cleanup is.
     pub table: Arc<ProcTable>,
     /// Told when the main loop ought to look at what has become of a cleanup or a write.
@@ -89,7 +89,7 @@ pub struct Ground {
     /// For counters.
     pub metrics: Arc<Metrics>,
     /// For cleaning by Jobs.
-    pub jobs: job::Place,
+    pub jobs: Arc<JobSource>,
 }
 
 impl Ground {
@@ -102,19 +102,6 @@ impl Ground {
             .map(|(_, verb, _)| verb)
             .collect()
     }
-
-    /// Waits until another configuration is in force than the one of that generation.
-    async fn reconfigured(&self, generation: u64) {
-        let mut world = self.world.clone();
-        let changed = world
-            .wait_for(|world| world.settings.generation != generation)
-            .await
-            .is_ok();
-        if !changed {
-            // The main loop is gone; the shutdown cancels us.
-            std::future::pending::<()>().await;
-        }
-    }
 }
 
 /// Why a cleanup does not go on.
@@ -126,8 +113,8 @@ pub enum Stop {
     InUse {
         /// Who, in words.
         by: String,
-        /// When people have to know.
-        tell: Tell,
+        /// When an operator has to know.
+        notify: Tell,
     },
     /// There is nothing to clean (any more).
     NotDue(String),
@@ -181,14 +168,6 @@ impl Failure {
         }
     }
 
-    /// A failure that trying again does not mend.
-    fn lasting(message: impl Into<String>) -> Self {
-        Self {
-            lasts: true,
-            ..Self::new(reasons::VOLUME_FAILED_DELETE, message)
-        }
-    }
-
     /// A failure of the cleaner itself.
     fn cleaning(error: &dyn std::error::Error) -> Self {
         Self::new(reasons::VOLUME_FAILED_DELETE, crate::cluster::chain(error))
@@ -198,12 +177,6 @@ impl Failure {
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
-    }
-}
-
-impl From<TableError> for Failure {
-    fn from(error: TableError) -> Self {
-        Self::cleaning(&error)
     }
 }
 

@@ -10,7 +10,6 @@ use crate::config::duration;
 use crate::plan::{CleanOrder, reasons};
 
 use super::method::Method;
-use super::permit::Recall;
 use super::progress::Progress;
 use super::{Failure, Ground};
 
@@ -32,7 +31,6 @@ pub(super) async fn oversee<T>(
     ground: &Ground,
     order: &CleanOrder,
     progress: &Progress,
-    recall: &Recall,
     wipe: impl Future<Output = Result<T, Failure>> + Unpin,
 ) -> Result<T, Failure> {
     let begun = Instant::now();
@@ -43,7 +41,7 @@ pub(super) async fn oversee<T>(
     };
     let result = tokio::select! {
         result = in_time(order.class.cleanup_timeout, progress, wipe) => result,
-        never = tell(order, progress, begun, recall) => match never {},
+        never = tell(ground, order, progress, begun) => match never {},
         never = meter.run() => match never {},
     };
     result.unwrap_or_else(|late| {
@@ -102,10 +100,10 @@ async fn in_time<T>(
 /// Says in the log how far a long cleanup is. One that stands still loses its permit, not its turn:
 /// should its disk come back, it goes on.
 async fn tell(
+    ground: &Ground,
     order: &CleanOrder,
     progress: &Progress,
     begun: Instant,
-    recall: &Recall,
 ) -> Infallible {
     let (pv, path) = (&order.pv.name, &order.path);
     let mut before = 0;
@@ -122,7 +120,6 @@ async fn tell(
         } else {
             still += TELL_EVERY;
             let others = if still >= STANDS_STILL {
-                recall.now();
                 "; other volumes are cleaned meanwhile"
             } else {
                 ""
@@ -130,6 +127,9 @@ async fn tell(
             tracing::warn!(pv, %path, "cleaning has made no progress for {still:?}; if this goes on, look at the disk and the kernel log{others}");
         }
         progress.set_stalled(still);
+        if still == STANDS_STILL {
+            ground.wake.notify_one();
+        }
         before = now;
     }
 }

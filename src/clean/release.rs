@@ -1,6 +1,6 @@
-//! The release: the clean volume's PV goes, and discovery makes a new one.
+//! The release: our finalizer is removed from the clean volume's PV, and discovery creates a new one.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -9,67 +9,56 @@ use crate::crash::crash_point;
 use crate::plan::CleanOrder;
 use crate::plan::verdict::without_ours;
 
-use super::Ground;
-use super::progress::{Cancelled, Progress};
-use super::wipe::Wiped;
+use super::wipe::{Cleaned, Wiped};
+use super::{Ground, job};
 
-/// The pause after another writer was first; the first one after a failed release, and the longest.
-const RACE: Duration = Duration::from_millis(20);
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// Why the PV of a clean volume could not be released.
+#[derive(Debug)]
+pub(super) struct Unreleased {
+    /// The cause, with the remedy.
+    pub(super) message: String,
+    /// Whether it usually passes by itself, and is reported only if it lasts.
+    pub(super) is_passing: bool,
+}
 
 impl Wiped {
-    /// Takes our finalizer off. If that fails, it alone is tried again, for as long as it takes: the
-    /// finished wipe is not repeated.
-    ///
-    /// # Errors
-    /// [`Cancelled`] at shutdown. Then the next process cleans the empty volume once more.
-    pub async fn release(self, ground: &Ground, progress: &Progress) -> Result<(), Cancelled> {
-        let mut pause = PAUSES.0;
-        loop {
-            match self.try_release(ground).await {
-                Ok(()) => return Ok(()),
-                Err(ApiError::Conflict) => tokio::time::sleep(RACE).await,
-                Err(error) => {
-                    tracing::warn!(
-                        pv = self.order.pv.name, path = %self.order.path, %error,
-                        "the volume is clean, but its PV could not be released; trying again in {pause:?}"
-                    );
-                    // What passes by itself is reported only if it lasts.
-                    if !error.is_passing() || pause == PAUSES.1 {
-                        self.report(ground, &error);
-                    }
-                    tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
-                        () = progress.cancelled() => {}
-                    }
-                    pause = (pause * 2).min(PAUSES.1);
-                }
-            }
-            progress.check()?;
+    /// `by` is what cleaned, since `begun`.
+    pub(super) fn new(cleaned: Cleaned, by: &'static str, begun: Instant) -> Self {
+        Self { cleaned, by, begun }
+    }
+
+    /// Removes our finalizer.
+    pub(super) async fn release(&self, ground: &Ground) -> Result<(), Unreleased> {
+        let CleanOrder { pv, path, .. } = &self.cleaned.order;
+        if self.by == super::JOB {
+            job::no_pods(ground, &self.cleaned.order)
+                .await
+                .map_err(|stop| Unreleased {
+                    message: stop.to_string(),
+                    is_passing: true,
+                })?;
         }
-    }
-
-    /// Has the main loop report the error, by event and metric.
-    fn report(&self, ground: &Ground, error: &ApiError) {
-        let remedy = match error {
-            ApiError::Forbidden { .. } => REMEDY,
-            ApiError::Invalid(_) => {
-                "allow it in the policy or webhook: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
+        self.remove_finalizer(ground).await.map_err(|error| {
+            let remedy = match error {
+                ApiError::Forbidden { .. } => REMEDY,
+                ApiError::Invalid(_) => {
+                    "allow it in the policy or webhook: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
+                }
+                _ => "see the log of the API server",
+            };
+            let message = format!(
+                "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every 30s",
+                pv.name
+            );
+            Unreleased {
+                message,
+                is_passing: error.is_passing() || matches!(error, ApiError::Conflict),
             }
-            _ => "see the log of the API server",
-        };
-        let CleanOrder { pv, path, .. } = &self.order;
-        let message = format!(
-            "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every {:?}",
-            pv.name, PAUSES.1
-        );
-        // Without its entry, nothing is known of this cleanup any more.
-        let _ = ground.table.mark_unreleased(&pv.tenancy(), &message);
-        ground.wake.notify_one();
+        })
     }
 
-    async fn try_release(&self, ground: &Ground) -> Result<(), ApiError> {
-        let planned = &self.order.pv;
+    async fn remove_finalizer(&self, ground: &Ground) -> Result<(), ApiError> {
+        let planned = &self.cleaned.order.pv;
         let found = ground.cluster.pv(&planned.name).await?;
         let Some(pv) = found.filter(|pv| pv.uid == planned.uid && pv.has_finalizer()) else {
             return Ok(());

@@ -1,102 +1,99 @@
-//! The ProcTable: which cleanup is how far.
+//! The ProcTable: the state of each cleanup, and what only a process can hold: its task, its wiped volume.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
-use crate::plan::{CleanupState, CleanupView};
-use crate::types::HostPath;
+use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
 use crate::view::Tenancy;
 
+use super::Tell;
+use super::oversee::STANDS_STILL;
 use super::progress::Progress;
+use super::release::Unreleased;
+use super::wipe::Wiped;
 
-/// How long the first failed cleanup waits for its next try; each further one twice as long.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// The longest wait.
-const LAST_RETRY: Duration = Duration::from_mins(5);
-/// What a cleanup waits for first.
-pub const FOR_A_PERMIT: &str = "for a permit";
+/// The first pause after a failed attempt; each further one is twice as long, up to the last.
+const FAILED: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+/// The same after a failed release.
+const UNRELEASED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How often a volume in use is inspected in the first minute; later, the longest pause.
+const BLOCKED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// How long udev and its like look at a disk.
+const SHORT_USE: Duration = Duration::from_secs(3);
+/// How long a use lasts that usually ends by itself.
+const LONG_USE: Duration = Duration::from_mins(1);
 
-/// How far one cleanup is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProcState {
-    /// For a permit, or for whoever still uses the volume. The text says for what.
-    Waiting(String),
-    /// At work on the volume or on releasing its PV.
-    Running,
-    /// Released; stays until the object is gone, so that nothing takes the path for a new one.
-    Succeeded,
-    /// Failed.
-    Failed {
-        /// The cause.
-        error: String,
-        /// When to try again.
-        retry_at: Instant,
-    },
-}
-
-impl ProcState {
-    /// Whether somebody waits or works.
-    fn is_active(&self) -> bool {
-        matches!(self, Self::Waiting(_) | Self::Running)
-    }
-}
-
-/// How the pauses between the tries of a failing cleanup go on.
+/// How the pauses between the attempts of a failing cleanup grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// Each twice as long as the one before.
+pub enum Backoff {
+    /// Each pause is twice as long as the one before.
     Growing,
-    /// All as short as the first.
+    /// Each is as short as the first.
     Constant,
-    /// All as long as the longest: somebody has to do something first.
-    Long,
+    /// Each is the longest: an operator has to act first.
+    Longest,
 }
 
-/// One cleanup. A copy: nothing in it is a guard on the table.
+/// One cleanup.
 #[derive(Clone, Debug)]
 pub struct ProcEntry {
-    /// The PV's name.
-    pub pv: String,
-    /// The volume's path on the host.
-    pub path: HostPath,
-    /// How far it is.
-    pub state: ProcState,
-    /// When the present state began.
-    pub since: Instant,
-    /// How often it was begun.
-    pub attempts: u32,
-    /// What the last decision to clean was made on.
-    pub basis: u64,
-    /// Why it failed the last time.
+    /// What the plan sees.
+    pub cleanup: Cleanup,
+    /// The failures in a row.
+    pub failures: u32,
+    release_failures: u32,
+    /// The cause of the last failure.
     pub last_error: Option<String>,
-    /// Whether it is to fail again until somebody does something.
-    pub lasts: bool,
-    /// Why the PV of the clean volume could not be released so far.
-    pub release_error: Option<String>,
-    /// The Job that cleans, `namespace/name`.
-    pub job: Option<String>,
-    /// What the cleaner counts, and the way to stop it.
+    /// The cleaner's counters, and the way to stop it.
     pub progress: Progress,
+    wiped: Option<Arc<Wiped>>,
 }
 
-/// A change that does not fit the state.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// A cleanup of that tenancy is at work already, or done.
-    #[error("a cleanup of PV {0} is under way already")]
-    Present(String),
-    /// No cleanup of that tenancy is in the table.
-    #[error("no cleanup of that volume is under way")]
-    Absent,
-    /// A running cleanup cannot be forgotten.
-    #[error("the cleanup of PV {0} is still running")]
-    StillRunning(String),
+impl ProcEntry {
+    /// The attempts in a row, with the present one.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        let has_failed = matches!(self.cleanup.state, CleanupState::Failed { .. });
+        self.failures + u32::from(!has_failed)
+    }
+
+    /// The time that the state has lasted.
+    #[must_use]
+    pub fn lasted(&self, table: &ProcTable) -> Duration {
+        table.now().saturating_sub(self.cleanup.since)
+    }
+
+    fn new(cleanup: Cleanup) -> Self {
+        Self {
+            cleanup,
+            failures: 0,
+            release_failures: 0,
+            last_error: None,
+            progress: Progress::default(),
+            wiped: None,
+        }
+    }
+
+    fn enter(&mut self, state: CleanupState, now: Duration) {
+        let is_same_kind =
+            std::mem::discriminant(&self.cleanup.state) == std::mem::discriminant(&state);
+        if !is_same_kind {
+            self.cleanup.since = now;
+        }
+        self.cleanup.state = state;
+    }
+
+    fn fail(&mut self, error: &str) {
+        self.failures += 1;
+        self.last_error = Some(error.to_owned());
+    }
 }
 
 /// How many cleanups are in which state.
@@ -109,8 +106,7 @@ pub struct Stats {
     pub failed: usize,
 }
 
-/// All cleanups, by tenancy: a state of an earlier PV or an earlier claim never counts for a later
-/// one.
+/// All cleanups, by tenancy: the state of an earlier PV or claim never counts for a later one.
 #[derive(Debug)]
 pub struct ProcTable {
     entries: DashMap<Tenancy, ProcEntry>,
@@ -127,173 +123,197 @@ impl ProcTable {
         }
     }
 
-    /// Enters a cleanup that is about to begin, as Waiting.
-    ///
-    /// # Errors
-    /// [`TableError::Present`] if one is at work, or done and not yet forgotten.
-    pub fn begin(
-        &self,
-        tenancy: &Tenancy,
-        pv: &str,
-        path: &HostPath,
-        basis: u64,
-    ) -> Result<Progress, TableError> {
-        let progress = Progress::default();
-        let entry = |attempts, last_error| ProcEntry {
-            pv: pv.to_owned(),
-            path: path.clone(),
-            state: ProcState::Waiting(FOR_A_PERMIT.into()),
-            since: Instant::now(),
-            attempts,
-            basis,
-            last_error,
-            lasts: false,
-            release_error: None,
-            job: None,
-            progress: progress.clone(),
+    /// The time since the process started, see [`crate::plan::Snapshot::now`].
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    /// Begins an attempt. `None` if one is at work, or the volume is clean already.
+    #[must_use]
+    pub fn begin(&self, order: &CleanOrder) -> Option<Progress> {
+        let now = self.now();
+        let mut entry = self.entries.entry(order.pv.tenancy()).or_insert_with(|| {
+            ProcEntry::new(Cleanup {
+                pv: order.pv.name.clone(),
+                path: order.path.clone(),
+                state: CleanupState::Waiting {
+                    reason: FOR_A_SLOT.to_owned(),
+                    job: None,
+                },
+                since: now,
+                at_work: false,
+                stalled: false,
+                disks: order.rotational.clone(),
+                basis: order.basis,
+            })
+        });
+        let is_done = matches!(
+            entry.cleanup.state,
+            CleanupState::Wiped { .. } | CleanupState::Released
+        );
+        if entry.cleanup.at_work || is_done {
+            return None;
+        }
+        if entry.cleanup.basis != order.basis {
+            entry.failures = 0;
+        }
+        entry.cleanup.basis = order.basis;
+        entry.cleanup.disks.clone_from(&order.rotational);
+        entry.cleanup.at_work = true;
+        entry.progress = Progress::default();
+        Some(entry.progress.clone())
+    }
+
+    /// Records what the plan has read off the cluster. A cleanup at work records its own state.
+    pub fn track(&self, track: Track) {
+        let now = self.now();
+        let cleanup = Cleanup {
+            pv: track.pv,
+            path: track.path,
+            state: track.state,
+            since: now,
+            at_work: false,
+            stalled: false,
+            disks: std::collections::BTreeSet::new(),
+            basis: track.basis,
         };
-        match self.entries.entry(tenancy.clone()) {
+        match self.entries.entry(track.tenancy) {
             Entry::Vacant(vacant) => {
-                vacant.insert(entry(1, None));
+                let mut entry = ProcEntry::new(cleanup);
+                entry.note_failure();
+                vacant.insert(entry);
             }
-            Entry::Occupied(mut present) => {
-                let failed = present.get();
-                if !matches!(failed.state, ProcState::Failed { .. }) {
-                    return Err(TableError::Present(pv.to_owned()));
-                }
-                // New facts, new patience.
-                let attempts = if failed.basis == basis {
-                    failed.attempts + 1
-                } else {
-                    1
-                };
-                let last_error = failed.last_error.clone();
-                present.insert(entry(attempts, last_error));
+            Entry::Occupied(mut present) if !present.get().cleanup.at_work => {
+                let entry = present.get_mut();
+                entry.cleanup.basis = cleanup.basis;
+                entry.enter(cleanup.state, now);
+                entry.note_failure();
             }
+            Entry::Occupied(_) => {}
         }
-        Ok(progress)
     }
 
-    /// Says what a waiting cleanup waits for.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn mark_waiting(&self, tenancy: &Tenancy, what_for: &str) -> Result<(), TableError> {
-        self.change(tenancy, |entry| {
-            if !matches!(entry.state, ProcState::Waiting(_)) {
-                entry.since = Instant::now();
-            }
-            entry.state = ProcState::Waiting(what_for.to_owned());
-        })
+    /// The attempt deletes data from here on.
+    pub fn mark_wiping(&self, tenancy: &Tenancy) {
+        self.change(tenancy, |entry, now| entry.enter(CleanupState::Wiping, now));
     }
 
-    /// From here on, data is being destroyed.
-    ///
-    /// # Errors
-    /// [`TableError::Present`] if it runs already, [`TableError::Absent`] if it was never begun.
-    pub fn mark_running(&self, tenancy: &Tenancy) -> Result<(), TableError> {
-        let mut entry = self.entries.get_mut(tenancy).ok_or(TableError::Absent)?;
-        if !matches!(entry.state, ProcState::Waiting(_)) {
-            return Err(TableError::Present(entry.pv.clone()));
-        }
-        entry.state = ProcState::Running;
-        entry.since = Instant::now();
-        Ok(())
-    }
-
-    /// A Job does the work (`namespace/name`), or no longer does.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn mark_job(&self, tenancy: &Tenancy, job: Option<String>) -> Result<(), TableError> {
-        self.change(tenancy, |entry| entry.job = job)
-    }
-
-    /// Another try is under way in another place: what it fails at is news, if it is the same.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn forget_error(&self, tenancy: &Tenancy) -> Result<(), TableError> {
-        self.change(tenancy, |entry| entry.last_error = None)
-    }
-
-    /// The volume is clean, and its PV could not be released for this reason.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn mark_unreleased(&self, tenancy: &Tenancy, error: &str) -> Result<(), TableError> {
-        self.change(tenancy, |entry| {
-            entry.release_error = Some(error.to_owned());
-        })
-    }
-
-    /// The volume is clean and its PV released.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn mark_succeeded(&self, tenancy: &Tenancy) -> Result<(), TableError> {
-        self.change(tenancy, |entry| {
-            entry.state = ProcState::Succeeded;
-            entry.release_error = None;
-            entry.since = Instant::now();
-        })
-    }
-
-    /// It failed; says for how long it is left alone.
-    ///
-    /// # Errors
-    /// [`TableError::Absent`].
-    pub fn mark_failed(
-        &self,
-        tenancy: &Tenancy,
-        error: &str,
-        patience: Patience,
-    ) -> Result<Duration, TableError> {
-        let mut pause = FIRST_RETRY;
-        self.change(tenancy, |entry| {
-            pause = match patience {
-                Patience::Growing => retry_after(entry.attempts),
-                Patience::Constant => FIRST_RETRY,
-                Patience::Long => LAST_RETRY,
+    /// The attempt found a user, or facts that had changed (`notify`: none, an operator need not know).
+    pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify: Option<Tell>) {
+        self.end(tenancy, |entry, now| {
+            let since = match entry.cleanup.state {
+                CleanupState::Blocked { .. } => entry.cleanup.since,
+                _ => now,
             };
-            entry.last_error = Some(error.to_owned());
-            entry.lasts = patience == Patience::Long;
-            let retry_at = Instant::now() + pause;
-            entry.state = ProcState::Failed {
+            let lasted = now.saturating_sub(since);
+            let pause = if notify.is_none() || lasted < LONG_USE {
+                BLOCKED.0
+            } else {
+                (lasted / 6).min(BLOCKED.1)
+            };
+            let state = CleanupState::Blocked {
+                reason: reason.to_owned(),
+                notify_at: notify.map(|notify| {
+                    since
+                        + match notify {
+                            Tell::AtOnce => Duration::ZERO,
+                            Tell::Soon => SHORT_USE,
+                            Tell::IfItLasts => LONG_USE,
+                        }
+                }),
+                retry_at: now + pause,
+            };
+            entry.enter(state, now);
+        });
+    }
+
+    /// The Job was created; the next pass sees it.
+    pub fn mark_job(&self, tenancy: &Tenancy, job: &str) {
+        self.mark_blocked(
+            tenancy,
+            &format!("for Job {job}, whose pod does not run"),
+            None,
+        );
+        self.change(tenancy, |entry, _| entry.last_error = None);
+    }
+
+    /// The volume is clean. Its PV is released next.
+    pub(super) fn mark_wiped(&self, tenancy: &Tenancy, wiped: Arc<Wiped>) {
+        self.end(tenancy, |entry, now| {
+            entry.wiped = Some(wiped);
+            let (error, retry_at) = (None, now);
+            entry.enter(CleanupState::Wiped { error, retry_at }, now);
+        });
+    }
+
+    /// The volume is clean, and its PV could not be released.
+    pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, wiped: Arc<Wiped>, why: Unreleased) {
+        self.end(tenancy, |entry, now| {
+            entry.wiped = Some(wiped);
+            let pause = backoff(UNRELEASED, entry.release_failures);
+            entry.release_failures += 1;
+            let is_reported = !why.is_passing || pause == UNRELEASED.1;
+            let state = CleanupState::Wiped {
+                error: is_reported.then_some(why.message),
+                retry_at: now + pause,
+            };
+            entry.enter(state, now);
+        });
+    }
+
+    /// Begins to release a wiped volume. `None` if that is under way.
+    #[must_use]
+    pub fn begin_release(&self, tenancy: &Tenancy) -> Option<Arc<Wiped>> {
+        let mut entry = self.entries.get_mut(tenancy)?;
+        if entry.cleanup.at_work {
+            return None;
+        }
+        let wiped = entry.wiped.clone()?;
+        entry.cleanup.at_work = true;
+        Some(wiped)
+    }
+
+    /// The PV is released.
+    pub fn mark_released(&self, tenancy: &Tenancy) {
+        self.end(tenancy, |entry, now| {
+            entry.wiped = None;
+            entry.failures = 0;
+            entry.enter(CleanupState::Released, now);
+        });
+    }
+
+    /// The attempt failed. Returns the pause before the next one.
+    #[allow(clippy::must_use_candidate, reason = "the pause is only for the log")]
+    pub fn mark_failed(&self, tenancy: &Tenancy, error: &str, growth: Backoff) -> Duration {
+        let mut pause = FAILED.0;
+        self.end(tenancy, |entry, now| {
+            pause = match growth {
+                Backoff::Growing => backoff(FAILED, entry.failures),
+                Backoff::Constant => FAILED.0,
+                Backoff::Longest => FAILED.1,
+            };
+            entry.fail(error);
+            let state = CleanupState::Failed {
                 error: error.to_owned(),
-                retry_at,
+                retry_at: now + pause,
+                lasts: growth == Backoff::Longest,
             };
-            entry.since = Instant::now();
-        })?;
-        Ok(pause)
+            entry.enter(state, now);
+        });
+        pause
     }
 
-    /// Forgets a cleanup that is not running.
-    ///
-    /// # Errors
-    /// [`TableError::StillRunning`].
-    pub fn remove_entry(&self, tenancy: &Tenancy) -> Result<Option<ProcEntry>, TableError> {
-        let idle = |_: &Tenancy, entry: &ProcEntry| !matches!(entry.state, ProcState::Running);
-        if let Some((_, entry)) = self.entries.remove_if(tenancy, idle) {
-            return Ok(Some(entry));
-        }
-        match self.get(tenancy) {
-            Some(entry) => Err(TableError::StillRunning(entry.pv)),
-            None => Ok(None),
-        }
+    /// Forgets a cleanup that no task works on.
+    pub fn forget(&self, tenancy: &Tenancy) {
+        self.entries
+            .remove_if(tenancy, |_, entry| !entry.cleanup.at_work);
     }
 
-    /// Whether data is being destroyed.
+    /// Whether a task is at work.
     #[must_use]
-    pub fn is_running(&self, tenancy: &Tenancy) -> bool {
-        self.get(tenancy)
-            .is_some_and(|entry| entry.state == ProcState::Running)
-    }
-
-    /// Whether nothing at all is in the table.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub fn is_at_work(&self) -> bool {
+        self.entries.iter().any(|entry| entry.cleanup.at_work)
     }
 
     /// A copy of one cleanup's entry.
@@ -302,21 +322,25 @@ impl ProcTable {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
-    /// What is to be told of each PV: a copy of the entry that is under way, or else of the newest. Of a
-    /// claim before there may be another one, which failed.
+    /// The entry of each PV: the one at work, or else the newest.
     #[must_use]
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
-        let mut told: BTreeMap<String, ProcEntry> = BTreeMap::new();
+        let mut newest: BTreeMap<String, ProcEntry> = BTreeMap::new();
+        let rank = |entry: &ProcEntry| {
+            let cleanup = &entry.cleanup;
+            let is_over = matches!(
+                cleanup.state,
+                CleanupState::Failed { .. } | CleanupState::Released
+            );
+            (cleanup.at_work || !is_over, cleanup.since)
+        };
         for entry in &self.entries {
-            let rank = |it: &ProcEntry| (it.state.is_active(), it.since);
-            if told
-                .get(&entry.pv)
-                .is_none_or(|other| rank(other) < rank(&entry))
-            {
-                told.insert(entry.pv.clone(), entry.clone());
+            let pv = &entry.cleanup.pv;
+            if newest.get(pv).is_none_or(|it| rank(it) < rank(&entry)) {
+                newest.insert(pv.clone(), entry.clone());
             }
         }
-        told
+        newest
     }
 
     /// How many are in which state.
@@ -324,32 +348,22 @@ impl ProcTable {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for entry in &self.entries {
-            *match entry.state {
-                ProcState::Waiting(_) => &mut stats.waiting,
-                ProcState::Running if entry.release_error.is_some() => &mut stats.succeeded,
-                ProcState::Running => &mut stats.running,
-                ProcState::Succeeded => &mut stats.succeeded,
-                ProcState::Failed { .. } => &mut stats.failed,
+            *match entry.cleanup.state {
+                CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => &mut stats.waiting,
+                CleanupState::Wiping | CleanupState::JobRunning { .. } => &mut stats.running,
+                CleanupState::Wiped { .. } | CleanupState::Released => &mut stats.succeeded,
+                CleanupState::Failed { .. } => &mut stats.failed,
             } += 1;
         }
         stats
     }
 
-    /// What the plan needs of it.
+    /// What the plan sees.
     #[must_use]
-    pub fn view(&self) -> BTreeMap<Tenancy, CleanupView> {
-        let view = |entry: &ProcEntry| CleanupView {
-            path: entry.path.clone(),
-            release_error: entry.release_error.clone(),
-            state: match entry.state {
-                ProcState::Waiting(_) => CleanupState::Waiting,
-                ProcState::Running => CleanupState::Running,
-                ProcState::Succeeded => CleanupState::Succeeded,
-                ProcState::Failed { retry_at, .. } => CleanupState::Failed {
-                    retry_at: retry_at.duration_since(self.epoch),
-                    basis: entry.basis,
-                },
-            },
+    pub fn view(&self) -> BTreeMap<Tenancy, Cleanup> {
+        let view = |entry: &ProcEntry| Cleanup {
+            stalled: entry.progress.stalled() >= STANDS_STILL,
+            ..entry.cleanup.clone()
         };
         self.entries
             .iter()
@@ -357,25 +371,38 @@ impl ProcTable {
             .collect()
     }
 
-    /// Tells all cleaners to stop.
+    /// Cancels all cleaners.
     pub fn cancel_all(&self) {
         for entry in &self.entries {
             entry.progress.cancel();
         }
     }
 
-    fn change(
-        &self,
-        tenancy: &Tenancy,
-        change: impl FnOnce(&mut ProcEntry),
-    ) -> Result<(), TableError> {
-        let mut entry = self.entries.get_mut(tenancy).ok_or(TableError::Absent)?;
-        change(&mut entry);
-        Ok(())
+    /// Changes the entry of the attempt that ends now.
+    fn end(&self, tenancy: &Tenancy, change: impl FnOnce(&mut ProcEntry, Duration)) {
+        self.change(tenancy, |entry, now| {
+            entry.cleanup.at_work = false;
+            change(entry, now);
+        });
+    }
+
+    fn change(&self, tenancy: &Tenancy, change: impl FnOnce(&mut ProcEntry, Duration)) {
+        let now = self.now();
+        if let Some(mut entry) = self.entries.get_mut(tenancy) {
+            change(&mut entry, now);
+        }
     }
 }
 
-fn retry_after(attempts: u32) -> Duration {
-    let doublings = attempts.saturating_sub(1).min(16);
-    FIRST_RETRY.saturating_mul(1 << doublings).min(LAST_RETRY)
+impl ProcEntry {
+    /// Counts a failure that the plan has recorded.
+    fn note_failure(&mut self) {
+        if let CleanupState::Failed { error, .. } = self.cleanup.state.clone() {
+            self.fail(&error);
+        }
+    }
+}
+
+fn backoff((first, longest): (Duration, Duration), failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.min(16)).min(longest)
 }

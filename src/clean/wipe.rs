@@ -1,6 +1,7 @@
 //! The wipe, and the check that it worked.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use nix::errno::Errno;
 
@@ -25,13 +26,24 @@ use super::{Failure, device, tree, trim};
 
 /// A volume that was wiped, checked and synced. Only a value of this type can be released.
 ///
-/// It holds the volume's lock and no permit: the API server may refuse the release for ever.
+/// It holds the volume's lock, and no slot: the API server may refuse the release for ever.
 #[derive(Debug)]
 pub struct Wiped {
+    pub(super) cleaned: Cleaned,
+    /// What cleaned, in the words of the metrics' label `type`.
+    pub(super) by: &'static str,
+    /// When it began.
+    pub(super) begun: Instant,
+}
+
+/// A volume whose data is gone.
+#[derive(Debug)]
+pub(super) struct Cleaned {
     pub(super) order: CleanOrder,
-    /// What became of the data on a device, if one of our own cleaners did it.
+    /// What became of the data on a device, if that is known.
     pub(super) means: Option<Means>,
-    pub(super) _lock: VolumeLock,
+    #[expect(dead_code, reason = "locked until it is dropped")]
+    pub(super) lock: VolumeLock,
 }
 
 impl Committed {
@@ -39,13 +51,12 @@ impl Committed {
     ///
     /// # Errors
     /// [`Failure`] with the cause. What is left then is cleaned again later, from the beginning.
-    pub async fn wipe(self, progress: &Progress) -> Result<Wiped, Failure> {
+    pub(super) async fn wipe(self, progress: &Progress) -> Result<Cleaned, Failure> {
         let Self {
             order,
             identity,
             volume,
             lock,
-            permit,
         } = self;
         crash_point("wipe");
         let progress = progress.clone();
@@ -78,12 +89,7 @@ impl Committed {
                 }
             }
         };
-        drop(permit);
-        Ok(Wiped {
-            order,
-            means,
-            _lock: lock,
-        })
+        Ok(Cleaned { order, means, lock })
     }
 }
 

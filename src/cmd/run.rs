@@ -16,9 +16,8 @@ use tower::retry::RetryLayer;
 use crate::act::Actor;
 use crate::args::{Args, Environment, ListenAddress};
 use crate::cache::{ClassCache, JobCache, NodeCache};
-use crate::clean::permit::Permits;
 use crate::clean::table::ProcTable;
-use crate::clean::{Ground, World, job};
+use crate::clean::{Ground, World};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
@@ -27,6 +26,7 @@ use crate::host::users;
 use crate::isolation;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
+use crate::plan::job_object::JobSource;
 use crate::plan::{NO_JOB_IMAGE, Occupied, Settings};
 use crate::report::Reporter;
 use crate::server;
@@ -129,8 +129,12 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             paused: true,
         });
         let jobs = JobCache::new(&cluster, &environment.namespace, Arc::clone(&wake));
-        let has_job_image = environment.job_image.is_some();
-        if settings.config.use_job_for_cleaning && !has_job_image {
+        let job_source = Arc::new(JobSource {
+            namespace: environment.namespace.clone(),
+            image: environment.job_image.clone(),
+            pull_secrets: environment.job_pull_secrets.clone(),
+        });
+        if settings.config.use_job_for_cleaning && job_source.image.is_none() {
             tracing::error!("{NO_JOB_IMAGE}");
         }
         let ground = Arc::new(Ground {
@@ -141,17 +145,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
                 environment.pod_uid.clone(),
             )),
             quiet_period: args.release_quiet_period,
-            permits: Permits::new(settings.config.max_concurrent_cleanups.get().into()),
             table: Arc::clone(&table),
             wake: Arc::clone(&wake),
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
-            jobs: job::Place {
-                namespace: environment.namespace.clone(),
-                image: environment.job_image.clone(),
-                pull_secrets: environment.job_pull_secrets.clone(),
-                known: jobs.subscribe(),
-            },
+            jobs: Arc::clone(&job_source),
         });
         let class_names = settings.config.classes.keys().cloned().collect();
         let (send, readings) = watch::channel(None);
@@ -178,7 +176,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
             storage_classes: ClassCache::start(&cluster, class_names, Arc::clone(&wake)),
             cluster: cluster.clone(),
-            actor: Actor::new(ground),
+            actor: Actor::new(ground, jobs.subscribe()),
             table: Arc::clone(&table),
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
@@ -187,7 +185,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             pass,
             epoch,
             period: args.discovery_period,
-            has_job_image,
+            job_source,
         };
         tokio::select! {
             () = controller.run(jobs) => {}
@@ -195,7 +193,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         }
         table.cancel_all();
         let idle = async {
-            while table.stats().running > 0 {
+            while table.is_at_work() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };

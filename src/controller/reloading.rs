@@ -151,8 +151,6 @@ impl Controller {
         // Whoever waits for a volume to be cleaned stops at once, and is sent again by the next pass.
         self.world
             .send_modify(|world| world.settings = self.settings.clone());
-        self.actor
-            .allow_cleanups(config.max_concurrent_cleanups.get().into());
         self.storage_classes
             .serve(config.classes.keys().cloned().collect());
         // Those of a directory that comes back later are listed again.

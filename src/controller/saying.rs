@@ -9,6 +9,7 @@ use crate::metrics::series::Series;
 use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
 use crate::scan::Finding;
 use crate::status::Pass;
+use crate::types::VolumeMode;
 
 use super::{Controller, Memory, unix_time};
 
@@ -45,7 +46,7 @@ impl Controller {
             ),
         }));
         let mut faults = self.settings.faults.clone();
-        if self.settings.config.use_job_for_cleaning && !self.has_job_image {
+        if self.settings.config.use_job_for_cleaning && self.job_source.image.is_none() {
             faults.push(NO_JOB_IMAGE.to_owned());
         }
         notices.extend(faults.iter().map(|fault| Notice {
@@ -57,10 +58,7 @@ impl Controller {
         let in_doubt = in_doubt(snapshot, made);
         for notice in memory.notices.tell(notices, in_doubt, &self.reporter) {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
-                self.metrics
-                    .delete_failed_total
-                    .with_label_values(&["unknown", "process"])
-                    .inc();
+                self.count_failure(snapshot, &notice.about);
             }
         }
         self.set_gauges(snapshot, &classes, memory);
@@ -92,6 +90,22 @@ impl Controller {
             number: before.number + 1,
             resource_version: newest(snapshot),
         }));
+    }
+
+    /// Counts a cleanup that failed or is refused.
+    fn count_failure(&self, snapshot: &Snapshot, about: &About) {
+        let pvs = || snapshot.pvs.iter().flatten();
+        let mode = match about {
+            About::Pv(_, uid) => pvs().find(|pv| pv.uid == *uid).map(|pv| pv.mode),
+            About::Pod => None,
+        };
+        let by_job = mode == Some(VolumeMode::Block) && self.settings.config.use_job_for_cleaning;
+        let labels = [
+            mode.map_or("unknown", |mode| mode.as_str()),
+            if by_job { "job" } else { "process" },
+        ];
+        let counter = &self.metrics.delete_failed_total;
+        counter.with_label_values(&labels).inc();
     }
 
     /// Each skipped entry and faulty class is in the log once, when it becomes so.
@@ -156,7 +170,8 @@ impl Controller {
         with_state.show(&metrics.volumes);
         skipped.show(&metrics.skipped_entries);
         let mut unhealthy = Series::default();
-        for (pv, reason) in memory.notices.about_pvs() {
+        let notices = memory.notices.about_pvs();
+        for (pv, reason) in notices.filter(|it| it.1 != reasons::VOLUME_IN_USE) {
             let path = paths.get(pv).copied().unwrap_or_default();
             unhealthy.set([pv, path, reason], 1);
         }
@@ -235,7 +250,8 @@ mod tests {
             pvs,
             cleanups: BTreeMap::new(),
             jobs: Arc::default(),
-            has_job_image: false,
+            job_source: Arc::default(),
+            date: jiff::Timestamp::now(),
             writing: BTreeSet::new(),
             making: BTreeMap::new(),
             refusals: BTreeMap::new(),

@@ -12,6 +12,8 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
 
+use super::CleanupState;
+
 /// One thing to do. Every write names the object's UID and the version that it was decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -19,16 +21,39 @@ pub enum Action {
     Create(Box<PvDraft>),
     /// Change a PV's metadata or capacity.
     Patch(Patch),
-    /// Clean a released volume.
+    /// Attempt to clean a released volume.
     Clean(Box<CleanOrder>),
+    /// Record the state of a cleanup that no task works on.
+    Track(Box<Track>),
+    /// Remove our finalizer from the PV of a wiped volume.
+    Release(Tenancy),
     /// Delete a PV that nobody ever used and that no longer stands for its disk.
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
     /// Delete the Job of a PV that is gone.
     Collect(JobView),
-    /// Delete the Job of a PV that is there and not to be cleaned (now), and why it is not.
+    /// Delete a Job that is in the way or has done its work, and why.
+    DeleteJob(JobView, String),
+    /// Delete the Job of a PV that is not to be cleaned (now), and why.
     CallOff(JobView, String),
+    /// Remove the ownerReference of a Job at work: a deleted PV must not stop it halfway.
+    Disown(JobView),
+}
+
+/// The state of a cleanup that the plan reads off the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// The PV and its claim.
+    pub tenancy: Tenancy,
+    /// The PV's name.
+    pub pv: String,
+    /// The volume's path on the host.
+    pub path: HostPath,
+    /// The state.
+    pub state: CleanupState,
+    /// What it was decided on.
+    pub basis: u64,
 }
 
 /// A PV to be made.
@@ -158,11 +183,13 @@ pub struct CleanOrder {
     pub method: Method,
     /// With `useJobForCleaning` and a device: it is cleaned by a Job, made in these terms.
     pub job: Option<JobTerms>,
+    /// The Job that has cleaned it: only the result is checked.
+    pub cleaned_by: Option<JobView>,
     /// The volume's size in bytes.
     pub capacity: u64,
     /// The disks below that have to seek.
     pub rotational: BTreeSet<DeviceNumber>,
-    /// What the decision was made on, see [`super::CleanupState::Failed`].
+    /// What the decision was made on, see [`super::Cleanup::basis`].
     pub basis: u64,
     /// The configuration that it was made under, see [`super::Settings::generation`].
     pub generation: u64,

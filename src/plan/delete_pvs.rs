@@ -7,9 +7,7 @@ use crate::clean::method::Method;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
-use super::{
-    Action, CleanOrder, CleanupState, Patch, Place, Planner, VolumeState, Withdrawal, reasons,
-};
+use super::{Action, CleanOrder, Patch, Place, Planner, VolumeState, Withdrawal, reasons};
 
 /// What to do where there is no image to run Jobs with.
 pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
@@ -21,12 +19,7 @@ const FORGOTTEN: &str = "an administrator consented to forget it; its data was n
 impl<'a> Planner<'a> {
     /// Goes through our PVs: keeps their metadata right, and sends what is due to be cleaned.
     pub(super) fn delete_pvs(&mut self) {
-        for (tenancy, cleanup) in &self.snapshot.cleanups {
-            let gone = !self.pvs.iter().any(|pv| pv.uid == tenancy.pv_uid);
-            if gone && !cleanup.state.is_active() {
-                self.plan.actions.push(Action::Forget(tenancy.clone()));
-            }
-        }
+        self.forget_cleanups();
         for pv in self.pvs {
             match pv.ownership(self.node, self.settings.config.use_node_name_only) {
                 Ownership::Foreign => {}
@@ -37,28 +30,8 @@ impl<'a> Planner<'a> {
     }
 
     fn our_pv(&mut self, pv: &'a PvView) {
-        if let Some(cleanup) = self.snapshot.cleanups.get(&pv.tenancy()) {
-            if let Some(why) = &cleanup.release_error {
-                let reason = reasons::VOLUME_FAILED_DELETE;
-                self.notice(&pv.reference(), reason, why.clone());
-                let state = (VolumeState::Refused, Some(why.clone()));
-                self.states.insert(&pv.name, state);
-                return;
-            }
-            let state = match cleanup.state {
-                CleanupState::Waiting => Some(VolumeState::Waiting),
-                CleanupState::Running => Some(VolumeState::Cleaning),
-                CleanupState::Succeeded => Some(VolumeState::Cleaned),
-                CleanupState::Failed { .. } => None,
-            };
-            if let Some(state) = state {
-                // Its own look at the PV may be a long wait for a permit away.
-                if state == VolumeState::Waiting && self.is_to_stay(pv) {
-                    self.call_off_pending(pv, "it is not to be cleaned (now)");
-                }
-                self.states.insert(&pv.name, (state, None));
-                return;
-            }
+        if self.cleanup_at_work(pv) {
+            return;
         }
         let place = self.place(pv);
         match due(pv) {
@@ -75,7 +48,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the data of a PV must not be deleted (now), by what is known of PV and Node.
-    fn is_to_stay(&self, pv: &PvView) -> bool {
+    pub(super) fn must_not_clean(&self, pv: &PvView) -> bool {
         due(pv) != Due::Yes || consents_to_forget(pv) || self.plan.paused || pv.paused
     }
 
@@ -91,6 +64,10 @@ impl<'a> Planner<'a> {
 
     /// A PV whose volume has to be cleaned.
     fn due_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
+        let disks = place.candidate().map(|it| it.rotational.clone());
+        if self.job_at_work(pv, &disks.unwrap_or_default()) {
+            return;
+        }
         if consents_to_forget(pv) {
             self.withdraw(pv, FORGOTTEN);
             return;
@@ -123,20 +100,8 @@ impl<'a> Planner<'a> {
             return;
         };
         let basis = self.basis(pv, place);
-        if let Some(cleanup) = self.snapshot.cleanups.get(&pv.tenancy())
-            && let CleanupState::Failed {
-                retry_at,
-                basis: failed_on,
-            } = cleanup.state
-            && failed_on == basis
-            && self.snapshot.now < retry_at
-        {
-            self.states
-                .insert(&pv.name, (VolumeState::CleaningFailed, None));
-            return;
-        }
         let job = self.job_terms(candidate.kind);
-        if job.is_some() && !self.snapshot.has_job_image {
+        if job.is_some() && self.snapshot.job_source.image.is_none() {
             self.notice(
                 &pv.reference(),
                 reasons::VOLUME_FAILED_DELETE,
@@ -148,7 +113,7 @@ impl<'a> Planner<'a> {
         }
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
-            self.plan.actions.push(Action::Clean(Box::new(CleanOrder {
+            let order = CleanOrder {
                 pv: pv.clone(),
                 class: Arc::clone(class),
                 path: path.clone(),
@@ -156,11 +121,13 @@ impl<'a> Planner<'a> {
                 kind: candidate.kind,
                 method: Method::of(candidate.kind, &class.cleaner),
                 job,
+                cleaned_by: None,
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
                 basis,
                 generation: self.settings.generation,
-            })));
+            };
+            self.next_step(pv, order);
         }
     }
 

@@ -57,6 +57,14 @@ impl Planner<'_> {
         }
     }
 
+    /// Deletes a Job, unless that is under way.
+    pub(super) fn delete_job(&mut self, job: &JobView, why: &str) {
+        if !job.deleting && !self.snapshot.writing.contains(&job.name) {
+            let action = Action::DeleteJob(job.clone(), why.to_owned());
+            self.plan.actions.push(action);
+        }
+    }
+
     pub(super) fn call_off(&mut self, job: JobView, why: &str) {
         if !job.deleting && !self.snapshot.writing.contains(&job.name) {
             self.plan.actions.push(Action::CallOff(job, why.to_owned()));

@@ -5,9 +5,11 @@
 //! facts, right before it is cleaned: see [`verdict`].
 
 mod action;
+mod cleanup;
 mod delete_pvs;
 mod discover;
 mod eligible;
+pub mod job_object;
 mod jobs;
 mod missing;
 mod occupied;
@@ -26,13 +28,15 @@ use std::time::Duration;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Withdrawal};
+pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Track, Withdrawal};
+pub use cleanup::FOR_A_SLOT;
+use cleanup::Slots;
 pub use delete_pvs::NO_JOB_IMAGE;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use place::Place;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
-pub use snapshot::{CleanupState, CleanupView, Refusal, Settings, Snapshot, StorageClasses};
+pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot, StorageClasses};
 
 /// What to do and what to say.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +57,8 @@ pub struct Plan {
     pub missing_since: BTreeMap<String, Duration>,
     /// The storage that is spoken for, to judge a volume by right before it is cleaned.
     pub occupied: Arc<Occupied>,
+    /// The earliest moment at which the same facts give another plan, in [`Snapshot::now`]'s time.
+    pub wake_at: Option<Duration>,
 }
 
 /// Decides.
@@ -68,6 +74,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
     planner.collect_jobs();
     planner.delete_pvs();
+    planner.start_cleanups();
     planner.discover_local_volumes();
     planner.plan.made = true;
     planner.plan.occupied = Arc::new(planner.occupied);
@@ -110,6 +117,9 @@ struct Planner<'a> {
     layers: Layers,
     /// How each PV that concerns us is, by name.
     states: BTreeMap<&'a str, (VolumeState, Option<String>)>,
+    slots: Slots,
+    /// The attempts that are due, before slots are given.
+    due: Vec<CleanOrder>,
     plan: Plan,
 }
 
@@ -134,7 +144,7 @@ impl<'a> Planner<'a> {
         let active = snapshot
             .cleanups
             .values()
-            .filter(|cleanup| cleanup.state.is_active());
+            .filter(|cleanup| cleanup.is_active());
         let mut planner = Self {
             settings,
             snapshot,
@@ -147,6 +157,8 @@ impl<'a> Planner<'a> {
             occupied,
             layers: Layers::default(),
             states: BTreeMap::new(),
+            slots: Slots::of(settings, snapshot),
+            due: Vec::new(),
             plan: Plan::default(),
         };
         planner.occupy_by_pvs();

@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::config::{Config, Loaded};
+use crate::host::mounts::DeviceNumber;
 use crate::scan::{Observation, Skip};
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
+
+use super::job_object::JobSource;
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -79,40 +84,89 @@ impl StorageClasses {
     }
 }
 
-/// How far a cleanup is, see [`crate::clean::table`].
+/// One cleanup, as the ProcTable has it. Times count from the start of the process, as [`Snapshot::now`] does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CleanupView {
-    /// The volume that is being cleaned.
+pub struct Cleanup {
+    /// The PV's name.
+    pub pv: String,
+    /// The volume's path on the host.
     pub path: HostPath,
-    /// How far it is.
+    /// The state.
     pub state: CleanupState,
-    /// Why the PV of the clean volume could not be released so far.
-    pub release_error: Option<String>,
+    /// When the state began.
+    pub since: Duration,
+    /// Whether a task of this process works on it.
+    pub at_work: bool,
+    /// Whether that task has made no progress for so long that it holds no slot.
+    pub stalled: bool,
+    /// The disks below the volume that have to seek.
+    pub disks: BTreeSet<DeviceNumber>,
+    /// What the last attempt was decided on; with other facts the next one begins at once.
+    pub basis: u64,
 }
 
-/// The state of one cleanup.
+/// The state of a cleanup: in the ProcTable, the plan, `/status` and the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CleanupState {
-    /// For a permit, or until whoever uses the volume lets go.
-    Waiting,
-    /// Data is being deleted, or the clean volume's PV is being released.
-    Running,
-    /// The PV was released; its object is about to go.
-    Succeeded,
-    /// It failed, or gave up waiting.
-    Failed {
-        /// When to try again, in [`Snapshot::now`]'s time.
+    /// For a slot, or for the Job named, to start or to be deleted.
+    Waiting {
+        /// What for.
+        reason: String,
+        /// `namespace/name`.
+        job: Option<String>,
+    },
+    /// The last attempt found a user, or facts that had changed.
+    Blocked {
+        /// The user.
+        reason: String,
+        /// When the operator is notified.
+        notify_at: Option<Duration>,
+        /// When the next attempt is due.
         retry_at: Duration,
-        /// What the decision was made on; with other facts it is tried again at once.
-        basis: u64,
+    },
+    /// A task deletes the data.
+    Wiping,
+    /// A Job deletes the data.
+    JobRunning {
+        /// `namespace/name`.
+        job: String,
+    },
+    /// The data is gone, verified. The lock is held until the PV is released.
+    Wiped {
+        /// Why the PV could not be released, once that is worth a notice.
+        error: Option<String>,
+        /// When the next release is due.
+        retry_at: Duration,
+    },
+    /// Our finalizer is removed; the API server deletes the PV.
+    Released,
+    /// The last attempt failed.
+    Failed {
+        /// The cause.
+        error: String,
+        /// When the next attempt is due.
+        retry_at: Duration,
+        /// Whether it fails until an operator does something, and is reported once.
+        lasts: bool,
     },
 }
 
-impl CleanupState {
-    /// Whether a task is at work on the volume, or about to be.
+impl Cleanup {
+    /// Whether this process holds the volume, so that nothing else may use its path.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        matches!(self, Self::Waiting | Self::Running)
+        self.at_work || matches!(self.state, CleanupState::Wiped { .. })
+    }
+
+    /// Whether an attempt is due on these facts.
+    #[must_use]
+    pub fn is_attempt_due(&self, now: Duration, basis: u64) -> bool {
+        match self.state {
+            CleanupState::Blocked { retry_at, .. } | CleanupState::Failed { retry_at, .. } => {
+                basis != self.basis || now >= retry_at
+            }
+            _ => true,
+        }
     }
 }
 
@@ -137,11 +191,11 @@ pub struct Snapshot {
     /// Our PVs, and everybody's below our directories; `None` until they were listed.
     pub pvs: Option<Vec<PvView>>,
     /// Cleanups, by tenancy.
-    pub cleanups: BTreeMap<Tenancy, CleanupView>,
+    pub cleanups: BTreeMap<Tenancy, Cleanup>,
     /// The cleaning Jobs on this node, by name.
     pub jobs: Jobs,
-    /// Whether there is an image to run cleaning Jobs with.
-    pub has_job_image: bool,
+    /// What cleaning Jobs are made from.
+    pub job_source: Arc<JobSource>,
     /// Names of PVs and Jobs that a write is under way for: what is decided next must wait for its result.
     pub writing: BTreeSet<String>,
     /// Paths that PVs are being made for that may not be among [`Snapshot::pvs`] yet, and the identities
@@ -151,6 +205,8 @@ pub struct Snapshot {
     pub refusals: BTreeMap<HostPath, Refusal>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
+    /// The date, for what the API server dates.
+    pub date: Timestamp,
     /// Since when ([`Snapshot::now`]) which PVs, by UID, have been without their volumes: what the last
     /// plan said in [`super::Plan::missing_since`].
     pub missing_since: BTreeMap<String, Duration>,

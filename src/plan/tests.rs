@@ -2,6 +2,7 @@
 
 mod adopt;
 mod class;
+mod cleanup;
 mod due;
 mod empty_only;
 mod identity;

@@ -1,6 +1,7 @@
 //! What may follow on what in the table.
 
 use super::*;
+use crate::types::HostPath;
 
 fn tenancy(claim: &str) -> Tenancy {
     Tenancy {
@@ -9,102 +10,109 @@ fn tenancy(claim: &str) -> Tenancy {
     }
 }
 
-fn begun(table: &ProcTable, claim: &str, basis: u64) -> Result<Progress, TableError> {
-    table.begin(
-        &tenancy(claim),
-        "pv-1",
-        &HostPath::from_api("/mnt/a").unwrap(),
-        basis,
-    )
+fn tracked(table: &ProcTable, claim: &str, state: CleanupState) {
+    table.track(Track {
+        tenancy: tenancy(claim),
+        pv: "pv-1".into(),
+        path: HostPath::from_api("/mnt/a").unwrap(),
+        state,
+        basis: 1,
+    });
+}
+
+fn waiting() -> CleanupState {
+    CleanupState::Waiting {
+        reason: FOR_A_SLOT.into(),
+        job: None,
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }
 
 #[test]
-fn a_cleanup_runs_once_and_is_not_forgotten_while_it_runs() {
+fn fault_7_each_failure_waits_twice_as_long() {
     let table = ProcTable::new(Instant::now());
-    assert_eq!(table.mark_running(&tenancy("a")), Err(TableError::Absent));
-    begun(&table, "a", 1).unwrap();
-    assert_eq!(
-        begun(&table, "a", 1).unwrap_err(),
-        TableError::Present("pv-1".into())
-    );
-    table.mark_running(&tenancy("a")).unwrap();
-    assert!(table.is_running(&tenancy("a")));
-    assert_eq!(
-        table.mark_running(&tenancy("a")),
-        Err(TableError::Present("pv-1".into()))
-    );
-    assert_eq!(
-        table.remove_entry(&tenancy("a")).unwrap_err(),
-        TableError::StillRunning("pv-1".into())
-    );
-    table.mark_succeeded(&tenancy("a")).unwrap();
-    assert!(begun(&table, "a", 1).is_err(), "a success is not repeated");
-    assert!(table.remove_entry(&tenancy("a")).unwrap().is_some());
-    assert!(table.is_empty());
+    tracked(&table, "a", waiting());
+    for pause in [10, 20, 40, 80, 160, 300, 300] {
+        let failed = table.mark_failed(&tenancy("a"), "no", Backoff::Growing);
+        assert_eq!(failed, seconds(pause));
+    }
+    let constant = table.mark_failed(&tenancy("a"), "no", Backoff::Constant);
+    let longest = table.mark_failed(&tenancy("a"), "no", Backoff::Longest);
+    assert_eq!((constant, longest), (seconds(10), seconds(300)));
 }
 
 #[test]
-fn fault_2_a_success_does_not_vouch_for_the_next_tenancy() {
-    let table = ProcTable::new(Instant::now());
-    begun(&table, "first", 1).unwrap();
-    table.mark_running(&tenancy("first")).unwrap();
-    table.mark_succeeded(&tenancy("first")).unwrap();
-    assert!(table.get(&tenancy("second")).is_none());
-    begun(&table, "second", 1).unwrap();
-    assert_eq!(
-        table.stats(),
-        Stats {
-            waiting: 1,
-            succeeded: 1,
-            ..Stats::default()
-        }
-    );
-}
-
-#[test]
-fn fault_7_each_failure_waits_twice_as_long_until_the_facts_change() {
-    let table = ProcTable::new(Instant::now());
-    for (basis, seconds) in [
-        (1, 10),
-        (1, 20),
-        (1, 40),
-        (1, 80),
-        (1, 160),
-        (1, 300),
-        (1, 300),
-        (2, 10),
-        (2, 20),
-    ] {
-        begun(&table, "a", basis).unwrap();
-        table.mark_running(&tenancy("a")).unwrap();
-        let pause = table
-            .mark_failed(&tenancy("a"), "no", Patience::Growing)
-            .unwrap();
-        assert_eq!(pause, Duration::from_secs(seconds));
+fn a_use_is_inspected_each_second_and_later_less_often() {
+    let ages = [(0, 1), (59, 1), (61, 10), (600, 100), (4000, 300)];
+    for (age, pause) in ages {
+        // The table began that long ago, and so did the use.
+        let table = ProcTable::new(Instant::now().checked_sub(seconds(age)).unwrap());
+        tracked(&table, "a", waiting());
+        let blocked = || table.mark_blocked(&tenancy("a"), "a pod uses it", Some(Tell::Soon));
+        blocked();
+        table.change(&tenancy("a"), |entry, _| {
+            entry.cleanup.since = Duration::ZERO;
+        });
+        blocked();
+        let cleanup = table.get(&tenancy("a")).unwrap().cleanup;
+        let CleanupState::Blocked {
+            retry_at,
+            notify_at,
+            ..
+        } = cleanup.state
+        else {
+            panic!("{cleanup:?}");
+        };
+        assert_eq!(notify_at, Some(SHORT_USE));
+        let wanted = seconds(age + pause);
+        assert!(
+            retry_at.abs_diff(wanted) < seconds(1),
+            "{retry_at:?} {wanted:?}"
+        );
     }
 }
 
 #[test]
-fn of_a_pv_is_told_what_is_under_way_and_not_the_failure_before() {
+fn of_a_pv_the_cleanup_under_way_is_shown_and_not_the_failure_before() {
     // In whatever order the table has them.
     for other in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         let table = ProcTable::new(Instant::now());
-        let told = || table.by_pv().remove("pv-1").map(|entry| entry.state);
-        begun(&table, other, 1).unwrap();
-        table.mark_running(&tenancy(other)).unwrap();
-        table
-            .mark_failed(&tenancy(other), "the first", Patience::Growing)
-            .unwrap();
-        begun(&table, "now", 1).unwrap();
-        assert_eq!(told(), Some(ProcState::Waiting(FOR_A_PERMIT.into())));
-        table.mark_running(&tenancy("now")).unwrap();
-        assert_eq!(told(), Some(ProcState::Running));
-        table
-            .mark_failed(&tenancy("now"), "the second", Patience::Growing)
-            .unwrap();
-        let state = told();
+        let shown = || {
+            table
+                .by_pv()
+                .remove("pv-1")
+                .map(|entry| entry.cleanup.state)
+        };
+        tracked(&table, other, waiting());
+        table.mark_failed(&tenancy(other), "the first", Backoff::Growing);
+        tracked(&table, "now", waiting());
+        assert_eq!(shown(), Some(waiting()));
+        table.mark_wiping(&tenancy("now"));
+        assert_eq!(shown(), Some(CleanupState::Wiping));
+        table.mark_failed(&tenancy("now"), "the second", Backoff::Growing);
+        let state = shown();
         let is_second =
-            matches!(&state, Some(ProcState::Failed { error, .. }) if error == "the second");
+            matches!(&state, Some(CleanupState::Failed { error, .. }) if error == "the second");
         assert!(is_second, "{other}: {state:?}");
     }
+}
+
+#[test]
+fn a_cleanup_at_work_is_neither_forgotten_nor_overwritten() {
+    let table = ProcTable::new(Instant::now());
+    tracked(&table, "a", waiting());
+    table.change(&tenancy("a"), |entry, _| entry.cleanup.at_work = true);
+    table.mark_wiping(&tenancy("a"));
+    table.forget(&tenancy("a"));
+    tracked(&table, "a", waiting());
+    let state = table.get(&tenancy("a")).unwrap().cleanup.state;
+    assert_eq!(state, CleanupState::Wiping);
+    assert!(table.is_at_work());
+    table.mark_released(&tenancy("a"));
+    assert!(!table.is_at_work());
+    table.forget(&tenancy("a"));
+    assert!(table.get(&tenancy("a")).is_none());
 }

@@ -232,10 +232,7 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
     let pv = released(pv("pv-a", "/mnt/fast/a", &disk(1)));
     let world = world().fast("a", &disk(1)).pv(pv.clone());
     let basis = order(&world).unwrap().basis;
-    let retry_at = Duration::from_secs(150);
-    let failed = world
-        .clone()
-        .cleanup(&pv, CleanupState::Failed { retry_at, basis });
+    let failed = world.clone().cleanup_on(&pv, failed_until(150), basis);
     let consented = consent(pv.clone(), "wipe:v1:wwid=disk-1");
     let change_pv = |pv: &PvView| {
         with(failed.clone(), |world| {
@@ -265,7 +262,9 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
         ),
         (
             "when it is time",
-            with(failed.clone(), |world| world.snapshot.now = retry_at),
+            with(failed.clone(), |world| {
+                world.snapshot.now = Duration::from_secs(150);
+            }),
             true,
         ),
         (
@@ -310,16 +309,13 @@ fn fault_2_a_cleanup_of_another_tenancy_vouches_for_nothing() {
         pv.claim.as_mut().unwrap().uid = Some("earlier".into());
     });
     let reborn = with(now.clone(), |pv| pv.uid = "uid-of-an-earlier-pv".into());
-    for state in [
-        CleanupState::Succeeded,
-        CleanupState::Failed {
-            retry_at: Duration::MAX,
-            basis: 0,
-        },
-    ] {
+    for state in [CleanupState::Released, failed_until(999)] {
         let world = world().fast("a", &fs(1)).pv(now.clone());
         let of_claim = world.clone().cleanup(&before, state.clone());
-        of_claim.expect("an earlier claim's", &["clean pv-a", "a is Due"]);
+        of_claim.expect(
+            "an earlier claim's",
+            &["forget uid-pv-a", "clean pv-a", "a is Due"],
+        );
         world.cleanup(&reborn, state).expect(
             "an earlier PV's",
             &["forget uid-of-an-earlier-pv", "clean pv-a", "a is Due"],
@@ -335,8 +331,10 @@ fn nothing_begins_on_a_path_where_a_cleanup_is_at_work() {
     });
     let reborn = with(now.clone(), |pv| pv.uid = "uid-of-an-earlier-pv".into());
     for other in [before, reborn] {
-        for state in [CleanupState::Waiting, CleanupState::Running] {
-            let world = world().fast("a", &fs(1)).cleanup(&other, state);
+        {
+            let world = world()
+                .fast("a", &fs(1))
+                .cleanup(&other, CleanupState::Wiping);
             world.clone().pv(now.clone()).expect("due", &["a is Due"]);
             let unused = terminating(pv("pv-a", "/mnt/fast/a", &fs(1)));
             world

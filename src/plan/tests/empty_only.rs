@@ -83,7 +83,7 @@ fn another_reason_comes_first() {
     let cleaned = pv("pv-a", "/mnt/fast/a", &a);
     choosy()
         .fast("a", &a)
-        .cleanup(&cleaned, CleanupState::Running)
+        .cleanup(&cleaned, CleanupState::Wiping)
         .expect("being cleaned", &["a is Skipped as CleanupRunning"]);
     let busy = with(full(disk(1)), |disk| disk.in_use = Some("somebody".into()));
     choosy()

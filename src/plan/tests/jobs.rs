@@ -1,17 +1,16 @@
 //! Cleaning by Jobs: who is cleaned by one, and what becomes of Jobs whose PVs are gone.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::kit::*;
 use crate::names::{FINALIZER, job_name};
-use crate::plan::{Action, CleanOrder, CleanupState, JobTerms, Plan};
-use crate::types::VolumeMode;
+use crate::plan::{Action, CleanOrder, JobTerms, Plan};
 use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
 
 /// Our Job for a PV's tenancy, with its device at `/ours/<class>/<entry>`.
-fn job_of(pv: &PvView, state: JobState) -> JobView {
+pub(super) fn job_of(pv: &PvView, state: JobState) -> JobView {
     let tenancy = pv.tenancy();
     let path = pv.path().unwrap().as_str();
     JobView {
@@ -32,20 +31,20 @@ fn job_of(pv: &PvView, state: JobState) -> JobView {
     }
 }
 
-fn failed_job() -> JobState {
+pub(super) fn failed_job() -> JobState {
     JobState::Failed("BackoffLimitExceeded".into())
 }
 
-fn with_jobs(world: World) -> World {
+pub(super) fn with_jobs(world: World) -> World {
     world.config(|config| config.use_job_for_cleaning = true)
 }
 
 /// A released device, as the kubelet formats them.
-fn due_device() -> PvView {
+pub(super) fn due_device() -> PvView {
     released(pv("pv-a", "/mnt/fast/a", &disk(1)))
 }
 
-fn order(plan: &Plan) -> Option<&CleanOrder> {
+pub(super) fn order(plan: &Plan) -> Option<&CleanOrder> {
     plan.actions.iter().find_map(|action| match action {
         Action::Clean(order) => Some(&**order),
         _ => None,
@@ -86,13 +85,13 @@ fn without_an_image_nothing_is_cleaned_by_jobs_or_otherwise() {
     ] {
         let mut world = world().fast("a", &disk(1)).pv(due_device());
         world.config.use_job_for_cleaning = on;
-        world.snapshot.has_job_image = false;
+        world.snapshot.job_source = Arc::default();
         world.expect("no image", &expected);
     }
     // What is mounted needs none.
     let mounted = released(pv("pv-a", "/mnt/fast/a", &fs(1)));
     let mut world = with_jobs(world().fast("a", &fs(1)).pv(mounted));
-    world.snapshot.has_job_image = false;
+    world.snapshot.job_source = Arc::default();
     world.expect("no image", &["clean pv-a", "a is Due"]);
 }
 
@@ -135,32 +134,6 @@ fn jobs_of_pvs_that_are_gone_go_unless_they_are_at_work() {
 }
 
 #[test]
-fn jobs_of_pvs_that_live_are_left_to_their_cleanups() {
-    let due = due_device();
-    let earlier = with(job_of(&due, JobState::Succeeded), |job| {
-        job.claim_uid = Some("old".into());
-    });
-    for job in [
-        job_of(&due, JobState::Running),
-        job_of(&due, JobState::Succeeded),
-        job_of(&due, failed_job()),
-        earlier,
-    ] {
-        let situation = format!("{job:?}");
-        let world = world().fast("a", &disk(1)).pv(due.clone()).job(job);
-        with_jobs(world).expect(&situation, &["clean pv-a", "a is Due"]);
-    }
-    // Its PV went before it started, and whoever waits for it has not seen that yet.
-    let job = job_of(&due, JobState::Pending);
-    let world = with_jobs(world().fast("a", &disk(1)).job(job));
-    let world = world.cleanup(&due, CleanupState::Waiting);
-    world.expect(
-        "a cleanup waits for it",
-        &["delete Job cleanup-pv-a", "a is Skipped as CleanupRunning"],
-    );
-}
-
-#[test]
 fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_started() {
     let due = with(due_device(), |pv| {
         pv.deleting = true;
@@ -182,11 +155,6 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
         ),
         (
             &paused,
-            Some(JobState::Running),
-            &["CleaningPaused of pv-a", "a is Paused"],
-        ),
-        (
-            &paused,
             Some(failed_job()),
             &["CleaningPaused of pv-a", "a is Paused"],
         ),
@@ -202,65 +170,4 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
         let rest: Vec<_> = expected.iter().copied().filter(|it| *it != off).collect();
         plain.job(gone(job)).expect(&situation, &rest);
     }
-}
-
-/// The cleanup itself may wait for a permit, and look at nothing meanwhile.
-#[test]
-fn a_cleanup_that_waits_keeps_no_job_of_a_pv_that_is_not_to_be_cleaned() {
-    let due = due_device();
-    let kept = with(due.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
-    let paused = with(due.clone(), |pv| pv.paused = true);
-    let consents = with(due.clone(), |pv| {
-        pv.consent = Some(format!("forget:{}", pv.identity.clone().unwrap()));
-    });
-    let off = &["call Job cleanup-pv-a off", "a is Waiting"][..];
-    for (pv, state, job, expected) in [
-        (
-            &due,
-            CleanupState::Waiting,
-            JobState::Pending,
-            &["a is Waiting"][..],
-        ),
-        (&kept, CleanupState::Waiting, JobState::Pending, off),
-        (&paused, CleanupState::Waiting, JobState::Pending, off),
-        (&consents, CleanupState::Waiting, JobState::Pending, off),
-        // What has begun comes to its end.
-        (
-            &paused,
-            CleanupState::Waiting,
-            JobState::Running,
-            &["a is Waiting"],
-        ),
-        (
-            &paused,
-            CleanupState::Running,
-            JobState::Pending,
-            &["a is Cleaning"],
-        ),
-    ] {
-        let situation = format!("{pv:?} {state:?} {job:?}");
-        let world = with_jobs(world().fast("a", &disk(1)).pv(pv.clone()));
-        let world = world.job(job_of(pv, job)).cleanup(pv, state);
-        world.expect(&situation, expected);
-    }
-}
-
-#[test]
-fn what_a_job_failed_at_is_tried_again_as_soon_as_that_job_is_deleted() {
-    let due = due_device();
-    let world = with_jobs(world().fast("a", &disk(1)).pv(due.clone()));
-    let basis = |world: &World| order(&world.plan()).unwrap().basis;
-    let failed = world.clone().job(job_of(&due, failed_job()));
-    let running = world.clone().job(job_of(&due, JobState::Running));
-    assert_eq!(basis(&world), basis(&running));
-    assert_ne!(basis(&world), basis(&failed));
-    let state = CleanupState::Failed {
-        retry_at: Duration::from_secs(200),
-        basis: basis(&failed),
-    };
-    let stays = failed.cleanup(&due, state.clone());
-    stays.expect("the failed Job is there", &["a is CleaningFailed"]);
-    let deleted = world.cleanup(&due, state);
-    deleted.expect("it was deleted", &["clean pv-a", "a is Due"]);
-    assert_eq!(order(&deleted.plan()).unwrap().kind, VolumeMode::Block);
 }

@@ -14,9 +14,9 @@ use crate::config::{
     WeakIdentity,
 };
 use crate::names::LABEL_HOSTNAME;
+use crate::plan::job_object::JobSource;
 use crate::plan::{
-    About, Action, CleanupState, CleanupView, Plan, Refusal, Settings, Snapshot, StorageClasses,
-    plan,
+    About, Action, Cleanup, CleanupState, Plan, Refusal, Settings, Snapshot, StorageClasses, plan,
 };
 use crate::quantity;
 use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
@@ -92,11 +92,16 @@ pub fn world() -> World {
             pvs: Some(Vec::new()),
             cleanups: BTreeMap::new(),
             jobs: Jobs::default(),
-            has_job_image: true,
+            job_source: Arc::new(JobSource {
+                namespace: "storage".into(),
+                image: Some("example.com/lvp:1".into()),
+                pull_secrets: Vec::new(),
+            }),
             writing: BTreeSet::new(),
             making: BTreeMap::new(),
             refusals: BTreeMap::new(),
             now: Duration::from_secs(100),
+            date: jiff::Timestamp::now(),
             missing_since: BTreeMap::new(),
             missing_limit: MISSING_LIMIT,
         },
@@ -173,13 +178,29 @@ impl World {
         self
     }
 
-    pub fn cleanup(mut self, pv: &PvView, state: CleanupState) -> Self {
-        let cleanup = CleanupView {
+    /// The ProcTable has this state of a PV's cleanup, decided on the basis 0.
+    pub fn cleanup(self, pv: &PvView, state: CleanupState) -> Self {
+        self.cleanup_on(pv, state, 0)
+    }
+
+    pub fn cleanup_on(mut self, pv: &PvView, state: CleanupState, basis: u64) -> Self {
+        let cleanup = Cleanup {
+            pv: pv.name.clone(),
             path: pv.path().unwrap().clone(),
+            since: self.snapshot.now,
+            at_work: state == CleanupState::Wiping,
+            stalled: false,
+            disks: BTreeSet::new(),
+            basis,
             state,
-            release_error: None,
         };
         self.snapshot.cleanups.insert(pv.tenancy(), cleanup);
+        self
+    }
+
+    /// Changes the entry of a PV's cleanup.
+    pub fn change_cleanup(mut self, pv: &PvView, change: impl FnOnce(&mut Cleanup)) -> Self {
+        change(self.snapshot.cleanups.get_mut(&pv.tenancy()).unwrap());
         self
     }
 
@@ -246,7 +267,14 @@ fn action(action: &Action) -> String {
         Action::Create(draft) => format!("create {}", draft.path),
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
-        Action::Collect(job) => format!("delete Job {}", job.name),
+        Action::Collect(job) | Action::DeleteJob(job, _) => format!("delete Job {}", job.name),
+        Action::Disown(job) => format!("disown Job {}", job.name),
+        Action::Release(tenancy) => format!("release {}", tenancy.pv_uid),
+        Action::Track(track) => {
+            let state = format!("{:?}", track.state);
+            let word = state.split([' ', '{']).next().unwrap();
+            format!("track {} as {word}", track.pv)
+        }
         Action::CallOff(job, _) => format!("call Job {} off", job.name),
         Action::Withdraw(withdrawal) if withdrawal.delete => {
             format!("delete {}", withdrawal.pv.name)
@@ -284,6 +312,15 @@ fn action(action: &Action) -> String {
             parts.extend(patch.events.iter().map(|(reason, _)| format!("({reason})")));
             format!("patch {}: {}", patch.pv.name, parts.join(" "))
         }
+    }
+}
+
+/// An attempt on the basis 0 failed, and the next is due at this second.
+pub fn failed_until(seconds: u64) -> CleanupState {
+    CleanupState::Failed {
+        error: "no".into(),
+        retry_at: Duration::from_secs(seconds),
+        lasts: false,
     }
 }
 

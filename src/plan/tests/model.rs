@@ -7,7 +7,7 @@ use super::kit::{World, with};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
 };
-use crate::plan::{Action, CleanupState, CleanupView, Patch, PvDraft, Withdrawal};
+use crate::plan::{Action, CleanupState, Patch, PvDraft, Withdrawal};
 use crate::quantity;
 use crate::render::persistent_volume;
 use crate::view::{Phase, PvRef, PvView};
@@ -29,22 +29,25 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             Action::Clean(order) => {
                 looked_at(&mut pvs, &order.pv.reference());
                 pvs.remove(&order.pv.name);
-                let done = CleanupView {
-                    path: order.path,
-                    state: CleanupState::Succeeded,
-                    release_error: None,
-                };
-                world.snapshot.cleanups.insert(order.pv.tenancy(), done);
+                let released = CleanupState::Released;
+                world = world.cleanup(&order.pv, released);
             }
-            Action::Collect(job) | Action::CallOff(job, _) => {
+            Action::Disown(_) => {}
+            Action::Release(tenancy) => {
+                let done = world.snapshot.cleanups.get_mut(&tenancy).unwrap();
+                pvs.remove(&done.pv);
+                done.state = CleanupState::Released;
+            }
+            Action::Track(track) => {
+                let pv = pvs[&track.pv].clone();
+                world = world.cleanup_on(&pv, track.state, track.basis);
+            }
+            Action::Collect(job) | Action::DeleteJob(job, _) | Action::CallOff(job, _) => {
                 Arc::make_mut(&mut world.snapshot.jobs).remove(&job.name);
             }
             Action::Forget(tenancy) => {
                 let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();
-                assert!(
-                    !forgotten.state.is_active(),
-                    "a cleanup at work was forgotten"
-                );
+                assert!(!forgotten.at_work, "a cleanup at work was forgotten");
             }
         }
     }

@@ -279,18 +279,14 @@ fn a_path_has_one_pv_whoever_made_it() {
 #[test]
 fn nothing_is_offered_while_a_cleanup_is_at_work_on_the_path() {
     let gone = pv("pv-a", "/mnt/fast/a", &fs(1));
-    let failed = CleanupState::Failed {
-        retry_at: std::time::Duration::from_secs(999),
-        basis: 0,
-    };
+    let failed = failed_until(999);
     for (state, expected) in [
         (
-            CleanupState::Waiting,
+            CleanupState::Wiping,
             &["a is Skipped as CleanupRunning"][..],
         ),
-        (CleanupState::Running, &["a is Skipped as CleanupRunning"]),
         (
-            CleanupState::Succeeded,
+            CleanupState::Released,
             &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"],
         ),
         (
@@ -311,9 +307,8 @@ fn a_finished_cleanup_is_kept_as_long_as_its_pv() {
     let pv = terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1))));
     let world = world().fast("a", &fs(1)).pv(pv.clone());
     for (state, expected) in [
-        (CleanupState::Waiting, "a is Waiting"),
-        (CleanupState::Running, "a is Cleaning"),
-        (CleanupState::Succeeded, "a is Cleaned"),
+        (CleanupState::Wiping, "a is Cleaning"),
+        (CleanupState::Released, "a is Cleaned"),
     ] {
         world
             .clone()

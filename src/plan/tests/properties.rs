@@ -35,10 +35,10 @@ fn cleans(plan: &Plan) -> impl Iterator<Item = &CleanOrder> {
 /// The object that a write is for.
 fn written(action: &Action) -> Option<PvRef> {
     match action {
-        Action::Create(_) | Action::Forget(_) | Action::Collect(_) | Action::CallOff(..) => None,
         Action::Patch(patch) => Some(patch.pv.clone()),
         Action::Clean(order) => Some(order.pv.reference()),
         Action::Withdraw(withdrawal) => Some(withdrawal.pv.clone()),
+        _ => None,
     }
 }
 
@@ -63,7 +63,7 @@ fn on_node(world: &World) -> impl Iterator<Item = &PvView> {
 fn active_paths(world: &World) -> impl Iterator<Item = &HostPath> {
     let cleanups = world.snapshot.cleanups.values();
     cleanups
-        .filter(|cleanup| cleanup.state.is_active())
+        .filter(|cleanup| cleanup.is_active())
         .map(|cleanup| &cleanup.path)
 }
 
@@ -238,11 +238,7 @@ proptest! {
                     let consented = forget.is_some() && pv.consent == forget;
                     prop_assert!(complete(&pv.class) || consented, "{pv:#?}");
                 }
-                Action::Withdraw(_)
-                | Action::Patch(_)
-                | Action::Forget(_)
-                | Action::Collect(_)
-                | Action::CallOff(..) => {}
+                _ => {}
             }
         }
     }

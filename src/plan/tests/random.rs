@@ -10,7 +10,7 @@ use super::due::{PHASES, policies};
 use super::kit::*;
 use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::names::FINALIZER;
-use crate::plan::{CleanupState, CleanupView};
+use crate::plan::{Cleanup, CleanupState};
 use crate::scan::{Candidate, Contents, Finding};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, Source, Tenancy};
@@ -176,14 +176,20 @@ prop_compose! {
 }
 
 fn state() -> impl Strategy<Value = CleanupState> {
-    let failed = (0..200_u64).prop_map(|at| CleanupState::Failed {
-        retry_at: Duration::from_secs(at),
-        basis: 0,
-    });
+    let failed = (0..200_u64).prop_map(failed_until);
     let others = [
-        CleanupState::Waiting,
-        CleanupState::Running,
-        CleanupState::Succeeded,
+        CleanupState::Wiping,
+        CleanupState::Released,
+        CleanupState::JobRunning { job: "a".into() },
+        CleanupState::Wiped {
+            error: None,
+            retry_at: Duration::ZERO,
+        },
+        CleanupState::Blocked {
+            reason: "used".into(),
+            notify_at: Some(Duration::ZERO),
+            retry_at: Duration::from_secs(100),
+        },
     ];
     prop_oneof![3 => select(others.to_vec()), 1 => failed]
 }
@@ -289,7 +295,17 @@ prop_compose! {
                     tenancy.claim_uid = Some("earlier".into());
                 }
             });
-            world.snapshot.cleanups.insert(tenancy, CleanupView { path, state, release_error: None });
+            let cleanup = Cleanup {
+                pv: "pv".into(),
+                path,
+                since: Duration::ZERO,
+                at_work: state == CleanupState::Wiping,
+                stalled: false,
+                disks: std::collections::BTreeSet::new(),
+                basis: 0,
+                state,
+            };
+            world.snapshot.cleanups.insert(tenancy, cleanup);
         }
         world.snapshot.missing_since = missing_since
             .into_iter()

@@ -196,7 +196,7 @@ fn storage_that_is_being_cleaned_is_not_offered_under_another_name() {
         world()
             .fast("a", &a)
             .fast("b", &b)
-            .cleanup(&gone, CleanupState::Running)
+            .cleanup(&gone, CleanupState::Wiping)
             .expect(situation, &["a is Skipped as CleanupRunning", &skipped]);
     }
 }

@@ -1,7 +1,5 @@
 //! PVs that somebody takes out of our hands while a Job of theirs is at work.
 
-use control_plane::faults::Fault;
-
 use super::*;
 
 fn take_finalizers_off(stage: &Stage, pv: &PersistentVolume) {
@@ -61,66 +59,6 @@ fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
     assert_eq!(secrets_on(device.path()).len(), 4);
 }
 
-/// A Job at work that goes together with its PV while no Job can be read, as when the API server starts
-/// anew; also what that Job was to clean, and its PV.
-fn stopped_unseen(stage: &Stage) -> (Fault, Program, LoopDevice, PersistentVolume) {
-    let (held, device, path) = Held::volume(stage);
-    let _denied = stage.faults().on(Verb::Patch).resource("jobs").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(stage, &device, &path);
-    held.runs(stage);
-    is_seen_although_denied(stage, &mut provisioner);
-    let reading = stage.faults().on(Verb::Get).resource("jobs");
-    let unread = reading.answer(Answer::code(500));
-    take_finalizers_off(stage, &bound);
-    stage.eventually("the Job is gone, and that is not seen", || {
-        let left = stage.block_on(jobs(stage).list(&ListParams::default()));
-        (left.unwrap().items.is_empty() && unread.hits() > 0).then_some(())
-    });
-    (unread, provisioner, device, bound)
-}
-
-#[test]
-fn a_job_that_is_stopped_while_it_cannot_be_read_is_told_of() {
-    for is_reconfigured in [false, true] {
-        let stage = or_skip!(stage_with_jobs());
-        let (unread, provisioner, device, bound) = stopped_unseen(&stage);
-        if is_reconfigured {
-            stage.configure("maxConcurrentCleanups", "3").unwrap();
-            stage.eventually("the configuration is another one", || {
-                let log = provisioner.log();
-                log.contains("configuration reloaded").then_some(())
-            });
-            let before = unread.hits();
-            stage.eventually("the Job is asked for again", || {
-                (unread.hits() > before).then_some(())
-            });
-        }
-        unread.clear();
-        let told = stage.event("VolumeFailedDelete", "only partly clean");
-        assert!(told.contains(&job_name(&name(&bound))), "{told}");
-        assert_eq!(secrets_on(device.path()).len(), 4);
-    }
-}
-
-/// Nobody who comes later knows that it was at work.
-#[test]
-fn a_shutdown_before_it_is_known_what_became_of_a_pv_is_told_of() {
-    let stage = or_skip!(stage_with_jobs());
-    let (unread, mut provisioner, _device, bound) = stopped_unseen(&stage);
-    let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
-    let unknown = reading.answer(Answer::code(500));
-    unread.clear();
-    stage.eventually("the PV is asked for", || (unknown.hits() > 0).then_some(()));
-    assert!(provisioner.stop(stage.patience()).unwrap().success());
-    let log = provisioner.log();
-    let told = log.lines().find(|line| line.contains("if both are gone"));
-    assert!(
-        told.is_some_and(|line| line.contains(&job_name(&name(&bound)))),
-        "{log}"
-    );
-}
-
 #[test]
 fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
     let stage = or_skip!(stage_with_jobs());
@@ -134,8 +72,6 @@ fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
     held.go_on();
     stage.eventually("it is seen done", || (unread.hits() > 0).then_some(()));
     assert!(provisioner.stop(stage.patience()).unwrap().success());
-    let log = provisioner.log();
-    assert!(!log.contains("if both are gone"), "{log}");
     unread.clear();
     let _successor = stage.provisioner().unwrap();
     offered_anew(&stage, &path, &bound);

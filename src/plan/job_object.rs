@@ -24,9 +24,27 @@ use crate::names::{
     ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID,
     fnv1a_64, job_name, job_volume_name, pv_label,
 };
-use crate::plan::{CleanOrder, JobTerms};
 
-use super::Place;
+use super::{CleanOrder, JobTerms};
+
+/// What the provisioner's environment gives to cleaning Jobs.
+#[derive(Clone, Debug, Default)]
+pub struct JobSource {
+    /// Our own namespace.
+    pub namespace: String,
+    /// The image that they run.
+    pub image: Option<String>,
+    /// The Secrets of that namespace that pulling the image requires.
+    pub pull_secrets: Vec<String>,
+}
+
+impl JobSource {
+    /// `namespace/name` of a PV's Job.
+    #[must_use]
+    pub fn shown(&self, pv: &str) -> String {
+        format!("{}/{}", self.namespace, job_name(pv))
+    }
+}
 
 /// Where our program is in the image.
 pub const PROGRAM: &str = "/local-volume-provisioner";
@@ -46,26 +64,27 @@ const UDEV: &str = "/run/udev/data";
 /// Our program stops within a second. This is for a node that is busy.
 const GRACE_SECONDS: i64 = 10;
 
-/// The Job for a device of this identity and size, in bytes.
+/// The Job for a device of this identity and size, in bytes, that begins at `date`.
 #[must_use]
 pub fn job(
     order: &CleanOrder,
     terms: &JobTerms,
-    place: &Place,
+    source: &JobSource,
     image: &str,
     identity: &str,
     size: u64,
+    date: Timestamp,
 ) -> Job {
     let annotations = BTreeMap::from(
         [
             (ANNOTATION_JOB_DEVICE, order.mount_path.to_string()),
-            (ANNOTATION_JOB_START, format!("{:.9}", Timestamp::now())),
+            (ANNOTATION_JOB_START, format!("{date:.9}")),
             (ANNOTATION_CLAIM_UID, claim_uid(order)),
             (ANNOTATION_IDENTITY, identity.to_owned()),
             (ANNOTATION_JOB_CLEANER, order.class.cleaner.to_string()),
             (
                 ANNOTATION_JOB_TEMPLATE,
-                fingerprint(order, terms, place, image),
+                fingerprint(order, terms, source, image),
             ),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
@@ -73,11 +92,11 @@ pub fn job(
     Job {
         metadata: ObjectMeta {
             name: Some(job_name(&order.pv.name)),
-            namespace: Some(place.namespace.clone()),
+            namespace: Some(source.namespace.clone()),
             labels: Some(labels(order, terms)),
             annotations: Some(annotations),
             // Whatever becomes of the PV, no Job of it starts later: the next tenant would meet it. When
-            // it has started, that is taken off again (see `owner`).
+            // it has started, that is taken off again (see [`super::Action::Disown`]).
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".into(),
                 kind: "PersistentVolume".into(),
@@ -87,19 +106,20 @@ pub fn job(
             }]),
             ..ObjectMeta::default()
         },
-        spec: Some(spec(order, terms, place, image, identity, size)),
+        spec: Some(spec(order, terms, source, image, identity, size)),
         status: None,
     }
 }
 
 /// A hash of all that the Jobs for this volume are made of, but for the device that is there.
-pub(super) fn fingerprint(
+#[must_use]
+pub fn fingerprint(
     order: &CleanOrder,
     terms: &JobTerms,
-    place: &Place,
+    source: &JobSource,
     image: &str,
 ) -> String {
-    let spec = serde_json::json!(spec(order, terms, place, image, "", 0));
+    let spec = serde_json::json!(spec(order, terms, source, image, "", 0));
     format!("{:016x}", fnv1a_64(spec.to_string().bytes()))
 }
 
@@ -118,12 +138,12 @@ fn labels(order: &CleanOrder, terms: &JobTerms) -> BTreeMap<String, String> {
 fn spec(
     order: &CleanOrder,
     terms: &JobTerms,
-    place: &Place,
+    source: &JobSource,
     image: &str,
     identity: &str,
     size: u64,
 ) -> JobSpec {
-    let secrets = place
+    let secrets = source
         .pull_secrets
         .iter()
         .map(|name| LocalObjectReference { name: name.clone() });

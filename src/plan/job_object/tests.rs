@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use super::*;
 use crate::clean::method::Method;
@@ -42,6 +41,7 @@ fn order(settings: &Value) -> CleanOrder {
         class,
         kind: VolumeMode::Block,
         job: None,
+        cleaned_by: None,
         capacity: 5,
         rotational: std::collections::BTreeSet::new(),
         basis: 0,
@@ -55,19 +55,19 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
         hostname: "host-1".into(),
         tolerations: serde_json::from_value(tolerations.clone()).unwrap(),
     };
-    let place = Place {
+    let source = JobSource {
         namespace: "storage".into(),
         image: None,
         pull_secrets: secrets.iter().map(ToString::to_string).collect(),
-        known: watch::channel(None).1,
     };
     let job = job(
         &order,
         &terms,
-        &place,
+        &source,
         "example.com/lvp:1",
         "v1:wwid=a",
         4096,
+        Timestamp::now(),
     );
     (order, job)
 }
@@ -215,11 +215,10 @@ fn its_template_changes_with_all_that_it_is_made_of_but_the_device() {
     ] {
         assert_ne!(now, other);
     }
-    let place = Place {
+    let source = JobSource {
         namespace: "storage".into(),
         image: None,
         pull_secrets: Vec::new(),
-        known: watch::channel(None).1,
     };
     let terms = JobTerms {
         hostname: "host-1".into(),
@@ -228,10 +227,10 @@ fn its_template_changes_with_all_that_it_is_made_of_but_the_device() {
     let order = order(&json!({ "cleanMethod": "zero" }));
     assert_eq!(
         now,
-        fingerprint(&order, &terms, &place, "example.com/lvp:1")
+        fingerprint(&order, &terms, &source, "example.com/lvp:1")
     );
     assert_ne!(
         now,
-        fingerprint(&order, &terms, &place, "example.com/lvp:2")
+        fingerprint(&order, &terms, &source, "example.com/lvp:2")
     );
 }

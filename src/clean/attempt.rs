@@ -1,0 +1,201 @@
+//! One attempt to clean a volume: inspect, commit, wipe, release.
+//!
+//! Each step is a value that only the step before can make, and a crash between any two of them means that the next
+//! process begins again at the first. An attempt never waits and never retries: it ends at the first step that
+//! does not succeed, records the cause in the [`ProcTable`](super::table::ProcTable), and the plan decides what
+//! follows, and when.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::config::Cleaner;
+use crate::metrics::capacity_step;
+use crate::plan::{About, CleanOrder, reasons};
+use crate::types::VolumeMode;
+use crate::view::Tenancy;
+
+use super::commit::Committed;
+use super::device::Means;
+use super::gate::gate;
+use super::oversee::oversee;
+use super::progress::Progress;
+use super::table::Backoff;
+use super::wipe::{Cleaned, Wiped};
+use super::{Failure, Ground, Stop, job};
+
+/// How an attempt ends that met no obstacle.
+enum End {
+    /// The volume is clean. `release` says whether its PV is released in this attempt, too.
+    Wiped { wiped: Arc<Wiped>, release: bool },
+    /// A Job was created.
+    Job,
+}
+
+/// Runs an attempt that the table has begun, and records how it ends.
+pub async fn attempt(ground: Arc<Ground>, order: CleanOrder, progress: Progress) {
+    let tenancy = order.pv.tenancy();
+    match run(&ground, &order, &progress).await {
+        Ok(End::Wiped {
+            wiped,
+            release: true,
+        }) => {
+            release(&ground, &tenancy, wiped).await;
+        }
+        Ok(End::Wiped { wiped, .. }) => {
+            ground.table.mark_wiped(&tenancy, wiped);
+        }
+        Ok(End::Job) => {
+            let shown = ground.jobs.shown(&order.pv.name);
+            ground.table.mark_job(&tenancy, &shown);
+        }
+        Err(stop) => record(&ground, &order, &progress, stop),
+    }
+    // The last pass saw this attempt at work.
+    ground.wake.notify_one();
+}
+
+async fn run(ground: &Ground, order: &CleanOrder, progress: &Progress) -> Result<End, Stop> {
+    if order.kind == VolumeMode::Block {
+        job::is_unchanged(ground, order).await?;
+    }
+    let committed = gate(ground, order.clone()).await?.commit(ground).await?;
+    let tenancy = order.pv.tenancy();
+    if let Some(job) = &order.cleaned_by {
+        ground.table.mark_wiping(&tenancy);
+        let wiped = Arc::new(job::check_result(committed, ground, job, progress).await?);
+        let release = false;
+        return Ok(End::Wiped { wiped, release });
+    }
+    if order.job.is_some() {
+        job::create(committed, ground).await?;
+        return Ok(End::Job);
+    }
+    ground.table.mark_wiping(&tenancy);
+    let wiped = Arc::new(wipe(ground, committed, order, progress).await?);
+    let release = true;
+    Ok(End::Wiped { wiped, release })
+}
+
+/// Wipes a volume in this process.
+async fn wipe(
+    ground: &Ground,
+    committed: Committed,
+    order: &CleanOrder,
+    progress: &Progress,
+) -> Result<Wiped, Failure> {
+    let begun = Instant::now();
+    let about = About::from(&order.pv.reference());
+    tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
+    let text = format!("cleaning {}", order.path);
+    let reporter = &ground.reporter;
+    reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
+    // On the heap, or each future around it would be as large.
+    let wipe = Box::pin(committed.wipe(progress));
+    let cleaned = oversee(ground, order, progress, wipe).await?;
+    let wiped = Wiped::new(cleaned, super::PROCESS, begun);
+    report_data_left(ground, &wiped);
+    Ok(wiped)
+}
+
+/// Releases the PV of a wiped volume, or records why it could not be. That alone is tried again: the finished wipe is
+/// not repeated.
+pub async fn release(ground: &Ground, tenancy: &Tenancy, wiped: Arc<Wiped>) {
+    let order = &wiped.cleaned.order;
+    let (pv, path, mode) = (&order.pv.name, &order.path, order.kind.as_str());
+    match wiped.release(ground).await {
+        Ok(()) => {
+            let labels = [mode, wiped.by];
+            ground.metrics.delete_total.with_label_values(&labels).inc();
+            let size = capacity_step(order.capacity);
+            let cleaner = order.class.cleaner.to_string();
+            let took = wiped.begun.elapsed();
+            ground
+                .metrics
+                .delete_duration
+                .with_label_values(&[mode, wiped.by, &size, &cleaner])
+                .observe(took.as_secs_f64());
+            tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV released");
+            ground.table.mark_released(tenancy);
+        }
+        Err(error) => {
+            tracing::warn!(pv, %path, "the volume is clean, but its PV could not be released: {}", error.message);
+            ground
+                .table
+                .mark_unreleased(tenancy, Arc::clone(&wiped), error);
+        }
+    }
+}
+
+/// Records what ended an attempt.
+fn record(ground: &Ground, order: &CleanOrder, progress: &Progress, stop: Stop) {
+    let (tenancy, table) = (order.pv.tenancy(), &ground.table);
+    let (pv, path) = (&order.pv.name, &order.path);
+    let failure = match stop {
+        Stop::InUse { by, notify } => {
+            tracing::info!(pv, %path, "waiting: {by}");
+            return table.mark_blocked(&tenancy, &by, Some(notify));
+        }
+        stop @ (Stop::Again | Stop::NotDue(_)) => {
+            tracing::info!(pv, %path, "not cleaned: {stop}");
+            return table.mark_blocked(&tenancy, &stop.to_string(), None);
+        }
+        Stop::Failed(failure) => failure,
+    };
+    if progress.is_cancelled() && !progress.is_timed_out() {
+        tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins again");
+        table.mark_failed(&tenancy, &failure.message, Backoff::Constant);
+        return;
+    }
+    let last_error = table.get(&tenancy).and_then(|entry| entry.last_error);
+    let growth = match failure {
+        // A permission may be granted at any moment, and asking for it destroys nothing.
+        _ if failure.reason == reasons::PERMISSION_MISSING => Backoff::Constant,
+        Failure { lasts: true, .. } => Backoff::Longest,
+        _ => Backoff::Growing,
+    };
+    let pause = table.mark_failed(&tenancy, &failure.message, growth);
+    if growth != Backoff::Growing && last_error.as_ref() == Some(&failure.message) {
+        tracing::debug!(pv, %path, "not cleaned: {}", failure.message);
+        return;
+    }
+    let by = if order.job.is_some() {
+        super::JOB
+    } else {
+        super::PROCESS
+    };
+    let labels = [order.kind.as_str(), by];
+    ground
+        .metrics
+        .delete_failed_total
+        .with_label_values(&labels)
+        .inc();
+    tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+    let about = About::from(&order.pv.reference());
+    let message = format!("{path}: {}", failure.message);
+    ground
+        .reporter
+        .warning(&about, failure.reason, "Clean", &message);
+}
+
+/// Reports that the next tenant of a raw device can read what is left on it. Behind a filesystem it cannot be read.
+pub(super) fn report_data_left(ground: &Ground, wiped: &Wiped) {
+    let Cleaned { order, means, .. } = &wiped.cleaned;
+    if *means != Some(Means::SignaturesOnly) || order.class.volume_mode != VolumeMode::Block {
+        return;
+    }
+    let class = &order.class.name;
+    let counter = &ground.metrics.cleanup_data_left_total;
+    counter.with_label_values(&[class]).inc();
+    let instead = match order.class.cleaner {
+        Cleaner::Method(_) => "",
+        Cleaner::Command(_) => " (in place of blockCleanerCommand)",
+    };
+    let message = format!(
+        "{}: the device cannot discard its contents, so only signatures were overwritten, and the next tenant can read what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto{instead}",
+        order.path
+    );
+    tracing::warn!(pv = order.pv.name, "{message}");
+    let about = About::from(&order.pv.reference());
+    let reason = reasons::VOLUME_DATA_LEFT;
+    ground.reporter.warning(&about, reason, "Clean", &message);
+}

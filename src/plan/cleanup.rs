@@ -1,0 +1,400 @@
+//! The steps of a cleanup: for each PV that is due, what comes next.
+//!
+//! One row a state, the first match wins ([`Planner::due_pv`] and [`Planner::next_step`]). Nothing else decides
+//! about a cleanup: an attempt runs to its end without waiting or retrying, and leaves a [`CleanupState`].
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::host::mounts::DeviceNumber;
+use crate::names::job_name;
+use crate::types::VolumeMode;
+use crate::view::{JobState, JobView, PvView, Tenancy};
+
+use super::job_object::fingerprint;
+use super::{
+    Action, CleanOrder, Cleanup, CleanupState, Planner, Settings, Snapshot, Track, VolumeState,
+    reasons,
+};
+
+/// What a cleanup waits for while `maxConcurrentCleanups` others are at work.
+pub const FOR_A_SLOT: &str = "for a permit";
+
+/// For how long a Job may be pending before it holds no slot and is reported.
+const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
+/// For how long a Job may be pending before it is replaced because its template changed. During an update of the
+/// provisioner two of them run on the node, and each would replace the other's Job without end.
+const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// What cleanups may still begin: `maxConcurrentCleanups`, and one for each disk that has to seek.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    limit: usize,
+    held: usize,
+    /// Wipes at work, also those that stand still.
+    wipes: usize,
+    disks: BTreeSet<DeviceNumber>,
+}
+
+impl Slots {
+    pub(super) fn of(settings: &Settings, snapshot: &Snapshot) -> Self {
+        let mut slots = Self {
+            limit: settings.config.max_concurrent_cleanups.get().into(),
+            ..Self::default()
+        };
+        for cleanup in snapshot.cleanups.values().filter(|it| it.at_work) {
+            slots.wipes += 1;
+            slots.held += usize::from(!cleanup.stalled);
+            slots.disks.extend(&cleanup.disks);
+        }
+        slots
+    }
+
+    /// Takes a slot, if there is one.
+    fn take(&mut self, disks: &BTreeSet<DeviceNumber>) -> bool {
+        let is_free =
+            self.held < self.limit && self.wipes < 2 * self.limit && self.disks.is_disjoint(disks);
+        if is_free {
+            self.hold(disks);
+        }
+        is_free
+    }
+
+    fn hold(&mut self, disks: &BTreeSet<DeviceNumber>) {
+        self.held += 1;
+        self.wipes += 1;
+        self.disks.extend(disks);
+    }
+}
+
+/// What the Job that has the name of a PV's Job is to its cleanup.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing<'a> {
+    /// Its pod does not run yet.
+    Pending,
+    /// It says that it has cleaned.
+    Succeeded,
+    /// It could not.
+    Failed(&'a str),
+    /// It is deleted first, for this reason.
+    InTheWay(&'static str),
+}
+
+/// `template` is the fingerprint of the Job that would be created now; the Job is not [running](is_at_work).
+fn standing<'a>(
+    job: &'a JobView,
+    order: &CleanOrder,
+    template: Option<&str>,
+    date: Timestamp,
+) -> Standing<'a> {
+    let old_template = || template.is_some() && job.template.as_deref() != template;
+    match &job.state {
+        _ if job.deleting => Standing::InTheWay("which is being deleted"),
+        _ if !job.is_for(&order.pv.tenancy()) => {
+            Standing::InTheWay("which belongs to another PV or to an earlier claim")
+        }
+        JobState::Pending | JobState::Running if order.job.is_none() => {
+            Standing::InTheWay("which has not started, and Jobs are switched off now")
+        }
+        JobState::Pending | JobState::Running if old_template() && had_time_to_start(job, date) => {
+            Standing::InTheWay("which has not started, and whose template has changed")
+        }
+        JobState::Pending | JobState::Running => Standing::Pending,
+        JobState::Succeeded if job.cleaner != Some(order.class.cleaner.to_string()) => {
+            Standing::InTheWay("which cleaned by another method than the class has now")
+        }
+        JobState::Succeeded => Standing::Succeeded,
+        JobState::Failed(why) if order.job.is_some() => Standing::Failed(why),
+        JobState::Failed(_) => Standing::InTheWay("which failed, and Jobs are switched off now"),
+    }
+}
+
+/// Whether a Job is old enough to have started; so is one without a date.
+fn had_time_to_start(job: &JobView, date: Timestamp) -> bool {
+    job.made_at
+        .is_none_or(|made_at| date.duration_since(made_at) >= JOB_TEMPLATE_GRACE)
+}
+
+/// Whether a Job deletes the data of this tenancy now.
+pub(super) fn is_at_work(job: &JobView, tenancy: &Tenancy) -> bool {
+    !job.deleting && job.state == JobState::Running && job.is_for(tenancy)
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn cleanup(&self, pv: &PvView) -> Option<&'a Cleanup> {
+        self.snapshot.cleanups.get(&pv.tenancy())
+    }
+
+    /// Forgets cleanups that no longer have a PV, or whose PV is not due any more.
+    pub(super) fn forget_cleanups(&mut self) {
+        for (tenancy, cleanup) in &self.snapshot.cleanups {
+            let pv = self.pvs.iter().find(|pv| pv.uid == tenancy.pv_uid);
+            let ends_here = matches!(
+                cleanup.state,
+                CleanupState::Wiped { .. } | CleanupState::Released
+            );
+            let is_needed = pv.is_some_and(|pv| {
+                pv.tenancy() == *tenancy && (ends_here || !self.must_not_clean(pv))
+            });
+            let job_runs = || {
+                let mut jobs = self.snapshot.jobs.values();
+                jobs.any(|job| is_at_work(job, tenancy))
+            };
+            if cleanup.at_work || is_needed || job_runs() {
+                continue;
+            }
+            if let (CleanupState::JobRunning { job }, None) = (&cleanup.state, pv)
+                && !self.snapshot.jobs.values().any(|job| job.is_for(tenancy))
+            {
+                let message = format!(
+                    "Job {job} was deleted while it cleaned {}, and PV {} is gone too: the volume is only partly clean and is going to be offered as it is; where the next user must not read what is left, clean it by hand before it is used",
+                    cleanup.path, cleanup.pv
+                );
+                self.notice(super::About::Pod, reasons::VOLUME_FAILED_DELETE, message);
+            }
+            self.plan.actions.push(Action::Forget(tenancy.clone()));
+        }
+    }
+
+    /// A cleanup that does not begin (again) here, whatever is known of the PV by now. Returns whether it is one.
+    pub(super) fn cleanup_at_work(&mut self, pv: &'a PvView) -> bool {
+        let Some(cleanup) = self.cleanup(pv) else {
+            return false;
+        };
+        let state = match &cleanup.state {
+            CleanupState::Wiped { error, retry_at } => {
+                self.release(pv, cleanup, error.as_deref(), *retry_at);
+                return true;
+            }
+            CleanupState::Released => VolumeState::Cleaned,
+            CleanupState::Wiping if cleanup.at_work => VolumeState::Cleaning,
+            _ if cleanup.at_work => {
+                self.notify_blocked(pv, cleanup);
+                VolumeState::Waiting
+            }
+            _ => return false,
+        };
+        self.states.insert(&pv.name, (state, None));
+        true
+    }
+
+    /// The data is gone. The Job is deleted first: the next tenant must not meet its pod.
+    fn release(
+        &mut self,
+        pv: &'a PvView,
+        cleanup: &Cleanup,
+        error: Option<&str>,
+        retry_at: Duration,
+    ) {
+        let mut state = (VolumeState::Cleaning, None);
+        if let Some(job) = self.job_of(pv).cloned() {
+            if self.snapshot.now.saturating_sub(cleanup.since) >= JOB_PENDING_LIMIT {
+                let namespace = &self.snapshot.job_source.namespace;
+                let message = format!(
+                    "the volume is clean, but its PV stays: Job {namespace}/{} and its pods have not gone for {JOB_PENDING_LIMIT:?}; see kubectl --namespace {namespace} get jobs,pods --selector pvuuid={}",
+                    job.name, pv.uid
+                );
+                self.notice(&pv.reference(), reasons::VOLUME_FAILED_DELETE, message);
+            }
+            self.delete_job(&job, "the volume is clean");
+        } else if let Some(error) = error {
+            let reason = reasons::VOLUME_FAILED_DELETE;
+            self.notice(&pv.reference(), reason, error.to_owned());
+            state = (VolumeState::Refused, Some(error.to_owned()));
+        }
+        self.states.insert(&pv.name, state);
+        if self.job_of(pv).is_none() && !cleanup.at_work {
+            if self.snapshot.now >= retry_at {
+                self.plan.actions.push(Action::Release(pv.tenancy()));
+            } else {
+                self.wake_at(retry_at);
+            }
+        }
+    }
+
+    /// A Job deletes the data. Returns whether one does.
+    pub(super) fn job_at_work(&mut self, pv: &'a PvView, disks: &BTreeSet<DeviceNumber>) -> bool {
+        let job = self.snapshot.jobs.get(&job_name(&pv.name));
+        let Some(job) = job.filter(|job| is_at_work(job, &pv.tenancy())) else {
+            return false;
+        };
+        self.slots.hold(disks);
+        if job.owned && !self.snapshot.writing.contains(&job.name) {
+            self.plan.actions.push(Action::Disown(job.clone()));
+        }
+        let job = self.snapshot.job_source.shown(&pv.name);
+        let basis = self.cleanup(pv).map_or(0, |cleanup| cleanup.basis);
+        self.track(pv, CleanupState::JobRunning { job }, basis);
+        self.states.insert(&pv.name, (VolumeState::Cleaning, None));
+        true
+    }
+
+    /// What comes next for a volume that may be cleaned.
+    pub(super) fn next_step(&mut self, pv: &'a PvView, mut order: CleanOrder) {
+        let cleanup = self.cleanup(pv);
+        if let Some(cleanup) = cleanup
+            && !cleanup.is_attempt_due(self.snapshot.now, order.basis)
+        {
+            self.postponed(pv, cleanup);
+            return;
+        }
+        if order.kind == VolumeMode::Block
+            && let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
+        {
+            let (source, terms) = (&self.snapshot.job_source, order.job.as_ref());
+            let template = terms
+                .zip(source.image.as_ref())
+                .map(|(terms, image)| fingerprint(&order, terms, source, image));
+            let shown = source.shown(&pv.name);
+            match standing(job, &order, template.as_deref(), self.snapshot.date) {
+                Standing::Succeeded => order.cleaned_by = Some(job.clone()),
+                Standing::Pending => return self.job_pending(pv, shown, &order),
+                Standing::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
+                Standing::InTheWay(why) => {
+                    self.delete_job(job, why);
+                    let reason = format!("for the end of Job {shown}, {why}");
+                    return self.wait(pv, reason, Some(shown), order.basis);
+                }
+            }
+        }
+        self.due.push(order);
+    }
+
+    /// The next attempt is not due yet.
+    fn postponed(&mut self, pv: &'a PvView, cleanup: &Cleanup) {
+        self.notify_blocked(pv, cleanup);
+        match &cleanup.state {
+            CleanupState::Blocked { retry_at, .. } => {
+                self.wake_at(*retry_at);
+                self.states.insert(&pv.name, (VolumeState::Waiting, None));
+            }
+            CleanupState::Failed {
+                retry_at, error, ..
+            } => {
+                self.wake_at(*retry_at);
+                // Of a Job that failed: an attempt reports its failure itself.
+                let job_failed = self.failed_job(pv).is_some();
+                if job_failed {
+                    let reason = reasons::VOLUME_FAILED_DELETE;
+                    self.notice(&pv.reference(), reason, error.clone());
+                }
+                let state = (VolumeState::CleaningFailed, None);
+                self.states.insert(&pv.name, state);
+            }
+            _ => {}
+        }
+    }
+
+    fn notify_blocked(&mut self, pv: &PvView, cleanup: &Cleanup) {
+        if let CleanupState::Blocked {
+            reason,
+            notify_at: Some(notify_at),
+            ..
+        } = &cleanup.state
+        {
+            if self.snapshot.now >= *notify_at {
+                self.notice(&pv.reference(), reasons::VOLUME_IN_USE, reason.clone());
+            } else {
+                self.wake_at(*notify_at);
+            }
+        }
+    }
+
+    fn job_pending(&mut self, pv: &'a PvView, shown: String, order: &CleanOrder) {
+        let since = self
+            .cleanup(pv)
+            .filter(|it| matches!(&it.state, CleanupState::Waiting { job: Some(_), .. }))
+            .map_or(self.snapshot.now, |cleanup| cleanup.since);
+        let mut reason = format!("for Job {shown}, whose pod does not run");
+        if self.snapshot.now.saturating_sub(since) >= JOB_PENDING_LIMIT {
+            let namespace = &self.snapshot.job_source.namespace;
+            let name = job_name(&pv.name);
+            reason = format!(
+                "Job {shown} has not been running for {JOB_PENDING_LIMIT:?}, and nothing else cleans {}: see kubectl --namespace {namespace} describe job {name}; repair what keeps its pod from running; if the Job itself is wrong, another is made after kubectl --namespace {namespace} delete job {name}; other volumes are cleaned meanwhile",
+                order.path
+            );
+            let message = reason.clone();
+            self.notice(&pv.reference(), reasons::VOLUME_FAILED_DELETE, message);
+        } else {
+            self.slots.hold(&order.rotational);
+        }
+        self.wait(pv, reason, Some(shown), order.basis);
+    }
+
+    fn job_failed(&mut self, pv: &'a PvView, shown: &str, why: &str, basis: u64) {
+        let namespace = &self.snapshot.job_source.namespace;
+        let error = format!(
+            "Job {shown} failed ({why}), so the volume is not clean; see its pods' logs; it is not tried again until that Job is deleted: kubectl --namespace {namespace} delete job {}",
+            job_name(&pv.name)
+        );
+        self.notice(
+            &pv.reference(),
+            reasons::VOLUME_FAILED_DELETE,
+            error.clone(),
+        );
+        self.states
+            .insert(&pv.name, (VolumeState::CleaningFailed, None));
+        let state = CleanupState::Failed {
+            error,
+            retry_at: Duration::MAX,
+            lasts: true,
+        };
+        self.track(pv, state, basis);
+    }
+
+    fn wait(&mut self, pv: &'a PvView, reason: String, job: Option<String>, basis: u64) {
+        self.states.insert(&pv.name, (VolumeState::Waiting, None));
+        self.track(pv, CleanupState::Waiting { reason, job }, basis);
+    }
+
+    fn track(&mut self, pv: &PvView, state: CleanupState, basis: u64) {
+        let known = self.cleanup(pv);
+        if known.is_some_and(|cleanup| cleanup.state == state && cleanup.basis == basis) {
+            return;
+        }
+        if let Some(path) = pv.path() {
+            self.plan.actions.push(Action::Track(Box::new(Track {
+                tenancy: pv.tenancy(),
+                pv: pv.name.clone(),
+                path: path.clone(),
+                state,
+                basis,
+            })));
+        }
+    }
+
+    /// Gives the slots to the oldest releases.
+    pub(super) fn start_cleanups(&mut self) {
+        let mut due = std::mem::take(&mut self.due);
+        due.sort_by(|a, b| {
+            let age = |order: &CleanOrder| (order.pv.released_at, order.pv.name.clone());
+            age(a).cmp(&age(b))
+        });
+        for order in due {
+            if self.slots.take(&order.rotational) {
+                self.plan.actions.push(Action::Clean(Box::new(order)));
+                continue;
+            }
+            // What it was blocked by, or how it failed, says more.
+            let cleanup = self.snapshot.cleanups.get(&order.pv.tenancy());
+            let is_new = cleanup.is_none_or(|it| {
+                matches!(
+                    it.state,
+                    CleanupState::Waiting { .. } | CleanupState::JobRunning { .. }
+                )
+            });
+            if let Some(pv) = self.pvs.iter().find(|pv| pv.uid == order.pv.uid)
+                && is_new
+            {
+                self.wait(pv, FOR_A_SLOT.into(), None, order.basis);
+            }
+        }
+    }
+
+    fn wake_at(&mut self, at: Duration) {
+        let earliest = self.plan.wake_at.map_or(at, |other| other.min(at));
+        self.plan.wake_at = Some(earliest);
+    }
+}

@@ -1,0 +1,308 @@
+//! The table of a cleanup's steps: one row a state, and who gets the slots.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use super::jobs::{due_device, failed_job, job_of, order, with_jobs};
+use super::kit::*;
+use crate::names::FINALIZER;
+use crate::plan::{CleanupState, FOR_A_SLOT};
+use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
+
+fn blocked(retry_at: u64) -> CleanupState {
+    CleanupState::Blocked {
+        reason: "a pod uses it".into(),
+        notify_at: Some(Duration::from_secs(100)),
+        retry_at: Duration::from_secs(retry_at),
+    }
+}
+
+fn wiped(error: Option<&str>, retry_at: u64) -> CleanupState {
+    CleanupState::Wiped {
+        error: error.map(str::to_owned),
+        retry_at: Duration::from_secs(retry_at),
+    }
+}
+
+fn waiting(reason: &str) -> CleanupState {
+    CleanupState::Waiting {
+        reason: reason.into(),
+        job: Some("storage/cleanup-pv-a".into()),
+    }
+}
+
+fn running() -> CleanupState {
+    CleanupState::JobRunning {
+        job: "storage/cleanup-pv-a".into(),
+    }
+}
+
+fn committed() -> PvView {
+    with(due_device(), |pv| {
+        pv.deleting = true;
+        pv.finalizers = vec![FINALIZER.into()];
+    })
+}
+
+/// A device whose PV is Terminating and held by our finalizer.
+fn device() -> World {
+    world().fast("a", &disk(1)).pv(committed())
+}
+
+fn job(state: JobState) -> JobView {
+    job_of(&committed(), state)
+}
+
+#[test]
+fn each_state_without_a_job_has_its_step() {
+    let pv = committed();
+    let basis = order(&device().plan()).unwrap().basis;
+    let kept = with(pv.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
+    let paused = with(pv.clone(), |pv| pv.paused = true);
+    let clean = &["clean pv-a", "a is Due"][..];
+    let forget = "forget uid-pv-a";
+    for (pv, state, on, expected) in [
+        (
+            &pv,
+            blocked(101),
+            basis,
+            &["VolumeInUse of pv-a", "a is Waiting"][..],
+        ),
+        (&pv, blocked(100), basis, clean),
+        (&pv, blocked(101), 0, clean),
+        (&pv, failed_until(101), basis, &["a is CleaningFailed"]),
+        (&pv, failed_until(100), basis, clean),
+        (&pv, waiting("for a slot"), basis, clean),
+        (&pv, running(), basis, clean),
+        (&pv, CleanupState::Wiping, basis, &["a is Cleaning"]),
+        (
+            &pv,
+            wiped(None, 100),
+            basis,
+            &["release uid-pv-a", "a is Cleaning"],
+        ),
+        (
+            &pv,
+            wiped(Some("no"), 101),
+            basis,
+            &["VolumeFailedDelete of pv-a", "a is Refused"],
+        ),
+        (&pv, CleanupState::Released, basis, &["a is Cleaned"]),
+        // Not due any more, or paused.
+        (
+            &kept,
+            blocked(101),
+            basis,
+            &[forget, "let pv-a go", "a is Terminating"],
+        ),
+        (
+            &kept,
+            wiped(None, 100),
+            basis,
+            &["release uid-pv-a", "a is Cleaning"],
+        ),
+        (
+            &paused,
+            blocked(100),
+            basis,
+            &[forget, "CleaningPaused of pv-a", "a is Paused"],
+        ),
+        (&paused, CleanupState::Wiping, basis, &["a is Cleaning"]),
+        (
+            &paused,
+            wiped(None, 100),
+            basis,
+            &["release uid-pv-a", "a is Cleaning"],
+        ),
+    ] {
+        let situation = format!("{:?} {} {state:?} {on}", pv.policy, pv.paused);
+        let world = world().fast("a", &disk(1)).pv(pv.clone());
+        world.cleanup_on(pv, state, on).expect(&situation, expected);
+    }
+}
+
+#[test]
+fn each_state_of_a_job_has_its_step() {
+    let pv = committed();
+    let change = |state, change: fn(&mut JobView)| with(job(state), change);
+    let delete = "delete Job cleanup-pv-a";
+    let wait = "track pv-a as Waiting";
+    let in_the_way = &[delete, wait, "a is Waiting"][..];
+    let pending = &[wait, "a is Waiting"][..];
+    let clean = &["clean pv-a", "a is Due"][..];
+    let failed = &[
+        "VolumeFailedDelete of pv-a",
+        "track pv-a as Failed",
+        "a is CleaningFailed",
+    ][..];
+    let at_work = &[
+        "disown Job cleanup-pv-a",
+        "track pv-a as JobRunning",
+        "a is Cleaning",
+    ][..];
+    let good = |job: &mut JobView| job.cleaner = Some("quick".into());
+    let cleaner = with_jobs(device()).config.classes["fast"]
+        .cleaner
+        .to_string();
+    let done = with(job(JobState::Succeeded), |job| job.cleaner = Some(cleaner));
+    for (on, job, expected) in [
+        (true, change(JobState::Running, |_| ()), at_work),
+        (false, change(JobState::Running, |_| ()), at_work),
+        (
+            true,
+            change(JobState::Running, |job| job.owned = false),
+            &at_work[1..],
+        ),
+        (
+            true,
+            change(JobState::Running, |job| job.deleting = true),
+            pending,
+        ),
+        (
+            true,
+            change(JobState::Running, |job| job.claim_uid = Some("old".into())),
+            in_the_way,
+        ),
+        (
+            true,
+            change(JobState::Pending, |job| {
+                job.made_at = Some(jiff::Timestamp::now());
+            }),
+            pending,
+        ),
+        (true, change(JobState::Pending, |_| ()), in_the_way),
+        (false, change(JobState::Pending, |_| ()), in_the_way),
+        (
+            true,
+            change(JobState::Pending, |job| job.identity = None),
+            in_the_way,
+        ),
+        (true, done.clone(), clean),
+        (false, done, clean),
+        (true, change(JobState::Succeeded, good), in_the_way),
+        (true, change(failed_job(), |_| ()), failed),
+        (false, change(failed_job(), |_| ()), in_the_way),
+    ] {
+        let situation = format!("{on} {job:?}");
+        let mut world = device().job(job);
+        world.config.use_job_for_cleaning = on;
+        world.expect(&situation, expected);
+    }
+    // What the Job says is checked, and it is deleted before the PV is released.
+    let done = |state| {
+        with_jobs(device())
+            .job(job(JobState::Succeeded))
+            .cleanup(&pv, state)
+    };
+    done(wiped(None, 100)).expect("wiped", &[delete, "a is Cleaning"]);
+    let gone = with(job(JobState::Succeeded), |job| job.deleting = true);
+    let waits = with_jobs(device()).job(gone).cleanup(&pv, wiped(None, 100));
+    waits
+        .clone()
+        .expect("the Job is being deleted", &["a is Cleaning"]);
+    waits
+        .change_cleanup(&pv, |cleanup| cleanup.since = Duration::ZERO)
+        .expect("for 100 s", &["a is Cleaning"]);
+}
+
+#[test]
+fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
+    let pv = committed();
+    let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
+    let now = jiff::Timestamp::now();
+    let new = with(job(JobState::Pending), |job| job.made_at = Some(now));
+    let mut world = with_jobs(device()).job(new).fast("b", &fs(2)).pv(other);
+    world.config.max_concurrent_cleanups = NonZeroU16::MIN;
+    let world = world.cleanup(&pv, waiting("for its Job"));
+    let since = |seconds| {
+        let world = world.clone();
+        world.change_cleanup(&pv, |cleanup| cleanup.since = Duration::from_secs(seconds))
+    };
+    let mut recent = since(0);
+    recent.snapshot.now = Duration::from_secs(119);
+    let wait = "track pv-a as Waiting";
+    let slot = "track pv-b as Waiting";
+    recent.expect("new", &[wait, slot, "a is Waiting", "b is Waiting"]);
+    let mut old = since(0);
+    old.snapshot.now = Duration::from_mins(2);
+    let stuck = "VolumeFailedDelete of pv-a";
+    old.expect(
+        "old",
+        &[wait, stuck, "clean pv-b", "a is Waiting", "b is Due"],
+    );
+}
+
+#[test]
+fn a_job_deleted_at_work_with_its_pv_is_reported() {
+    let gone = committed();
+    let world = world().fast("a", &disk(1)).cleanup(&gone, running());
+    let offer = ["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"];
+    let partly = [&offer[..], &["VolumeFailedDelete of our Pod"]].concat();
+    world.expect("the Job is gone, too", &partly);
+    let at_work = world.clone().job(job(JobState::Running));
+    at_work.expect("it is at work", &["a is Skipped as CleanupRunning"]);
+    let ended = [
+        "forget uid-pv-a",
+        "delete Job cleanup-pv-a",
+        "a is Skipped as CleanupRunning",
+    ];
+    world
+        .job(job(JobState::Succeeded))
+        .expect("it has ended", &ended);
+}
+
+#[test]
+fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
+    let at = |name: &str, second| {
+        let pv = pv(
+            &format!("pv-{name}"),
+            &format!("/mnt/fast/{name}"),
+            &fs(second),
+        );
+        with(released(pv), |pv| {
+            pv.released_at = Some(jiff::Timestamp::from_second(second.into()).unwrap());
+        })
+    };
+    let mut world = world();
+    for (name, second) in [("a", 3), ("b", 2), ("c", 1)] {
+        world = world.fast(name, &fs(second)).pv(at(name, second));
+    }
+    world.config.max_concurrent_cleanups = NonZeroU16::new(2).unwrap();
+    let wait = "track pv-a as Waiting";
+    world.expect(
+        "two at a time",
+        &[
+            "clean pv-b",
+            "clean pv-c",
+            "b is Due",
+            "c is Due",
+            wait,
+            "a is Waiting",
+        ],
+    );
+    let waits = CleanupState::Waiting {
+        reason: FOR_A_SLOT.into(),
+        job: None,
+    };
+    let busy = world.cleanup(&at("b", 2), CleanupState::Wiping);
+    let busy = busy.cleanup(&at("a", 3), waits);
+    let cleaning = [
+        "clean pv-c",
+        "c is Due",
+        "b is Cleaning",
+        wait,
+        "a is Waiting",
+    ];
+    busy.expect("one is at work", &cleaning);
+    let stalled = busy.change_cleanup(&at("b", 2), |cleanup| cleanup.stalled = true);
+    stalled.expect(
+        "it stands still",
+        &[
+            "clean pv-c",
+            "c is Due",
+            "b is Cleaning",
+            "clean pv-a",
+            "a is Due",
+        ],
+    );
+}
