@@ -14,6 +14,7 @@
 
 pub mod act;
 pub mod args;
+pub mod backoff;
 pub mod cache;
 pub mod clean;
 pub mod cluster;

@@ -12,9 +12,8 @@ use crate::config::duration;
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Of several processes one acts, the one that holds the lease; the others wait for it to end. What is\n\
-    deleted when is in docs/node-cleanup.md. Of the environment it takes MY_NAMESPACE (the lease's),\n\
-    POD_NAME and POD_UID (who holds it, and events on the pod), and KUBECONFIG.\n\n\
+    after_help = "What is deleted, and when, is in docs/node-cleanup.md. Of the environment it reads MY_NAMESPACE, POD_NAME\n\
+    and POD_UID (the pod that events are about), and KUBECONFIG.\n\n\
     Example:\n  \
     $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m"
 )]
@@ -34,15 +33,15 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub pvc_deletion_delay: Duration,
 
-    /// Time between two looks for volumes to delete when nothing happens.
+    /// The longest time between two passes over all volumes. Changes are noticed at once.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     pub stale_pv_discovery_interval: Duration,
 
-    /// The most requests that are made of the API server in a second, watches and the lease aside.
+    /// The most requests to the API server in a second, watches aside.
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub requests_per_second: NonZeroU16,
 
-    /// The most volumes that are worked on at the same time.
+    /// The most volumes that are handled at the same time.
     #[arg(long, value_name = "NUMBER", default_value = "10")]
     pub worker_threads: NonZeroU16,
 
@@ -62,29 +61,39 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "URL")]
     pub kube_api_endpoint: Option<String>,
 
-    /// The Go program's period of looking at everything again. Accepted and ignored: changes are watched.
+    /// Resync period of the Go program. Accepted and ignored: changes are watched.
     #[arg(long, value_name = "DURATION", hide = true)]
     pub resync: Option<String>,
 
-    /// Act only while holding a lease. Without, there must be no second process.
+    /// Leader election of the Go program. Accepted and ignored: each write is conditional.
     #[arg(
         long,
         value_name = "BOOL",
-        default_value = "true",
         default_missing_value = "true",
         num_args = 0..=1,
         require_equals = true,
-        action = ArgAction::Set
+        action = ArgAction::Set,
+        hide = true
     )]
-    pub leader_elect: bool,
+    pub leader_elect: Option<bool>,
 
-    /// The lease's name.
-    #[arg(long, value_name = "NAME", default_value = "local-volume-node-cleanup")]
-    pub leader_elect_lease_name: String,
+    /// As above.
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub leader_elect_lease_name: Option<String>,
 
-    /// The lease's namespace [default: MY_NAMESPACE].
-    #[arg(long, value_name = "NAME")]
+    /// As above.
+    #[arg(long, value_name = "NAME", hide = true)]
     pub leader_elect_lease_namespace: Option<String>,
+}
+
+impl NodeCleanup {
+    /// Whether a flag of the leader election is set.
+    #[must_use]
+    pub fn elects_leader(&self) -> bool {
+        self.leader_elect == Some(true)
+            || self.leader_elect_lease_name.is_some()
+            || self.leader_elect_lease_namespace.is_some()
+    }
 }
 
 #[cfg(test)]
@@ -122,11 +131,11 @@ mod tests {
         assert_eq!(args.requests_per_second.get(), 20);
         assert_eq!(args.listen_address.to_string(), ":8080");
         assert_eq!(args.metrics_path, "/metrics");
-        assert_eq!(args.leader_elect_lease_name, "local-volume-node-cleanup");
+        assert!(!args.elects_leader());
     }
 
     #[test]
-    fn the_go_programs_flags_are_taken() {
+    fn the_go_programs_flags_are_accepted() {
         let args = parsed(
             "--storageclass-names=a --kubeconfig=/etc/k --kube-api-endpoint=https://api:6443 \
              --resync=10m0s --worker-threads=3 --pvc-deletion-delay=1m30s \
@@ -138,15 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_written_as_in_go() {
-        for (word, on) in [
-            ("", true),
+    fn flags_of_the_leader_election_are_accepted_as_go_writes_them() {
+        for (flags, elects) in [
+            ("", false),
             ("-leader-elect", true),
             ("--leader-elect=true", true),
             ("-leader-elect=false", false),
+            ("-leader-elect-lease-name x", true),
+            ("--leader-elect-lease-namespace=x", true),
         ] {
-            let args = parsed(&format!("{word} --storageclass-names=a"));
-            assert_eq!(args.leader_elect, on, "{word:?}");
+            let args = parsed(&format!("{flags} --storageclass-names=a"));
+            assert_eq!(args.elects_leader(), elects, "{flags:?}");
         }
     }
 }

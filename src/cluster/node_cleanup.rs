@@ -1,18 +1,15 @@
-//! The requests of `node-cleanup`: claims, Nodes, and the lease.
+//! The requests of `node-cleanup` about claims and Nodes.
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 
-use super::lost::or_look;
 use super::{ApiError, Cluster, PVS};
 use crate::view::ClaimRef;
 
 const CLAIMS: &str = "persistentvolumeclaims";
-const LEASES: &str = "leases.coordination.k8s.io";
 
-/// A claim, as far as its deletion needs it.
+/// What the deletion of a claim requires of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundClaim {
     /// The UID.
@@ -21,7 +18,7 @@ pub struct BoundClaim {
     pub resource_version: String,
     /// `spec.volumeName`.
     pub volume: String,
-    /// Whether it is being deleted already.
+    /// Whether it is being deleted.
     pub deleting: bool,
 }
 
@@ -55,7 +52,7 @@ impl Cluster {
         }))
     }
 
-    /// Deletes a claim, if it is still the very object and version that was looked at.
+    /// Deletes a claim, if it still has the UID and the version that was read.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -67,16 +64,10 @@ impl Cluster {
         let api: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client.clone(), &claim.namespace);
         let delete = api.delete(&claim.name, &params);
-        let delete = async || self.limited(CLAIMS, "delete", delete).await.map(drop);
-        let look = async || {
-            let found = self.bound_claim(claim).await?;
-            let stays = found.is_some_and(|now| now.uid == seen.uid && !now.deleting);
-            Ok((!stays).then_some(()))
-        };
-        or_look(delete, look).await
+        self.limited(CLAIMS, "delete", delete).await.map(drop)
     }
 
-    /// Whether the API server knows of any Node at all.
+    /// Whether the API server lists any Node at all.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -85,33 +76,5 @@ impl Cluster {
         let params = ListParams::default().limit(1);
         let nodes = self.limited("nodes", "list", api.list_metadata(&params));
         Ok(!nodes.await?.items.is_empty())
-    }
-
-    /// Reads a lease.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn lease(&self, namespace: &str, name: &str) -> Result<Option<Lease>, ApiError> {
-        let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-        self.limited(LEASES, "get", api.get_opt(name)).await
-    }
-
-    /// Writes a lease: makes it if it has no version, or else replaces that version.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn write_lease(&self, lease: &Lease) -> Result<Lease, ApiError> {
-        let metadata = &lease.metadata;
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-        let params = PostParams::default();
-        if metadata.resource_version.is_none() {
-            self.limited(LEASES, "create", api.create(&params, lease))
-                .await
-        } else {
-            self.limited(LEASES, "update", api.replace(name, &params, lease))
-                .await
-        }
     }
 }

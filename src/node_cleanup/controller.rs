@@ -1,347 +1,216 @@
-//! The work of the leader: looks what there is to do, does the most urgent of it, and looks again.
+//! The loop: look at what the watches show, plan, carry out the most urgent steps, and look again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::act::{Hitch, Worker};
+use super::executor::{Executor, StepError};
+use super::node_index::NodeIndex;
 use super::plan::{self, Next, Step};
-use super::pulse::Pulse;
-use super::view::{View, Volumes};
+use super::report::{Findings, Report, first_list};
 use super::volume::Volume;
+use super::watches::View;
+use crate::backoff::Backoff;
 use crate::cluster::ApiError;
-use crate::plan::About;
-use crate::view::Phase;
 
-/// Steps between two looks: what happens meanwhile, a node that comes back above all, is not left
-/// waiting behind thousands of others.
-const BATCH: usize = 64;
-/// How long to let changes come together before the next look.
+/// The most steps of one pass: a node that comes back does not wait behind thousands of volumes.
+const MAX_STEPS: usize = 64;
+/// How long changes are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(200);
-/// How often it is said how much is left.
-const TELL: Duration = Duration::from_secs(10);
-/// How many PVs are named in a sentence.
-const SHOWN: usize = 5;
-/// The pause after a step that met something unexpected, and after failures, which doubles.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-const BACK_OFF: Duration = Duration::from_secs(10);
-const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
-const REMEDY: &str = "grant the rights in deploy/node-cleanup.yaml to the ServiceAccount of this Pod (docs/node-cleanup.md)";
+/// The pauses between attempts at one version of a PV. Its next version is a changed basis.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(2), LONGEST_RETRY);
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
-/// A PV with which there is nothing to be done for a while.
-#[derive(Debug)]
-struct Rest {
-    /// As long as it has this version.
-    version: String,
-    until: Instant,
-    failures: u32,
-}
-
-/// What there is to do.
+/// What this process remembers of a PV.
 #[derive(Debug, Default)]
-struct Agenda {
-    /// The most urgent steps, those of one node beside each other.
-    steps: Vec<(Step, Volume)>,
-    /// When the next timer runs out.
-    next: Option<Timestamp>,
-    /// When the next of the steps that were put off is to be looked at again.
-    rested: Option<Instant>,
-    /// Claims and PVs of nodes that are gone.
-    claims: i64,
-    pvs: i64,
-    /// PVs that are left alone, by reason.
-    unclear: BTreeMap<String, Vec<String>>,
+struct Memory {
+    /// The mark on the PV, and since when this process has seen it while the node was gone.
+    marked: Option<(String, Instant)>,
+    /// The last attempt at a step.
+    attempt: Option<Attempt>,
 }
 
-/// The leader's work.
+#[derive(Debug)]
+struct Attempt {
+    /// The version of the PV.
+    version: String,
+    backoff: Backoff,
+    /// When the next attempt is due.
+    next: Instant,
+}
+
+impl Memory {
+    /// How long the present mark has been seen, from now on if it is a new one.
+    fn marked_for(&mut self, volume: &Volume, now: Instant) -> Duration {
+        match &self.marked {
+            Some((mark, since)) if volume.mark.as_ref() == Some(mark) => now - *since,
+            _ => {
+                self.marked = volume.mark.clone().map(|mark| (mark, now));
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// When the next attempt at this version is due; `None` if there was none.
+    fn next_attempt(&self, volume: &Volume) -> Option<Instant> {
+        let attempt = self.attempt.as_ref()?;
+        (attempt.version == volume.pv.resource_version).then_some(attempt.next)
+    }
+}
+
+/// What a pass has planned.
+#[derive(Debug)]
+struct Plan {
+    steps: Vec<(Step, Volume)>,
+    /// The earliest moment at which another pass would decide differently.
+    wake_at: Instant,
+    findings: Findings,
+}
+
+/// Plans and carries out.
 #[derive(Debug)]
 pub struct Controller {
-    worker: Arc<Worker>,
+    executor: Executor,
     interval: Duration,
     concurrency: usize,
-    pulse: Arc<Pulse>,
-    rests: HashMap<String, Rest>,
-    said: BTreeMap<String, usize>,
-    denied: BTreeSet<(&'static str, &'static str)>,
-    told: Option<(Instant, [i64; 2])>,
+    heartbeat: watch::Sender<Instant>,
+    /// By the PV's UID.
+    memories: HashMap<String, Memory>,
+    report: Report,
 }
 
 impl Controller {
-    /// Work that has not begun.
+    /// A controller that makes a pass at least once an `interval`, and carries out up to `concurrency` steps at once.
     #[must_use]
     pub fn new(
-        worker: Arc<Worker>,
+        executor: Executor,
         interval: Duration,
         concurrency: usize,
-        pulse: Arc<Pulse>,
+        heartbeat: watch::Sender<Instant>,
     ) -> Self {
         Self {
-            worker,
+            executor,
             interval,
             concurrency,
-            pulse,
-            rests: HashMap::new(),
-            said: BTreeMap::new(),
-            denied: BTreeSet::new(),
-            told: None,
+            heartbeat,
+            memories: HashMap::new(),
+            report: Report::default(),
         }
     }
 
-    /// Works for ever. It may be dropped at any moment, as every step is a write of its own.
-    pub async fn run(mut self) {
-        let wake = Arc::new(Notify::new());
-        let view = View::start(&self.worker.cluster, &self.worker.classes, &wake);
-        let mut listed = false;
+    /// Runs for ever. It may be dropped at any moment: each step is one write.
+    pub async fn run(mut self, view: &View) {
         loop {
-            self.pulse.beat();
-            self.tell_denied();
-            let now = Timestamp::now();
-            let Some(agenda) = view.look(|roster, volumes| {
-                if !std::mem::replace(&mut listed, true) {
-                    self.tell_listed(volumes);
+            self.heartbeat.send_replace(Instant::now());
+            self.report.missing_permissions(&self.executor);
+            let wake_at = match self.pass(view) {
+                Some(plan) => {
+                    self.report.publish(plan.findings, &self.executor);
+                    if !plan.steps.is_empty() {
+                        self.execute(plan.steps, view).await;
+                        continue;
+                    }
+                    plan.wake_at
                 }
-                self.agenda(volumes, now, |volume| {
-                    plan::next(volume, roster, now, self.worker.delay)
-                })
-            }) else {
-                let _ = tokio::time::timeout(self.interval, wake.notified()).await;
-                continue;
+                None => Instant::now() + self.interval,
             };
-            self.show(&agenda);
-            if agenda.steps.is_empty() {
-                let until_due = agenda.next.map_or(self.interval, |due| {
-                    Duration::try_from(due.duration_since(now)).unwrap_or_default()
-                });
-                let until_rested = agenda.rested.map_or(self.interval, |rested| {
-                    rested.saturating_duration_since(Instant::now())
-                });
-                let pause = until_due.min(until_rested);
-                tokio::select! {
-                    () = sleep(pause.clamp(Duration::from_millis(1), self.interval)) => {}
-                    () = wake.notified() => sleep(COALESCE).await,
-                }
-            } else {
-                self.work(agenda.steps, &view).await;
+            tokio::select! {
+                () = sleep_until(wake_at) => {}
+                () = view.changed.notified() => sleep(COALESCE).await,
             }
         }
     }
 
-    fn agenda(&self, volumes: &Volumes, now: Timestamp, next: impl Fn(&Volume) -> Next) -> Agenda {
-        let mut agenda = Agenda::default();
+    /// Plans; `None` until all is listed. Forgets what no PV of a node that is gone needs, so that a delay counts from
+    /// zero after any pass that does not see the node gone.
+    fn pass(&mut self, view: &View) -> Option<Plan> {
+        let (nodes, volumes) = view.snapshot()?;
+        if !self.executor.metrics.is_synced() {
+            first_list(&volumes, &self.executor.classes);
+            self.executor.metrics.synced.set(1);
+        }
+        let (nodes, now) = (NodeIndex::new(&nodes), Instant::now());
+        let mut before = std::mem::take(&mut self.memories);
+        let mut findings = Findings::default();
         let mut steps: Vec<(Step, &Volume)> = Vec::new();
+        let mut wake_at = now + self.interval;
         for volume in volumes.values() {
-            let step = match next(volume) {
+            let mut memory = before.remove(&volume.pv.uid).unwrap_or_default();
+            let marked_for = memory.marked_for(volume, now);
+            let (step, due) = match plan::next(volume, &nodes, marked_for, self.executor.delay) {
                 Next::Nothing => continue,
                 Next::Unclear(why) => {
-                    let pvs = agenda.unclear.entry(why).or_default();
-                    pvs.push(volume.pv.name.clone());
+                    findings.unclear(why, &volume.pv.name);
                     continue;
                 }
-                Next::Wait(step, due) => {
-                    agenda.next = Some(agenda.next.map_or(due, |next| next.min(due)));
-                    agenda.count(step, volume);
-                    continue;
-                }
-                Next::Now(step) => step,
+                Next::Wait(step, left) => (step, Some(now + left)),
+                Next::Now(step) => (step, memory.next_attempt(volume)),
             };
-            agenda.count(step, volume);
-            match self.rests_until(volume) {
-                Some(until) => {
-                    agenda.rested = Some(agenda.rested.map_or(until, |first| first.min(until)));
-                }
-                None => steps.push((step, volume)),
+            findings.count(step, volume);
+            if step == Step::Unmark {
+                memory.marked = None;
+            }
+            self.memories.insert(volume.pv.uid.clone(), memory);
+            match due {
+                Some(due) if due > now => wake_at = wake_at.min(due),
+                _ => steps.push((step, volume)),
             }
         }
-        let key = |(step, volume): &(Step, &Volume)| (*step, volume.hosts().to_vec());
-        if steps.len() > BATCH {
-            steps.select_nth_unstable_by(BATCH, |a, b| (a.0, a.1.hosts()).cmp(&(b.0, b.1.hosts())));
-            steps.truncate(BATCH);
-        }
-        steps.sort_by_cached_key(key);
-        agenda.steps = steps
-            .into_iter()
-            .map(|(step, volume)| (step, volume.clone()))
-            .collect();
-        // Whatever is due in the past is being worked on, or rests.
-        agenda.next = agenda.next.filter(|next| *next > now);
-        agenda
+        // Volumes of one node follow each other, as they share the answer that it is gone.
+        steps.sort_unstable_by(|a, b| (a.0, a.1.hosts()).cmp(&(b.0, b.1.hosts())));
+        steps.truncate(MAX_STEPS);
+        Some(Plan {
+            steps: steps
+                .into_iter()
+                .map(|(step, it)| (step, it.clone()))
+                .collect(),
+            wake_at,
+            findings,
+        })
     }
 
-    fn rests_until(&self, volume: &Volume) -> Option<Instant> {
-        let rest = self.rests.get(&volume.pv.uid)?;
-        let is_over = rest.version != volume.pv.resource_version || rest.until <= Instant::now();
-        (!is_over).then_some(rest.until)
-    }
-
-    async fn work(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
-        let worker = Arc::clone(&self.worker);
-        let pulse = Arc::clone(&self.pulse);
-        let results = futures::stream::iter(steps)
-            .map(|(step, volume)| {
-                let (worker, pulse) = (&worker, &pulse);
-                async move {
-                    let result = worker.carry_out(step, &volume, view).await;
-                    pulse.beat();
-                    (step, volume, result)
-                }
-            })
-            .buffer_unordered(self.concurrency);
-        let mut results = std::pin::pin!(results);
-        while let Some((step, volume, result)) = results.next().await {
-            self.rest(step, &volume, result);
-        }
-    }
-
-    fn rest(&mut self, step: Step, volume: &Volume, result: Result<Duration, Hitch>) {
-        let pv = &volume.pv.name;
-        let before = self
-            .rests
-            .get(&volume.pv.uid)
-            .map_or(0, |rest| rest.failures);
-        let (pause, failures) = match result {
-            Ok(pause) => (pause, 0),
-            Err(Hitch::NotLeader) => return,
-            Err(Hitch::Changed(why)) => {
-                tracing::debug!(pv, ?step, "not done: {why}");
-                (LOOK_AGAIN, 0)
-            }
-            Err(Hitch::NotGone(why)) => {
-                tracing::warn!(
-                    pv,
-                    ?step,
-                    "not done, and looked at again in {LOOK_AGAIN:?}: {why}"
-                );
-                (LOOK_AGAIN, 0)
-            }
-            Err(Hitch::Api(error)) => {
-                let pause = (BACK_OFF * 2_u32.saturating_pow(before)).min(LONGEST_BACK_OFF);
-                // That one is said once for all PVs.
-                if !matches!(error, ApiError::Forbidden { .. }) {
-                    tracing::warn!(pv, ?step, %error, "failed; tried again in {pause:?}");
-                }
-                (pause, (before + 1).min(10))
-            }
-        };
-        let until = Instant::now() + pause;
-        self.rests
-            .retain(|_, rest| rest.until.elapsed() < LONGEST_BACK_OFF);
-        let version = volume.pv.resource_version.clone();
-        let rest = Rest {
-            version,
-            until,
-            failures,
-        };
-        self.rests.insert(volume.pv.uid.clone(), rest);
-    }
-
-    // === what people see ===
-
-    fn show(&mut self, agenda: &Agenda) {
-        let metrics = &self.worker.metrics;
-        metrics.synced.set(1);
-        metrics.pending_claims.set(agenda.claims);
-        metrics.stale_pvs.set(agenda.pvs);
-        let count = |pvs: &Vec<String>| i64::try_from(pvs.len()).unwrap_or(i64::MAX);
-        metrics
-            .unclear_pvs
-            .set(agenda.unclear.values().map(count).sum());
-        for (why, pvs) in &agenda.unclear {
-            if self.said.get(why).is_none_or(|said| *said < pvs.len()) {
-                let names = pvs[..pvs.len().min(SHOWN)].join(", ");
-                let more = if pvs.len() > SHOWN { ", ..." } else { "" };
-                tracing::warn!(
-                    count = pvs.len(),
-                    "PVs are left alone: {why}; delete by hand what is of a node that is gone: {names}{more}"
-                );
-            }
-        }
-        let unclear = agenda.unclear.iter();
-        self.said = unclear.map(|(why, pvs)| (why.clone(), pvs.len())).collect();
-
-        let left = [agenda.claims, agenda.pvs];
-        let is_idle = left == [0, 0];
-        match self.told {
-            None if is_idle => {}
-            Some(_) if is_idle => {
-                tracing::info!("nothing is left of nodes that are gone");
-                self.told = None;
-            }
-            Some((at, told)) if told == left || at.elapsed() < TELL => {}
-            _ => {
-                let [claims, pvs] = left;
-                tracing::info!(
-                    claims,
-                    pvs,
-                    "these claims and PVs are left of nodes that are gone"
-                );
-                self.told = Some((Instant::now(), left));
-            }
-        }
-    }
-
-    fn tell_listed(&self, volumes: &Volumes) {
-        let pvs = volumes.len();
-        tracing::info!(pvs, "Nodes and PersistentVolumes are listed");
-        let found: BTreeSet<_> = volumes.values().map(|volume| &volume.class).collect();
-        for class in self
-            .worker
-            .classes
-            .iter()
-            .filter(|class| !found.contains(class))
-        {
-            tracing::warn!(
-                class,
-                "no local PersistentVolume has this class yet; if that is a mistake, correct --storageclass-names (`kubectl get pv` shows the classes)"
-            );
-        }
-    }
-
-    /// Rights that are missing, once each until they are granted.
-    fn tell_denied(&mut self) {
-        let missing = self.worker.cluster.permissions().missing();
-        for (resource, verb, why) in &missing {
-            if self.denied.insert((resource, verb)) {
-                let text = format!(
-                    "the right to {verb} {resource} is missing, so that part waits: {why}; {REMEDY}"
-                );
-                tracing::warn!("{text}");
-                let reporter = &self.worker.reporter;
-                reporter.warning(&About::Pod, "PermissionMissing", "NodeCleanup", &text);
-            }
-        }
-        self.denied.retain(|(resource, verb)| {
-            missing
-                .iter()
-                .any(|(other, of, _)| other == resource && of == verb)
+    async fn execute(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
+        let (executor, heartbeat) = (&self.executor, &self.heartbeat);
+        let results = futures::stream::iter(steps).map(|(step, volume)| async move {
+            let result = executor.execute(step, &volume, view).await;
+            heartbeat.send_replace(Instant::now());
+            (step, volume, result)
         });
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let metrics = &self.worker.metrics;
-        for gauge in [
-            &metrics.synced,
-            &metrics.pending_claims,
-            &metrics.stale_pvs,
-            &metrics.unclear_pvs,
-        ] {
-            gauge.set(0);
+        let results: Vec<_> = results.buffer_unordered(self.concurrency).collect().await;
+        for (step, volume, result) in results {
+            self.remember(step, &volume, &result);
         }
     }
-}
 
-impl Agenda {
-    fn count(&mut self, step: Step, volume: &Volume) {
-        match step {
-            Step::Cancel => {}
-            _ if volume.phase == Phase::Bound => self.claims += 1,
-            _ => self.pvs += 1,
+    /// Remembers an attempt. After a success there is nothing to do for this version of the PV.
+    fn remember(&mut self, step: Step, volume: &Volume, result: &Result<(), StepError>) {
+        let memory = self.memories.entry(volume.pv.uid.clone()).or_default();
+        let before = memory.attempt.take();
+        let before = before.filter(|it| it.version == volume.pv.resource_version);
+        let mut backoff = before.map_or(RETRY, |before| before.backoff);
+        let pause = match result {
+            Ok(()) => LONGEST_RETRY,
+            Err(_) => backoff.pause(),
+        };
+        let pv = &volume.pv.name;
+        match result {
+            // A missing permission is reported once for all PVs.
+            Ok(()) | Err(StepError::Api(ApiError::Forbidden { .. })) => {}
+            Err(
+                error @ (StepError::Changed(_)
+                | StepError::Api(ApiError::Conflict | ApiError::NotFound)),
+            ) => {
+                tracing::debug!(pv, ?step, %error, "not done; looked at again in {pause:?}");
+            }
+            Err(error) => tracing::warn!(pv, ?step, %error, "not done; tried again in {pause:?}"),
         }
+        memory.attempt = Some(Attempt {
+            version: volume.pv.resource_version.clone(),
+            backoff,
+            next: Instant::now() + pause,
+        });
     }
 }

@@ -1,29 +1,27 @@
-//! Removes what is left of nodes that are gone: claims that wait for a volume that will never come
-//! back, the PVs, and our finalizer on them, whose provisioner is gone as well.
+//! Deletes what is left of nodes that are gone: claims bound to their volumes, their PVs, and our finalizer on
+//! these.
 //!
 //! ```text
-//! watch of Nodes ──► roster ──┐
-//!                             ├──► plan (pure) ──► act: fresh reads, then one write with preconditions
-//! watch of PVs ──► volumes ───┘                     ▲
-//!                                      election ────┘  (no write without the lease)
+//! watch of Nodes ──┐
+//!                  ├──► plan (pure) ──► executor: fresh reads, then one write with preconditions
+//! watch of PVs ────┘
 //! ```
 //!
-//! Deleting a claim frees a StatefulSet's pod to start elsewhere, and gives the data up. So all that is
-//! not certain does nothing: a node is gone only if no Node has its name or its hostname label, asked
-//! of the API server right before each write, while it does know of other Nodes.
+//! Deleting a claim lets a StatefulSet's pod start elsewhere, and gives the data up. So whatever is unclear does
+//! nothing. A node is gone only if no Node has its name or its hostname label, by the watch and by a fresh read right
+//! before each deletion, while the API server lists other Nodes. The delay counts from what this process has seen, on
+//! its monotonic clock. Two processes at once harm nothing: each write names the UID and the version of its object.
 
-pub mod act;
 pub mod controller;
-pub mod election;
+pub mod executor;
 pub mod limiter;
 pub mod metrics;
+pub mod node_index;
 pub mod plan;
-pub mod pulse;
-pub mod roster;
+pub mod report;
 pub mod server;
-pub mod timer;
-pub mod view;
 pub mod volume;
+pub mod watches;
 
 #[cfg(test)]
 mod tests;

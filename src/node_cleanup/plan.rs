@@ -1,25 +1,22 @@
-//! What to do about one PV. Pure: no clock, no client.
+//! The next step for one PV. Pure: no clock, no client.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::roster::Roster;
-use super::timer;
-use super::volume::{Place, Volume};
+use super::node_index::NodeIndex;
+use super::volume::{NodeNames, Volume};
 use crate::view::{Phase, ReclaimPolicy};
 
-/// One write.
+/// One write. The most urgent comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The node is back: forget since when it was gone.
-    Cancel,
-    /// Delete the claim that is bound to it, so that its pods can start elsewhere.
+    /// The node is back: remove the mark.
+    Unmark,
+    /// Delete the bound claim, so that its pods can start elsewhere.
     DeleteClaim,
-    /// Note since when the node is gone, and warn the claim's owner.
-    StartTimer,
-    /// Take our finalizer off: nobody is left who could clean it, and nothing to be cleaned.
-    TakeFinalizer,
+    /// Mark the PV as one of a node that is gone, and warn the claim's owner.
+    Mark,
+    /// Remove our finalizer: the provisioner that would do so is gone, and so is the data.
+    RemoveFinalizer,
     /// Delete the PV.
     DeletePv,
 }
@@ -27,95 +24,80 @@ pub enum Step {
 /// What comes next for a PV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, as far as anybody can tell.
+    /// Nothing.
     Nothing,
-    /// Nothing, because it is not clear whether its node is gone, and why.
+    /// Nothing, because it is unclear whether the node is gone; with the reason.
     Unclear(String),
-    /// This, at this time.
-    Wait(Step, Timestamp),
-    /// This, now.
+    /// This step, when so much more time has passed.
+    Wait(Step, Duration),
+    /// This step, now.
     Now(Step),
 }
 
 /// Whether a PV's nodes are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Some Node is there that has, or may have, its data.
+    /// At least one Node is there that has, or may have, the data.
     There,
-    /// None is.
+    /// All are gone.
     Gone,
-    /// Nobody can say.
+    /// It cannot be known; with the reason.
     Unclear(String),
 }
 
-/// Judges by what the watch of the Nodes has shown.
+/// Judges by the Nodes that the watch shows.
 #[must_use]
-pub fn verdict(place: &Result<Place, &'static str>, roster: &Roster) -> Verdict {
-    let place = match place {
-        Ok(place) => place,
+pub fn verdict(names: &Result<NodeNames, &'static str>, nodes: &NodeIndex<'_>) -> Verdict {
+    let names = match names {
+        Ok(names) => names,
         Err(why) => return Verdict::Unclear((*why).to_owned()),
     };
-    if roster.is_empty() {
+    if nodes.is_empty() {
         return Verdict::Unclear("the API server lists no Node at all".into());
     }
-    if place.names().any(|name| roster.knows(name)) {
+    if names.all().any(|name| nodes.contains(name)) {
         return Verdict::There;
     }
-    match roster.unlabelled() {
-        Some(node) if place.maker.is_none() => Verdict::Unclear(format!(
+    match nodes.unlabelled() {
+        Some(node) if names.maker.is_none() => Verdict::Unclear(format!(
             "Node {node:?} has no label kubernetes.io/hostname, so it may be this PV's"
         )),
         _ => Verdict::Gone,
     }
 }
 
-/// Decides.
+/// Plans. `marked_for` is how long this process has seen the PV's present mark while the nodes were gone.
 #[must_use]
-pub fn next(volume: &Volume, roster: &Roster, now: Timestamp, delay: Duration) -> Next {
-    match verdict(&volume.place, roster) {
+pub fn next(volume: &Volume, nodes: &NodeIndex<'_>, marked_for: Duration, delay: Duration) -> Next {
+    match verdict(&volume.nodes, nodes) {
         Verdict::Unclear(why) => return Next::Unclear(why),
-        Verdict::There if volume.gone_since.is_some() => return Next::Now(Step::Cancel),
+        Verdict::There if volume.mark.is_some() => return Next::Now(Step::Unmark),
         Verdict::There => return Next::Nothing,
-        Verdict::Gone if volume.paused => return Next::Nothing,
+        Verdict::Gone if volume.pv.paused => return Next::Nothing,
         Verdict::Gone => {}
     }
-    let Some(step) = in_the_end(volume) else {
-        return Next::Nothing;
-    };
-    // Without data in it, nothing is lost should the node come back.
-    if volume.never_used {
-        return Next::Now(step);
-    }
-    let subject = volume.subject();
-    let since = volume.gone_since.as_deref();
-    match since.and_then(|since| timer::due(since, subject, now, delay)) {
-        None => Next::Now(Step::StartTimer),
-        Some(due) => {
-            // Whoever was not there yet when the Nodes came back gets all of the time.
-            let refilled = roster.refilled.and_then(|at| at.checked_add(delay).ok());
-            let due = refilled.map_or(due, |refilled| due.max(refilled));
-            if due > now {
-                Next::Wait(step, due)
-            } else {
-                Next::Now(step)
-            }
-        }
+    match last_step(volume) {
+        None => Next::Nothing,
+        // A volume that was never used has no data to lose.
+        Some(step) if volume.pv.never_used() => Next::Now(step),
+        Some(_) if !volume.is_marked() => Next::Now(Step::Mark),
+        Some(step) => match delay.saturating_sub(marked_for) {
+            Duration::ZERO => Next::Now(step),
+            left => Next::Wait(step, left),
+        },
     }
 }
 
-/// What is done about a PV whose node is gone, when the time has come.
-fn in_the_end(volume: &Volume) -> Option<Step> {
-    let has_tenant = volume
-        .claim
-        .as_ref()
-        .is_some_and(|claim| claim.uid.is_some());
-    match volume.phase {
-        Phase::Bound => has_tenant.then_some(Step::DeleteClaim),
-        // Whatever its policy: somebody has deleted it, and only our finalizer keeps it.
-        _ if volume.deleting => volume.protected.then_some(Step::TakeFinalizer),
+/// What is done about a PV whose node is gone, after the delay.
+fn last_step(volume: &Volume) -> Option<Step> {
+    let pv = &volume.pv;
+    match pv.phase {
+        Phase::Bound => volume.claim_uid().map(|_| Step::DeleteClaim),
+        // Whatever the policy: the PV is deleted already, and only our finalizer keeps it.
+        _ if pv.deleting => pv.has_finalizer().then_some(Step::RemoveFinalizer),
         Phase::Available => Some(Step::DeletePv),
-        Phase::Released if volume.policy == ReclaimPolicy::Delete => Some(Step::DeletePv),
-        // Kept on purpose, or in a state that somebody has to look at.
+        Phase::Released if pv.policy == ReclaimPolicy::Delete => Some(Step::DeletePv),
+        // Retained on purpose, or for an administrator to judge.
         Phase::Released | Phase::Pending | Phase::Failed => None,
     }
 }

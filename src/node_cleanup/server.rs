@@ -2,49 +2,41 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::election::Leadership;
 use super::metrics::Metrics;
-use super::pulse::Pulse;
 use crate::server::{exposition, probe};
+
+/// How long the loop may be silent.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// What the handlers answer from.
 #[derive(Clone, Debug)]
-pub struct Shared {
-    /// Of the election; `None` without one.
-    pub election: Option<Arc<Pulse>>,
-    /// Of the work, while we are the leader.
-    pub work: Arc<Pulse>,
-    /// Whether we are.
-    pub leadership: Leadership,
+pub struct Observed {
+    /// When the loop made progress last.
+    pub heartbeat: watch::Receiver<Instant>,
     /// All metrics.
     pub metrics: Arc<Metrics>,
 }
 
-impl Shared {
+impl Observed {
     fn healthy(&self) -> Result<&'static str, &'static str> {
-        match &self.election {
-            Some(election) if !election.is_felt() => Err("the election makes no progress"),
-            _ if !self.leadership.is_held() => Ok("follower"),
-            _ if self.work.is_felt() => Ok("leader"),
-            _ => Err("the work makes no progress"),
-        }
+        let is_alive = self.heartbeat.borrow().elapsed() < HEARTBEAT_TIMEOUT;
+        is_alive.then_some("ok").ok_or("the loop makes no progress")
     }
 
     fn ready(&self) -> Result<&'static str, &'static str> {
-        if !self.leadership.is_held() {
-            Ok("follower")
-        } else if self.metrics.is_synced() {
-            Ok("leader")
-        } else {
-            Err("Nodes and PersistentVolumes have not been listed yet")
-        }
+        let is_synced = self.metrics.is_synced();
+        is_synced
+            .then_some("ok")
+            .ok_or("Nodes and PersistentVolumes are not listed yet")
     }
 }
 
@@ -52,25 +44,19 @@ impl Shared {
 ///
 /// # Errors
 /// When the listener breaks.
-pub async fn serve(listener: TcpListener, metrics_path: &str, shared: Shared) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    metrics_path: &str,
+    observed: Observed,
+) -> io::Result<()> {
+    type Shared = State<Observed>;
     let app = Router::new()
+        .route("/healthz", get(async |it: Shared| probe(it.healthy())))
+        .route("/ready", get(async |it: Shared| probe(it.ready())))
         .route(
-            "/healthz",
-            get(async |State(shared): State<Shared>| probe(shared.healthy())),
+            metrics_path,
+            get(async |it: Shared| exposition(&it.metrics.gather())),
         )
-        .route(
-            "/ready",
-            get(async |State(shared): State<Shared>| probe(shared.ready())),
-        )
-        .route(metrics_path, get(show_metrics))
-        .with_state(shared);
+        .with_state(observed);
     axum::serve(listener, app).await
-}
-
-async fn show_metrics(State(shared): State<Shared>) -> Response {
-    shared
-        .metrics
-        .leader
-        .set(shared.leadership.is_held().into());
-    exposition(&shared.metrics.gather())
 }

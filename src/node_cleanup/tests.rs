@@ -1,15 +1,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use kube::api::ObjectMeta;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::plan::{Next, Step, Verdict, next, verdict};
-use super::roster::Roster;
-use super::timer;
-use super::volume::Volume;
+use super::node_index::{NodeIndex, Nodes};
+use super::plan::{self, Next, Step, Verdict};
+use super::volume::{NodeNames, Volume};
 
 const DELAY: Duration = Duration::from_mins(1);
 const UID: &str = "01234567-89ab-cdef-0123-456789abcdef";
@@ -35,7 +32,7 @@ fn read(change: impl FnOnce(&mut Value)) -> Option<Volume> {
     });
     change(&mut pv);
     let classes = BTreeSet::from(["fast".to_owned()]);
-    Volume::of(&serde_json::from_value(pv).unwrap(), &classes)
+    Volume::read(&serde_json::from_value(pv).unwrap(), &classes)
 }
 
 fn volume(change: impl FnOnce(&mut Value)) -> Volume {
@@ -46,34 +43,26 @@ fn terms(pv: &mut Value) -> &mut Value {
     &mut pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
 }
 
-fn node(name: &str, label: Option<&str>) -> ObjectMeta {
-    let labels =
-        label.map(|label| [("kubernetes.io/hostname".to_owned(), label.to_owned())].into());
-    ObjectMeta {
-        name: Some(name.into()),
-        labels,
-        ..ObjectMeta::default()
-    }
+fn nodes(nodes: &[(&str, Option<&str>)]) -> Nodes {
+    let owned = |(name, label): &(&str, Option<&str>)| ((*name).into(), label.map(str::to_owned));
+    nodes.iter().map(owned).collect()
 }
 
-fn roster(nodes: &[(&str, Option<&str>)]) -> Roster {
-    let mut roster = Roster::default();
-    for (name, label) in nodes {
-        roster.add(&node(name, *label));
-    }
-    roster
+fn verdict(of: &Result<NodeNames, &'static str>, there: &[(&str, Option<&str>)]) -> Verdict {
+    plan::verdict(of, &NodeIndex::new(&nodes(there)))
+}
+
+/// The plan for a volume whose mark was seen for so many seconds.
+fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: u64) -> Next {
+    let marked_for = Duration::from_secs(seconds);
+    plan::next(volume, &NodeIndex::new(&nodes(there)), marked_for, DELAY)
 }
 
 /// Another node, so that there is one.
 const ELSEWHERE: (&str, Option<&str>) = ("node-9", Some("host-9"));
 
-fn now() -> Timestamp {
-    "2026-01-01T12:00:00Z".parse().unwrap()
-}
-
-fn timer_of(volume: &Volume, seconds_ago: i64) -> String {
-    let since = now() - SignedDuration::from_secs(seconds_ago);
-    timer::written(since, volume.subject())
+fn mark(volume: &mut Volume) {
+    volume.mark = Some(volume.new_mark("2026-01-01T12:00:00.5Z".parse().unwrap()));
 }
 
 #[test]
@@ -137,13 +126,13 @@ fn a_node_is_there_by_any_name_that_the_pv_knows() {
             Verdict::Gone,
         ),
     ] {
-        assert_eq!(verdict(&pv.place, &roster(nodes)), expected, "{what}");
+        assert_eq!(verdict(&pv.nodes, nodes), expected, "{what}");
     }
     for (nodes, words) in [
         (&[][..], "no Node at all"),
         (&[ELSEWHERE, ("x", None)], "\"x\""),
     ] {
-        let Verdict::Unclear(why) = verdict(&volume(bare).place, &roster(nodes)) else {
+        let Verdict::Unclear(why) = verdict(&volume(bare).nodes, nodes) else {
             panic!("{nodes:?} are no doubt");
         };
         assert!(why.contains(words), "{why}");
@@ -154,7 +143,7 @@ fn a_node_is_there_by_any_name_that_the_pv_knows() {
 fn an_affinity_names_all_its_nodes_or_is_left_alone() {
     let expression = |key: &str, operator: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
     let host = |values: &[&str]| expression("kubernetes.io/hostname", "In", values);
-    let place = |list: Value| volume(|pv| *terms(pv) = list).place;
+    let place = |list: Value| volume(|pv| *terms(pv) = list).nodes;
     let hosts = |list: Value| place(list).unwrap().hosts;
     let labels = |list: &[Value]| json!({ "matchExpressions": list });
     assert_eq!(
@@ -198,7 +187,7 @@ fn an_affinity_names_all_its_nodes_or_is_left_alone() {
     }
     assert!(
         volume(|pv| pv["spec"]["nodeAffinity"] = json!(null))
-            .place
+            .nodes
             .is_err()
     );
 }
@@ -219,7 +208,7 @@ fn the_maker_is_read_with_and_without_its_uid() {
             pv["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] = json!(provisioner);
         });
         assert_eq!(
-            volume.place.unwrap().maker.as_deref(),
+            volume.nodes.unwrap().maker.as_deref(),
             expected,
             "{provisioner}"
         );
@@ -228,7 +217,7 @@ fn the_maker_is_read_with_and_without_its_uid() {
 
 #[test]
 fn what_is_done_in_the_end_depends_on_phase_and_policy() {
-    use Step::{DeleteClaim, DeletePv, TakeFinalizer};
+    use Step::{DeleteClaim, DeletePv, RemoveFinalizer};
     for (phase, policy, deleting, protected, expected) in [
         ("Bound", "Delete", false, true, Some(DeleteClaim)),
         ("Bound", "Retain", false, true, Some(DeleteClaim)),
@@ -237,12 +226,12 @@ fn what_is_done_in_the_end_depends_on_phase_and_policy() {
         ("Released", "Delete", false, false, Some(DeletePv)),
         ("Released", "Retain", false, true, None),
         ("Released", "Recycle", false, true, None),
-        ("Released", "Delete", true, true, Some(TakeFinalizer)),
-        ("Released", "Retain", true, true, Some(TakeFinalizer)),
+        ("Released", "Delete", true, true, Some(RemoveFinalizer)),
+        ("Released", "Retain", true, true, Some(RemoveFinalizer)),
         // Somebody else's finalizer keeps it.
         ("Released", "Delete", true, false, None),
         ("Available", "Retain", false, false, Some(DeletePv)),
-        ("Available", "Delete", true, true, Some(TakeFinalizer)),
+        ("Available", "Delete", true, true, Some(RemoveFinalizer)),
         ("Failed", "Delete", false, true, None),
         ("Pending", "Delete", false, false, None),
     ] {
@@ -258,97 +247,69 @@ fn what_is_done_in_the_end_depends_on_phase_and_policy() {
             }
         });
         let what = format!("{phase} {policy} deleting={deleting} protected={protected}");
-        let roster = roster(&[ELSEWHERE]);
-        let next = |volume: &Volume| next(volume, &roster, now(), DELAY);
-        let begins = expected.map_or(Next::Nothing, |_| Next::Now(Step::StartTimer));
-        assert_eq!(next(&volume), begins, "{what}");
-        volume.gone_since = Some(timer_of(&volume, 59));
-        let due = now() + SignedDuration::from_secs(1);
-        let waits = expected.map_or(Next::Nothing, |step| Next::Wait(step, due));
-        assert_eq!(next(&volume), waits, "{what}");
-        volume.gone_since = Some(timer_of(&volume, 60));
-        let does = expected.map_or(Next::Nothing, Next::Now);
-        assert_eq!(next(&volume), does, "{what}");
-        volume.paused = true;
-        assert_eq!(next(&volume), Next::Nothing, "{what}, paused");
+        let begins = expected.map_or(Next::Nothing, |_| Next::Now(Step::Mark));
+        assert_eq!(next(&volume, &[ELSEWHERE], 60), begins, "{what}");
+        mark(&mut volume);
+        let left = Duration::from_secs(1);
+        let waits = expected.map_or(Next::Nothing, |step| Next::Wait(step, left));
+        assert_eq!(next(&volume, &[ELSEWHERE], 59), waits, "{what}");
+        let acts = expected.map_or(Next::Nothing, Next::Now);
+        assert_eq!(next(&volume, &[ELSEWHERE], 60), acts, "{what}");
+        volume.pv.paused = true;
+        let paused = next(&volume, &[ELSEWHERE], 60);
+        assert_eq!(paused, Next::Nothing, "{what}, paused");
     }
 }
 
 #[test]
-fn a_pv_that_nobody_used_goes_at_once() {
-    let roster = roster(&[ELSEWHERE]);
+fn a_pv_that_was_never_used_is_deleted_at_once() {
     let mut volume = volume(|_| {});
-    assert_eq!(
-        next(&volume, &roster, now(), DELAY),
-        Next::Now(Step::DeletePv)
-    );
-    volume.never_used = false;
-    assert_eq!(
-        next(&volume, &roster, now(), DELAY),
-        Next::Now(Step::StartTimer)
-    );
+    let now = next(&volume, &[ELSEWHERE], 0);
+    assert_eq!(now, Next::Now(Step::DeletePv));
+    volume.pv.used = true;
+    let now = next(&volume, &[ELSEWHERE], 0);
+    assert_eq!(now, Next::Now(Step::Mark));
 }
 
 #[test]
-fn a_timer_is_taken_off_when_the_node_is_back_and_not_when_nobody_knows() {
+fn a_mark_is_of_its_nodes_and_its_claim() {
+    let claim = |uid: &str| json!({ "namespace": "n", "name": "c", "uid": uid });
+    let mut of = volume(|pv| pv["spec"]["claimRef"] = claim("c-uid"));
+    assert!(!of.is_marked());
+    mark(&mut of);
+    let text = of.mark.clone();
+    assert_eq!(text.as_deref(), Some("2026-01-01T12:00:00Z host-1 c-uid"));
+    assert!(of.is_marked());
+    for mut other in [
+        volume(|_| {}),
+        volume(|pv| pv["spec"]["claimRef"] = claim("another")),
+        volume(|pv| {
+            pv["spec"]["claimRef"] = claim("c-uid");
+            terms(pv)[0]["matchExpressions"][0]["values"] = json!(["host-2"]);
+        }),
+    ] {
+        other.mark.clone_from(&text);
+        assert!(!other.is_marked(), "{other:?}");
+    }
+    for garbage in ["", "soon", "2026-01-01T12:00:00Z"] {
+        of.mark = Some(garbage.into());
+        assert!(!of.is_marked(), "{garbage:?}");
+    }
+}
+
+#[test]
+fn a_mark_is_removed_when_the_node_is_back_and_kept_when_that_is_unclear() {
     let mut volume = volume(|pv| pv["status"]["phase"] = json!("Bound"));
-    volume.gone_since = Some(timer_of(&volume, 1000));
-    let there = roster(&[ELSEWHERE, ("node-1", Some("host-1"))]);
-    assert_eq!(next(&volume, &there, now(), DELAY), Next::Now(Step::Cancel));
-    volume.gone_since = None;
-    assert_eq!(next(&volume, &there, now(), DELAY), Next::Nothing);
-    let nobody = next(&volume, &Roster::default(), now(), DELAY);
-    assert!(matches!(nobody, Next::Unclear(_)), "{nobody:?}");
-}
-
-/// All Nodes were deleted, and are registered again one after the other.
-#[test]
-fn time_that_passed_without_any_node_does_not_count() {
-    let mut volume = volume(|pv| {
-        pv["status"]["phase"] = json!("Bound");
-        pv["spec"]["claimRef"] = json!({ "namespace": "n", "name": "c", "uid": "c-uid" });
-    });
-    volume.gone_since = Some(timer_of(&volume, 1000));
-    let mut roster = roster(&[ELSEWHERE]);
-    roster.refilled = Some(now() - SignedDuration::from_secs(20));
-    let due = now() + SignedDuration::from_secs(40);
-    assert_eq!(
-        next(&volume, &roster, now(), DELAY),
-        Next::Wait(Step::DeleteClaim, due)
-    );
-    assert_eq!(
-        next(&volume, &roster, due, DELAY),
-        Next::Now(Step::DeleteClaim)
-    );
+    mark(&mut volume);
+    let back = [ELSEWHERE, ("node-1", Some("host-1"))];
+    assert_eq!(next(&volume, &back, 1000), Next::Now(Step::Unmark));
+    volume.mark = None;
+    assert_eq!(next(&volume, &back, 1000), Next::Nothing);
+    let unclear = next(&volume, &[], 1000);
+    assert!(matches!(unclear, Next::Unclear(_)), "{unclear:?}");
 }
 
 proptest! {
-    /// Whatever comes and goes, the roster knows the names and labels of the Nodes that are there.
-    #[test]
-    fn the_roster_is_what_a_list_would_be(
-        changes in proptest::collection::vec((0..4_u8, proptest::option::of(0..3_u8), any::<bool>()), 0..40)
-    ) {
-        let mut roster = Roster::default();
-        let mut model = std::collections::BTreeMap::new();
-        for (name, label, comes) in changes {
-            let name = format!("n{name}");
-            let label = label.map(|label| format!("l{label}"));
-            if comes {
-                let news = model.insert(name.clone(), label.clone()) != Some(label.clone());
-                prop_assert_eq!(roster.add(&node(&name, label.as_deref())), news);
-            } else {
-                model.remove(&name);
-                roster.remove(&name);
-            }
-        }
-        for name in ["n0", "n1", "n2", "n3", "l0", "l1", "l2"] {
-            let known = model.contains_key(name) || model.values().flatten().any(|label| label == name);
-            prop_assert_eq!(roster.knows(name), known);
-        }
-        prop_assert_eq!(roster.is_empty(), model.is_empty());
-        prop_assert_eq!(roster.unlabelled().is_some(), model.values().any(Option::is_none));
-    }
-
     /// Whatever the affinity says, nothing is done while one of its nodes is there.
     #[test]
     fn nothing_is_done_while_a_node_is_there(
@@ -366,11 +327,12 @@ proptest! {
                 ] })
             }).collect();
         });
-        let roster = roster(&[("somewhere", Some(&format!("h{there}")))]);
-        let verdict = verdict(&volume.place, &roster);
+        let label = format!("h{there}");
+        let there = [("somewhere", Some(&*label))];
+        let verdict = verdict(&volume.nodes, &there);
         prop_assert_eq!(verdict, if named { Verdict::There } else { Verdict::Gone });
         if named {
-            prop_assert_eq!(next(&volume, &roster, now(), DELAY), Next::Nothing);
+            prop_assert_eq!(next(&volume, &there, 1000), Next::Nothing);
         }
     }
 }

@@ -1,85 +1,46 @@
-//! What is kept of a PV: some hundred bytes.
+//! A local PV, and the nodes that may have its data.
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeSpec};
 
-use super::timer::Subject;
 use crate::names::{ANNOTATION_NODE_GONE_SINCE, LABEL_HOSTNAME, PROVISIONER_PREFIX};
-use crate::view::{ClaimRef, Phase, PvRef, PvView, ReclaimPolicy};
+use crate::view::PvView;
 
-/// A local PV of a class that is ours to clean up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own on the object"
-)]
+/// A local PV of a configured class.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// The object and its version.
-    pub pv: PvRef,
-    /// `spec.storageClassName`.
-    pub class: String,
-    /// `status.phase`.
-    pub phase: Phase,
-    /// `spec.persistentVolumeReclaimPolicy`.
-    pub policy: ReclaimPolicy,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// Whether our finalizer is on it.
-    pub protected: bool,
-    /// Whether nobody can ever have written to it.
-    pub never_used: bool,
-    /// Whether an administrator wants it left alone.
-    pub paused: bool,
-    /// `spec.claimRef`.
-    pub claim: Option<ClaimRef>,
-    /// The nodes that may have its data, or why that cannot be said.
-    pub place: Result<Place, &'static str>,
-    /// The annotation with the time since when its node is gone.
-    pub gone_since: Option<String>,
+    /// The PV.
+    pub pv: PvView,
+    /// The nodes that may have its data, or why they are unknown.
+    pub nodes: Result<NodeNames, &'static str>,
+    /// The annotation that marks it as one of a node that is gone.
+    pub mark: Option<String>,
 }
 
-/// The nodes of a PV. All must be gone before it is.
+/// The nodes of a PV. The PV is orphaned when all of them are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// By node affinity and hostname label: hostname labels, or names, of Nodes.
+pub struct NodeNames {
+    /// Hostname labels or names of Nodes, by node affinity and hostname label.
     pub hosts: Vec<String>,
-    /// The name of the Node whose provisioner made it, where the PV tells. With another label than its
-    /// name, perhaps one that was taken off, the Node is known by this.
+    /// The name of the Node whose provisioner made the PV, if known. It finds a Node whose hostname label changed.
     pub maker: Option<String>,
 }
 
-impl Place {
-    /// All names under which some Node may still be there.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let maker = self
-            .maker
-            .iter()
-            .filter(|maker| !self.hosts.contains(maker));
+impl NodeNames {
+    /// All names under which a Node may still be there.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let maker = self.maker.iter();
+        let maker = maker.filter(|maker| !self.hosts.contains(maker));
         self.hosts.iter().chain(maker).map(String::as_str)
     }
 }
 
 impl Volume {
-    /// The nodes that its data may be on; none if that cannot be said.
+    /// Reads a PV; `None` if it is not local, or of another class.
     #[must_use]
-    pub fn hosts(&self) -> &[String] {
-        self.place.as_ref().map_or(&[], |place| &place.hosts)
-    }
-
-    /// What its time is counted for.
-    #[must_use]
-    pub fn subject(&self) -> Subject<'_> {
-        let claim = self.claim.as_ref();
-        Subject {
-            hosts: self.hosts(),
-            claim: claim.and_then(|claim| claim.uid.as_deref()),
-        }
-    }
-
-    /// Reads a PV; `None` if it is not local, or of none of these classes.
-    #[must_use]
-    pub fn of(pv: &PersistentVolume, classes: &BTreeSet<String>) -> Option<Self> {
+    pub fn read(pv: &PersistentVolume, classes: &BTreeSet<String>) -> Option<Self> {
         let spec = pv.spec.as_ref()?;
         spec.local.as_ref()?;
         if !classes.contains(spec.storage_class_name.as_deref()?) {
@@ -87,50 +48,72 @@ impl Volume {
         }
         let view = PvView::from_api(pv);
         let annotations = pv.metadata.annotations.as_ref();
-        let gone_since = annotations.and_then(|map| map.get(ANNOTATION_NODE_GONE_SINCE));
+        let mark = annotations.and_then(|map| map.get(ANNOTATION_NODE_GONE_SINCE));
         Some(Self {
-            pv: view.reference(),
-            class: view.class.clone(),
-            phase: view.phase,
-            protected: view.has_finalizer(),
-            never_used: view.never_used(),
-            place: place(spec, &view),
-            policy: view.policy,
-            deleting: view.deleting,
-            paused: view.paused,
-            claim: view.claim,
-            gone_since: gone_since.cloned(),
+            nodes: node_names(spec, &view),
+            pv: view,
+            mark: mark.cloned(),
         })
+    }
+
+    /// The hosts by node affinity and label; empty if unknown.
+    #[must_use]
+    pub fn hosts(&self) -> &[String] {
+        self.nodes.as_ref().map_or(&[], |nodes| &nodes.hosts)
+    }
+
+    /// The UID of the claim that the PV names.
+    #[must_use]
+    pub fn claim_uid(&self) -> Option<&str> {
+        self.pv.claim.as_ref()?.uid.as_deref()
+    }
+
+    /// A new mark: `<RFC 3339 time> <node>[,<node>...] <claim's UID>`.
+    #[must_use]
+    pub fn new_mark(&self, now: Timestamp) -> String {
+        format!("{} {}", now.strftime("%FT%TZ"), self.marked_as())
+    }
+
+    /// Whether the mark is of these nodes and this claim. Another claim gets a delay of its own.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        let mark = self.mark.as_deref().and_then(|mark| mark.split_once(' '));
+        mark.is_some_and(|(_, of)| of == self.marked_as())
+    }
+
+    fn marked_as(&self) -> String {
+        format!(
+            "{} {}",
+            self.hosts().join(","),
+            self.claim_uid().unwrap_or("-")
+        )
     }
 }
 
-fn place(spec: &PersistentVolumeSpec, view: &PvView) -> Result<Place, &'static str> {
-    let required = spec
-        .node_affinity
-        .as_ref()
-        .and_then(|affinity| affinity.required.as_ref());
+fn node_names(spec: &PersistentVolumeSpec, view: &PvView) -> Result<NodeNames, &'static str> {
+    let affinity = spec.node_affinity.as_ref();
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
     let terms = required.map_or(&[][..], |required| &required.node_selector_terms);
     if terms.is_empty() {
         return Err("it has no required node affinity");
     }
-    let mut hosts = Vec::new();
+    let mut hosts = Vec::from_iter(view.hostname_label.clone());
     for term in terms {
-        let named = named_by(term);
+        let named = hosts_of(term);
         if named.is_empty() {
-            // Such a term may hold for any node, also one that there will be tomorrow.
+            // Any node may match such a term, also one that joins later.
             return Err("a term of its node affinity names no node by kubernetes.io/hostname");
         }
         hosts.extend(named);
     }
-    hosts.extend(view.hostname_label.clone());
     hosts.sort();
     hosts.dedup();
     let maker = view.provisioned_by.as_deref().and_then(maker);
-    Ok(Place { hosts, maker })
+    Ok(NodeNames { hosts, maker })
 }
 
-/// The nodes that a term names. It may narrow these down further.
-fn named_by(term: &NodeSelectorTerm) -> Vec<String> {
+/// The nodes that a term names. Its other expressions can only exclude some of them.
+fn hosts_of(term: &NodeSelectorTerm) -> Vec<String> {
     let labels = term.match_expressions.iter().flatten();
     let fields = term.match_fields.iter().flatten();
     labels
@@ -141,17 +124,13 @@ fn named_by(term: &NodeSelectorTerm) -> Vec<String> {
         .collect()
 }
 
-/// The Node's name in a provisioner's name, which its UID may follow.
+/// The Node's name in a provisioner's name, which the Node's UID may follow.
 fn maker(provisioner: &str) -> Option<String> {
-    const UID: usize = "-00000000-0000-0000-0000-000000000000".len();
-    let rest = provisioner
-        .strip_prefix(PROVISIONER_PREFIX)?
-        .strip_prefix('-')?;
-    let name = match rest
-        .len()
-        .checked_sub(UID)
-        .and_then(|at| rest.split_at_checked(at))
-    {
+    const UID_LEN: usize = "-00000000-0000-0000-0000-000000000000".len();
+    let rest = provisioner.strip_prefix(PROVISIONER_PREFIX)?;
+    let rest = rest.strip_prefix('-')?;
+    let split = rest.len().checked_sub(UID_LEN);
+    let name = match split.and_then(|at| rest.split_at_checked(at)) {
         Some((name, uid)) if !name.is_empty() && is_uid(uid) => name,
         _ => rest,
     };

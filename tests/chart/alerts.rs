@@ -145,7 +145,7 @@ fn each_alert_says_what_where_and_what_to_do() {
         // The controller for lost nodes is on whichever node.
         let place = match name {
             "LocalVolumeNodeCleanupFailing" => "{{ or $labels.pod $labels.instance }}",
-            "LocalVolumeNodeCleanupWithoutLeader" => "{{ $labels.job }}",
+            "LocalVolumeNodeCleanupNotSynced" => "{{ $labels.job }}",
             _ => "{{ or $labels.node $labels.instance }}",
         };
         assert!(description.contains(place), "{name}");

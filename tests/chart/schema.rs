@@ -170,7 +170,6 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             "imagePullPolicy": "Sometimes",
             "uninstall": { "timeout": timeout },
             "nodeCleanup": {
-                "replicas": -1,
                 "pvcDeletionDelay": "soon",
                 "stalePvDiscoveryInterval": "0s",
                 "requestsPerSecond": 0,
@@ -191,7 +190,6 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             "/minResyncPeriod",
             "/imagePullPolicy",
             "/uninstall/timeout",
-            "/nodeCleanup/replicas",
             "/nodeCleanup/pvcDeletionDelay",
             "/nodeCleanup/stalePvDiscoveryInterval",
             "/nodeCleanup/requestsPerSecond",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, USERS};
-use crate::release::{NAME, class};
+use crate::release::class;
 use crate::{Cluster, Disks, Release};
 
 /// A node that is nothing but an object; gone with this.
@@ -78,15 +78,19 @@ impl Drop for Fake<'_> {
     }
 }
 
-fn leader(cluster: &Cluster) -> Option<String> {
-    let lease = cluster.get("lease", &format!("{NAME}-node-cleanup"), Some(SYSTEM))?;
-    let holder = lease["spec"]["holderIdentity"].as_str()?;
-    let (pod, _) = holder.rsplit_once('_')?;
-    Some(pod.to_owned())
+/// The only pod of the controller.
+fn controller(cluster: &Cluster) -> Option<String> {
+    let pods = cluster.list("pods", Some(SYSTEM));
+    let names = pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["name"].as_str());
+    let mut ours = names.filter(|name| name.contains("node-cleanup"));
+    let only = ours.next()?.to_owned();
+    ours.next().is_none().then_some(only)
 }
 
 #[test]
-fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
+fn claims_of_lost_nodes_are_deleted_also_after_the_controller_was_killed() {
     let cluster = or_skip!(Cluster::enter());
     let disks = Disks::new("lost");
     let dir = disks.class("lost");
@@ -95,29 +99,19 @@ fn claims_of_lost_nodes_go_whichever_of_the_two_pods_is_left() {
         json!([class("lost", &dir, json!({}))]),
         json!({ "nodeCleanup": { "enabled": true, "pvcDeletionDelay": "5s" } }),
     );
-    let pods = cluster.list("pods", Some(SYSTEM));
-    let is_ours = |pod: &&Value| {
-        pod["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .contains("node-cleanup")
-    };
-    assert_eq!(pods.iter().filter(is_ours).count(), 2);
-    let first = cluster.eventually("one of them leads", || leader(&cluster));
+    let first = cluster.eventually("there is one pod", || controller(&cluster));
 
     let node = Fake::with_a_claim(&cluster, "lost-1");
     node.delete();
     node.is_cleaned_up();
 
     let node = Fake::with_a_claim(&cluster, "lost-2");
-    // It is killed, and cannot give the lease back.
     cluster.kill_pod(&first);
     node.delete();
     node.is_cleaned_up();
-    let second = leader(&cluster).unwrap();
+    let second = cluster.eventually("there is one pod again", || controller(&cluster));
     assert_ne!(second, first);
-    // They went one after the other, and neither met a right that it lacks.
     let logs = ["logs", &second, "--namespace", SYSTEM];
-    let said = cluster.kubectl(&logs).unwrap();
-    assert!(!said.contains("is missing, so that part waits"), "{said}");
+    let log = cluster.kubectl(&logs).unwrap();
+    assert!(!log.contains("is missing: "), "{log}");
 }

@@ -58,7 +58,7 @@ fn a_class_that_nobody_has_is_named() {
     let stage = or_skip!(stage());
     stage.storage_class("fast", "Delete", "Immediate").unwrap();
     let _pv = pv(&stage, "free", &stage.node(), |_| {});
-    let cleanup = leader(&stage, "cleanup", &["-storageclass-names=fsat"]);
+    let cleanup = synced(&stage, "cleanup", &["-storageclass-names=fsat"]);
     let log = cleanup.log();
     assert!(
         log.contains("no local PersistentVolume has this class yet"),

@@ -14,7 +14,7 @@ fn without_any_node_nothing_is_deleted() {
     }
     let bound = bound(&stage, "data", &node);
     let free = pv(&stage, "free", &node, |_| {});
-    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let late = pv_object(&stage, "late", &node, |_| {});
     // Ours first, so that the last one that goes is theirs.
     delete_node(&stage);
@@ -40,7 +40,7 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
         return skip("a cluster that others use always has a Node");
     }
     let pv = bound(&stage, "data", &node);
-    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=10s"]);
+    let cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=10s"]);
     lose(&stage, &node);
     timer_starts(&stage, &pv);
     delete_node(&stage);
@@ -68,7 +68,7 @@ fn a_node_without_the_label_may_be_anybodys() {
         pv["metadata"]["annotations"] = json!({});
     });
     let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
-    let cleanup = leader(&stage, "cleanup", &[]);
+    let cleanup = synced(&stage, "cleanup", &[]);
     pv_goes(&stage, &lost);
     stage.eventually("it says why the other stays", || {
         let log = cleanup.log();
@@ -88,7 +88,7 @@ fn a_node_without_the_label_may_be_anybodys() {
 fn a_node_that_the_watch_has_lost_is_asked_for() {
     let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
-    let cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let asking = stage.faults().on(Verb::Get).resource("nodes").hold();
     lose(&stage, &node);
     stage.eventually("it asks", || (asking.hits() > 0).then_some(()));
@@ -114,7 +114,7 @@ fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is(
     let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "data", &node);
     let free = self::pv(&stage, "free", &node, |_| {});
-    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let fault = stage
         .faults()
         .on(Verb::Get)
@@ -130,7 +130,7 @@ fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is(
     let failed = metric(&mut cleanup, "persistentvolumeclaim_delete_failed_total");
     assert_eq!(failed, Some(0), "it was not even tried");
     stage.eventually("it says when it tries again", || {
-        cleanup.log().contains("tried again in 10s").then_some(())
+        cleanup.log().contains("tried again in 2s").then_some(())
     });
 }
 
@@ -149,7 +149,7 @@ fn what_was_put_off_is_looked_at_again_when_its_pause_is_over() {
         "--pvc-deletion-delay=0s",
         "--stale-pv-discovery-interval=1h",
     ];
-    let _cleanup = leader(&stage, "cleanup", &args);
+    let _cleanup = synced(&stage, "cleanup", &args);
     lose(&stage, &node);
     claim_goes(&stage, "data");
     assert_eq!(conflict.hits(), 1);
@@ -161,10 +161,10 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
     let (stage, node) = or_skip!(ground());
     let pv = bound(&stage, "first", &node);
     let delay = delay(&stage);
-    let _cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
+    let _cleanup = synced(&stage, "cleanup", &[&delay_flag(&stage)]);
     lose(&stage, &node);
     let since = timer_starts(&stage, &pv);
-    // The leader does not hear of what follows.
+    // The watch does not show what follows.
     let held = stage.faults().hold_watches(PVS);
     stage.delete_claim("first");
     stage.in_phase(&pv, "Released");
@@ -189,15 +189,13 @@ fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     let (stage, node) = or_skip!(ground());
     let _pv = bound(&stage, "data", &node);
     let free = pv(&stage, "free", &node, |_| {});
-    let mut cleanup = leader(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
+    let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let fault = stage.faults().on(Verb::Delete).resource(CLAIMS).forbid();
     lose(&stage, &node);
     pv_goes(&stage, &free);
     stage.eventually("the right is named", || {
         let log = cleanup.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("is missing, so that part waits"))?;
+        let line = log.lines().find(|line| line.contains("is missing: "))?;
         (line.contains("delete persistentvolumeclaims")
             && line.contains("deploy/node-cleanup.yaml"))
         .then_some(())

@@ -45,9 +45,7 @@ const SECONDS: usize = 20;
 /// The most requests in that time but those that the rate does not bind.
 fn peak(stage: &Stage) -> usize {
     let all = stage.requests().all();
-    let bound = all
-        .iter()
-        .filter(|r| r.verb != Verb::Watch && r.resource != "leases");
+    let bound = all.iter().filter(|r| r.verb != Verb::Watch);
     let mut spans: BTreeMap<u64, usize> = BTreeMap::new();
     let begun = all[0].at;
     for request in bound {
@@ -128,7 +126,7 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     });
 
     let limit = format!("--requests-per-second={rate}");
-    let mut cleanup = leader(
+    let mut cleanup = synced(
         &stage,
         "cleanup",
         &["--pvc-deletion-delay=5s", &limit, "--v=0"],

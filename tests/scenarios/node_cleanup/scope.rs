@@ -15,7 +15,7 @@ fn a_node_is_there_by_its_name_or_by_its_label() {
         *pv.pointer_mut(HOSTS).unwrap() = json!([stage.named("former")]);
     });
     let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
-    let _cleanup = leader(&stage, "cleanup", &[]);
+    let _cleanup = synced(&stage, "cleanup", &[]);
     pv_goes(&stage, &lost);
     looks_again(&stage);
     stay(&stage, &[&by_name, &by_label, &by_maker]);
@@ -60,7 +60,7 @@ fn what_goes_depends_on_phase_and_policy() {
         let any = json!({ "matchExpressions": [{ "key": "rack", "operator": "Exists" }] });
         terms.as_array_mut().unwrap().push(any);
     });
-    let mut cleanup = leader(&stage, "cleanup", &[&delay_flag(&stage)]);
+    let mut cleanup = synced(&stage, "cleanup", &[&delay_flag(&stage)]);
     let begun = Instant::now();
     lose(&stage, &node);
     for pv in goes {

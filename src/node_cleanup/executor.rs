@@ -1,0 +1,239 @@
+//! Carries out one step: fresh reads, then one write that names the UID and the version of its object.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::EventType;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::limiter::Limiter;
+use super::metrics::Metrics;
+use super::plan::{Step, Verdict};
+use super::volume::Volume;
+use super::watches::View;
+use crate::cluster::{ApiError, Cluster};
+use crate::names::{ANNOTATION_NODE_GONE_SINCE, ANNOTATION_PAUSED, FINALIZER};
+use crate::report::Reporter;
+use crate::view::Phase;
+
+/// How long the answer that a node is gone serves for other volumes of the node.
+const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Why a step was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The objects are not as they were when the step was planned.
+    #[error("{0}")]
+    Changed(&'static str),
+    /// The watch shows that the node is gone, and the API server does not confirm it.
+    #[error("{0}")]
+    NotConfirmed(String),
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+use StepError::{Changed, NotConfirmed};
+
+/// What steps are carried out with.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "each is documented where it is made")]
+pub struct Executor {
+    pub cluster: Cluster,
+    pub reporter: Reporter,
+    pub metrics: Arc<Metrics>,
+    pub limiter: Limiter,
+    pub classes: BTreeSet<String>,
+    pub delay: Duration,
+    /// When the API server was asked for each name, and had no such Node.
+    pub confirmed: Mutex<HashMap<String, Instant>>,
+}
+
+impl Executor {
+    /// Carries a step out.
+    ///
+    /// # Errors
+    /// [`StepError`]; then nothing was changed, or the answer was lost.
+    pub async fn execute(&self, step: Step, of: &Volume, view: &View) -> Result<(), StepError> {
+        match step {
+            Step::Unmark => self.unmark(of).await,
+            Step::Mark => self.mark(of).await,
+            Step::DeleteClaim => self.delete_claim(of, view).await,
+            Step::RemoveFinalizer => self.remove_finalizer(of, view).await,
+            Step::DeletePv => self.delete_pv(of, view).await,
+        }
+    }
+
+    async fn unmark(&self, volume: &Volume) -> Result<(), StepError> {
+        self.annotate(volume, Value::Null).await?;
+        let pv = &volume.pv.name;
+        tracing::info!(pv, "the node is back; nothing of it is deleted");
+        let note = format!("the node of volume {pv} is back, so this claim is not deleted");
+        self.publish(volume, EventType::Normal, "ReferencedNodeReturned", &note);
+        Ok(())
+    }
+
+    async fn mark(&self, volume: &Volume) -> Result<(), StepError> {
+        let now = Timestamp::now();
+        self.annotate(volume, volume.new_mark(now).into()).await?;
+        let (pv, node, delay) = (&volume.pv.name, volume.hosts().join(", "), self.delay);
+        let phase = volume.pv.phase;
+        tracing::warn!(pv, node, %phase, "the node is gone: what is left of it is deleted in {delay:?}, unless it comes back");
+        if phase == Phase::Bound {
+            let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+            let due = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
+            let due = format!("{} (in {:?})", due.strftime("%FT%TZ"), self.delay);
+            let text = format!(
+                "node {node}, which has the data of volume {pv}, is gone: the claim is deleted at {due} or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
+            );
+            self.publish(volume, EventType::Warning, "ReferencedNodeDeleted", &text);
+        }
+        Ok(())
+    }
+
+    async fn delete_claim(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
+        self.read_unchanged(volume).await?;
+        let pv = &volume.pv.name;
+        let claim = volume.pv.claim.as_ref();
+        let claim = claim.ok_or(Changed("the PV has no claim any more"))?;
+        self.limiter.admit(1).await;
+        let seen = self.cluster.bound_claim(claim).await?;
+        let seen = seen.ok_or(Changed("the claim is gone"))?;
+        if Some(&seen.uid) != claim.uid.as_ref() || seen.volume != *pv {
+            return Err(Changed("the PV and its claim do not name each other"));
+        }
+        if seen.deleting {
+            return Ok(());
+        }
+        self.confirm_gone(volume, view).await?;
+        let deleted = self.cluster.delete_claim(claim, &seen).await;
+        if has_failed(&deleted) {
+            self.metrics.claim_delete_failed.inc();
+        }
+        deleted?;
+        self.metrics.claim_deleted.inc();
+        let node = volume.hosts().join(", ");
+        tracing::warn!(pv, node, %claim, "the claim is deleted: its node has been gone for {:?}", self.delay);
+        Ok(())
+    }
+
+    async fn remove_finalizer(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
+        self.read_unchanged(volume).await?;
+        self.confirm_gone(volume, view).await?;
+        let mut others = volume.pv.finalizers.clone();
+        others.retain(|finalizer| finalizer != FINALIZER);
+        let metadata = json!({ "finalizers": others });
+        let pv = volume.pv.reference();
+        self.cluster.patch_pv(&pv, metadata).await?;
+        self.metrics.finalizers_removed.inc();
+        let node = volume.hosts().join(", ");
+        tracing::info!(
+            pv = pv.name,
+            node,
+            "our finalizer is removed: the node is gone"
+        );
+        Ok(())
+    }
+
+    async fn delete_pv(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
+        self.read_unchanged(volume).await?;
+        self.confirm_gone(volume, view).await?;
+        let pv = volume.pv.reference();
+        let deleted = self.cluster.delete_pv(&pv).await;
+        let phase = volume.pv.phase.to_string();
+        if has_failed(&deleted) {
+            let failed = &self.metrics.pv_delete_failed;
+            failed.with_label_values(&[&phase]).inc();
+        }
+        deleted?;
+        self.metrics.pv_deleted.with_label_values(&[&phase]).inc();
+        let node = volume.hosts().join(", ");
+        tracing::info!(
+            pv = pv.name,
+            node,
+            phase,
+            "the PV is deleted: its node is gone"
+        );
+        Ok(())
+    }
+
+    /// Reads the PV, and makes sure that it is still the version that the step was planned for.
+    async fn read_unchanged(&self, volume: &Volume) -> Result<(), StepError> {
+        self.limiter.admit(1).await;
+        let now = self.cluster.pv(&volume.pv.name).await?;
+        let is_same = now.is_some_and(|now| now.reference() == volume.pv.reference());
+        is_same.then_some(()).ok_or(Changed("the PV has changed"))
+    }
+
+    /// Asks the API server whether the PV's nodes are gone. The write that follows is admitted here, so that it
+    /// follows at once.
+    async fn confirm_gone(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
+        let nodes = volume.nodes.as_ref().map_err(|why| Changed(why))?;
+        let mut confirmed = self.confirmed.lock().await;
+        self.limiter.admit(1).await;
+        confirmed.retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
+        for name in nodes
+            .all()
+            .filter(|name| !confirmed.contains_key(*name))
+            .collect::<Vec<_>>()
+        {
+            self.limiter.admit(3).await;
+            let asked = Instant::now();
+            // An empty list of Nodes is a wrong answer, not a cluster without Nodes.
+            if !self.cluster.has_nodes().await? {
+                return Err(NotConfirmed("the API server lists no Node at all".into()));
+            }
+            let found = self.cluster.nodes_known_as(name).await?.join(", ");
+            if !found.is_empty() {
+                return Err(NotConfirmed(format!(
+                    "there is the Node {found}, whose name or hostname label is {name:?}"
+                )));
+            }
+            confirmed.insert(name.to_owned(), asked);
+        }
+        drop(confirmed);
+        match view.verdict(volume) {
+            Verdict::Gone => Ok(()),
+            _ => Err(Changed("a Node has appeared meanwhile")),
+        }
+    }
+
+    /// Patches the mark. The second request that is admitted is the event's.
+    async fn annotate(&self, volume: &Volume, mark: Value) -> Result<(), StepError> {
+        self.limiter.admit(2).await;
+        let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: mark } });
+        let pv = volume.pv.reference();
+        self.cluster.patch_pv(&pv, metadata).await?;
+        Ok(())
+    }
+
+    /// Publishes an event on the claim.
+    fn publish(&self, volume: &Volume, type_: EventType, reason: &str, note: &str) {
+        let Some(claim) = &volume.pv.claim else {
+            return;
+        };
+        let regarding = ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("PersistentVolumeClaim".into()),
+            namespace: Some(claim.namespace.clone()),
+            name: Some(claim.name.clone()),
+            uid: claim.uid.clone(),
+            ..ObjectReference::default()
+        };
+        let reporter = &self.reporter;
+        reporter.regarding(type_, regarding, reason, "NodeCleanup", note);
+    }
+}
+
+/// Whether a write failed for another reason than a change of its object.
+fn has_failed(result: &Result<(), ApiError>) -> bool {
+    !matches!(
+        result,
+        Ok(()) | Err(ApiError::Conflict | ApiError::NotFound)
+    )
+}

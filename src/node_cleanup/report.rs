@@ -1,0 +1,142 @@
+//! What operators see of a pass: log lines, metrics, and the event about a missing permission.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::executor::Executor;
+use super::plan::Step;
+use super::volume::Volume;
+use super::watches::Volumes;
+use crate::cluster::Right;
+use crate::plan::About;
+use crate::view::Phase;
+
+/// How often the progress is logged.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// How many PVs a log line names.
+const MAX_NAMES: usize = 5;
+const REMEDY: &str = "apply the ClusterRole in deploy/node-cleanup.yaml, and bind it to the ServiceAccount of this Pod (docs/node-cleanup.md)";
+
+/// What a pass has found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Claims and PVs that are going to be deleted.
+    left: [i64; 2],
+    /// PVs that are left alone, by reason.
+    unclear: BTreeMap<String, Vec<String>>,
+}
+
+impl Findings {
+    /// A PV of a node that is gone.
+    pub fn count(&mut self, step: Step, volume: &Volume) {
+        match step {
+            Step::Unmark => {}
+            _ if volume.pv.phase == Phase::Bound => self.left[0] += 1,
+            _ => self.left[1] += 1,
+        }
+    }
+
+    /// A PV that is left alone, and why.
+    pub fn unclear(&mut self, why: String, pv: &str) {
+        self.unclear.entry(why).or_default().push(pv.to_owned());
+    }
+}
+
+/// What was reported last.
+#[derive(Debug, Default)]
+pub struct Report {
+    unclear: BTreeMap<String, usize>,
+    denied: BTreeSet<Right>,
+    progress: Option<(Instant, [i64; 2])>,
+}
+
+impl Report {
+    /// Reports a pass.
+    pub fn publish(&mut self, findings: Findings, executor: &Executor) {
+        let metrics = &executor.metrics;
+        let [claims, pvs] = findings.left;
+        metrics.pending_claims.set(claims);
+        metrics.stale_pvs.set(pvs);
+        self.progress(findings.left);
+
+        let unclear: BTreeMap<_, _> = findings
+            .unclear
+            .iter()
+            .map(|(why, pvs)| (why.clone(), pvs.len()))
+            .collect();
+        let count = unclear.values().sum::<usize>();
+        metrics
+            .unclear_pvs
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+        for (why, mut pvs) in findings.unclear {
+            let count = pvs.len();
+            if self
+                .unclear
+                .get(&why)
+                .is_none_or(|reported| *reported < count)
+            {
+                pvs.truncate(MAX_NAMES);
+                let pvs = pvs.join(", ");
+                tracing::warn!(
+                    count,
+                    pvs,
+                    "PVs are left alone: {why}; delete those of nodes that are gone by hand"
+                );
+            }
+        }
+        self.unclear = unclear;
+    }
+
+    fn progress(&mut self, left: [i64; 2]) {
+        let [claims, pvs] = left;
+        if left == [0, 0] {
+            if self.progress.take().is_some() {
+                tracing::info!("nothing is left of nodes that are gone");
+            }
+        } else if self
+            .progress
+            .is_none_or(|(at, reported)| reported != left && at.elapsed() >= PROGRESS_INTERVAL)
+        {
+            tracing::info!(
+                claims,
+                pvs,
+                "these claims and PVs are left of nodes that are gone"
+            );
+            self.progress = Some((Instant::now(), left));
+        }
+    }
+
+    /// Reports each missing permission once until it is granted.
+    pub fn missing_permissions(&mut self, executor: &Executor) {
+        let missing = executor.cluster.permissions().missing();
+        for (resource, verb, why) in &missing {
+            if self.denied.insert((resource, verb)) {
+                let text =
+                    format!("the permission to {verb} {resource} is missing: {why}; {REMEDY}");
+                tracing::warn!("{text}");
+                let reporter = &executor.reporter;
+                reporter.warning(&About::Pod, "PermissionMissing", "NodeCleanup", &text);
+            }
+        }
+        let missing: BTreeSet<_> = missing
+            .iter()
+            .map(|(resource, verb, _)| (*resource, *verb))
+            .collect();
+        self.denied.retain(|right| missing.contains(right));
+    }
+}
+
+/// Reports the first list, and configured classes without any PV: such a name may be misspelt.
+pub fn first_list(volumes: &Volumes, classes: &BTreeSet<String>) {
+    let pvs = volumes.len();
+    tracing::info!(pvs, "Nodes and PersistentVolumes are listed");
+    let found: BTreeSet<_> = volumes.values().map(|it| &it.pv.class).collect();
+    for class in classes.iter().filter(|class| !found.contains(class)) {
+        tracing::warn!(
+            class,
+            "no local PersistentVolume has this class yet; if that is a mistake, correct --storageclass-names (`kubectl get pv` shows the classes)"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The watches of Nodes and PVs, and what they show.
+
+use std::cell::{Ref, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Debug;
+
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::runtime::watcher::{Config, Event};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+use super::node_index::{NodeIndex, Nodes};
+use super::plan::{self, Verdict};
+use super::volume::Volume;
+use crate::cache::{follow, tells_something};
+use crate::cluster::Cluster;
+use crate::names::LABEL_HOSTNAME;
+
+/// Local PVs of the configured classes, by name.
+pub type Volumes = HashMap<String, Volume>;
+
+/// What is kept of each object of one kind, by name.
+#[derive(Debug)]
+struct Table<V> {
+    /// `None` until the first list is complete.
+    listed: Option<HashMap<String, V>>,
+    /// The list that is being read.
+    listing: HashMap<String, V>,
+}
+
+impl<V> Default for Table<V> {
+    fn default() -> Self {
+        Self {
+            listed: None,
+            listing: HashMap::new(),
+        }
+    }
+}
+
+impl<V: PartialEq> Table<V> {
+    /// Applies an event and returns whether it changed anything: a heartbeat of a Node does not.
+    fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(&K) -> Option<V>) -> bool {
+        let (object, kept) = match event {
+            Event::Init => return false,
+            Event::InitApply(object) => {
+                let kept = keep(&object);
+                self.listing
+                    .extend(kept.map(|kept| (object.name_any(), kept)));
+                return false;
+            }
+            Event::InitDone => {
+                self.listed = Some(std::mem::take(&mut self.listing));
+                return true;
+            }
+            Event::Apply(object) => {
+                let kept = keep(&object);
+                (object, kept)
+            }
+            Event::Delete(object) => (object, None),
+        };
+        let Some(listed) = &mut self.listed else {
+            return false;
+        };
+        let name = object.name_any();
+        if listed.get(&name) == kept.as_ref() {
+            return false;
+        }
+        match kept {
+            Some(kept) => listed.insert(name, kept),
+            None => listed.remove(&name),
+        };
+        true
+    }
+}
+
+/// What the watches show.
+#[derive(Debug, Default)]
+pub struct View {
+    nodes: RefCell<Table<Option<String>>>,
+    volumes: RefCell<Table<Volume>>,
+    /// Notified when a Node or a PV changes.
+    pub changed: Notify,
+}
+
+impl View {
+    /// Runs both watches for ever.
+    pub async fn follow(&self, cluster: &Cluster, classes: &BTreeSet<String>) {
+        let label = |node: &PartialObjectMeta<Node>| node.labels().get(LABEL_HOSTNAME).cloned();
+        let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
+        tokio::join!(
+            self.watch(cluster, "nodes", &self.nodes, |node| Some(label(node))),
+            self.watch(cluster, "persistentvolumes", &self.volumes, volume),
+        );
+    }
+
+    async fn watch<K, V: PartialEq>(
+        &self,
+        cluster: &Cluster,
+        resource: &'static str,
+        table: &RefCell<Table<V>>,
+        keep: impl Fn(&K) -> Option<V>,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let api: Api<K> = Api::all(cluster.client().clone());
+        let stream = watcher(api, Config::default())
+            .inspect_ok(|event| {
+                if matches!(event, Event::Init) {
+                    table.borrow_mut().listing.clear();
+                }
+            })
+            .try_filter(tells_something);
+        follow(cluster.clone(), resource, stream, |event| {
+            if table.borrow_mut().apply(event, &keep) {
+                self.changed.notify_one();
+            }
+        })
+        .await;
+    }
+
+    /// The Nodes and the PVs; `None` until both are listed.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<(Ref<'_, Nodes>, Ref<'_, Volumes>)> {
+        let nodes = Ref::filter_map(self.nodes.borrow(), |table| table.listed.as_ref());
+        let volumes = Ref::filter_map(self.volumes.borrow(), |table| table.listed.as_ref());
+        Some((nodes.ok()?, volumes.ok()?))
+    }
+
+    /// Whether the nodes of a PV are gone, by the newest that the watch has shown.
+    #[must_use]
+    pub fn verdict(&self, volume: &Volume) -> Verdict {
+        match &self.nodes.borrow().listed {
+            Some(nodes) => plan::verdict(&volume.nodes, &NodeIndex::new(nodes)),
+            None => Verdict::Unclear("the Nodes are not listed yet".into()),
+        }
+    }
+}
