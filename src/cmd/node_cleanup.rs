@@ -1,6 +1,7 @@
 //! `node-cleanup`: runs once per cluster, and deletes what is left of nodes that are gone.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::cluster::{Cluster, chain};
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;
-use crate::node_cleanup::limiter::Limiter;
 use crate::node_cleanup::metrics::Metrics;
+use crate::node_cleanup::report::Report;
 use crate::node_cleanup::server::{self, Observed};
 use crate::node_cleanup::watches::View;
 use crate::report::Reporter;
@@ -68,13 +69,20 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
         cluster: cluster.clone(),
         reporter: reporter.clone(),
         metrics,
-        limiter: Limiter::new(args.requests_per_second),
         classes: classes.clone(),
         delay: args.pvc_deletion_delay,
+        request_gap: Duration::from_secs(1) / u32::from(args.requests_per_second.get()),
+        next_request: Cell::new(Instant::now()),
         confirmed: tokio::sync::Mutex::default(),
     };
-    let (interval, concurrency) = (args.stale_pv_discovery_interval, args.worker_threads);
-    let controller = Controller::new(executor, interval, concurrency.get().into(), heartbeat);
+    let controller = Controller {
+        executor,
+        interval: args.stale_pv_discovery_interval,
+        concurrency: args.worker_threads.get().into(),
+        heartbeat,
+        memories: HashMap::new(),
+        report: Report::default(),
+    };
     let mut signals = Told::new()?;
     tokio::select! {
         () = controller.run(&view) => {}

@@ -26,38 +26,28 @@ const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// What this process remembers of a PV.
 #[derive(Debug, Default)]
-struct Memory {
+pub struct Memory {
     /// The mark on the PV, and since when this process has seen it while the node was gone.
     marked: Option<(String, Instant)>,
-    /// The last attempt at a step.
-    attempt: Option<Attempt>,
-}
-
-#[derive(Debug)]
-struct Attempt {
-    /// The version of the PV.
-    version: String,
-    backoff: Backoff,
-    /// When the next attempt is due.
-    next: Instant,
+    /// The last attempt: at which version of the PV, and when the next one is due.
+    attempt: Option<(String, Backoff, Instant)>,
 }
 
 impl Memory {
     /// How long the present mark has been seen, from now on if it is a new one.
     fn marked_for(&mut self, volume: &Volume, now: Instant) -> Duration {
-        match &self.marked {
-            Some((mark, since)) if volume.mark.as_ref() == Some(mark) => now - *since,
-            _ => {
-                self.marked = volume.mark.clone().map(|mark| (mark, now));
-                Duration::ZERO
-            }
-        }
+        let marked = self.marked.take();
+        let same = marked.filter(|(mark, _)| volume.mark.as_ref() == Some(mark));
+        self.marked = same.or_else(|| Some((volume.mark.clone()?, now)));
+        self.marked
+            .as_ref()
+            .map_or(Duration::ZERO, |(_, since)| now - *since)
     }
 
-    /// When the next attempt at this version is due; `None` if there was none.
-    fn next_attempt(&self, volume: &Volume) -> Option<Instant> {
-        let attempt = self.attempt.as_ref()?;
-        (attempt.version == volume.pv.resource_version).then_some(attempt.next)
+    /// The last attempt, if it was at this version.
+    fn attempt_at(&self, version: &str) -> Option<(Backoff, Instant)> {
+        let attempt = self.attempt.as_ref().filter(|attempt| attempt.0 == version);
+        attempt.map(|(_, backoff, next)| (*backoff, *next))
     }
 }
 
@@ -73,50 +63,35 @@ struct Plan {
 /// Plans and carries out.
 #[derive(Debug)]
 pub struct Controller {
-    executor: Executor,
-    interval: Duration,
-    concurrency: usize,
-    heartbeat: watch::Sender<Instant>,
+    /// Carries out the steps.
+    pub executor: Executor,
+    /// The longest time between two passes.
+    pub interval: Duration,
+    /// The most steps at once.
+    pub concurrency: usize,
+    /// The time of the last progress.
+    pub heartbeat: watch::Sender<Instant>,
     /// By the PV's UID.
-    memories: HashMap<String, Memory>,
-    report: Report,
+    pub memories: HashMap<String, Memory>,
+    /// What was logged last.
+    pub report: Report,
 }
 
 impl Controller {
-    /// A controller that makes a pass at least once an `interval`, and carries out up to `concurrency` steps at once.
-    #[must_use]
-    pub fn new(
-        executor: Executor,
-        interval: Duration,
-        concurrency: usize,
-        heartbeat: watch::Sender<Instant>,
-    ) -> Self {
-        Self {
-            executor,
-            interval,
-            concurrency,
-            heartbeat,
-            memories: HashMap::new(),
-            report: Report::default(),
-        }
-    }
-
     /// Runs for ever. It may be dropped at any moment: each step is one write.
     pub async fn run(mut self, view: &View) {
         loop {
             self.heartbeat.send_replace(Instant::now());
             self.report.missing_permissions(&self.executor);
-            let wake_at = match self.pass(view) {
-                Some(plan) => {
-                    self.report.publish(plan.findings, &self.executor);
-                    if !plan.steps.is_empty() {
-                        self.execute(plan.steps, view).await;
-                        continue;
-                    }
-                    plan.wake_at
+            let mut wake_at = Instant::now() + self.interval;
+            if let Some(plan) = self.pass(view) {
+                self.report.publish(plan.findings, &self.executor);
+                if !plan.steps.is_empty() {
+                    self.execute(plan.steps, view).await;
+                    continue;
                 }
-                None => Instant::now() + self.interval,
-            };
+                wake_at = plan.wake_at;
+            }
             tokio::select! {
                 () = sleep_until(wake_at) => {}
                 () = view.changed.notified() => sleep(COALESCE).await,
@@ -147,7 +122,10 @@ impl Controller {
                     continue;
                 }
                 Next::Wait(step, left) => (step, Some(now + left)),
-                Next::Now(step) => (step, memory.next_attempt(volume)),
+                Next::Now(step) => {
+                    let attempt = memory.attempt_at(&volume.pv.resource_version);
+                    (step, attempt.map(|(_, next)| next))
+                }
             };
             findings.count(step, volume);
             if step == Step::Unmark {
@@ -162,11 +140,11 @@ impl Controller {
         // Volumes of one node follow each other, as they share the answer that it is gone.
         steps.sort_unstable_by(|a, b| (a.0, a.1.hosts()).cmp(&(b.0, b.1.hosts())));
         steps.truncate(MAX_STEPS);
+        let steps = steps
+            .into_iter()
+            .map(|(step, volume)| (step, volume.clone()));
         Some(Plan {
-            steps: steps
-                .into_iter()
-                .map(|(step, it)| (step, it.clone()))
-                .collect(),
+            steps: steps.collect(),
             wake_at,
             findings,
         })
@@ -187,30 +165,28 @@ impl Controller {
 
     /// Remembers an attempt. After a success there is nothing to do for this version of the PV.
     fn remember(&mut self, step: Step, volume: &Volume, result: &Result<(), StepError>) {
+        let (pv, version) = (&volume.pv.name, &volume.pv.resource_version);
         let memory = self.memories.entry(volume.pv.uid.clone()).or_default();
-        let before = memory.attempt.take();
-        let before = before.filter(|it| it.version == volume.pv.resource_version);
-        let mut backoff = before.map_or(RETRY, |before| before.backoff);
+        let mut backoff = memory
+            .attempt_at(version)
+            .map_or(RETRY, |(backoff, _)| backoff);
         let pause = match result {
             Ok(()) => LONGEST_RETRY,
             Err(_) => backoff.pause(),
         };
-        let pv = &volume.pv.name;
+        let node = volume.hosts().join(", ");
         match result {
-            // A missing permission is reported once for all PVs.
-            Ok(()) | Err(StepError::Api(ApiError::Forbidden { .. })) => {}
-            Err(
-                error @ (StepError::Changed(_)
-                | StepError::Api(ApiError::Conflict | ApiError::NotFound)),
-            ) => {
-                tracing::debug!(pv, ?step, %error, "not done; looked at again in {pause:?}");
+            Ok(()) => {
+                let claim = volume.pv.claim.as_ref().map(ToString::to_string);
+                tracing::info!(?step, pv, claim, node, "done");
             }
-            Err(error) => tracing::warn!(pv, ?step, %error, "not done; tried again in {pause:?}"),
+            // A missing permission is reported once for all PVs.
+            Err(StepError::Api(ApiError::Forbidden { .. })) => {}
+            Err(error) if error.is_change() => {
+                tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}");
+            }
+            Err(error) => tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}"),
         }
-        memory.attempt = Some(Attempt {
-            version: volume.pv.resource_version.clone(),
-            backoff,
-            next: Instant::now() + pause,
-        });
+        memory.attempt = Some((version.clone(), backoff, Instant::now() + pause));
     }
 }

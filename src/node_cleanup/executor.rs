@@ -1,5 +1,6 @@
 //! Carries out one step: fresh reads, then one write that names the UID and the version of its object.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +10,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::limiter::Limiter;
 use super::metrics::Metrics;
 use super::plan::{Step, Verdict};
 use super::volume::Volume;
@@ -40,16 +40,32 @@ pub enum StepError {
 
 use StepError::{Changed, NotConfirmed};
 
+impl StepError {
+    /// Whether an object changed meanwhile, which the next pass takes into account.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        let api = matches!(self, Self::Api(ApiError::Conflict | ApiError::NotFound));
+        api || matches!(self, Changed(_))
+    }
+}
+
 /// What steps are carried out with.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each is documented where it is made")]
 pub struct Executor {
+    /// The API server.
     pub cluster: Cluster,
+    /// Publishes events.
     pub reporter: Reporter,
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    pub limiter: Limiter,
+    /// The StorageClasses.
     pub classes: BTreeSet<String>,
+    /// How long a node must be gone.
     pub delay: Duration,
+    /// The pause between two requests: there are no bursts.
+    pub request_gap: Duration,
+    /// When the next request may be made.
+    pub next_request: Cell<Instant>,
     /// When the API server was asked for each name, and had no such Node.
     pub confirmed: Mutex<HashMap<String, Instant>>,
 }
@@ -72,20 +88,17 @@ impl Executor {
     async fn unmark(&self, volume: &Volume) -> Result<(), StepError> {
         self.annotate(volume, Value::Null).await?;
         let pv = &volume.pv.name;
-        tracing::info!(pv, "the node is back; nothing of it is deleted");
-        let note = format!("the node of volume {pv} is back, so this claim is not deleted");
-        self.publish(volume, EventType::Normal, "ReferencedNodeReturned", &note);
+        let text = format!("the node of volume {pv} is back, so this claim is not deleted");
+        self.publish(volume, EventType::Normal, "ReferencedNodeReturned", &text);
         Ok(())
     }
 
     async fn mark(&self, volume: &Volume) -> Result<(), StepError> {
         let now = Timestamp::now();
         self.annotate(volume, volume.new_mark(now).into()).await?;
-        let (pv, node, delay) = (&volume.pv.name, volume.hosts().join(", "), self.delay);
-        let phase = volume.pv.phase;
-        tracing::warn!(pv, node, %phase, "the node is gone: what is left of it is deleted in {delay:?}, unless it comes back");
-        if phase == Phase::Bound {
-            let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
+        if volume.pv.phase == Phase::Bound {
+            let (pv, node) = (&volume.pv.name, volume.hosts().join(", "));
+            let delay = SignedDuration::try_from(self.delay).unwrap_or(SignedDuration::MAX);
             let due = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
             let due = format!("{} (in {:?})", due.strftime("%FT%TZ"), self.delay);
             let text = format!(
@@ -98,27 +111,25 @@ impl Executor {
 
     async fn delete_claim(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
         self.read_unchanged(volume).await?;
-        let pv = &volume.pv.name;
         let claim = volume.pv.claim.as_ref();
         let claim = claim.ok_or(Changed("the PV has no claim any more"))?;
-        self.limiter.admit(1).await;
+        self.admit(1).await;
         let seen = self.cluster.bound_claim(claim).await?;
         let seen = seen.ok_or(Changed("the claim is gone"))?;
-        if Some(&seen.uid) != claim.uid.as_ref() || seen.volume != *pv {
+        if Some(&seen.uid) != claim.uid.as_ref() || seen.volume != volume.pv.name {
             return Err(Changed("the PV and its claim do not name each other"));
         }
         if seen.deleting {
-            return Ok(());
+            return Err(Changed("the claim is being deleted"));
         }
         self.confirm_gone(volume, view).await?;
         let deleted = self.cluster.delete_claim(claim, &seen).await;
-        if has_failed(&deleted) {
+        let deleted = deleted.map_err(StepError::Api);
+        if deleted.as_ref().is_err_and(|error| !error.is_change()) {
             self.metrics.claim_delete_failed.inc();
         }
         deleted?;
         self.metrics.claim_deleted.inc();
-        let node = volume.hosts().join(", ");
-        tracing::warn!(pv, node, %claim, "the claim is deleted: its node has been gone for {:?}", self.delay);
         Ok(())
     }
 
@@ -131,40 +142,34 @@ impl Executor {
         let pv = volume.pv.reference();
         self.cluster.patch_pv(&pv, metadata).await?;
         self.metrics.finalizers_removed.inc();
-        let node = volume.hosts().join(", ");
-        tracing::info!(
-            pv = pv.name,
-            node,
-            "our finalizer is removed: the node is gone"
-        );
         Ok(())
     }
 
     async fn delete_pv(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
         self.read_unchanged(volume).await?;
         self.confirm_gone(volume, view).await?;
-        let pv = volume.pv.reference();
-        let deleted = self.cluster.delete_pv(&pv).await;
-        let phase = volume.pv.phase.to_string();
-        if has_failed(&deleted) {
+        let deleted = self.cluster.delete_pv(&volume.pv.reference()).await;
+        let deleted = deleted.map_err(StepError::Api);
+        let phase = &*volume.pv.phase.to_string();
+        if deleted.as_ref().is_err_and(|error| !error.is_change()) {
             let failed = &self.metrics.pv_delete_failed;
-            failed.with_label_values(&[&phase]).inc();
+            failed.with_label_values(&[phase]).inc();
         }
         deleted?;
-        self.metrics.pv_deleted.with_label_values(&[&phase]).inc();
-        let node = volume.hosts().join(", ");
-        tracing::info!(
-            pv = pv.name,
-            node,
-            phase,
-            "the PV is deleted: its node is gone"
-        );
+        self.metrics.pv_deleted.with_label_values(&[phase]).inc();
         Ok(())
+    }
+
+    /// Waits until so many requests may be made.
+    async fn admit(&self, requests: u32) {
+        let at = self.next_request.get().max(Instant::now());
+        self.next_request.set(at + self.request_gap * requests);
+        sleep_until(at).await;
     }
 
     /// Reads the PV, and makes sure that it is still the version that the step was planned for.
     async fn read_unchanged(&self, volume: &Volume) -> Result<(), StepError> {
-        self.limiter.admit(1).await;
+        self.admit(1).await;
         let now = self.cluster.pv(&volume.pv.name).await?;
         let is_same = now.is_some_and(|now| now.reference() == volume.pv.reference());
         is_same.then_some(()).ok_or(Changed("the PV has changed"))
@@ -175,14 +180,14 @@ impl Executor {
     async fn confirm_gone(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
         let nodes = volume.nodes.as_ref().map_err(|why| Changed(why))?;
         let mut confirmed = self.confirmed.lock().await;
-        self.limiter.admit(1).await;
+        self.admit(1).await;
         confirmed.retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
         for name in nodes
             .all()
             .filter(|name| !confirmed.contains_key(*name))
             .collect::<Vec<_>>()
         {
-            self.limiter.admit(3).await;
+            self.admit(3).await;
             let asked = Instant::now();
             // An empty list of Nodes is a wrong answer, not a cluster without Nodes.
             if !self.cluster.has_nodes().await? {
@@ -205,7 +210,7 @@ impl Executor {
 
     /// Patches the mark. The second request that is admitted is the event's.
     async fn annotate(&self, volume: &Volume, mark: Value) -> Result<(), StepError> {
-        self.limiter.admit(2).await;
+        self.admit(2).await;
         let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: mark } });
         let pv = volume.pv.reference();
         self.cluster.patch_pv(&pv, metadata).await?;
@@ -228,12 +233,4 @@ impl Executor {
         let reporter = &self.reporter;
         reporter.regarding(type_, regarding, reason, "NodeCleanup", note);
     }
-}
-
-/// Whether a write failed for another reason than a change of its object.
-fn has_failed(result: &Result<(), ApiError>) -> bool {
-    !matches!(
-        result,
-        Ok(()) | Err(ApiError::Conflict | ApiError::NotFound)
-    )
 }

@@ -14,7 +14,6 @@
 
 pub mod controller;
 pub mod executor;
-pub mod limiter;
 pub mod metrics;
 pub mod node_index;
 pub mod plan;

@@ -1,9 +1,6 @@
 //! What operators see of a pass: log lines, metrics, and the event about a missing permission.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::executor::Executor;
 use super::plan::Step;
@@ -13,8 +10,6 @@ use crate::cluster::Right;
 use crate::plan::About;
 use crate::view::Phase;
 
-/// How often the progress is logged.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// How many PVs a log line names.
 const MAX_NAMES: usize = 5;
 const REMEDY: &str = "apply the ClusterRole in deploy/node-cleanup.yaml, and bind it to the ServiceAccount of this Pod (docs/node-cleanup.md)";
@@ -47,9 +42,9 @@ impl Findings {
 /// What was reported last.
 #[derive(Debug, Default)]
 pub struct Report {
-    unclear: BTreeMap<String, usize>,
+    left: [i64; 2],
+    unclear: BTreeMap<String, Vec<String>>,
     denied: BTreeSet<Right>,
-    progress: Option<(Instant, [i64; 2])>,
 }
 
 impl Report {
@@ -59,53 +54,26 @@ impl Report {
         let [claims, pvs] = findings.left;
         metrics.pending_claims.set(claims);
         metrics.stale_pvs.set(pvs);
-        self.progress(findings.left);
+        if std::mem::replace(&mut self.left, findings.left) != findings.left {
+            tracing::info!(claims, pvs, "these are left of nodes that are gone");
+        }
 
-        let unclear: BTreeMap<_, _> = findings
-            .unclear
-            .iter()
-            .map(|(why, pvs)| (why.clone(), pvs.len()))
-            .collect();
-        let count = unclear.values().sum::<usize>();
+        let count = findings.unclear.values().map(Vec::len).sum::<usize>();
         metrics
             .unclear_pvs
             .set(i64::try_from(count).unwrap_or(i64::MAX));
-        for (why, mut pvs) in findings.unclear {
-            let count = pvs.len();
-            if self
-                .unclear
-                .get(&why)
-                .is_none_or(|reported| *reported < count)
-            {
-                pvs.truncate(MAX_NAMES);
-                let pvs = pvs.join(", ");
+        for (why, pvs) in &findings.unclear {
+            let reported = self.unclear.get(why).map_or(0, Vec::len);
+            if pvs.len() > reported {
+                let names = pvs[..pvs.len().min(MAX_NAMES)].join(", ");
                 tracing::warn!(
-                    count,
-                    pvs,
-                    "PVs are left alone: {why}; delete those of nodes that are gone by hand"
+                    count = pvs.len(),
+                    pvs = names,
+                    "left alone: {why}; delete those of nodes that are gone by hand"
                 );
             }
         }
-        self.unclear = unclear;
-    }
-
-    fn progress(&mut self, left: [i64; 2]) {
-        let [claims, pvs] = left;
-        if left == [0, 0] {
-            if self.progress.take().is_some() {
-                tracing::info!("nothing is left of nodes that are gone");
-            }
-        } else if self
-            .progress
-            .is_none_or(|(at, reported)| reported != left && at.elapsed() >= PROGRESS_INTERVAL)
-        {
-            tracing::info!(
-                claims,
-                pvs,
-                "these claims and PVs are left of nodes that are gone"
-            );
-            self.progress = Some((Instant::now(), left));
-        }
+        self.unclear = findings.unclear;
     }
 
     /// Reports each missing permission once until it is granted.

@@ -253,7 +253,7 @@ fn a_claim_goes_when_its_node_has_been_gone_for_the_delay() {
     stage.eventually("the log says that all is done", || {
         cleanup
             .log()
-            .contains("nothing is left of nodes that are gone")
+            .contains("these are left of nodes that are gone claims=0 pvs=0")
             .then_some(())
     });
     assert_eq!(stage.claim_phase("safe"), "Bound", "its node is there");

@@ -172,7 +172,7 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     );
     let told = cleanup
         .log()
-        .matches("are left of nodes that are gone")
+        .matches("these are left of nodes that are gone")
         .count();
     assert!(told >= 3, "progress is told: {told}");
 }
