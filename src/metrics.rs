@@ -1,27 +1,24 @@
 //! The metrics: those of the Go provisioner under its names, labels and types, and ours.
 //!
 //! One struct of handles, registered into a registry that is passed around: no globals. Gauges that
-//! describe the present are set from the whole state at once, so that what is gone does not linger.
-//! What each is called and means is in `families`, of which `docs/metrics.md` is made.
+//! describe the present are set from the whole state at once, so that a series ends with its object.
+//! `docs/metrics.md` says what each metric is for; a test compares it with what is registered here.
+
+pub mod series;
 
 use std::time::Duration;
 
 use prometheus::{
-    Counter, CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Registry,
+    Counter, CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntGauge, IntGaugeVec,
+    Registry, histogram_opts, register_counter_vec_with_registry as counter_vec,
+    register_counter_with_registry as counter, register_gauge_vec_with_registry as gauge_vec,
+    register_gauge_with_registry as gauge, register_histogram_vec_with_registry as histogram_vec,
+    register_int_counter_with_registry as int_counter,
+    register_int_gauge_vec_with_registry as int_gauge_vec,
+    register_int_gauge_with_registry as int_gauge,
 };
 
-use crate::process_metrics::{self, ProcessMetrics};
-
-mod families;
-pub mod family;
-pub mod maker;
-pub mod series;
-#[cfg(test)]
-mod tests;
-
-use families as f;
-use family::Family;
-use maker::Maker;
+use crate::process_metrics::ProcessMetrics;
 
 /// The buckets of all histograms of the Go provisioner, in seconds.
 const COMPAT_BUCKETS: [f64; 11] = [
@@ -34,7 +31,7 @@ const LONG_BUCKETS: [f64; 8] = [
 
 /// All handles.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each has its help text in `families`")]
+#[allow(missing_docs, reason = "each has its help text below")]
 pub struct Metrics {
     pub registry: Registry,
     pub capacity_bytes: GaugeVec,
@@ -67,7 +64,6 @@ pub struct Metrics {
     pub watch_restarts_total: CounterVec,
     pub missing_permission: IntGaugeVec,
     pub events_failed_total: IntCounter,
-    families: Vec<&'static Family>,
 }
 
 impl Metrics {
@@ -75,58 +71,200 @@ impl Metrics {
     ///
     /// # Errors
     /// When two have one name.
+    #[allow(clippy::too_many_lines, reason = "one call for each metric")]
     pub fn new() -> prometheus::Result<Self> {
-        let mut make = Maker::default();
-        let compat = || COMPAT_BUCKETS.to_vec();
+        let registry = Registry::new();
+        let compat = COMPAT_BUCKETS.to_vec();
         let long = [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat();
-        // In this order the page has them, too.
-        let mut metrics = Self {
-            capacity_bytes: make.gauges(&f::PERSISTENTVOLUME_CAPACITY_BYTES)?,
-            discovery_total: make.counters(&f::PERSISTENTVOLUME_DISCOVERY_TOTAL)?,
-            discovery_duration: make
-                .histograms(&f::PERSISTENTVOLUME_DISCOVERY_DURATION_SECONDS, compat())?,
-            delete_total: make.counters(&f::PERSISTENTVOLUME_DELETE_TOTAL)?,
-            delete_failed_total: make.counters(&f::PERSISTENTVOLUME_DELETE_FAILED_TOTAL)?,
-            delete_duration: make.histograms(&f::PERSISTENTVOLUME_DELETE_DURATION_SECONDS, long)?,
-            requests_total: make.counters(&f::APISERVER_REQUESTS_TOTAL)?,
-            requests_failed_total: make.counters(&f::APISERVER_REQUESTS_FAILED_TOTAL)?,
-            requests_duration: make
-                .histograms(&f::APISERVER_REQUESTS_DURATION_SECONDS, compat())?,
-            proctable_running: make.int_gauge(&f::PROCTABLE_RUNNING)?,
-            proctable_succeeded: make.int_gauge(&f::PROCTABLE_SUCCEEDED)?,
-            proctable_failed: make.int_gauge(&f::PROCTABLE_FAILED)?,
-            ready: make.int_gauge(&f::READY)?,
-            volumes: make.int_gauges(&f::VOLUMES)?,
-            skipped_entries: make.int_gauges(&f::SKIPPED_ENTRIES)?,
-            unhealthy: make.int_gauges(&f::UNHEALTHY_PERSISTENTVOLUME)?,
-            cleanup_waiting: make.int_gauge(&f::CLEANUP_WAITING)?,
-            cleanup_waiting_seconds: make.gauges(&f::CLEANUP_WAITING_SECONDS)?,
-            cleanup_stalled_seconds: make.gauges(&f::CLEANUP_STALLED_SECONDS)?,
-            cleanup_failed_attempts: make.int_gauges(&f::CLEANUP_FAILED_ATTEMPTS)?,
-            cleanup_progress: make.gauges(&f::CLEANUP_PROGRESS_RATIO)?,
-            cleanup_bytes_total: make.counter(&f::CLEANUP_BYTES_TOTAL)?,
-            cleanup_data_left_total: make.counters(&f::CLEANUP_DATA_LEFT_TOTAL)?,
-            loop_duration: make.histograms(&f::LOOP_DURATION_SECONDS, compat())?,
-            loop_last_success: make.gauge(&f::LOOP_LAST_SUCCESS_TIMESTAMP_SECONDS)?,
-            config_last_reload_successful: make.int_gauge(&f::CONFIG_LAST_RELOAD_SUCCESSFUL)?,
-            config_last_reload_timestamp: make.gauge(&f::CONFIG_LAST_RELOAD_TIMESTAMP_SECONDS)?,
-            watch_restarts_total: make.counters(&f::WATCH_RESTARTS_TOTAL)?,
-            missing_permission: make.int_gauges(&f::MISSING_PERMISSION)?,
-            events_failed_total: make.int_counter(&f::EVENTS_FAILED_TOTAL)?,
-            registry: Registry::new(),
-            families: Vec::new(),
+        register_build_info(&registry)?;
+        registry.register(Box::new(ProcessMetrics::new()?))?;
+        let metrics = Self {
+            capacity_bytes: gauge_vec!(
+                "local_volume_provisioner_persistentvolume_capacity_bytes",
+                "Total bytes of all volumes that were seen, over all classes of a volume mode.",
+                &["mode"],
+                registry
+            )?,
+            discovery_total: counter_vec!(
+                "local_volume_provisioner_persistentvolume_discovery_total",
+                "PersistentVolumes created.",
+                &["mode"],
+                registry
+            )?,
+            discovery_duration: histogram_vec!(
+                histogram_opts!(
+                    "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
+                    "Time from the start of a pass to the creation of a PersistentVolume.",
+                    compat.clone()
+                ),
+                &["mode"],
+                registry
+            )?,
+            delete_total: counter_vec!(
+                "local_volume_provisioner_persistentvolume_delete_total",
+                "PersistentVolumes whose volume was cleaned and that were released.",
+                &["mode", "type"],
+                registry
+            )?,
+            delete_failed_total: counter_vec!(
+                "local_volume_provisioner_persistentvolume_delete_failed_total",
+                "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.",
+                &["mode", "type"],
+                registry
+            )?,
+            delete_duration: histogram_vec!(
+                histogram_opts!(
+                    "local_volume_provisioner_persistentvolume_delete_duration_seconds",
+                    "Time from the start of a cleanup to the release of the PersistentVolume.",
+                    long
+                ),
+                &["mode", "type", "capacity", "cleanup_command"],
+                registry
+            )?,
+            requests_total: counter_vec!(
+                "local_volume_provisioner_apiserver_requests_total",
+                "Requests to create or delete PersistentVolumes.",
+                &["method"],
+                registry
+            )?,
+            requests_failed_total: counter_vec!(
+                "local_volume_provisioner_apiserver_requests_failed_total",
+                "Requests to create or delete PersistentVolumes that failed.",
+                &["method"],
+                registry
+            )?,
+            requests_duration: histogram_vec!(
+                histogram_opts!(
+                    "local_volume_provisioner_apiserver_requests_duration_seconds",
+                    "Duration of requests to create or delete PersistentVolumes.",
+                    compat.clone()
+                ),
+                &["method"],
+                registry
+            )?,
+            proctable_running: int_gauge!(
+                "local_volume_provisioner_proctable_running",
+                "Cleanups at work.",
+                registry
+            )?,
+            proctable_succeeded: int_gauge!(
+                "local_volume_provisioner_proctable_succeeded",
+                "Finished cleanups whose PersistentVolume has not gone yet.",
+                registry
+            )?,
+            proctable_failed: int_gauge!(
+                "local_volume_provisioner_proctable_failed",
+                "Cleanups that failed and will be tried again.",
+                registry
+            )?,
+            ready: int_gauge!(
+                "local_volume_provisioner_ready",
+                "1 if every class was read and every eligible volume has a PersistentVolume, else 0, as /ready says.",
+                registry
+            )?,
+            volumes: int_gauge_vec!(
+                "local_volume_provisioner_volumes",
+                "Volumes, by class and state.",
+                &["class", "state"],
+                registry
+            )?,
+            skipped_entries: int_gauge_vec!(
+                "local_volume_provisioner_skipped_entries",
+                "Entries of the discovery directories that are not offered, by class and reason.",
+                &["class", "reason"],
+                registry
+            )?,
+            unhealthy: int_gauge_vec!(
+                "local_volume_provisioner_unhealthy_persistentvolume",
+                "1 for each problem of a PersistentVolume.",
+                &["pv", "path", "reason"],
+                registry
+            )?,
+            cleanup_waiting: int_gauge!(
+                "local_volume_provisioner_cleanup_waiting",
+                "Cleanups that wait for a slot, or until the volume is no longer in use.",
+                registry
+            )?,
+            cleanup_waiting_seconds: gauge_vec!(
+                "local_volume_provisioner_cleanup_waiting_seconds",
+                "How long a cleanup has waited without a break.",
+                &["pv", "path", "reason"],
+                registry
+            )?,
+            cleanup_stalled_seconds: gauge_vec!(
+                "local_volume_provisioner_cleanup_stalled_seconds",
+                "How long a running cleanup has made no progress, in steps of 30 s; 0 while it does, and always for an external command.",
+                &["pv", "path"],
+                registry
+            )?,
+            cleanup_failed_attempts: int_gauge_vec!(
+                "local_volume_provisioner_cleanup_failed_attempts",
+                "How often in a row the cleanup of a PersistentVolume has failed; no series for one that has not.",
+                &["pv", "path"],
+                registry
+            )?,
+            cleanup_progress: gauge_vec!(
+                "local_volume_provisioner_cleanup_progress_ratio",
+                "Part of the bytes that are wiped, while a device is cleaned by one of our own methods.",
+                &["pv"],
+                registry
+            )?,
+            cleanup_bytes_total: counter!(
+                "local_volume_provisioner_cleanup_bytes_total",
+                "Bytes wiped on devices, counted every second, also those of cleanups that fail.",
+                registry
+            )?,
+            cleanup_data_left_total: counter_vec!(
+                "local_volume_provisioner_cleanup_data_left_total",
+                "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.",
+                &["class"],
+                registry
+            )?,
+            loop_duration: histogram_vec!(
+                histogram_opts!(
+                    "local_volume_provisioner_loop_duration_seconds",
+                    "Duration of one pass of the main loop.",
+                    compat.clone()
+                ),
+                &[],
+                registry
+            )?,
+            loop_last_success: gauge!(
+                "local_volume_provisioner_loop_last_success_timestamp_seconds",
+                "When the last pass of the main loop ended.",
+                registry
+            )?,
+            config_last_reload_successful: int_gauge!(
+                "local_volume_provisioner_config_last_reload_successful",
+                "1 if the configuration that was read last is in force, 0 if it is invalid.",
+                registry
+            )?,
+            config_last_reload_timestamp: gauge!(
+                "local_volume_provisioner_config_last_reload_timestamp_seconds",
+                "When the configuration that is in force was read.",
+                registry
+            )?,
+            watch_restarts_total: counter_vec!(
+                "local_volume_provisioner_watch_restarts_total",
+                "Watches that broke and were started again.",
+                &["resource"],
+                registry
+            )?,
+            missing_permission: int_gauge_vec!(
+                "local_volume_provisioner_missing_permission",
+                "1 for each permission that the API server has just denied, 0 once it is granted.",
+                &["resource", "verb"],
+                registry
+            )?,
+            events_failed_total: int_counter!(
+                "local_volume_provisioner_events_failed_total",
+                "Events that could not be written.",
+                registry
+            )?,
+            registry,
         };
-        make_build_info(&mut make)?;
-        make.register(&process_metrics::FAMILIES, ProcessMetrics::new()?)?;
-        (metrics.registry, metrics.families) = make.finish();
         metrics.begin_at_zero();
         Ok(metrics)
-    }
-
-    /// All families, with or without series so far.
-    #[must_use]
-    pub fn families(&self) -> &[&'static Family] {
-        &self.families
     }
 
     /// A counter that is first seen at 1 has not increased, as far as Prometheus can tell.
@@ -170,15 +308,16 @@ impl Metrics {
     }
 }
 
-/// The same in every program of ours: which build runs here.
-///
-/// # Errors
-/// When there is one already.
-pub fn make_build_info(make: &mut Maker) -> prometheus::Result<()> {
+fn register_build_info(registry: &Registry) -> prometheus::Result<()> {
     let revision = option_env!("LVP_REVISION").unwrap_or("unknown");
-    make.int_gauges(&f::BUILD_INFO)?
-        .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
-        .set(1);
+    int_gauge_vec!(
+        "local_volume_provisioner_build_info",
+        "1; the program's version is in the labels.",
+        &["version", "revision"],
+        registry
+    )?
+    .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
+    .set(1);
     Ok(())
 }
 
@@ -188,3 +327,6 @@ pub fn capacity_step(bytes: u64) -> String {
     const STEP: u64 = 500 << 30;
     format!("{}G", bytes.div_ceil(STEP) * 500)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,82 +9,72 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge};
 
-use crate::metrics::family::{Family, Kind, Origin};
+type Reading = fn(&Process) -> Option<f64>;
 
-/// All families here.
-pub const FAMILIES: [&Family; 9] = [
-    &CPU_SECONDS,
-    &RECEIVED_BYTES,
-    &SENT_BYTES,
-    &RESIDENT_BYTES,
-    &VIRTUAL_BYTES,
-    &MOST_VIRTUAL_BYTES,
-    &OPEN_FDS,
-    &MOST_FDS,
-    &START_TIME,
+/// Name, help and source of each counter.
+const COUNTERS: [(&str, &str, Reading); 3] = [
+    (
+        "process_cpu_seconds_total",
+        "User and system CPU time spent, in seconds.",
+        |process| {
+            let stat = process.stat().ok()?;
+            Some((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
+        },
+    ),
+    (
+        "process_network_receive_bytes_total",
+        "Bytes received over the network, by all processes of the pod.",
+        |_| octets("InOctets"),
+    ),
+    (
+        "process_network_transmit_bytes_total",
+        "Bytes sent over the network, by all processes of the pod.",
+        |_| octets("OutOctets"),
+    ),
 ];
 
-const CPU_SECONDS: Family = family(
-    Kind::Counter,
-    "process_cpu_seconds_total",
-    "User and system CPU time spent, in seconds.",
-);
-const RECEIVED_BYTES: Family = family(
-    Kind::Counter,
-    "process_network_receive_bytes_total",
-    "Bytes received over the network, by all processes of the pod.",
-);
-const SENT_BYTES: Family = family(
-    Kind::Counter,
-    "process_network_transmit_bytes_total",
-    "Bytes sent over the network, by all processes of the pod.",
-);
-const RESIDENT_BYTES: Family = family(
-    Kind::Gauge,
-    "process_resident_memory_bytes",
-    "Resident memory, in bytes.",
-);
-const VIRTUAL_BYTES: Family = family(
-    Kind::Gauge,
-    "process_virtual_memory_bytes",
-    "Virtual memory, in bytes.",
-);
-const MOST_VIRTUAL_BYTES: Family = family(
-    Kind::Gauge,
-    "process_virtual_memory_max_bytes",
-    "Limit of the virtual memory, in bytes.",
-);
-const OPEN_FDS: Family = family(Kind::Gauge, "process_open_fds", "Open file descriptors.");
-const MOST_FDS: Family = family(
-    Kind::Gauge,
-    "process_max_fds",
-    "Limit of the open file descriptors.",
-);
-const START_TIME: Family = family(
-    Kind::Gauge,
-    "process_start_time_seconds",
-    "When the process started, in seconds since 1970.",
-);
-
-const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
-    Family {
-        name,
-        kind,
-        labels: &[],
-        origin: Origin::Compat,
-        help,
-        advice: "",
-    }
-}
+/// Name, help and source of each gauge.
+const GAUGES: [(&str, &str, Reading); 6] = [
+    (
+        "process_resident_memory_bytes",
+        "Resident memory, in bytes.",
+        |process| Some(process.stat().ok()?.rss as f64 * procfs::page_size() as f64),
+    ),
+    (
+        "process_virtual_memory_bytes",
+        "Virtual memory, in bytes.",
+        |process| Some(process.stat().ok()?.vsize as f64),
+    ),
+    (
+        "process_virtual_memory_max_bytes",
+        "Limit of the virtual memory, in bytes.",
+        |process| Some(limit(&process.limits().ok()?.max_address_space.soft_limit)),
+    ),
+    ("process_open_fds", "Open file descriptors.", |process| {
+        Some(process.fd_count().ok()? as f64)
+    }),
+    (
+        "process_max_fds",
+        "Limit of the open file descriptors.",
+        |process| Some(limit(&process.limits().ok()?.max_open_files.soft_limit)),
+    ),
+    (
+        "process_start_time_seconds",
+        "When the process started, in seconds since 1970.",
+        |process| {
+            let ticks = process.stat().ok()?.starttime as f64;
+            let since_boot = ticks / procfs::ticks_per_second() as f64;
+            Some(procfs::boot_time_secs().ok()? as f64 + since_boot)
+        },
+    ),
+];
 
 /// Reads `/proc/self` when it is scraped.
 #[derive(Debug)]
 pub struct ProcessMetrics {
-    counters: [(Counter, Reading); 3],
-    gauges: [(Gauge, Reading); 6],
+    counters: Vec<(Counter, Reading)>,
+    gauges: Vec<(Gauge, Reading)>,
 }
-
-type Reading = fn(&Process) -> Option<f64>;
 
 impl ProcessMetrics {
     /// Makes the metrics.
@@ -92,41 +82,17 @@ impl ProcessMetrics {
     /// # Errors
     /// When a name is malformed.
     pub fn new() -> prometheus::Result<Self> {
-        let counter = |family: &Family, reading: Reading| {
-            Counter::new(family.name, family.help).map(|counter| (counter, reading))
-        };
-        let gauge = |family: &Family, reading: Reading| {
-            Gauge::new(family.name, family.help).map(|gauge| (gauge, reading))
-        };
+        let counter = |(name, help, reading)| Ok((Counter::new(name, help)?, reading));
+        let gauge = |(name, help, reading)| Ok((Gauge::new(name, help)?, reading));
         Ok(Self {
-            counters: [
-                counter(&CPU_SECONDS, |process| {
-                    let stat = process.stat().ok()?;
-                    Some((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
-                })?,
-                counter(&RECEIVED_BYTES, |_| octets("InOctets"))?,
-                counter(&SENT_BYTES, |_| octets("OutOctets"))?,
-            ],
-            gauges: [
-                gauge(&RESIDENT_BYTES, |process| {
-                    Some(process.stat().ok()?.rss as f64 * procfs::page_size() as f64)
-                })?,
-                gauge(&VIRTUAL_BYTES, |process| {
-                    Some(process.stat().ok()?.vsize as f64)
-                })?,
-                gauge(&MOST_VIRTUAL_BYTES, |process| {
-                    Some(limit(&process.limits().ok()?.max_address_space.soft_limit))
-                })?,
-                gauge(&OPEN_FDS, |process| Some(process.fd_count().ok()? as f64))?,
-                gauge(&MOST_FDS, |process| {
-                    Some(limit(&process.limits().ok()?.max_open_files.soft_limit))
-                })?,
-                gauge(&START_TIME, |process| {
-                    let ticks = process.stat().ok()?.starttime as f64;
-                    let since_boot = ticks / procfs::ticks_per_second() as f64;
-                    Some(procfs::boot_time_secs().ok()? as f64 + since_boot)
-                })?,
-            ],
+            counters: COUNTERS
+                .into_iter()
+                .map(counter)
+                .collect::<prometheus::Result<_>>()?,
+            gauges: GAUGES
+                .into_iter()
+                .map(gauge)
+                .collect::<prometheus::Result<_>>()?,
         })
     }
 }
@@ -198,7 +164,8 @@ mod tests {
     fn all_families_have_a_value_here() {
         let collected = ProcessMetrics::new().unwrap().collect();
         let names: Vec<_> = collected.iter().map(MetricFamily::name).collect();
-        assert_eq!(names, FAMILIES.map(|family| family.name));
+        let known = COUNTERS.iter().chain(&GAUGES).map(|(name, ..)| *name);
+        assert_eq!(names, known.collect::<Vec<_>>());
         for family in &collected {
             let metric = &family.get_metric()[0];
             let value = metric.get_gauge().get_value() + metric.get_counter().get_value();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use prometheus::proto::MetricFamily;
-use prometheus::{CounterVec, IntCounter, IntGauge, Registry};
+use prometheus::{
+    CounterVec, IntCounter, IntGauge, Registry, register_counter_vec_with_registry as counter_vec,
+    register_int_counter_with_registry as int_counter,
+    register_int_gauge_with_registry as int_gauge,
+};
 
 use crate::cluster::Permissions;
 use crate::metrics::Metrics as Shared;
-use crate::metrics::maker::Maker;
-
-pub mod families;
 
 const PREFIX: &str = "local_volume_node_cleanup_";
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
@@ -23,7 +24,7 @@ pub const SHARED: [&str; 4] = [
 
 /// All handles.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "each has its help text in `families`")]
+#[allow(missing_docs, reason = "each has its help text below")]
 pub struct Metrics {
     registry: Registry,
     shared: Arc<Shared>,
@@ -45,23 +46,59 @@ impl Metrics {
     /// # Errors
     /// When two have one name.
     pub fn new(shared: Arc<Shared>, permissions: Arc<Permissions>) -> prometheus::Result<Self> {
-        let mut make = Maker::default();
-        let mut metrics = Self {
-            pv_deleted: make.counters(&families::PV_DELETED)?,
-            pv_delete_failed: make.counters(&families::PV_DELETE_FAILED)?,
-            claim_deleted: make.int_counter(&families::CLAIM_DELETED)?,
-            claim_delete_failed: make.int_counter(&families::CLAIM_DELETE_FAILED)?,
-            finalizers_removed: make.int_counter(&families::FINALIZERS_REMOVED)?,
-            synced: make.int_gauge(&families::SYNCED)?,
-            pending_claims: make.int_gauge(&families::PENDING_CLAIMS)?,
-            stale_pvs: make.int_gauge(&families::STALE_PVS)?,
-            unclear_pvs: make.int_gauge(&families::UNCLEAR_PVS)?,
-            registry: Registry::new(),
+        let registry = Registry::new();
+        Ok(Self {
+            pv_deleted: counter_vec!(
+                "local_volume_node_cleanup_persistentvolume_delete_total",
+                "PersistentVolumes of nodes that are gone that were deleted.",
+                &["phase"],
+                registry
+            )?,
+            pv_delete_failed: counter_vec!(
+                "local_volume_node_cleanup_persistentvolume_delete_failed_total",
+                "Deletions of PersistentVolumes that failed.",
+                &["phase"],
+                registry
+            )?,
+            claim_deleted: int_counter!(
+                "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
+                "Claims bound to volumes of nodes that are gone that were deleted.",
+                registry
+            )?,
+            claim_delete_failed: int_counter!(
+                "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
+                "Deletions of claims that failed.",
+                registry
+            )?,
+            finalizers_removed: int_counter!(
+                "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
+                "PersistentVolumes of nodes that are gone that our finalizer was removed from.",
+                registry
+            )?,
+            synced: int_gauge!(
+                "local_volume_node_cleanup_synced",
+                "1 when the process has listed Nodes and PersistentVolumes.",
+                registry
+            )?,
+            pending_claims: int_gauge!(
+                "local_volume_node_cleanup_pending_persistentvolumeclaims",
+                "Claims whose node is gone and that are going to be deleted.",
+                registry
+            )?,
+            stale_pvs: int_gauge!(
+                "local_volume_node_cleanup_stale_persistentvolumes",
+                "PersistentVolumes whose node is gone, and which are going to be deleted or released.",
+                registry
+            )?,
+            unclear_pvs: int_gauge!(
+                "local_volume_node_cleanup_unclear_persistentvolumes",
+                "PersistentVolumes that are kept because it is unknown whether their node is gone.",
+                registry
+            )?,
+            registry,
             shared,
             permissions,
-        };
-        (metrics.registry, _) = make.finish();
-        Ok(metrics)
+        })
     }
 
     /// Whether Nodes and PVs were listed.

@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use local_volume_provisioner::metrics::Metrics;
-use local_volume_provisioner::node_cleanup::metrics::families::FAMILIES as OF_NODE_CLEANUP;
 use regex::Regex;
 
+/// All metrics with their types and labels: a unit test compares the page with what is registered.
+const PAGE: &str = include_str!("../../docs/metrics.md");
 /// The labels that a series has from where it is scraped.
 pub const OF_THE_TARGET: [&str; 4] = ["instance", "job", "node", "pod"];
 static GROUPING: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(?:by|without|on)\s*\(([^)]*)\)").unwrap());
 static LABEL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(\w+)\s*[=!]~?\s*"([^"]*)""#).unwrap());
+static ON_PAGE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?m)^(?:\| )?`(\w+)`(?:: | \| )(counter|gauge|histogram)").unwrap()
+});
+static LABEL_ON_PAGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?m)^- `(\w+)`:").unwrap());
 // A function has a parenthesis behind its name, a variable of Grafana a dollar before it.
 static METRIC: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?:^|[^\w$])(\w+_\w+|up)\b(\{[^}]*\}|\()?").unwrap());
@@ -40,18 +44,19 @@ impl Known {
     /// All that the program has, and what Prometheus adds.
     pub fn new() -> Self {
         let mut known = BTreeMap::from([("up".to_owned(), BTreeSet::new())]);
-        let metrics = Metrics::new().unwrap();
-        for family in metrics.families().iter().chain(&OF_NODE_CLEANUP) {
-            let labels: BTreeSet<_> = family.label_names().into_iter().collect();
-            if family.kind.as_str() == "histogram" {
-                let mut with_bound = labels.clone();
-                with_bound.insert("le");
-                known.insert(format!("{}_bucket", family.name), with_bound);
-                for part in ["sum", "count"] {
-                    known.insert(format!("{}_{part}", family.name), labels.clone());
+        for section in PAGE.split("\n##") {
+            let labels = LABEL_ON_PAGE.captures_iter(section);
+            let labels: BTreeSet<_> = labels.map(|it| it.extract::<1>().1[0]).collect();
+            for (_, [name, kind]) in ON_PAGE.captures_iter(section).map(|it| it.extract()) {
+                if kind == "histogram" {
+                    let with_bound = labels.iter().copied().chain(["le"]).collect();
+                    known.insert(format!("{name}_bucket"), with_bound);
+                    for part in ["sum", "count"] {
+                        known.insert(format!("{name}_{part}"), labels.clone());
+                    }
+                } else {
+                    known.insert(name.to_owned(), labels.clone());
                 }
-            } else {
-                known.insert(family.name.to_owned(), labels);
             }
         }
         Self(known)
