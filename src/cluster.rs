@@ -156,6 +156,11 @@ impl Cluster {
         &self.client
     }
 
+    /// The metrics, for what is counted beside the requests.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// The rights that were denied.
     #[must_use]
     pub fn permissions(&self) -> &Arc<Permissions> {
@@ -315,7 +320,8 @@ impl Cluster {
         result
     }
 
-    async fn limited<T>(
+    /// Makes a request within the time limit, and classifies its error.
+    pub(crate) async fn limited<T>(
         &self,
         resource: &'static str,
         verb: &'static str,

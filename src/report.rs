@@ -1,76 +1,67 @@
-//! Events, and what has been said already.
+//! Events, which are written in the background: no caller waits for one.
 
 mod notices;
-mod outbox;
-mod writer;
+mod recorder;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Reporter as Source};
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use kube::api::ObjectMeta;
+use kube::runtime::events::EventType;
+use prometheus::IntCounter;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::cluster::Permissions;
-use crate::metrics::Metrics;
+use crate::cluster::Cluster;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
-use outbox::Outbox;
-use writer::Writer;
+use recorder::Recorder;
 
 pub use notices::Notices;
 
-/// Events that wait to be written. More than that in one go, and the API server has other worries.
+/// How many events may wait to be written; further ones are in the log only.
 const BACKLOG: usize = 1024;
 /// The API's limit for an event's text, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// The API's limit for the instance's name, in bytes.
 const INSTANCE_LIMIT: usize = 128;
+/// The namespace of events on objects without a namespace.
+const DEFAULT_NAMESPACE: &str = "default";
 
 enum Message {
-    Event(Box<(Event, ObjectReference)>),
+    Event(Box<Event>),
     Flush(oneshot::Sender<()>),
 }
 
-/// Writes events in the background: nobody ever waits for one.
+/// Hands events to the recorder.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     send: mpsc::Sender<Message>,
-    metrics: Arc<Metrics>,
+    failed: IntCounter,
+    instance: String,
     pod: ObjectReference,
 }
 
 impl Reporter {
-    /// Starts the writer. `provisioner` is our name, `pod` is where we run.
+    /// Starts the recorder. `provisioner` is the name of this instance, `pod` the Pod that it runs in.
     #[must_use]
-    pub fn start(
-        client: Client,
-        provisioner: &str,
-        pod: ObjectReference,
-        metrics: Arc<Metrics>,
-        permissions: Arc<Permissions>,
-    ) -> Self {
-        // The reporting controller must be a label value, which a name with a UID in it is too long
-        // for. So the full name is the reporting instance.
-        let source = Source {
-            controller: PROVISIONER_PREFIX.into(),
-            instance: Some(cut(provisioner, INSTANCE_LIMIT).into()),
-        };
-        let writer = Writer::new(client, source, permissions);
-        let outbox = Outbox::new(writer, Arc::clone(&metrics));
+    pub fn start(cluster: &Cluster, provisioner: &str, pod: ObjectReference) -> Self {
         let (send, receive) = mpsc::channel(BACKLOG);
-        tokio::spawn(outbox.serve(receive));
-        Self { send, metrics, pod }
+        tokio::spawn(Recorder::new(cluster.clone()).serve(receive));
+        Self {
+            send,
+            failed: cluster.metrics().events_failed_total.clone(),
+            instance: cut(provisioner, INSTANCE_LIMIT).into(),
+            pod,
+        }
     }
 
-    /// Something that somebody ought to look at.
+    /// An event about a problem.
     pub fn warning(&self, about: &About, reason: &str, action: &str, note: &str) {
         self.event(EventType::Warning, about, reason, action, note);
     }
 
-    /// Something that happened as it should.
+    /// An event about something that happened as it should.
     pub fn normal(&self, about: &About, reason: &str, action: &str, note: &str) {
         self.event(EventType::Normal, about, reason, action, note);
     }
@@ -98,23 +89,34 @@ impl Reporter {
         action: &str,
         note: &str,
     ) {
+        let namespace = regarding.namespace.clone();
+        // The reporting component must be a label value. The instance's name, which may have a UID in it,
+        // is too long for that.
+        let component = PROVISIONER_PREFIX.to_owned();
         let event = Event {
-            type_,
-            reason: reason.into(),
-            note: Some(cut(note, NOTE_LIMIT).into()),
-            action: action.into(),
-            secondary: None,
+            metadata: ObjectMeta {
+                namespace: namespace.or_else(|| Some(DEFAULT_NAMESPACE.into())),
+                ..ObjectMeta::default()
+            },
+            involved_object: regarding,
+            type_: Some(format!("{type_:?}")),
+            reason: Some(reason.into()),
+            message: Some(cut(note, NOTE_LIMIT).into()),
+            action: Some(action.into()),
+            source: Some(EventSource {
+                component: Some(component.clone()),
+                host: None,
+            }),
+            reporting_component: Some(component),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
         };
-        // Full: then thousands are on their way, and the log has this one too.
-        let sent = self
-            .send
-            .try_send(Message::Event(Box::new((event, regarding))));
-        if sent.is_err() {
-            self.metrics.events_failed_total.inc();
+        if self.send.try_send(Message::Event(Box::new(event))).is_err() {
+            self.failed.inc();
         }
     }
 
-    /// Waits until everything reported so far is written or was tried once more, or time is up.
+    /// Waits until each event so far is written or was retried once more, at most for `limit`.
     pub async fn flush(&self, limit: Duration) {
         let (done, written) = oneshot::channel();
         let flushed = async {
@@ -144,12 +146,13 @@ mod tests {
         let (send, _receive) = mpsc::channel(1);
         let reporter = Reporter {
             send,
-            metrics: Arc::new(Metrics::new().unwrap()),
+            failed: IntCounter::new("failed", "Failed.").unwrap(),
+            instance: String::new(),
             pod: ObjectReference::default(),
         };
         for failed in [0, 1, 2] {
             reporter.normal(&About::Pod, "Reason", "Action", "note");
-            assert_eq!(reporter.metrics.events_failed_total.get(), failed);
+            assert_eq!(reporter.failed.get(), failed);
         }
     }
 

@@ -55,8 +55,7 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
     let served = server::serve(listener, &args.metrics_path, observed);
 
     let pod = own_pod(&environment, NAME);
-    let client = cluster.client().clone();
-    let reporter = Reporter::start(client, NAME, pod, shared, permissions);
+    let reporter = Reporter::start(&cluster, NAME, pod);
     tracing::info!(
         delay = ?args.pvc_deletion_delay,
         requests_per_second = args.requests_per_second,

@@ -113,13 +113,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
                 .map_err(|refused| Misuse(refused.to_string()))?;
         }
         let pod = own_pod(&environment, &provisioner);
-        let reporter = Reporter::start(
-            cluster.client().clone(),
-            &provisioner,
-            pod,
-            Arc::clone(&metrics),
-            Arc::clone(cluster.permissions()),
-        );
+        let reporter = Reporter::start(&cluster, &provisioner, pod);
         let wake = Arc::new(Notify::new());
         let (world, worlds) = watch::channel(World {
             settings: settings.clone(),

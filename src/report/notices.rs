@@ -1,4 +1,4 @@
-//! What has been said already.
+//! The notices of the last plan, so that each is reported once.
 
 use std::collections::BTreeSet;
 
@@ -61,13 +61,11 @@ impl Notices {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use k8s_openapi::api::core::v1::ObjectReference;
+    use prometheus::IntCounter;
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::metrics::Metrics;
 
     fn notice(pv: &str, message: &str) -> Notice {
         Notice {
@@ -79,10 +77,10 @@ mod tests {
 
     #[test]
     fn only_what_is_in_doubt_stays_without_being_said_again() {
-        // With nobody to write them, events go nowhere.
         let reporter = Reporter {
             send: mpsc::channel(1).0,
-            metrics: Arc::new(Metrics::new().unwrap()),
+            failed: IntCounter::new("failed", "Failed.").unwrap(),
+            instance: String::new(),
             pod: ObjectReference::default(),
         };
         let mut notices = Notices::default();

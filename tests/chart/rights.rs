@@ -237,7 +237,7 @@ fn the_hook_and_node_cleanup_may_do_what_they_do_and_no_more() {
         rule("", "nodes", "get list watch"),
         rule("", "persistentvolumes", "get list watch patch delete"),
         rule("", "persistentvolumeclaims", "get delete"),
-        rule("events.k8s.io", "events", "create patch"),
+        rule("", "events", "create patch"),
     ];
     assert_eq!(rules("ClusterRole", "node-cleanup"), json!(node_cleanup));
     assert!(!objects.names("Role").contains(&&*name("node-cleanup")));

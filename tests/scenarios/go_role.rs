@@ -16,24 +16,18 @@ const PVS: &str = "persistentvolumes";
 const NOTICED: Duration = Duration::from_secs(35);
 
 /// What that role lacks of what we ask for: group, resource, verbs.
-const LACKING: [(&str, &str, &[Verb]); 5] = [
+const LACKING: [(&str, &str, &[Verb]); 4] = [
     ("", PVS, &[Verb::Patch]),
     ("", "persistentvolumeclaims", &[Verb::Get]),
     ("", "pods", &[Verb::List]),
     ("", "nodes", &[Verb::List, Verb::Watch]),
-    ("events.k8s.io", "events", &[Verb::Create, Verb::Patch]),
 ];
 
 fn under_the_go_role(stage: &Stage) -> Vec<Fault> {
     let faults = stage.faults();
     let deny = |(group, resource, verbs): &(&str, &str, &[Verb])| {
-        // What may not be listed is never watched, and perhaps no event comes twice.
-        let is_rare = |verb| {
-            matches!(
-                (*resource, verb),
-                ("nodes", Verb::Watch) | ("events", Verb::Patch)
-            )
-        };
+        // What may not be listed is never watched.
+        let is_rare = |verb| matches!((*resource, verb), ("nodes", Verb::Watch));
         let deny = |verb: &Verb| {
             let denied = faults.on(*verb).group(group).resource(resource);
             let denied = if is_rare(*verb) {
@@ -87,7 +81,6 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
         "patch persistentvolumes",
         "get persistentvolumeclaims",
         "list pods",
-        "create events.events.k8s.io",
         "list nodes",
     ] {
         stage.eventually(&format!("{right:?} is missed"), || {
@@ -114,7 +107,7 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     stage.delete_claim("next");
     stage.within(NOTICED, "no right is missed any more", || {
         let missing = missing(&mut provisioner);
-        assert!(missing.len() > 4, "they stay, with 0: {missing:?}");
+        assert!(missing.len() > 3, "they stay, with 0: {missing:?}");
         missing.iter().all(|(_, value)| *value == 0).then_some(())
     });
     stage.eventually("nothing is degraded", || {
@@ -123,18 +116,11 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     assert!(provisioner.is_running());
 }
 
-/// Events are written once each, whichever API takes them.
 #[test]
-fn an_event_that_comes_again_is_counted_up_in_the_old_api_too() {
+fn an_event_that_comes_again_is_counted_up() {
     let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     let (_device, path) = raw_volume(&stage, &settings);
-    stage
-        .faults()
-        .on(Verb::Create)
-        .group("events.k8s.io")
-        .resource("events")
-        .forbid();
     let _provisioner = stage.provisioner().unwrap();
     let bound = stage.bind("claim", &path);
     stage.used(&bound);
