@@ -265,7 +265,7 @@ impl Actor {
         match self
             .ground
             .cluster
-            .patch_pv_surely(&patch.pv, render::patched(patch))
+            .merge_pv(&patch.pv, render::patched(patch))
             .await
         {
             Ok(view) => {

@@ -4,7 +4,6 @@
 //! so that the missing right is reported until it is granted.
 
 mod jobs;
-mod lost;
 mod node_cleanup;
 mod outage;
 mod permissions;
@@ -21,11 +20,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
@@ -44,19 +43,21 @@ const TIME_LIMIT: Duration = Duration::from_secs(15);
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// Why a request failed.
+/// Why a request failed. There are four classes: a conflict or a missing object, which is read again; a
+/// refusal, after which this object backs off while others go on; what passes, which is retried; and a
+/// bug. A write whose answer is lost is not read back: the next pass finds what came of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The object changed, or is another one than was meant: look again.
+    /// Conflict: the object changed, or is another one than was meant.
     #[error("the object has changed since it was looked at")]
     Conflict,
-    /// The name is taken.
+    /// Conflict: the name is taken.
     #[error("an object of that name exists already")]
     AlreadyExists,
-    /// The object does not exist.
+    /// Gone: the object does not exist.
     #[error("the object does not exist")]
     NotFound,
-    /// A right is missing.
+    /// Refused: a permission is missing.
     #[error("the API server denies the right to {verb} {resource}: {message}")]
     Forbidden {
         /// `get`, `list`, `patch`, ...
@@ -66,19 +67,22 @@ pub enum ApiError {
         /// The API server's words.
         message: String,
     },
-    /// The object is not acceptable, to the API server itself or to a policy of the cluster's.
+    /// Refused: by validation, admission, a policy or a quota.
     #[error("the API server refuses it: {0}")]
     Invalid(String),
-    /// No answer in time.
+    /// Passing: no answer in time.
     #[error("the API server did not answer within {TIME_LIMIT:?}")]
     TimedOut,
-    /// Everything else: server errors, broken connections.
+    /// Passing: server errors, 429, broken connections.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
+    /// A request that the API server does not understand.
+    #[error("the API server does not understand the request, which is a bug: {0}")]
+    Bug(String),
 }
 
 impl ApiError {
-    /// Whether the same request may well succeed in a moment.
+    /// Whether the same request may succeed in a moment.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::TimedOut | Self::Failed(_))
@@ -200,18 +204,39 @@ impl Cluster {
         Ok(pv.as_ref().map(PvView::from_api))
     }
 
+    /// Creates a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
+        let (pvs, params) = (self.pvs(), PostParams::default());
+        let created = self.counted("create", pvs.create(&params, pv)).await?;
+        Ok(PvView::from_api(&created))
+    }
+
     /// Merges `metadata` into a PV's, if it is still the very object and version that `pv` names:
     /// otherwise the API server answers with a conflict.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn patch_pv(&self, pv: &PvRef, metadata: Value) -> Result<PvView, ApiError> {
-        self.merge_into_pv(pv, serde_json::json!({ "metadata": metadata }))
-            .await
+        self.merge_pv(pv, json!({ "metadata": metadata })).await
     }
 
-    /// The same for any part of a PV.
-    async fn merge_into_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
+    /// Removes our finalizer by leaving these `others`; otherwise as [`Self::patch_pv`].
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn remove_finalizer(&self, pv: &PvRef, others: &[String]) -> Result<(), ApiError> {
+        let metadata = json!({ "finalizers": others });
+        self.patch_pv(pv, metadata).await.map(drop)
+    }
+
+    /// As [`Self::patch_pv`], for any part of a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn merge_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
         body["metadata"]["uid"] = pv.uid.clone().into();
         body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
         let body = Patch::Merge(body);
@@ -349,7 +374,8 @@ impl Cluster {
                     409 if status.reason == "AlreadyExists" => ApiError::AlreadyExists,
                     409 => ApiError::Conflict,
                     404 => ApiError::NotFound,
-                    400 | 403 | 422 => ApiError::Invalid(message),
+                    403 | 422 => ApiError::Invalid(message),
+                    400 | 405 | 406 | 415 => ApiError::Bug(message),
                     code => {
                         return Err(ApiError::Failed(format!(
                             "{code} {}: {message}",
@@ -387,7 +413,7 @@ pub(crate) fn why_broken(error: &watcher::Error) -> String {
 /// A JSON patch of these operations.
 fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
     let operations = serde_json::from_value(operations);
-    let operations = operations.map_err(|error| ApiError::Failed(error.to_string()))?;
+    let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
     Ok(Patch::Json(operations))
 }
 

@@ -36,11 +36,11 @@ impl Actor {
         let cluster = &self.ground.cluster;
         let pv = &withdrawal.pv;
         if withdrawal.delete {
-            cluster.delete_pv_surely(pv).await?;
+            cluster.delete_pv(pv).await?;
             return self.let_go(withdrawal).await;
         }
         if let Some(finalizers) = &withdrawal.finalizers {
-            cluster.take_finalizer_off(pv, finalizers).await?;
+            cluster.remove_finalizer(pv, finalizers).await?;
         }
         self.tell(withdrawal);
         Ok(())
@@ -80,7 +80,7 @@ impl Actor {
                         return Ok(());
                     };
                     let others = without_ours(&now);
-                    cluster.take_finalizer_off(&now.reference(), &others).await
+                    cluster.remove_finalizer(&now.reference(), &others).await
                 }
                 Err(error) => Err(error),
             };

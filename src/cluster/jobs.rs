@@ -3,11 +3,10 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
-use super::lost::{has, or_look};
-use super::{ApiError, Cluster, json_patch};
+use super::{ApiError, Cluster};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
 
@@ -57,17 +56,8 @@ impl Cluster {
     pub async fn create_job(&self, namespace: &str, job: &Job) -> Result<(), ApiError> {
         let api = self.jobs(namespace);
         let params = PostParams::default();
-        let create = api.create(&params, job);
-        let create = async || self.limited(JOBS, "create", create).await.map(drop);
-        let look = async || {
-            let name = job.metadata.name.as_deref().unwrap_or_default();
-            let found = self.limited(JOBS, "get", api.get_opt(name)).await?;
-            // They say when it was made, to the nanosecond.
-            let wanted = json!({ "annotations": job.metadata.annotations });
-            let is_made = found.is_some_and(|found| has(&found.metadata, &wanted));
-            Ok(is_made.then_some(()))
-        };
-        or_look(create, look).await
+        let created = api.create(&params, job);
+        self.limited(JOBS, "create", created).await.map(drop)
     }
 
     /// Lists the pods that Jobs for this PV, by UID, have left and that have not ended: their names.
@@ -88,21 +78,15 @@ impl Cluster {
         Ok(pods.filter_map(|pod| pod.metadata.name).collect())
     }
 
-    /// Takes the owner off a Job, if it is still that very object: it no longer goes with its PV.
+    /// Removes the owner of a Job, if it is still that very object: it no longer goes with its PV.
     ///
     /// # Errors
-    /// [`ApiError`]; [`ApiError::Conflict`] if it has none, or is another one by now.
+    /// [`ApiError`].
     pub async fn disown_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
-        let operations = json!([
-            { "op": "test", "path": "/metadata/uid", "value": job.uid },
-            { "op": "remove", "path": "/metadata/ownerReferences" },
-        ]);
-        let (params, patch) = (PatchParams::default(), json_patch(operations)?);
-        let api = self.jobs(namespace);
-        let patched = async {
-            let patched = api.patch(&job.name, &params, &patch).await;
-            patched.map_err(conflict_if_refused)
-        };
+        let metadata = json!({ "uid": job.uid, "ownerReferences": null });
+        let (params, patch) = (PatchParams::default(), json!({ "metadata": metadata }));
+        let (api, patch) = (self.jobs(namespace), Patch::Merge(patch));
+        let patched = api.patch(&job.name, &params, &patch);
         self.limited(JOBS, "patch", patched).await.map(drop)
     }
 
@@ -119,23 +103,6 @@ impl Cluster {
         });
         let api = self.jobs(namespace);
         let delete = api.delete(&job.name, &params);
-        let delete = async || self.limited(JOBS, "delete", delete).await.map(drop);
-        let look = async || {
-            let found = self.job(namespace, &job.name).await?;
-            let stays = found.is_some_and(|now| now.uid == job.uid && !now.deleting);
-            Ok((!stays).then_some(()))
-        };
-        or_look(delete, look).await
-    }
-}
-
-/// A `test` that fails is answered with 422.
-fn conflict_if_refused(error: kube::Error) -> kube::Error {
-    match error {
-        kube::Error::Api(mut status) if status.code == 422 => {
-            (status.code, status.reason) = (409, "Conflict".into());
-            kube::Error::Api(status)
-        }
-        error => error,
+        self.limited(JOBS, "delete", delete).await.map(drop)
     }
 }

