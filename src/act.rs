@@ -6,20 +6,17 @@ mod jobs;
 mod withdraw;
 mod writing;
 
-use std::collections::HashMap;
-use std::mem::Discriminant;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::cache::Learnt;
+use crate::cache::Expectations;
 use crate::clean::table::Backoff;
 use crate::clean::{Ground, attempt};
-use crate::cluster::{ApiError, JOBS};
+use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, Action, CleanOrder, Patch, Withdrawal};
+use crate::plan::{About, Action, CleanOrder, Patch};
 use crate::quantity;
 use crate::render;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
@@ -31,9 +28,6 @@ pub use writing::{UnderWay, Writing};
 /// Writes to the API server at a time.
 const CONCURRENCY: usize = 8;
 
-/// How often is tried what takes a right that is missing.
-const PROBE: Duration = Duration::from_secs(8);
-
 /// Carries out plans.
 #[derive(Clone, Debug)]
 pub struct Actor {
@@ -43,26 +37,6 @@ pub struct Actor {
     writing: Writing,
     device_checks: DeviceChecks,
     places: Arc<Semaphore>,
-    /// Counts the passes with a right missing.
-    turn: Arc<AtomicUsize>,
-    /// When which kind of action was last tried although a right that it takes was missing.
-    probed: Arc<Mutex<HashMap<Discriminant<Action>, Instant>>>,
-}
-
-/// What an action does, in the words of RBAC.
-fn rights(action: &Action) -> (&'static str, &'static [&'static str]) {
-    let verbs: &[_] = match action {
-        Action::Forget(_) | Action::Track(_) => &[],
-        Action::Disown(_) => return (JOBS, &["patch"]),
-        Action::Release(_) => &["get", "patch"],
-        Action::Collect(_) | Action::DeleteJob(..) | Action::CallOff(..) => {
-            return (JOBS, &["delete"]);
-        }
-        Action::Create(_) => &["get", "create"],
-        Action::Patch(_) | Action::Withdraw(Withdrawal { delete: false, .. }) => &["patch"],
-        Action::Clean(_) | Action::Withdraw(_) => &["patch", "delete"],
-    };
-    ("persistentvolumes", verbs)
 }
 
 impl Actor {
@@ -75,8 +49,6 @@ impl Actor {
             writing: Writing::default(),
             device_checks: DeviceChecks::default(),
             places: Arc::new(Semaphore::new(CONCURRENCY)),
-            turn: Arc::default(),
-            probed: Arc::default(),
         }
     }
 
@@ -93,17 +65,8 @@ impl Actor {
     }
 
     /// Starts everything; waits for nothing.
-    pub fn apply(&self, mut actions: Vec<Action>, learnt: &Learnt, pass: Instant) {
-        if !self.ground.lacking().is_empty() {
-            // A right may be missing for one object only: then the next pass finds out with another.
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            let first = turn.checked_rem(actions.len()).unwrap_or(0);
-            actions.rotate_left(first);
-        }
+    pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
         for action in actions {
-            if !self.is_worth_trying(&action) {
-                continue;
-            }
             match action {
                 Action::Forget(tenancy) => self.ground.table.forget(&tenancy),
                 Action::Track(track) => self.ground.table.track(*track),
@@ -127,49 +90,35 @@ impl Actor {
                     let (this, before) = (self.clone(), job.clone());
                     self.write_job(before, async move { this.call_off(&job, &why).await });
                 }
-                Action::Create(draft) => self.offer(draft, learnt.clone(), pass),
+                Action::Create(draft) => self.offer(draft, expectations.clone(), pass),
                 Action::Patch(patch) => {
-                    let (this, before, now) = (self.clone(), patch.pv.clone(), learnt.clone());
+                    let (this, before, now) =
+                        (self.clone(), patch.pv.clone(), expectations.clone());
                     let work = async move { this.patch(&patch, &now).await };
-                    self.write_pv(before, learnt, work);
+                    self.write_pv(before, expectations, work);
                 }
                 Action::Withdraw(withdrawal) => {
-                    let (this, before, now) = (self.clone(), withdrawal.pv.clone(), learnt.clone());
+                    let (this, before, now) =
+                        (self.clone(), withdrawal.pv.clone(), expectations.clone());
                     let work = async move { this.withdraw(&withdrawal, &now).await };
-                    self.write_pv(before, learnt, work);
+                    self.write_pv(before, expectations, work);
                 }
             }
         }
     }
 
-    /// Where a right that an action takes is missing, one of its kind finds out now and then whether it
-    /// was granted; the others wait.
-    fn is_worth_trying(&self, action: &Action) -> bool {
-        let permissions = self.ground.cluster.permissions();
-        let kind = std::mem::discriminant(action);
-        let (resource, verbs) = rights(action);
-        if !verbs
-            .iter()
-            .any(|verb| permissions.is_missing(resource, verb))
-        {
-            return true;
-        }
-        let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = probed.get(&kind).is_none_or(|at| at.elapsed() >= PROBE);
-        if due {
-            probed.insert(kind, Instant::now());
-        }
-        due
-    }
-
     /// Changes a PV that was in this state when that was decided.
-    fn write_pv<F>(&self, before: PvRef, learnt: &Learnt, work: F)
+    fn write_pv<F>(&self, before: PvRef, expectations: &Expectations, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let entered = self.writing.enter(&before.name);
-        let learnt = learnt.clone();
-        self.write(entered, |_| work, move |()| learnt.has_changed(&before));
+        let expectations = expectations.clone();
+        self.write(
+            entered,
+            |_| work,
+            move |()| expectations.has_changed(&before),
+        );
     }
 
     /// Changes a Job that was in this state when that was decided.
@@ -259,7 +208,7 @@ impl Actor {
         });
     }
 
-    async fn patch(&self, patch: &Patch, learnt: &Learnt) {
+    async fn patch(&self, patch: &Patch, expectations: &Expectations) {
         let name = &patch.pv.name;
         crash_point("record-on-pv");
         match self
@@ -269,7 +218,7 @@ impl Actor {
             .await
         {
             Ok(view) => {
-                learnt.changed(&patch.pv.resource_version, view);
+                expectations.expect(view);
                 let about = About::from(&patch.pv);
                 if let Some(bytes) = patch.capacity {
                     let capacity = quantity::format(bytes);
@@ -289,20 +238,14 @@ impl Actor {
                     pv = name,
                     "the PV changed before it was patched; the next pass looks again"
                 );
-                self.look_again(&patch.pv, learnt).await;
+                expectations.read(&patch.pv).await;
             }
             Err(error) => {
-                tracing::warn!(pv = name, %error, "the PV could not be changed; the next pass tries again");
+                tracing::warn!(pv = name, %error, "the PV could not be changed; it is retried");
+                if !error.is_passing() {
+                    expectations.refused(name);
+                }
             }
-        }
-    }
-
-    /// What we know of a PV has proved to be old, and of one without the label no watch tells more.
-    async fn look_again(&self, pv: &PvRef, learnt: &Learnt) {
-        if learnt.is_stray(&pv.uid) {
-            learnt
-                .look_again(&self.ground.cluster, &pv.uid, &pv.name)
-                .await;
         }
     }
 }

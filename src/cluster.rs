@@ -34,7 +34,8 @@ use crate::view::{PvRef, PvView, StorageClassView};
 pub(crate) use jobs::{JOBS, jobs_of};
 pub use node_cleanup::BoundClaim;
 pub(crate) use outage::is_unreachable;
-pub use permissions::{Permissions, REMEDY, Right, lacks_right};
+use permissions::lacks_right;
+pub use permissions::{Permissions, REMEDY};
 pub(crate) use retries::retries;
 pub use uninstall::{DaemonSetState, ProvisionerPod};
 
@@ -400,6 +401,11 @@ fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)> {
         | watcher::Error::WatchError(status) => Some(("watch", status)),
         _ => None,
     }
+}
+
+/// Whether a watch was denied.
+pub(crate) fn is_denied(error: &watcher::Error) -> bool {
+    refused(error).is_some_and(|(_, status)| status.code == 403)
 }
 
 /// Why a watch broke, in a line.

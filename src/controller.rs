@@ -2,7 +2,6 @@
 
 mod reloading;
 mod saying;
-mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -76,9 +75,6 @@ struct Memory {
     host: Option<PatientWatch>,
     pvs: Option<PvCache>,
     jobs: JobCache,
-    /// For which hostDirs the PVs without a label were listed.
-    strays_in: BTreeSet<HostPath>,
-    strays_at: Instant,
     notices: Notices,
     /// Since when which PVs have been without their volumes, as the last plan said.
     missing_since: BTreeMap<String, Duration>,
@@ -104,8 +100,6 @@ impl Controller {
             host,
             pvs: None,
             jobs,
-            strays_in: BTreeSet::new(),
-            strays_at: Instant::now(),
             notices: Notices::default(),
             missing_since: BTreeMap::new(),
             taint: StartupTaint::new(self.cluster.clone(), self.reporter.clone()),
@@ -171,7 +165,7 @@ impl Controller {
         }
         if let Some(pvs) = &memory.pvs {
             self.actor
-                .apply(std::mem::take(&mut plan.actions), &pvs.learnt(), begun);
+                .apply(std::mem::take(&mut plan.actions), pvs.expectations(), begun);
         }
         memory.missing_since = std::mem::take(&mut plan.missing_since);
         let wake_at = plan.wake_at;
@@ -204,14 +198,14 @@ impl Controller {
         if let Some(node) = &node {
             let watching = memory.pvs.as_ref().map(PvCache::hostname);
             if watching != Some(node.hostname.as_str()) {
-                let wake = Arc::clone(&self.wake);
-                memory.pvs = Some(PvCache::start(&self.cluster, &node.hostname, wake));
-                memory.strays_in.clear();
+                memory.pvs = Some(PvCache::start(&self.cluster, &node.hostname, &self.wake));
+            }
+            if let Some(pvs) = &mut memory.pvs {
+                pvs.find_unlabelled(node, &self.host_dirs());
             }
             let jobs = &mut memory.jobs;
             jobs.follow(&node.hostname, config.use_job_for_cleaning);
         }
-        self.find_strays(memory, node.as_ref()).await;
         let spoken_for = self.spoken_for(memory);
         let observed = match tokio::task::spawn_blocking(Machine::read).await {
             Ok(Ok(machine)) => {
@@ -231,13 +225,15 @@ impl Controller {
         let jobs = memory.jobs.jobs();
         // Before the PVs are read: one that is made in between is in both, and not in neither.
         let under_way = self.actor.writing().now();
+        let mut writing = under_way.names;
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
             // The watch does not tell of the end of a PV without the label.
             let released = cleanups
                 .iter()
                 .filter(|(_, it)| it.state == CleanupState::Released);
-            released.for_each(|(tenancy, _)| pvs.learnt().gone(&tenancy.pv_uid));
+            released.for_each(|(it, _)| pvs.expectations().forget_unlabelled(&it.pv_uid));
+            writing.extend(pvs.expectations().backing_off());
         }
         Snapshot {
             node,
@@ -248,7 +244,7 @@ impl Controller {
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.job_source),
-            writing: under_way.names,
+            writing,
             making: under_way.making,
             refusals: self.actor.device_checks().refusals(),
             now: self.epoch.elapsed(),
@@ -260,9 +256,13 @@ impl Controller {
 
     /// The PVs that concern us, if all of them are known.
     fn pvs(&self, memory: &Memory) -> Option<Vec<PvView>> {
-        // Without the strays, a path may have a PV that we do not know of.
-        let complete = memory.knows_strays(&self.settings.config.classes);
-        memory.pvs.as_ref().filter(|_| complete)?.views()
+        memory.pvs.as_ref()?.views(&self.host_dirs())
+    }
+
+    /// The directories of all classes.
+    fn host_dirs(&self) -> BTreeSet<HostPath> {
+        let classes = self.settings.config.classes.values();
+        classes.map(|class| class.host_dir.clone()).collect()
     }
 
     /// The paths with PVs and those that are being cleaned, if some class asks for them.

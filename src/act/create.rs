@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::Actor;
 use super::device_checks::Refused;
-use crate::cache::Learnt;
+use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::plan::PvDraft;
@@ -38,7 +38,7 @@ struct Taken;
 
 impl Actor {
     /// Makes a PV, if its device can be opened exclusively.
-    pub(super) fn offer(&self, draft: Box<PvDraft>, learnt: Learnt, pass: Instant) {
+    pub(super) fn offer(&self, draft: Box<PvDraft>, expectations: Expectations, pass: Instant) {
         let Some(entered) = self.writing.enter_new(&draft) else {
             return;
         };
@@ -51,7 +51,7 @@ impl Actor {
                 Ok(()) if is_current => {
                     let that = this.clone();
                     let work = |generation| async move {
-                        let is_there = that.create(&draft, &learnt, pass, generation).await;
+                        let is_there = that.create(&draft, &expectations, pass, generation).await;
                         if is_there {
                             that.device_checks.forget(&draft.path);
                         }
@@ -73,14 +73,14 @@ impl Actor {
     pub(super) async fn create(
         &self,
         draft: &PvDraft,
-        learnt: &Learnt,
+        expectations: &Expectations,
         pass: Instant,
         generation: u64,
     ) -> bool {
         let mut pv = render::persistent_volume(draft);
         if draft.name != draft.second_name {
             // Its PV may have the second name although the first is free, and show in no watch.
-            let found = self.find_as(&draft.second_name, draft, learnt, generation);
+            let found = self.find_as(&draft.second_name, draft, expectations, generation);
             match found.await {
                 Ok(Outcome::Found) => return true,
                 Ok(Outcome::Nothing) => return false,
@@ -89,7 +89,10 @@ impl Actor {
         }
         for name in [&draft.name, &draft.second_name] {
             pv.metadata.name = Some(name.clone());
-            match self.create_as(name, &pv, draft, learnt, generation).await {
+            match self
+                .create_as(name, &pv, draft, expectations, generation)
+                .await
+            {
                 Ok(Outcome::Made) => {
                     let metrics = &self.ground.metrics;
                     let mode = draft.mode.as_str();
@@ -120,7 +123,7 @@ impl Actor {
         name: &str,
         pv: &PersistentVolume,
         draft: &PvDraft,
-        learnt: &Learnt,
+        expectations: &Expectations,
         generation: u64,
     ) -> Result<Outcome, Taken> {
         let cluster = &self.ground.cluster;
@@ -128,11 +131,11 @@ impl Actor {
         crash_point("create-pv");
         match patiently(is_wanted, || cluster.create_pv(pv)).await {
             Some(Ok(view)) => {
-                learnt.made(view);
+                expectations.expect(view);
                 Ok(Outcome::Made)
             }
             Some(Err(ApiError::AlreadyExists)) => {
-                self.find_as(name, draft, learnt, generation).await
+                self.find_as(name, draft, expectations, generation).await
             }
             failed => {
                 not_made(name, draft, failed.and_then(Result::err));
@@ -146,14 +149,14 @@ impl Actor {
         &self,
         name: &str,
         draft: &PvDraft,
-        learnt: &Learnt,
+        expectations: &Expectations,
         generation: u64,
     ) -> Result<Outcome, Taken> {
         let cluster = &self.ground.cluster;
         let is_wanted = || self.is_wanted(draft, generation);
         match patiently(is_wanted, || cluster.pv(name)).await {
             Some(Ok(Some(other))) if self.stands_for(&other, &draft.path) => {
-                learnt.stray(other);
+                expectations.add_unlabelled(other);
                 Ok(Outcome::Found)
             }
             Some(Ok(Some(_))) => Err(Taken),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cache::Learnt;
+use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::plan::Withdrawal;
 use crate::plan::verdict::{consents_to_forget, without_ours};
@@ -18,14 +18,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Actor {
-    pub(super) async fn withdraw(&self, withdrawal: &Withdrawal, learnt: &Learnt) {
+    pub(super) async fn withdraw(&self, withdrawal: &Withdrawal, expectations: &Expectations) {
         match self.try_withdraw(withdrawal).await {
             Ok(()) => {}
             Err(ApiError::Conflict | ApiError::NotFound) => {
-                self.look_again(&withdrawal.pv, learnt).await;
+                expectations.read(&withdrawal.pv).await;
             }
             Err(error) => {
-                tracing::warn!(pv = withdrawal.pv.name, %error, "the PV could not be let go; the next pass tries again");
+                tracing::warn!(pv = withdrawal.pv.name, %error, "the PV could not be let go; it is retried");
+                if !error.is_passing() {
+                    expectations.refused(&withdrawal.pv.name);
+                }
             }
         }
     }

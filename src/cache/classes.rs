@@ -14,8 +14,6 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::StorageClassView;
 
-use super::POLL;
-
 /// The StorageClasses that we use: `None` is one that does not exist; one that is not in here could
 /// not be read so far.
 type Views = BTreeMap<String, Option<StorageClassView>>;
@@ -23,8 +21,8 @@ type Views = BTreeMap<String, Option<StorageClassView>>;
 /// The names of the configured classes.
 type Names = BTreeSet<String>;
 
-/// A watch of all StorageClasses, of which a cluster has a handful. Where that is not allowed, those
-/// of our classes are read now and then.
+/// A watch of all StorageClasses, of which a cluster has a handful. Where that is denied, those of the
+/// configuration are read whenever the watch is retried.
 #[derive(Debug)]
 pub struct ClassCache {
     ours: watch::Sender<Names>,
@@ -35,8 +33,7 @@ pub struct ClassCache {
 /// How long the start waits for the first answer.
 const FIRST_LIST: Duration = Duration::from_secs(2);
 
-/// All that is known, of others' classes too: after the next change of the configuration they may
-/// be ours.
+/// All classes, of others too: the next configuration may use them.
 #[derive(Debug, Default)]
 struct Known {
     views: Views,
@@ -55,8 +52,8 @@ impl Known {
 }
 
 impl ClassCache {
-    /// Starts watching. `ours` are the names of the configured classes; `wake` is told of every
-    /// change of these.
+    /// Starts watching. `ours` are the names of the configured classes; `wake` is notified of each change
+    /// of these.
     #[must_use]
     pub fn start(cluster: &Cluster, ours: Names, wake: Arc<Notify>) -> Self {
         let (send, known) = watch::channel(Known::default());
@@ -65,9 +62,8 @@ impl ClassCache {
         let task = tokio::spawn(async move {
             let learn = |change: &dyn Fn(&mut Known)| {
                 let learn = |known: &mut Known| {
-                    // What becomes of others' classes must not wake anybody. Read under this lock: the first
-                    // pass with a class that is served from a later moment on waits for it, and finds what is
-                    // learnt here.
+                    // Changes of others' classes do not wake the loop. Read under this lock: the first pass
+                    // with a class that is served from a later moment on waits for it, and finds the change.
                     let ours = names.borrow();
                     let before = known.of(&ours);
                     change(known);
@@ -77,9 +73,10 @@ impl ClassCache {
                     wake.notify_one();
                 }
             };
+            let denied = Notify::new();
             tokio::select! {
-                () = watch_all(&cluster, learn) => {}
-                () = read_when_denied(&cluster, names.clone(), learn) => {}
+                () = watch_all(&cluster, &denied, learn) => {}
+                () = read_when_denied(&cluster, &names, &denied, learn) => {}
             }
         });
         Self { ours, known, task }
@@ -111,14 +108,14 @@ impl Drop for ClassCache {
     }
 }
 
-async fn watch_all(cluster: &Cluster, learn: impl Fn(&dyn Fn(&mut Known))) {
+async fn watch_all(cluster: &Cluster, denied: &Notify, learn: impl Fn(&dyn Fn(&mut Known))) {
     let (store, writer) = reflector::store();
     let api: Api<StorageClass> = Api::all(cluster.client().clone());
     let stream = watcher(api, watcher::Config::default())
         .modify(|class| class.metadata.managed_fields = None)
         .reflect(writer)
         .try_filter(super::tells_something);
-    super::follow(cluster.clone(), "storageclasses", stream, |event| {
+    let each = |event| {
         // A list that is not complete says nothing of those that have not come yet.
         if !matches!(event, watcher::Event::InitApply(_)) {
             learn(&|known| {
@@ -128,44 +125,32 @@ async fn watch_all(cluster: &Cluster, learn: impl Fn(&dyn Fn(&mut Known))) {
                 known.all = true;
             });
         }
-    })
-    .await;
+    };
+    super::follow_or_notify(cluster.clone(), "storageclasses", stream, each, denied).await;
 }
 
 /// Roles may allow to get a StorageClass, and not to list and watch them all.
 async fn read_when_denied(
     cluster: &Cluster,
-    mut names: watch::Receiver<Names>,
+    names: &watch::Receiver<Names>,
+    denied: &Notify,
     learn: impl Fn(&dyn Fn(&mut Known)),
 ) {
-    // The last fault told of each class.
-    let mut told = BTreeMap::new();
     loop {
-        let rights = [("storageclasses", "list"), ("storageclasses", "watch")];
-        cluster.permissions().until_missing(&rights).await;
-        let ours = names.borrow_and_update().clone();
+        denied.notified().await;
+        let ours = names.borrow().clone();
         for name in ours {
             let view = match cluster.storage_class(&name).await {
                 Ok(class) => Some(class),
                 Err(ApiError::NotFound) => None,
                 Err(error) => {
-                    let error = error.to_string();
-                    if told.get(&name) != Some(&error) {
-                        tracing::warn!(class = name, %error, "reading the StorageClass failed; going on with what was known before");
-                    }
-                    told.insert(name, error);
+                    tracing::debug!(class = name, %error, "reading the StorageClass failed");
                     continue;
                 }
             };
-            told.remove(&name);
             learn(&|known| {
                 known.views.insert(name.clone(), view.clone());
             });
-        }
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => {}
-            // Without them the cache is gone, and this task with it.
-            _ = names.changed() => {}
         }
     }
 }

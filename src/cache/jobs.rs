@@ -13,13 +13,11 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster, JOBS, jobs_of};
 use crate::view::{JobView, Jobs};
 
-use super::POLL;
-
 /// How long to wait after the one list has failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A watch of the Jobs that our node's label selects, where Jobs clean or one is left from when they
-/// did. Elsewhere they are listed once.
+/// A watch of the Jobs that our node's label selects, where Jobs clean or an earlier one is left. Elsewhere
+/// they are listed once.
 #[derive(Debug)]
 pub struct JobCache {
     cluster: Cluster,
@@ -38,7 +36,7 @@ struct Following {
 }
 
 impl JobCache {
-    /// Nothing is asked before [`Self::follow`]. `wake` is told of every change.
+    /// Makes no request before [`Self::follow`]. `wake` is notified of each change.
     #[must_use]
     pub fn new(cluster: &Cluster, namespace: &str, wake: Arc<Notify>) -> Self {
         Self {
@@ -50,7 +48,7 @@ impl JobCache {
         }
     }
 
-    /// What is known of the Jobs, for those who wait for one.
+    /// What is known of the Jobs, for a cleanup that waits for one.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<Jobs>> {
         self.known.subscribe()
@@ -82,13 +80,14 @@ impl JobCache {
         let task = tokio::spawn(async move {
             let (namespace, hostname) = (place.0.as_str(), place.1.as_str());
             let learn = |jobs: Vec<JobView>| learn(jobs, &send, &wake);
-            let denied = || denied(&send, &wake);
-            if !made && !has_any(&cluster, namespace, hostname, learn, denied).await {
+            let keep = || keep(&send, &wake);
+            if !made && !has_any(&cluster, namespace, hostname, learn, keep).await {
                 return;
             }
+            let denied = Notify::new();
             tokio::select! {
-                () = watch_all(&cluster, namespace, hostname, learn) => {}
-                () = list_when_denied(&cluster, namespace, hostname, learn, denied, &send) => {}
+                () = watch_all(&cluster, namespace, hostname, &denied, learn) => {}
+                () = list_when_denied(&cluster, namespace, hostname, &denied, learn, keep) => {}
             }
         });
         self.following = Some(Following {
@@ -120,23 +119,23 @@ fn learn(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify)
     }
 }
 
-/// Who may not look at Jobs keeps what was known of them: they are at work all the same. If nothing was,
-/// none were made.
-fn denied(known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
+/// The API server does not let us list Jobs. Known ones may be at work all the same, and are kept. If none
+/// is known, none was made here.
+fn keep(known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
     if known.borrow().is_none() {
         learn(Vec::new(), known, wake);
     }
 }
 
-/// Lists the Jobs, once, and says whether there are any. Who may not list them cannot have made any.
+/// Lists the Jobs, once, and says whether there are any.
 async fn has_any(
     cluster: &Cluster,
     namespace: &str,
     hostname: &str,
     learn: impl Fn(Vec<JobView>),
-    denied: impl Fn(),
+    keep: impl Fn(),
 ) -> bool {
-    let mut told = false;
+    let mut logged = false;
     loop {
         match cluster.list_jobs(namespace, hostname).await {
             Ok(jobs) => {
@@ -145,11 +144,11 @@ async fn has_any(
                 return any;
             }
             Err(ApiError::Forbidden { .. }) => {
-                denied();
+                keep();
                 return false;
             }
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut logged, true) {
                     tracing::warn!(%error, "the cleaning Jobs could not be listed; nothing is made or cleaned until they are");
                 }
                 tokio::time::sleep(RETRY).await;
@@ -162,6 +161,7 @@ async fn watch_all(
     cluster: &Cluster,
     namespace: &str,
     hostname: &str,
+    denied: &Notify,
     learn: impl Fn(Vec<JobView>),
 ) {
     let (store, writer) = reflector::store();
@@ -173,70 +173,33 @@ async fn watch_all(
         })
         .reflect(writer)
         .try_filter(super::tells_something);
-    super::follow(cluster.clone(), JOBS, stream, |event| {
+    let each = |event| {
         // A list that is not complete says nothing of those that have not come yet.
         if !matches!(event, watcher::Event::InitApply(_)) {
-            learn(
-                store
-                    .state()
-                    .iter()
-                    .map(|job| JobView::from_api(job))
-                    .collect(),
-            );
+            let jobs = store.state();
+            learn(jobs.iter().map(|job| JobView::from_api(job)).collect());
         }
-    })
-    .await;
+    };
+    super::follow_or_notify(cluster.clone(), JOBS, stream, each, denied).await;
 }
 
-/// Who may not watch lists now and then.
+/// The list alone may be allowed. Without it, each cleanup reads its own Job.
 async fn list_when_denied(
     cluster: &Cluster,
     namespace: &str,
     hostname: &str,
+    denied: &Notify,
     learn: impl Fn(Vec<JobView>),
-    denied: impl Fn(),
-    known: &watch::Sender<Option<Jobs>>,
+    keep: impl Fn(),
 ) {
     loop {
-        let rights = [(JOBS, "list"), (JOBS, "watch")];
-        cluster.permissions().until_missing(&rights).await;
+        denied.notified().await;
         match cluster.list_jobs(namespace, hostname).await {
             Ok(jobs) => learn(jobs),
-            // Each cleanup reads its own Job, and says what comes of it if it may not.
-            Err(ApiError::Forbidden { .. }) => {
-                denied();
-                let before = known.borrow().clone();
-                let now = look_at_each(cluster, namespace, before.as_deref()).await;
-                // If the right is back, the watch knows better.
-                if *known.borrow() == before {
-                    learn(now);
-                }
-            }
-            Err(error) => {
-                tracing::debug!(%error, "listing the cleaning Jobs failed; going on with what was known before");
-            }
-        }
-        tokio::time::sleep(POLL).await;
-    }
-}
-
-/// Reads the Jobs that are known one by one: they go, although no list tells of it.
-async fn look_at_each(
-    cluster: &Cluster,
-    namespace: &str,
-    known: Option<&BTreeMap<String, JobView>>,
-) -> Vec<JobView> {
-    let mut jobs = Vec::new();
-    for job in known.into_iter().flat_map(BTreeMap::values) {
-        match cluster.job(namespace, &job.name).await {
-            Ok(found) => jobs.extend(found),
-            Err(error) => {
-                tracing::debug!(job = job.name, %error, "reading the cleaning Job failed; going on with what was known before");
-                jobs.push(job.clone());
-            }
+            Err(ApiError::Forbidden { .. }) => keep(),
+            Err(error) => tracing::debug!(%error, "listing the cleaning Jobs failed"),
         }
     }
-    jobs
 }
 
 #[cfg(test)]
@@ -246,14 +209,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_that_is_taken_away_makes_no_job_go() {
+    fn known_jobs_are_kept_when_the_list_is_denied() {
         let (known, wake) = (watch::Sender::new(None), Notify::new());
-        denied(&known, &wake);
+        keep(&known, &wake);
         assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
         let job = json!({ "metadata": { "name": "cleanup-a", "labels": { "pvuuid": "a" } } });
         let job = JobView::from_api(&serde_json::from_value(job).unwrap());
         learn(vec![job], &known, &wake);
-        denied(&known, &wake);
+        keep(&known, &wake);
         assert_eq!(known.borrow().as_deref().map(BTreeMap::len), Some(1));
         learn(Vec::new(), &known, &wake);
         assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));

@@ -13,8 +13,6 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
-use super::POLL;
-
 /// A watch of one Node's metadata: its status, which changes all the time, is never sent to us.
 #[derive(Debug)]
 pub struct NodeCache {
@@ -23,7 +21,7 @@ pub struct NodeCache {
 }
 
 impl NodeCache {
-    /// Starts watching from a known state. `wake` is told when something that matters changed.
+    /// Starts watching from a known state. `wake` is notified of changes that matter.
     #[must_use]
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
         let name = node.name.clone();
@@ -32,9 +30,10 @@ impl NodeCache {
         let task = tokio::spawn(async move {
             let (name, said) = (name.as_str(), Mutex::default());
             let learn = |found| learn(name, found, &send, &wake, &said);
+            let denied = Notify::new();
             tokio::select! {
-                () = watch_node(&cluster, name, learn) => {}
-                () = read_when_denied(&cluster, name, learn) => {}
+                () = watch_node(&cluster, name, &denied, learn) => {}
+                () = read_when_denied(&cluster, name, &denied, learn) => {}
             }
         });
         Self { view, task }
@@ -56,7 +55,7 @@ impl Drop for NodeCache {
 /// What was found out about the Node: its metadata, or none if it does not exist.
 type Found = Result<Option<ObjectMeta>, ApiError>;
 
-/// Takes it in, and says in the log what is the matter, once.
+/// Publishes it, and logs each problem once.
 fn learn(
     name: &str,
     found: Found,
@@ -95,25 +94,21 @@ fn learn(
     }
 }
 
-async fn watch_node(cluster: &Cluster, name: &str, learn: impl Fn(Found)) {
+async fn watch_node(cluster: &Cluster, name: &str, denied: &Notify, learn: impl Fn(Found)) {
     let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
     let stream = watch_object(api, name);
-    super::follow(cluster.clone(), "nodes", stream, |node| {
-        learn(Ok(node.map(|node| node.metadata)));
-    })
-    .await;
+    let each = |node: Option<PartialObjectMeta<Node>>| learn(Ok(node.map(|node| node.metadata)));
+    super::follow_or_notify(cluster.clone(), "nodes", stream, each, denied).await;
 }
 
 /// Older roles allow to get a Node, not to watch it.
-async fn read_when_denied(cluster: &Cluster, name: &str, learn: impl Fn(Found)) {
+async fn read_when_denied(cluster: &Cluster, name: &str, denied: &Notify, learn: impl Fn(Found)) {
     loop {
-        let rights = [("nodes", "list"), ("nodes", "watch")];
-        cluster.permissions().until_missing(&rights).await;
+        denied.notified().await;
         learn(match cluster.node(name).await {
             Ok(metadata) => Ok(Some(metadata)),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         });
-        tokio::time::sleep(POLL).await;
     }
 }

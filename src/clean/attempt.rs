@@ -148,13 +148,12 @@ fn record(ground: &Ground, order: &CleanOrder, progress: &Progress, stop: Stop) 
     }
     let last_error = table.get(&tenancy).and_then(|entry| entry.last_error);
     let growth = match failure {
-        // A permission may be granted at any moment, and asking for it destroys nothing.
-        _ if failure.reason == reasons::PERMISSION_MISSING => Backoff::Constant,
         Failure { lasts: true, .. } => Backoff::Longest,
         _ => Backoff::Growing,
     };
     let pause = table.mark_failed(&tenancy, &failure.message, growth);
-    if growth != Backoff::Growing && last_error.as_ref() == Some(&failure.message) {
+    let may_repeat = failure.lasts || failure.reason == reasons::PERMISSION_MISSING;
+    if may_repeat && last_error.as_ref() == Some(&failure.message) {
         tracing::debug!(pv, %path, "not cleaned: {}", failure.message);
         return;
     }

@@ -35,7 +35,6 @@ pub mod trim;
 pub(crate) mod volume;
 pub mod wipe;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,18 +89,6 @@ pub struct Ground {
     pub metrics: Arc<Metrics>,
     /// For cleaning by Jobs.
     pub jobs: Arc<JobSource>,
-}
-
-impl Ground {
-    /// The rights on PVs that are missing: their verbs.
-    #[must_use]
-    pub fn lacking(&self) -> BTreeSet<&'static str> {
-        let missing = self.cluster.permissions().missing().into_iter();
-        missing
-            .filter(|(resource, ..)| *resource == "persistentvolumes")
-            .map(|(_, verb, _)| verb)
-            .collect()
-    }
 }
 
 /// Why a cleanup does not go on.

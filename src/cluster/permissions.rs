@@ -1,110 +1,98 @@
-//! The rights that the API server denied.
+//! The permissions that the API server denied in its latest answer about them.
+//!
+//! Nothing is inferred from them: each request is made and retried all the same.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use kube::core::Status;
-use tokio::sync::Notify;
 
-/// What an administrator does about a missing right, for the end of a sentence.
+/// What an administrator does about a missing permission, for the end of a sentence.
 pub const REMEDY: &str =
     "grant the rights in deploy/rbac.yaml to the ServiceAccount of this Pod (docs/install.md)";
 
-/// A right: the resource's plural name, and the verb.
+/// How long a denied watch is reported. It is retried at least every 25 s, and one that succeeds is
+/// silent.
+const WATCH_DENIED_FOR: Duration = Duration::from_secs(45);
+
+/// The resource's plural name, and the verb.
 pub type Right = (&'static str, &'static str);
 
-/// Whether a refusal is for lack of a right. A policy's and a quota's have the same code and concern one
-/// object only; but all authorizers' are worded alike: `User "..." cannot patch resource "..."`.
+/// Whether a refusal is for lack of a permission. A policy's and a quota's have the same code and concern
+/// one object only; but all authorizers' are worded alike: `User "..." cannot patch resource "..."`.
 #[must_use]
 pub fn lacks_right(status: &Status) -> bool {
     let words = &status.message;
     status.code == 403 && words.contains("is forbidden: User \"") && words.contains("\" cannot ")
 }
 
-/// The rights that were denied.
+/// The latest answers about permissions that were ever denied.
 #[derive(Debug, Default)]
-pub struct Permissions {
-    /// Each that was ever denied, with the API server's words; `None` where it was granted since.
-    seen: Mutex<BTreeMap<Right, Option<String>>>,
-    /// Told when one more is missing.
-    denied: Notify,
+pub struct Permissions(Mutex<BTreeMap<Right, Option<Denial>>>);
+
+#[derive(Debug)]
+struct Denial {
+    /// The first answer: the API server names another object in each.
+    message: String,
+    at: Instant,
+}
+
+impl Denial {
+    fn is_current(&self, verb: &str) -> bool {
+        verb != "watch" || self.at.elapsed() < WATCH_DENIED_FOR
+    }
 }
 
 impl Permissions {
-    /// What is missing: resource, verb, and the API server's words.
+    /// What is denied now: resource, verb, and the API server's words.
     #[must_use]
     pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
-        self.lock()
-            .iter()
-            .filter_map(|((resource, verb), why)| Some((*resource, *verb, why.clone()?)))
-            .collect()
+        let seen = self.lock();
+        let current = seen.iter().filter_map(|((resource, verb), denial)| {
+            let denial = denial.as_ref().filter(|it| it.is_current(verb))?;
+            Some((*resource, *verb, denial.message.clone()))
+        });
+        current.collect()
     }
 
-    /// Each right that was ever denied, and whether it still is.
+    /// Each permission that was ever denied, and whether it still is.
     #[must_use]
     pub fn seen(&self) -> Vec<(Right, bool)> {
         let seen = self.lock();
-        seen.iter()
-            .map(|(right, why)| (*right, why.is_some()))
-            .collect()
+        let is_denied = |(right, denial): (&Right, &Option<Denial>)| {
+            let is_denied = denial.as_ref().is_some_and(|it| it.is_current(right.1));
+            (*right, is_denied)
+        };
+        seen.iter().map(is_denied).collect()
     }
 
-    /// Whether a right is known to be missing.
-    #[must_use]
-    pub fn is_missing(&self, resource: &'static str, verb: &'static str) -> bool {
-        self.lock()
-            .get(&(resource, verb))
-            .is_some_and(Option::is_some)
+    /// The API server denied it.
+    pub fn denied(&self, resource: &'static str, verb: &'static str, message: String) {
+        let at = Instant::now();
+        let mut seen = self.lock();
+        let denial = seen.entry((resource, verb)).or_default();
+        denial.get_or_insert(Denial { message, at }).at = at;
     }
 
-    /// Waits until one of these rights is missing.
-    pub async fn until_missing(&self, rights: &[Right]) {
-        let mut denied = std::pin::pin!(self.denied.notified());
-        loop {
-            // Before looking, so that no denial falls in between.
-            denied.as_mut().enable();
-            if rights
-                .iter()
-                .any(|(resource, verb)| self.is_missing(resource, verb))
-            {
-                return;
-            }
-            denied.as_mut().await;
-            denied.set(self.denied.notified());
-        }
-    }
-
-    /// Remembers a refusal.
-    pub fn denied(&self, resource: &'static str, verb: &'static str, why: String) {
-        // The first refusal's words stay: the API server names another object in each.
-        self.lock()
-            .entry((resource, verb))
-            .or_default()
-            .get_or_insert(why);
-        self.denied.notify_waiters();
-    }
-
-    /// Remembers that a right is there.
+    /// The API server accepted such a request.
     pub fn granted(&self, resource: &'static str, verb: &'static str) {
-        if let Some(why) = self.lock().get_mut(&(resource, verb)) {
-            *why = None;
+        if let Some(denial) = self.lock().get_mut(&(resource, verb)) {
+            *denial = None;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Right, Option<String>>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Right, Option<Denial>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
-    fn only_an_authorizers_words_are_about_a_right() {
+    fn only_an_authorizers_words_are_about_a_permission() {
         for (code, words, lacks) in [
             (
                 403,
@@ -133,25 +121,16 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn who_waits_for_a_denial_hears_of_that_one_only() {
-        let permissions = Arc::new(Permissions::default());
-        let waiting = tokio::spawn({
-            let permissions = Arc::clone(&permissions);
-            async move { permissions.until_missing(&[("nodes", "list")]).await }
-        });
-        permissions.denied("nodes", "watch", "no".into());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(!waiting.is_finished());
+    #[test]
+    fn permission_is_missing_until_such_a_request_succeeds() {
+        let permissions = Permissions::default();
         permissions.denied("nodes", "list", "no".into());
-        waiting.await.unwrap();
-        // It is missing already.
-        permissions.until_missing(&[("nodes", "list")]).await;
+        permissions.denied("nodes", "list", "no, again".into());
+        permissions.granted("nodes", "get");
+        let missing = ("nodes", "list", "no".to_owned());
+        assert_eq!(permissions.missing(), [missing]);
         permissions.granted("nodes", "list");
-        assert_eq!(permissions.missing(), [("nodes", "watch", "no".to_owned())]);
-        assert_eq!(
-            permissions.seen(),
-            [(("nodes", "list"), false), (("nodes", "watch"), true)]
-        );
+        assert_eq!(permissions.missing(), []);
+        assert_eq!(permissions.seen(), [(("nodes", "list"), false)]);
     }
 }

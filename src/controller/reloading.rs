@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use crate::config::{Files, Loaded, Reading, Shown, Warning, diff};
 use crate::isolation;
 use crate::plan::{About, Settings, reasons};
-use crate::types::HostPath;
 use crate::view::NodeView;
 
 use super::{Controller, Memory, unix_time};
@@ -153,9 +152,6 @@ impl Controller {
             .send_modify(|world| world.settings = self.settings.clone());
         self.storage_classes
             .serve(config.classes.keys().cloned().collect());
-        // Those of a directory that comes back later are listed again.
-        let is_ours = |dir: &HostPath| config.classes.values().any(|class| class.host_dir == *dir);
-        memory.strays_in.retain(is_ours);
         // What is missed may be so because another directory is looked at.
         memory.missing_since.clear();
     }

@@ -6,7 +6,6 @@ use super::executor::Executor;
 use super::plan::Step;
 use super::volume::Volume;
 use super::watches::Volumes;
-use crate::cluster::Right;
 use crate::plan::About;
 use crate::view::Phase;
 
@@ -44,7 +43,7 @@ impl Findings {
 pub struct Report {
     left: [i64; 2],
     unclear: BTreeMap<String, Vec<String>>,
-    denied: BTreeSet<Right>,
+    denied: BTreeSet<(&'static str, &'static str)>,
 }
 
 impl Report {

@@ -1,0 +1,121 @@
+//! PVs of this node without its hostname label. No watch shows them: to watch for them would mean to watch
+//! the PVs of all drivers without the label.
+//!
+//! They are listed in the background, once for each directory; the ones found are read each minute.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::cluster::Cluster;
+use crate::types::HostPath;
+use crate::view::{NodeView, PvView};
+
+use super::expectations::Expectations;
+
+/// How often the ones found are read.
+const READ_PERIOD: Duration = Duration::from_mins(1);
+/// The first pause after the list failed, and the longest; each is twice the one before.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+type Dirs = BTreeSet<HostPath>;
+
+#[derive(Debug)]
+pub(super) struct Unlabelled {
+    cluster: Cluster,
+    expectations: Expectations,
+    wake: Arc<Notify>,
+    /// The directories that were listed.
+    listed: watch::Sender<Dirs>,
+    /// Lists, and reads afterwards.
+    task: Option<(Dirs, JoinHandle<()>)>,
+}
+
+impl Unlabelled {
+    pub(super) fn new(cluster: Cluster, expectations: Expectations, wake: Arc<Notify>) -> Self {
+        Self {
+            cluster,
+            expectations,
+            wake,
+            listed: watch::Sender::new(Dirs::new()),
+            task: None,
+        }
+    }
+
+    /// Whether those in these directories are known.
+    pub(super) fn is_known(&self, dirs: &Dirs) -> bool {
+        self.listed.borrow().is_superset(dirs)
+    }
+
+    /// Lists those in these directories of the node, unless that was done or is under way.
+    pub(super) fn find(&mut self, node: &NodeView, dirs: &Dirs) {
+        if self.task.as_ref().is_some_and(|(of, _)| of == dirs) {
+            return;
+        }
+        self.stop();
+        // A directory that is configured again later is listed again.
+        self.listed
+            .send_modify(|listed| listed.retain(|dir| dirs.contains(dir)));
+        let task = list_and_read(
+            self.cluster.clone(),
+            self.expectations.clone(),
+            (node.clone(), dirs.clone()),
+            (self.listed.clone(), Arc::clone(&self.wake)),
+        );
+        self.task = Some((dirs.clone(), tokio::spawn(task)));
+    }
+
+    fn stop(&mut self) {
+        if let Some((_, task)) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Unlabelled {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn list_and_read(
+    cluster: Cluster,
+    expectations: Expectations,
+    (node, dirs): (NodeView, Dirs),
+    (listed, wake): (watch::Sender<Dirs>, Arc<Notify>),
+) {
+    let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
+    let ours = |pv: &PvView| pv.stands_on(&node) && pv.path().is_some_and(is_inside);
+    let mut pause = RETRY_PAUSES.0;
+    while !listed.borrow().is_superset(&dirs) {
+        match cluster.unlabelled_pvs(ours).await {
+            Ok(pvs) => {
+                if !pvs.is_empty() {
+                    let names: Vec<_> = pvs.iter().map(|pv| pv.name.as_str()).collect();
+                    let pvs = names.join(", ");
+                    tracing::info!(pvs, "found PVs without a hostname label in our directories");
+                }
+                expectations.set_unlabelled(pvs);
+                listed.send_replace(dirs.clone());
+                wake.notify_one();
+            }
+            Err(error) => {
+                if pause == RETRY_PAUSES.0 {
+                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; nothing is made or cleaned until they are");
+                }
+                sleep(pause).await;
+                pause = (2 * pause).min(RETRY_PAUSES.1);
+            }
+        }
+    }
+    loop {
+        sleep(READ_PERIOD).await;
+        for pv in expectations.unlabelled() {
+            expectations.read(&pv).await;
+        }
+    }
+}
