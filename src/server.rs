@@ -182,7 +182,6 @@ mod tests {
             pass,
             table: Arc::new(ProcTable::new(Instant::now())),
             permissions: Arc::new(Permissions::default()),
-            sight: Ok(()),
             patience: Duration::from_mins(1),
         };
         (status, sender)

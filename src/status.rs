@@ -10,7 +10,6 @@ use tokio::sync::watch;
 
 use crate::clean::table::{ProcEntry, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
-use crate::host::users::Blind;
 use crate::log;
 use crate::plan::CleanupState;
 use crate::plan::{ClassReport, VolumeState};
@@ -45,8 +44,6 @@ pub struct Status {
     pub table: Arc<ProcTable>,
     /// The rights that are missing.
     pub permissions: Arc<Permissions>,
-    /// Whether the processes of the host are seen that may use a volume, or why not.
-    pub sight: Result<(), Blind>,
     /// How long the loop may be silent before it counts as dead.
     pub patience: Duration,
 }
@@ -106,10 +103,6 @@ impl Status {
             "paused": pass.paused,
             "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },
             "logLevel": log::level().map(|level| level.to_string()),
-            "hostProcesses": match self.sight {
-                Ok(()) => "seen".to_owned(),
-                Err(blind) => format!("not seen: {blind}"),
-            },
             "classes": classes,
         })
     }

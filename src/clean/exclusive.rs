@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 
 use crate::host::device::{Device, OpenError};
 use crate::host::lock::{LockError, VolumeLock};
-use crate::host::users::{self, User};
 use crate::plan::reasons;
 use crate::scan::{Candidate, Machine, candidate_of_device};
 use crate::types::MountPath;
@@ -48,16 +47,6 @@ pub(super) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, 
         },
         error @ LockError::Io { .. } => failed(error.to_string()),
     })
-}
-
-pub(super) fn nobody(users: &[User]) -> Result<(), Stop> {
-    match users::in_words(users) {
-        None => Ok(()),
-        Some(users) => Err(Stop::InUse {
-            by: format!("the volume is in use: {users}; it is cleaned as soon as they let go"),
-            notify: Tell::Soon,
-        }),
-    }
 }
 
 pub(super) fn io_failed(path: &MountPath, error: &io::Error) -> Stop {

@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::host::filesystem::FsRoot;
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
-use crate::host::users::{self, Storage};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
 use crate::scan::{Candidate, Machine, candidate_of_filesystem};
@@ -22,7 +21,7 @@ use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::duplicate::no_other_pv;
-use super::exclusive::{self, failed, io_failed, locked, nobody};
+use super::exclusive::{self, failed, io_failed, locked};
 use super::inspect::{inspect, report_mounts, system_storage};
 use super::method::Method;
 use super::volume::Volume;
@@ -49,7 +48,6 @@ struct Look {
     volume: Volume,
     lock: VolumeLock,
     candidate: Candidate,
-    storage: Storage,
 }
 
 /// Looks at everything again: the PV, its claim, the Pods, the kubelet's directory, the disk, the Node.
@@ -67,11 +65,6 @@ pub async fn gate(ground: &Ground, order: CleanOrder) -> Result<Gated, Stop> {
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
     let look = look_at_disk(ground, &order).await?;
-    let storage = look.storage.clone();
-    in_time("the list of processes (/proc)", move || {
-        no_process_uses(&storage)
-    })
-    .await??;
     no_other_pv(ground, &pv).await?;
     node_is_not_paused(ground).await?;
     let permission = judge(ground, &order, &pv, &look.candidate)?;
@@ -341,21 +334,13 @@ fn look(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Loo
         }
     };
     let system = system_storage(kubelet, config).map_err(failed)?;
-    let storage = inspect(&volume, &machine, kubelet, &system)?;
+    inspect(&volume, &machine, kubelet, &system)?;
     report_mounts(&order.pv.name, &volume, &machine.mounts);
     Ok(Look {
         volume,
         lock,
         candidate,
-        storage,
     })
-}
-
-/// No process has anything of the volume open or mounted inside it, as far as it can be seen. Blocking.
-fn no_process_uses(storage: &Storage) -> Result<(), Stop> {
-    let found = users::processes_using(storage)
-        .map_err(|error| failed(format!("looking for processes in /proc: {error}")))?;
-    nobody(&found)
 }
 
 /// The volume is a device, and its class has it cleaned in a way that is none for devices.

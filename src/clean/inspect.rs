@@ -92,14 +92,13 @@ pub(crate) fn system_storage(
     SystemStorage::read(kubelet, &dirs)
 }
 
-/// Looks for all that keeps a volume from being cleaned, except processes, which are found by the storage that
-/// is returned. Blocking.
+/// Looks for all that keeps a volume from being cleaned. Blocking.
 pub(crate) fn inspect(
     volume: &Volume,
     machine: &Machine,
     kubelet: &KubeletDir,
     system: &SystemStorage,
-) -> Result<Storage, Obstacle> {
+) -> Result<(), Obstacle> {
     let table = &machine.mounts;
     let below = match volume {
         Volume::Filesystem(root) => {
@@ -140,7 +139,7 @@ pub(crate) fn inspect(
     twins_are_free(&below, machine)?;
     let loops = users::loops_in(&storage, table, &machine.sysfs)?;
     match users::in_words(&loops) {
-        None => Ok(storage),
+        None => Ok(()),
         Some(by) => Err(Obstacle::InUse(by)),
     }
 }

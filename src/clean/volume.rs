@@ -31,7 +31,7 @@ impl Volume {
     /// As those recognise it who use it.
     pub(crate) fn storage(&self, sysfs: &Sysfs) -> io::Result<Storage> {
         match self {
-            Self::Filesystem(root) => Storage::of_filesystem(root),
+            Self::Filesystem(root) => Ok(Storage::of_filesystem(root)),
             Self::Device(device) => Storage::of_device(device, sysfs),
         }
     }

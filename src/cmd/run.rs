@@ -22,7 +22,6 @@ use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
-use crate::host::users;
 use crate::isolation;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
@@ -84,15 +83,10 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         node: node_name.into(),
         ..Pass::default()
     }));
-    let sight = users::sight();
-    if let Err(blind) = sight {
-        tracing::info!("what processes of the host have open is not seen before cleaning: {blind}");
-    }
     let status = Status {
         pass: passes,
         table: Arc::clone(&table),
         permissions: Arc::clone(cluster.permissions()),
-        sight,
         patience: (args.discovery_period * SILENT_PERIODS).max(SILENCE),
     };
     let metrics_path = args.metrics_path.clone();

@@ -1,14 +1,13 @@
 //! Which user has claimed a block device, for messages. The kernel refuses an exclusive open without
 //! naming one, and not every user can be found: a journal device, for example, names no filesystem.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::mounts::{DeviceNumber, MountTable, unescape};
+use super::mounts::{DeviceNumber, unescape};
 use super::sysfs::Sysfs;
-use super::users::{numbers_in, process};
 
 /// What has claimed a device, a partition of it, or the disk that it is a partition of, in words.
 #[must_use]
@@ -20,7 +19,6 @@ pub fn claimed_by(device: DeviceNumber, sysfs: &Sysfs) -> Option<String> {
             let uuid = sysfs.btrfs_over(&devices)?;
             Some(format!("a member of the mounted btrfs filesystem {uuid}"))
         })
-        .or_else(|| mount(&devices))
 }
 
 fn holder(devices: &BTreeSet<DeviceNumber>, sysfs: &Sysfs) -> Option<String> {
@@ -55,30 +53,6 @@ fn swaps(text: &[u8]) -> impl Iterator<Item = PathBuf> {
                 .filter(|word| !word.is_empty());
             let path = words.next()?;
             (words.next()? == b"partition").then(|| unescape(path).into())
-        })
-}
-
-/// A mount in any mount namespace whose processes can be seen.
-fn mount(devices: &BTreeSet<DeviceNumber>) -> Option<String> {
-    let mut namespaces = HashSet::new();
-    numbers_in(Path::new("/proc"))
-        .ok()?
-        .into_iter()
-        .find_map(|pid| {
-            let dir = PathBuf::from(format!("/proc/{pid}"));
-            if !namespaces.insert(fs::read_link(dir.join("ns/mnt")).ok()?) {
-                return None;
-            }
-            let mounts = MountTable::parse(&fs::read(dir.join("mountinfo")).ok()?);
-            let mount = mounts
-                .iter()
-                .find(|mount| devices.contains(&mount.device))?;
-            // The path is a tenant's, and may be made of anything.
-            let point = mount.point.to_string_lossy();
-            let process = process(pid);
-            Some(format!(
-                "mounted on {point:?} in the mount namespace of {process}"
-            ))
         })
 }
 

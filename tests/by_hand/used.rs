@@ -3,20 +3,13 @@
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
-use support::{Guest, LoopDevice, run, sandbox, skip};
+use support::{LoopDevice, run, sandbox, skip};
 
 use crate::ground::{
     SIZE, assert_clean, assert_refused, bytes, clean_in_pod, device_with_secret, is_full, volume,
 };
-
-/// Sleeps, with this as its standard input.
-fn reader(of: &Path) -> Guest {
-    let file = File::open(of).unwrap();
-    Guest(Command::new("sleep").arg("60").stdin(file).spawn().unwrap())
-}
 
 #[test]
 fn by_a_pod_of_a_kubelet_whose_directory_is_behind_a_link() {
@@ -87,12 +80,6 @@ fn by_whom_it_could_be_used_unseen_is_told() {
     fs::create_dir_all(sandbox.path().join("k/pods/uid")).unwrap();
     let shown = run(clean, &args);
     assert!(!shown.contains("Pods:"), "{shown}");
-    let alone = ["--pid", "--fork", "--mount-proc", clean];
-    let shown = run("unshare", &[&alone[..], &args].concat());
-    assert!(
-        shown.contains("not seen  the host's processes: "),
-        "{shown}"
-    );
     assert!(is_full(&root));
 }
 
@@ -102,18 +89,9 @@ fn as_a_part_of_the_whole_disk() {
     let disk = LoopDevice::halved(sandbox.path(), SIZE).unwrap();
     let partition = disk.partition(1);
     {
-        let reader = reader(disk.path());
-        let words = format!(
-            "process {} (\"sleep\") has \"{}\" open",
-            reader.0.id(),
-            disk.path().display()
-        );
-        assert_refused(&partition, &[], &words);
         let _upon = LoopDevice::over(&File::open(disk.path()).unwrap()).unwrap();
         assert_refused(&partition, &[], "lies on it");
     }
-    // The neighbour is another one's.
-    let _reader = reader(&disk.partition(2));
     assert_clean(
         &[partition.as_os_str(), "--yes".as_ref()],
         0,

@@ -3,9 +3,7 @@
 
 pub mod fuse;
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fuse::Fuse;
@@ -13,7 +11,7 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
-use super::kit::{Guest, raw};
+use super::kit::raw;
 use super::reload::edit_classes;
 use super::stage;
 
@@ -230,23 +228,6 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
             .any(|pv| uid(pv) != uid(&old))
             .then_some(())
     });
-}
-
-#[test]
-fn what_a_process_has_open_on_a_hung_disk_holds_up_no_cleanup() {
-    let (stage, neighbour, other) = or_skip!(two_classes("500ms"));
-    let _provisioner = stage.provisioner().unwrap();
-    let hung = Fuse::silent(&stage.sandbox.dir("hung").unwrap());
-    // Such a descriptor is had without asking the server.
-    let open = std::fs::File::options()
-        .read(true)
-        .custom_flags(nix::libc::O_PATH)
-        .open(hung.path())
-        .unwrap();
-    let _process = Guest::start(Command::new("sleep").arg("60").stdin(open));
-    for (claim, volume) in [("claim-1", &neighbour), ("claim-2", &other)] {
-        is_not_held_up(&stage, claim, volume);
-    }
 }
 
 /// Not when the hour has gone.

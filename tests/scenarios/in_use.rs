@@ -4,7 +4,6 @@ mod other_names;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -185,38 +184,12 @@ fn waits_and_is_told(volume: &mut Occupied, named: &str) {
 }
 
 #[test]
-fn a_process_that_has_the_raw_device_open_is_waited_for_and_named() {
-    a_user_of_the_device_is_waited_for(|device| {
-        let open = File::open(device.path()).unwrap();
-        let process = Guest::start(Command::new("sleep").arg("60").stdin(open));
-        let named = format!(
-            "process {} (\"sleep\") has {:?} open",
-            process.pid(),
-            device.path().to_str().unwrap()
-        );
-        (process, named)
-    });
-}
-
-#[test]
 fn a_loop_device_over_the_raw_device_is_waited_for_and_named() {
     a_user_of_the_device_is_waited_for(|device| {
         let upper = LoopDevice::over(&File::open(device.path()).unwrap()).unwrap();
         let name = upper.path().file_name().unwrap().to_str().unwrap();
         let named = format!("{name} lies on it");
         (upper, named)
-    });
-}
-
-#[test]
-fn a_process_that_has_a_file_open_is_waited_for_and_named() {
-    a_user_of_the_filesystem_is_waited_for(|volume| {
-        let path = volume.join("secret");
-        let open = File::open(&path).unwrap();
-        let process = Guest::start(Command::new("sleep").arg("60").stdin(open));
-        let path = path.to_str().unwrap();
-        let named = format!("process {} (\"sleep\") has {path:?} open", process.pid());
-        (process, named)
     });
 }
 
@@ -229,27 +202,6 @@ fn a_loop_device_over_a_file_is_waited_for_and_named() {
         let device = LoopDevice::over(&file).unwrap();
         let path = path.to_str().unwrap();
         (device, format!("is a loop device over {path:?} in it"))
-    });
-}
-
-/// Deleting the directory would take the mount away from whoever made it.
-#[test]
-fn what_another_namespace_has_mounted_inside_is_waited_for_and_named() {
-    a_user_of_the_filesystem_is_waited_for(|volume| {
-        let point = volume.join("inside");
-        fs::create_dir(&point).unwrap();
-        let script = format!(
-            "mount -t tmpfs x {point} && echo mounted && exec sleep 60",
-            point = point.display()
-        );
-        let unshare = ["--mount", "--propagation", "private", "sh", "-c", &script];
-        let process = Guest::ready(Command::new("unshare").args(unshare));
-        let point = point.to_str().unwrap();
-        let named = format!(
-            "process {} (\"sleep\") has something mounted inside it, at {point:?}",
-            process.pid()
-        );
-        (process, named)
     });
 }
 

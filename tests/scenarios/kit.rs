@@ -362,10 +362,6 @@ impl Guest {
         assert_ne!(said.read_line(&mut String::new()).unwrap(), 0, "it ended");
         guest
     }
-
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
 }
 
 impl Drop for Guest {

@@ -8,26 +8,13 @@ use crate::clean::inspect::{Obstacle, inspect, kubelet_overlap, shown};
 use crate::clean::protect::is_read_only_subvolume;
 use crate::clean::volume::Volume;
 use crate::host::filesystem::FsRoot;
-use crate::host::users::{self, Storage};
 use crate::scan::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::MountPath;
 
 use super::Refusal;
 use super::needs::Needs;
 use super::ourselves;
-use super::target::{looking_at, patiently};
-
-/// No process has it, as far as that can be seen. The provisioner looks at it now and then.
-fn no_process(storage: &Storage, path: &MountPath) -> Result<(), Refusal> {
-    let found = users::processes_using(storage).map_err(looking_at(path.as_path()))?;
-    match users::in_words(&found) {
-        None => Ok(()),
-        Some(by) => Err(Refusal::InUse {
-            path: path.as_path().to_owned(),
-            by,
-        }),
-    }
-}
+use super::target::looking_at;
 
 fn refusal(obstacle: Obstacle, path: &Path) -> Refusal {
     let owned = path.to_owned();
@@ -60,7 +47,7 @@ pub(super) fn judge(
         return Err(Refusal::PodsUnseen { pods });
     }
     let refusal = |obstacle| refusal(obstacle, path.as_path());
-    let storage = inspect(volume, machine, &needs.kubelet, &needs.system).map_err(refusal)?;
+    inspect(volume, machine, &needs.kubelet, &needs.system).map_err(refusal)?;
     let candidate = match volume {
         Volume::Filesystem(root) => {
             if let Some(obstacle) = kubelet_overlap(root.mount(), &machine.mounts, &needs.kubelet) {
@@ -96,8 +83,6 @@ pub(super) fn judge(
             });
         }
     }
-    let may_pass = |refusal: &Refusal| matches!(refusal, Refusal::InUse { .. });
-    patiently(|| no_process(&storage, path), may_pass)?;
     if candidate.read_only {
         return Err(Refusal::ReadOnly { path: owned() });
     }

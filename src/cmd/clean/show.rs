@@ -22,7 +22,6 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::mounts::DeviceNumber;
 use crate::host::sysfs::DeviceFacts;
-use crate::host::users;
 
 use super::needs::Needs;
 use super::target::{Done, Target};
@@ -71,18 +70,13 @@ pub fn write(
 }
 
 /// The users that could be there all the same.
-fn not_seen(target: &Target, needs: &Needs) -> Vec<Row> {
-    let mut users = Vec::new();
-    if let Some(pods) = needs.unseen_pods(target.volume.kind()) {
-        let pods = shown(&pods);
-        users.push(format!(
-            "Pods: {pods} has none, or not all that they use; is the kubelet's directory another one (--kubelet-dir)?"
-        ));
-    }
-    if let Err(blind) = users::sight() {
-        users.push(format!("the host's processes: {blind}"));
-    }
-    users.into_iter().map(|text| ("not seen", text)).collect()
+fn not_seen(target: &Target, needs: &Needs) -> Option<Row> {
+    let pods = needs.unseen_pods(target.volume.kind())?;
+    let text = format!(
+        "Pods: {} has none, or not all that they use; is the kubelet's directory another one (--kubelet-dir)?",
+        shown(&pods)
+    );
+    Some(("not seen", text))
 }
 
 fn filesystem(root: &FsRoot, target: &Target) -> Vec<Row> {

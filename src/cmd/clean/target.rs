@@ -236,7 +236,7 @@ fn user(path: &MountPath, machine: &Machine) -> Option<String> {
 }
 
 /// Tries again for a while what may pass.
-pub(super) fn patiently<T, E>(
+fn patiently<T, E>(
     mut act: impl FnMut() -> Result<T, E>,
     may_pass: impl Fn(&E) -> bool,
 ) -> Result<T, E> {

@@ -40,7 +40,6 @@ pub struct Document {
     pub degraded: Vec<String>,
     pub paused: bool,
     pub log_level: Option<String>,
-    pub host_processes: String,
     pub classes: Vec<Class>,
 }
 

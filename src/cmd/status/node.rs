@@ -96,9 +96,6 @@ fn heading(document: &Document, look: Look) -> String {
     {
         say("log level:", level);
     }
-    if let Some(why) = document.host_processes.strip_prefix("not seen: ") {
-        say("not seen:", &format!("processes of the host; {why}"));
-    }
     text
 }
 

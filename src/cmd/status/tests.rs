@@ -12,7 +12,6 @@ fn eventful() -> Value {
         "degraded": ["no right to patch persistentvolumes: forbidden"],
         "paused": true,
         "logLevel": "debug",
-        "hostProcesses": "not seen: no hostPID",
         "somethingNew": [],
         "classes": [
             { "name": "fast", "ready": false, "faults": [], "volumes": [
@@ -41,7 +40,7 @@ fn eventful() -> Value {
 fn well(node: &str) -> Value {
     json!({
         "schemaVersion": 1, "node": node, "ready": true, "notReady": [], "degraded": [],
-        "paused": false, "logLevel": "info", "hostProcesses": "seen",
+        "paused": false, "logLevel": "info",
         "classes": [{ "name": "fast", "ready": true, "faults": [], "volumes": [
             { "entry": "sda", "pv": "local-pv-1", "phase": "Available", "capacity": 1_u64 << 30, "state": "Available" },
         ] }],
@@ -76,7 +75,6 @@ fn a_node_is_shown_with_its_troubles_first() {
   degraded:   no right to patch persistentvolumes: forbidden
   paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
   log level:  debug
-  not seen:   processes of the host; no hostPID
 
 class fast: not ready; 1 CleaningFailed, 2 Skipped, 1 Cleaning, 1 Waiting, 1 Bound
 ENTRY           PV          STATE                    CAPACITY  SINCE  WHAT

@@ -28,7 +28,7 @@ pub mod stage;
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
 pub use patience::until;
-pub use program::{Guest, Program, bare_command, http_get, killed_by};
+pub use program::{Program, bare_command, http_get, killed_by};
 pub use programs::{has, prepared_by, run, run_prepared, sandbox_with, tool};
 pub use promtool::Promtool;
 pub use seed::{Random, seed};

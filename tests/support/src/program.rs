@@ -117,17 +117,6 @@ impl Drop for Program {
     }
 }
 
-/// A process that ends with the test.
-#[derive(Debug)]
-pub struct Guest(pub Child);
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// One HTTP/1.1 request on a connection of its own.
 pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
     let mut stream =
