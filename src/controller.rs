@@ -4,7 +4,6 @@ mod reloading;
 mod saying;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,13 +14,11 @@ use crate::cache::{ClassCache, JobCache, NodeCache, PvCache};
 use crate::clean::World;
 use crate::clean::table::ProcTable;
 use crate::cluster::Cluster;
-use crate::config::{Class, DiscoveryPolicy};
-use crate::host::patient_watch::PatientWatch;
 use crate::metrics::Metrics;
 use crate::plan::job_object::JobSource;
-use crate::plan::{Cleanup, CleanupState, Settings, Snapshot, StorageClasses, plan};
+use crate::plan::{CleanupState, Settings, Snapshot, StorageClasses, plan};
 use crate::report::{Notices, Reporter};
-use crate::scan::{Machine, Observation, Rounds, Survey};
+use crate::scan::Inventory;
 use crate::status::Pass;
 use crate::taint::StartupTaint;
 use crate::types::HostPath;
@@ -31,6 +28,8 @@ pub use reloading::Reloads;
 
 /// How long a wake-up is held back, so that what happens together is looked at together.
 const COALESCE: Duration = Duration::from_millis(20);
+/// How long a pass waits for the first scan of a new class. No pass waits for a later one.
+const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
 /// For how many periods a volume must be missing before the PV goes, where the class wants that.
 const MISSING: u32 = 3;
 
@@ -71,8 +70,7 @@ pub struct Controller {
 
 /// What the loop remembers from pass to pass.
 struct Memory {
-    rounds: Rounds,
-    host: Option<PatientWatch>,
+    inventory: Inventory,
     pvs: Option<PvCache>,
     jobs: JobCache,
     notices: Notices,
@@ -83,21 +81,13 @@ struct Memory {
     settled_at: Instant,
     /// What was logged of skipped entries and faulty classes the last time.
     skips: BTreeSet<String>,
-    /// What is logged only once.
-    said: BTreeSet<String>,
 }
 
 impl Controller {
     /// Runs until it is dropped.
     pub async fn run(mut self, jobs: JobCache) {
-        let host = PatientWatch::new()
-            .inspect_err(|error| {
-                tracing::warn!(%error, "changes are found by looking every {:?} only", self.period);
-            })
-            .ok();
         let mut memory = Memory {
-            rounds: Rounds::new(Arc::clone(&self.wake)),
-            host,
+            inventory: Inventory::new(Arc::clone(&self.wake), self.period),
             pvs: None,
             jobs,
             notices: Notices::default(),
@@ -105,7 +95,6 @@ impl Controller {
             taint: StartupTaint::new(self.cluster.clone(), self.reporter.clone()),
             settled_at: Instant::now(),
             skips: BTreeSet::new(),
-            said: BTreeSet::new(),
         };
         self.storage_classes.settle().await;
         loop {
@@ -117,34 +106,16 @@ impl Controller {
                 .loop_duration
                 .with_label_values::<&str>(&[])
                 .observe(took.as_secs_f64());
-            self.wait(&mut memory.host, took, wake_at).await;
+            self.wait(took, wake_at).await;
         }
     }
 
     /// Waits for a reason to look again.
-    async fn wait(
-        &self,
-        host: &mut Option<PatientWatch>,
-        took: Duration,
-        wake_at: Option<Duration>,
-    ) {
+    async fn wait(&self, took: Duration, wake_at: Option<Duration>) {
         let until = wake_at.map(|at| at.saturating_sub(self.epoch.elapsed()));
         let longest = until.map_or(self.period, |until| until.min(self.period));
-        let changed = async {
-            match host {
-                Some(host) => host.changed().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = self.wake.notified() => {}
-            change = changed => match change {
-                Ok(change) => tracing::trace!(?change, "woken"),
-                Err(error) => {
-                    tracing::error!(%error, "changes on this machine are found by looking every {:?} only, from now on", self.period);
-                    *host = None;
-                }
-            },
             () = tokio::time::sleep(longest) => {}
         }
         // Passes that take long are not made back to back.
@@ -177,24 +148,6 @@ impl Controller {
     async fn look(&self, memory: &mut Memory) -> Snapshot {
         let node = self.node.view();
         let config = &self.settings.config;
-        if let Some(host) = &mut memory.host {
-            let dirs: Vec<PathBuf> = config
-                .classes
-                .values()
-                .map(|class| class.mount_dir.as_path().to_owned())
-                .collect();
-            let silent = memory.rounds.silent(&config.classes);
-            // Before the directories are read, so that no change falls in between.
-            let set = host.set_dirs(dirs, &silent).await;
-            if set.changed {
-                memory.rounds.outdate();
-            }
-            for fault in set.faults {
-                if memory.said.insert(fault.to_string()) {
-                    tracing::warn!(%fault, "its changes are found by looking every {:?} only", self.period);
-                }
-            }
-        }
         if let Some(node) = &node {
             let watching = memory.pvs.as_ref().map(PvCache::hostname);
             if watching != Some(node.hostname.as_str()) {
@@ -206,26 +159,13 @@ impl Controller {
             let jobs = &mut memory.jobs;
             jobs.follow(&node.hostname, config.use_job_for_cleaning);
         }
-        let spoken_for = self.spoken_for(memory);
-        let observed = match tokio::task::spawn_blocking(Machine::read).await {
-            Ok(Ok(machine)) => {
-                let survey = Survey {
-                    machine,
-                    spoken_for,
-                };
-                memory
-                    .rounds
-                    .observe(&config.classes, &Arc::new(survey))
-                    .await
-            }
-            _ => unreadable(&self.settings),
-        };
-        // Once: whoever saw none of them here, and a moment later that they are known, would take it that
-        // there are none.
+        let inventory = &mut memory.inventory;
+        inventory.serve(&config.classes);
+        inventory.settle(FIRST_SCAN_TIMEOUT).await;
+        // From here on nothing waits, so that all is of one moment.
         let jobs = memory.jobs.jobs();
-        // Before the PVs are read: one that is made in between is in both, and not in neither.
-        let under_way = self.actor.writing().now();
-        let mut writing = under_way.names;
+        let mut under_way = self.actor.writing().now();
+        let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
             // The watch does not tell of the end of a PV without the label.
@@ -235,12 +175,24 @@ impl Controller {
             released.for_each(|(it, _)| pvs.expectations().forget_unlabelled(&it.pv_uid));
             writing.extend(pvs.expectations().backing_off());
         }
+        let pvs = self.pvs(memory);
+        if let Some(pvs) = &pvs {
+            let cleaning = cleanups.values().filter(|it| it.is_active());
+            let paths = pvs.iter().filter_map(PvView::path);
+            let taken: BTreeSet<_> = paths.chain(cleaning.map(|it| &it.path)).cloned().collect();
+            memory.inventory.set_taken(&taken);
+        }
+        let observed = memory.inventory.observe();
+        // What is about to be scanned again waits as if a PV were being made for it.
+        let outdated = observed.outdated.into_iter();
+        let outdated = outdated.map(|path| (path, String::new()));
+        under_way.making.extend(outdated);
         Snapshot {
             node,
             storage_classes: StorageClasses::Known(self.storage_classes.views()),
-            observed,
+            observed: observed.classes,
             // A PV may be gone, and its Job still clean the volume.
-            pvs: jobs.as_ref().and_then(|_| self.pvs(memory)),
+            pvs: jobs.as_ref().and(pvs),
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.job_source),
@@ -264,35 +216,6 @@ impl Controller {
         let classes = self.settings.config.classes.values();
         classes.map(|class| class.host_dir.clone()).collect()
     }
-
-    /// The paths with PVs and those that are being cleaned, if some class asks for them.
-    fn spoken_for(&self, memory: &Memory) -> Option<BTreeSet<HostPath>> {
-        let choosy = |class: &Arc<Class>| class.discovery_policy == DiscoveryPolicy::EmptyOnly;
-        if !self.settings.config.classes.values().any(choosy) {
-            return None;
-        }
-        let pvs = self.pvs(memory)?;
-        let cleanups = self.table.view().into_values();
-        let cleaning = cleanups.filter(Cleanup::is_active);
-        let cleaning = cleaning.map(|cleanup| cleanup.path);
-        let of_pvs = pvs.iter().filter_map(PvView::path).cloned();
-        Some(of_pvs.chain(cleaning).collect())
-    }
-}
-
-fn unreadable(settings: &Settings) -> BTreeMap<String, Observation> {
-    let fault = "the mount table cannot be read; is /proc mounted?";
-    let nothing = || Observation {
-        entries: Vec::new(),
-        complete: false,
-        fault: Some(fault.to_owned()),
-    };
-    settings
-        .config
-        .classes
-        .keys()
-        .map(|name| (name.clone(), nothing()))
-        .collect()
 }
 
 /// Seconds since 1970, for timestamps in metrics.

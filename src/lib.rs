@@ -35,8 +35,6 @@ pub mod render;
 pub mod report;
 pub mod scan;
 pub mod server;
-#[cfg(test)]
-mod stalled;
 pub mod status;
 pub mod taint;
 pub mod terminal;

@@ -17,12 +17,11 @@ use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
 use crate::render::persistent_volume;
-use crate::scan::{Machine, Rounds, Survey};
+use crate::scan::{Inventory, Observation};
 use crate::view::{Jobs, NodeView, ReclaimPolicy, StorageClassView};
 
-/// Time for slow disks: nothing else waits here.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long slow disks are waited for.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Does what the command line says.
 ///
@@ -46,7 +45,7 @@ pub async fn command(
 /// Looks, plans as if there were no PVs yet, and writes the result.
 ///
 /// # Errors
-/// When the mount table cannot be read or the output not be written.
+/// When the output cannot be written.
 pub async fn run(
     loaded: &Loaded,
     node_name: &str,
@@ -54,17 +53,11 @@ pub async fn run(
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
     let settings = Settings::of(loaded, 0);
-    let survey = Arc::new(Survey {
-        machine: Machine::read()?,
-        spoken_for: Some(BTreeSet::new()),
-    });
-    let mut rounds = Rounds::new(Arc::new(Notify::new()));
-    let patience = tokio::time::Instant::now() + PATIENCE;
-    let mut observed = rounds.observe(&settings.config.classes, &survey).await;
-    while rounds.is_busy() && tokio::time::Instant::now() < patience {
-        tokio::time::sleep(PAUSE).await;
-        observed = rounds.observe(&settings.config.classes, &survey).await;
-    }
+    let mut inventory = Inventory::new(Arc::new(Notify::new()), SCAN_TIMEOUT);
+    inventory.serve(&settings.config.classes);
+    inventory.set_taken(&BTreeSet::new());
+    inventory.settle(SCAN_TIMEOUT).await;
+    let observed = inventory.observe().classes;
     let plan = plan(&settings, &offline(node_name, observed));
     match format {
         OutputFormat::Table => table(&plan, out),
@@ -77,7 +70,7 @@ pub async fn run(
 }
 
 /// A world in which this node is new and every StorageClass exists with Kubernetes' defaults.
-fn offline(node_name: &str, observed: BTreeMap<String, crate::scan::Observation>) -> Snapshot {
+fn offline(node_name: &str, observed: BTreeMap<String, Observation>) -> Snapshot {
     let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), node_name.to_owned())]);
     Snapshot {
         node: Some(NodeView {

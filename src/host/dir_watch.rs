@@ -39,7 +39,7 @@ pub struct Set<Fault> {
 
 /// The watch. Its descriptor is readable when something has happened; nothing here waits for that.
 #[derive(Debug)]
-pub(crate) struct DirWatch {
+pub struct DirWatch {
     inotify: Inotify,
     events: AddWatchFlags,
     dirs: BTreeMap<PathBuf, Watched>,
@@ -57,10 +57,11 @@ impl DirWatch {
     }
 
     /// Watches these directories and no others. To be called before each look at them: a path may
-    /// meanwhile lead to another directory, because one was made, or something was mounted over it.
+    /// meanwhile lead to another directory, because one was made, or something was mounted over it. Blocks
+    /// as long as the lookup of a path does.
     ///
     /// All that happened until now is forgotten: the caller is about to read everything.
-    pub(crate) fn set_dirs(&mut self, dirs: &[PathBuf]) -> Set<(PathBuf, io::Error)> {
+    pub fn set_dirs(&mut self, dirs: &[PathBuf]) -> Set<(PathBuf, io::Error)> {
         let mut changed = false;
         while let Ok(touched) = self.read() {
             changed |= !touched.is_empty();

@@ -10,7 +10,7 @@
 
 pub mod claims;
 pub mod device;
-pub(crate) mod dir_watch;
+pub mod dir_watch;
 pub mod filesystem;
 pub mod footprint;
 mod fs_uuid;
@@ -19,7 +19,6 @@ mod ioctl;
 pub mod kubelet;
 pub mod lock;
 pub mod mounts;
-pub mod patient_watch;
 pub mod sysfs;
 pub mod system;
 pub mod users;

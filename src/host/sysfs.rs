@@ -12,27 +12,24 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::device::Device;
 use super::ioctl;
 use super::mounts::{DeviceNumber, without_newline};
 
-/// How long what was read of a device stands in for reading it again. Long enough for all the
-/// volumes on one disk to be looked at in one go, too short for the disk to be exchanged.
-const MOMENT: Duration = Duration::from_millis(100);
-
-/// Where to look, and what was seen there a moment ago. Tests make trees of their own.
+/// One reading of `/sys`: each device, and the list of loop devices, is read once. Reading a device costs
+/// some seventy system calls.
 ///
-/// Reading all about one device takes some seventy system calls. Whoever must know how it is *now*,
-/// because something is about to be destroyed, begins with a new one of these.
+/// A caller that needs current facts, because it is about to destroy data, makes a new one. Tests make
+/// trees of their own.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
     udev: PathBuf,
     dev: PathBuf,
-    seen: Arc<Mutex<HashMap<DeviceNumber, (Instant, DeviceFacts)>>>,
+    seen: Arc<Mutex<HashMap<DeviceNumber, DeviceFacts>>>,
+    loops: Arc<OnceLock<Vec<Loop>>>,
 }
 
 impl Default for Sysfs {
@@ -94,6 +91,8 @@ pub struct Loop {
     pub file: PathBuf,
     /// What the file lies on (its `st_dev`); unknown where we may not open the device.
     pub lies_on: Option<DeviceNumber>,
+    /// The block device that it was made over, instead of a file.
+    pub over: Option<DeviceNumber>,
 }
 
 impl Sysfs {
@@ -105,24 +104,22 @@ impl Sysfs {
             udev: udev.into(),
             dev: "/dev".into(),
             seen: Arc::default(),
+            loops: Arc::default(),
         }
     }
 
-    /// The facts about a device, read less than a moment ago.
+    /// The facts about a device.
     ///
     /// # Errors
     /// When there is no such device, or `/sys` is not there.
     pub fn device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, facts)) = seen().get(&number)
-            && at.elapsed() < MOMENT
-        {
+        if let Some(facts) = seen().get(&number) {
             return Ok(facts.clone());
         }
-        // Not locked meanwhile: a dead disk must not hold up those who ask for another one.
-        let begun = Instant::now();
+        // Not locked meanwhile: a read of a dead disk must not block the reads of others.
         let facts = self.read_device(number)?;
-        seen().insert(number, (begun, facts.clone()));
+        seen().insert(number, facts.clone());
         Ok(facts)
     }
 
@@ -229,29 +226,32 @@ impl Sysfs {
     /// # Errors
     /// When `/sys` is not there.
     pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
-        let lies_on_it = |dir: &PathBuf| {
-            self.device_below_loop(dir)
-                .is_some_and(|below| devices.contains(&below))
-        };
-        let loops = self.block_dirs()?.filter(lies_on_it);
-        Ok(loops.map(|dir| name(&dir)).collect())
+        let mut loops = self.loops()?.to_vec();
+        loops.retain(|it| it.over.is_some_and(|below| devices.contains(&below)));
+        Ok(loops.into_iter().map(|it| it.name).collect())
     }
 
     /// The loop devices that are in use, each with its file.
     ///
     /// # Errors
     /// When `/sys` is not there.
-    pub fn loops(&self) -> io::Result<Vec<Loop>> {
+    pub fn loops(&self) -> io::Result<&[Loop]> {
+        if let Some(loops) = self.loops.get() {
+            return Ok(loops);
+        }
         let with_file = |dir: PathBuf| {
+            let file = backing_file(&dir)?;
+            let backing = self.loop_backing(&dir);
+            let over = self.device_below(&file, backing.as_ref());
             Some(Loop {
                 name: name(&dir),
-                file: backing_file(&dir)?,
-                lies_on: self
-                    .loop_backing(&dir)
-                    .map(|backing| DeviceNumber::from_st_dev(backing.dev)),
+                file,
+                lies_on: backing.map(|it| DeviceNumber::from_st_dev(it.dev)),
+                over,
             })
         };
-        Ok(self.block_dirs()?.filter_map(with_file).collect())
+        let loops = self.block_dirs()?.filter_map(with_file).collect();
+        Ok(self.loops.get_or_init(|| loops))
     }
 
     fn block_dirs(&self) -> io::Result<impl Iterator<Item = PathBuf>> {
@@ -293,7 +293,9 @@ impl Sysfs {
                     Err(error) => return Err(error),
                 }
             }
-            queue.extend(self.device_below_loop(&dir));
+            if let Some(file) = backing_file(&dir) {
+                queue.extend(self.device_below(&file, self.loop_backing(&dir).as_ref()));
+            }
         }
         Ok(())
     }
@@ -302,12 +304,15 @@ impl Sysfs {
     /// knows. `/sys` has no more than the path by which the device was opened, and the kubelet opens
     /// those of its pods by one of its own making; only where we have no access to the loop device is
     /// that path looked at.
-    fn device_below_loop(&self, dir: &Path) -> Option<DeviceNumber> {
-        let file = backing_file(dir)?;
-        if let Some(backing) = self.loop_backing(dir) {
+    fn device_below(
+        &self,
+        file: &Path,
+        backing: Option<&ioctl::LoopBacking>,
+    ) -> Option<DeviceNumber> {
+        if let Some(backing) = backing {
             return (backing.rdev != 0).then(|| DeviceNumber::from_rdev(backing.rdev));
         }
-        if let Ok(facts) = fs::metadata(&file)
+        if let Ok(facts) = fs::metadata(file)
             && facts.file_type().is_block_device()
         {
             return Some(DeviceNumber::from_rdev(facts.rdev()));

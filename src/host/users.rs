@@ -69,7 +69,7 @@ pub fn loops_in(storage: &Storage, mounts: &MountTable, sysfs: &Sysfs) -> io::Re
     let Storage::Filesystem(mount) = storage else {
         return Ok(Vec::new());
     };
-    let mut loops = sysfs.loops()?;
+    let mut loops = sysfs.loops()?.to_vec();
     loops.retain(|it| is_loop_in(it, mount, mounts));
     Ok(loops)
 }
@@ -107,6 +107,7 @@ mod tests {
                 name: "loop0".into(),
                 file: file.into(),
                 lies_on: lies_on.and_then(DeviceNumber::parse),
+                over: None,
             };
             is_loop_in(&it, mounts.at(Path::new(point)).unwrap(), &mounts)
         };
@@ -128,6 +129,7 @@ mod tests {
             name: "loop0".into(),
             file: "/x\u{1b}[2J".into(),
             lies_on: None,
+            over: None,
         };
         let words = in_words(&[it]).unwrap();
         assert_eq!(words, r#"loop0 is a loop device over "/x\u{1b}[2J" in it"#);

@@ -3,35 +3,24 @@
 //! A scan only looks: it opens directories and block devices for reading and nothing else, and it
 //! returns everything that it found beside everything that is wrong, never just the first error.
 
+mod actor;
 mod contents;
+mod inventory;
+mod mount_watch;
 mod probe;
-mod rounds;
-mod scanner;
-mod straggler;
+mod shield;
 
 use std::collections::BTreeSet;
 
 use crate::host::footprint::Footprint;
 use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
-use crate::types::{HostPath, SkipReason, VolumeMode};
+use crate::types::{SkipReason, VolumeMode};
 
 pub use contents::Contents;
+pub use inventory::{ClassInventory, Inventory, Observed, Taken};
 pub(crate) use probe::device_user;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
-pub use rounds::Rounds;
-
-/// What a scan goes by.
-#[derive(Clone, Debug)]
-pub struct Survey {
-    /// The machine's own tables.
-    pub machine: Machine,
-    /// The paths that have PVs or are being cleaned; `None` while the PVs are not known.
-    ///
-    /// All others are looked into where their class offers empty volumes only. Into these nobody looks:
-    /// they may be in use, and it would be for nothing.
-    pub spoken_for: Option<BTreeSet<HostPath>>,
-}
 
 /// One class's discovery directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

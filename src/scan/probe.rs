@@ -14,9 +14,9 @@ use crate::host::mounts::{DeviceNumber, MountTable};
 use crate::host::sysfs::{DeviceFacts, Sysfs};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
-use super::{Candidate, Contents, Finding, Skip, Survey, contents};
+use super::{Candidate, Contents, Finding, Skip, contents};
 
-/// The machine's own tables, read once for a whole pass.
+/// The machine's own tables, read once for a whole scan.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// What is mounted, in our mount namespace.
@@ -38,13 +38,17 @@ impl Machine {
     }
 }
 
-/// Looks at one entry. Never opens anything but a directory or a block device: opening a FIFO
+/// Looks at one entry. It looks into it only if it is not taken: a volume with a PV may be in use. Never opens anything but a directory or a block device: opening a FIFO
 /// would hang, and opening a tape would rewind it.
 #[must_use]
-pub fn probe(class: &Class, entry: &str, survey: &Survey) -> Finding {
+pub fn probe(
+    class: &Class,
+    entry: &str,
+    machine: &Machine,
+    taken: Option<&BTreeSet<HostPath>>,
+) -> Finding {
     let path = &class.mount_dir.join(entry);
-    let machine = &survey.machine;
-    let inside = looks_into(class, entry, survey);
+    let inside = looks_into(class, entry, taken);
     let found = match file_type(path) {
         Ok(kind) if kind.is_dir() => filesystem(class, path, machine, inside),
         Ok(kind) if kind.is_block_device() => device(path, machine, inside),
@@ -61,13 +65,9 @@ pub fn probe(class: &Class, entry: &str, survey: &Survey) -> Finding {
 }
 
 /// Whether it matters what is in the volume.
-fn looks_into(class: &Class, entry: &str, survey: &Survey) -> bool {
-    let spoken_for = |paths: &BTreeSet<HostPath>| paths.contains(&class.host_dir.join(entry));
+fn looks_into(class: &Class, entry: &str, taken: Option<&BTreeSet<HostPath>>) -> bool {
     class.discovery_policy == DiscoveryPolicy::EmptyOnly
-        && survey
-            .spoken_for
-            .as_ref()
-            .is_some_and(|paths| !spoken_for(paths))
+        && taken.is_some_and(|paths| !paths.contains(&class.host_dir.join(entry)))
 }
 
 /// The type of what is at the path, where a symbolic link counts only if it leads to a device.

@@ -1,0 +1,431 @@
+//! One class's actor: it alone lists, probes and watches the class's directory.
+//!
+//! Every system call that touches the directory runs on a thread that can be left behind. An entry that
+//! does not answer in time is published as `TimedOut`, another thread goes on with the next entry, and
+//! the entry is left alone until its thread returns.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Class;
+use crate::host::dir_watch::DirWatch;
+use crate::host::footprint::Footprint;
+use crate::host::mounts::DeviceNumber;
+use crate::host::watch::DirEvents;
+use crate::types::SkipReason;
+
+use super::inventory::{ClassInventory, Taken};
+use super::mount_watch::{Concern, MountWatch};
+use super::probe::{Machine, probe};
+use super::shield::{MAX_STUCK, Stuck};
+use super::{Entry, Finding, Observation, Skip};
+
+/// How long the first silent entry may delay a scan. A healthy one takes microseconds.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for each further entry: where one disk is dead, its neighbours often are.
+const NEXT_PROBE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long an event waits for others, so that one scan serves them all.
+const COALESCE: Duration = Duration::from_millis(20);
+/// The name under which a thread is left behind that cannot even list the directory.
+const DIRECTORY: &str = "/";
+
+/// The actor's own.
+pub(super) struct Actor {
+    pub(super) class: Arc<Class>,
+    /// The longest time between two scans.
+    pub(super) period: Duration,
+    pub(super) taken: watch::Receiver<Taken>,
+    pub(super) published: watch::Sender<Option<Arc<ClassInventory>>>,
+    /// Notified when the main loop should look at what was published.
+    pub(super) wake: Arc<Notify>,
+    pub(super) mounts: Arc<MountWatch>,
+    pub(super) mounts_changed: Arc<Notify>,
+    pub(super) events: Option<DirEvents>,
+    pub(super) stuck: Stuck,
+    /// The last warning that changes are not noticed.
+    pub(super) warning: String,
+}
+
+/// What the directory holds, by name only.
+struct Listing {
+    watch: Option<DirWatch>,
+    /// Why changes are not noticed.
+    warning: Option<String>,
+    machine: io::Result<Machine>,
+    /// The directory's path without links.
+    real: PathBuf,
+    names: Vec<Name>,
+    fault: Option<String>,
+}
+
+struct Name {
+    /// For messages, and for the API if `utf8`.
+    text: String,
+    utf8: bool,
+}
+
+/// What a probing thread has found so far.
+#[derive(Default)]
+struct Found {
+    findings: Vec<Finding>,
+    /// The devices through which those that are in use may be used.
+    in_use: BTreeSet<DeviceNumber>,
+    abandoned: bool,
+}
+
+impl Actor {
+    /// Scans at once, then after each event, and every period. Ends when the inventory is dropped.
+    pub(super) async fn run(mut self) {
+        let mut has_event = true;
+        loop {
+            let begun = Instant::now();
+            let taken = self.taken.borrow_and_update().clone();
+            let observation = self.scan(&taken).await;
+            let inventory = Arc::new(ClassInventory {
+                observation,
+                taken,
+                begun,
+            });
+            let before = self.published.send_replace(Some(Arc::clone(&inventory)));
+            if has_event || before.is_none_or(|it| it.observation != inventory.observation) {
+                self.wake.notify_one();
+            }
+            let took = begun.elapsed();
+            let Some(event) = self.event().await else {
+                return;
+            };
+            has_event = event;
+            if has_event {
+                // Scans that take long are not made back to back.
+                tokio::time::sleep(COALESCE.max(took)).await;
+            }
+        }
+    }
+
+    /// Waits for a reason to scan again: an event, or the end of the period. `None` when there is no main
+    /// loop any more.
+    async fn event(&mut self) -> Option<bool> {
+        let in_dir = async {
+            match &mut self.events {
+                Some(events) => events.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            taken = self.taken.changed() => return taken.ok().map(|()| true),
+            () = self.mounts_changed.notified() => {}
+            changed = in_dir => if let Err(error) = changed {
+                self.events = None;
+                self.warn(format!("reading events: {error}"));
+            },
+            () = self.stuck.returned() => {}
+            () = tokio::time::sleep(self.period) => return Some(false),
+        }
+        Some(true)
+    }
+
+    fn warn(&mut self, warning: String) {
+        if self.warning != warning {
+            let (dir, period) = (&self.class.mount_dir, self.period);
+            tracing::warn!(%dir, "changes are noticed every {period:?} only: {warning}");
+            self.warning = warning;
+        }
+    }
+
+    /// Looks at every entry once.
+    async fn scan(&mut self, taken: &Taken) -> Observation {
+        self.stuck.forget_returned();
+        let listing = match self.list().await {
+            Ok(listing) => listing,
+            Err(fault) => return Observation::failed(fault),
+        };
+        let machine = match listing.machine {
+            Ok(machine) => Arc::new(machine),
+            Err(error) => {
+                return Observation::failed(format!(
+                    "the mount table cannot be read: {error}; is /proc mounted?"
+                ));
+            }
+        };
+        let mut fault = listing.fault;
+        let mut entries = Vec::with_capacity(listing.names.len());
+        let mut todo = Vec::new();
+        for name in listing.names {
+            match self.without_probe(&name) {
+                Some(finding) => entries.push(Entry {
+                    name: name.text,
+                    finding,
+                }),
+                None => todo.push(name.text),
+            }
+        }
+        let in_use = self
+            .probe_all(todo, &machine, taken, &mut entries, &mut fault)
+            .await;
+        let dirs = vec![self.class.mount_dir.as_path().to_owned(), listing.real];
+        let concern = Concern::new(&machine.mounts, dirs, in_use, &self.mounts_changed);
+        self.mounts.set(&self.class.name, Some(concern));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Observation {
+            entries,
+            complete: fault.is_none(),
+            fault,
+        }
+    }
+
+    /// Watches and lists the directory, and reads what the probes of all entries need.
+    async fn list(&mut self) -> Result<Listing, String> {
+        let dir = self.class.mount_dir.as_path().to_owned();
+        let silent = format!(
+            "{}: the directory did not answer for {PROBE_TIMEOUT:?}",
+            dir.display()
+        );
+        if self.stuck.contains(DIRECTORY) {
+            return Err(silent);
+        }
+        if self.events.is_none() {
+            match DirEvents::new() {
+                Ok(events) => self.events = Some(events),
+                Err(error) => self.warn(format!(
+                    "{error}; raise the sysctl fs.inotify.max_user_instances"
+                )),
+            }
+        }
+        let watch = self.events.as_mut().and_then(DirEvents::take);
+        let mut thread = tokio::task::spawn_blocking(move || Listing::read(&dir, watch));
+        let mut listing = match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
+            Ok(Ok(listing)) => listing,
+            Ok(Err(panic)) => {
+                self.events = None;
+                return Err(format!("listing it ended in a panic ({panic}): a bug"));
+            }
+            Err(_) => {
+                // The thread has the watch.
+                self.events = None;
+                self.stuck.push(DIRECTORY, thread);
+                return Err(silent);
+            }
+        };
+        if let (Some(events), Some(watch)) = (&mut self.events, listing.watch.take()) {
+            events.restore(watch);
+        }
+        if let Some(warning) = listing.warning.take() {
+            self.warn(warning);
+        }
+        Ok(listing)
+    }
+
+    /// What an entry is that is not looked at.
+    fn without_probe(&self, Name { text, utf8 }: &Name) -> Option<Finding> {
+        let (dir, pattern) = (&self.class.mount_dir, &self.class.name_pattern);
+        let (reason, why) = if !utf8 {
+            let why = format!(
+                "{dir}: the name \"{text}\" is not UTF-8, which a PersistentVolume cannot hold; rename it"
+            );
+            (SkipReason::NameNotUtf8, why)
+        } else if !pattern.matches(text) {
+            let why = format!("{dir}/{text} does not match namePattern {pattern}");
+            (SkipReason::NamePatternMismatch, why)
+        } else if self.stuck.contains(text) {
+            let why = format!("{dir}/{text} has not answered since an earlier scan");
+            (SkipReason::TimedOut, why)
+        } else {
+            return None;
+        };
+        Some(skipped(reason, why))
+    }
+
+    /// Probes entries, each batch on a thread of its own: one, unless an entry hangs. Returns the devices
+    /// through which volumes are in use.
+    async fn probe_all(
+        &mut self,
+        mut todo: Vec<String>,
+        machine: &Arc<Machine>,
+        taken: &Taken,
+        entries: &mut Vec<Entry>,
+        fault: &mut Option<String>,
+    ) -> BTreeSet<DeviceNumber> {
+        let dir = self.class.mount_dir.clone();
+        let mut in_use = BTreeSet::new();
+        let mut patience = PROBE_TIMEOUT;
+        while !todo.is_empty() {
+            if self.stuck.is_full() {
+                *fault = Some(format!(
+                    "{dir}: {MAX_STUCK} entries do not answer; {} others were not looked at",
+                    todo.len()
+                ));
+                break;
+            }
+            let (mut thread, found) = self.start_probing(&todo, machine, taken);
+            let ended = ended_in_time(&mut thread, &found, patience).await;
+            let nothing_more = Found {
+                abandoned: true,
+                ..Found::default()
+            };
+            let found = std::mem::replace(&mut *lock(&found), nothing_more);
+            in_use.extend(found.in_use);
+            let probed = todo.drain(..found.findings.len());
+            entries.extend(
+                probed
+                    .zip(found.findings)
+                    .map(|(name, finding)| Entry { name, finding }),
+            );
+            if todo.is_empty() {
+                break;
+            }
+            let name = todo.remove(0);
+            let finding = if let Some(panic) = ended {
+                let why = format!("{dir}/{name}: looking at it ended in a panic ({panic}): a bug");
+                skipped(SkipReason::Unreadable, why)
+            } else {
+                self.stuck.push(&name, thread);
+                patience = NEXT_PROBE_TIMEOUT;
+                let why = format!("{dir}: the entry {name:?} did not answer for {PROBE_TIMEOUT:?}");
+                skipped(SkipReason::TimedOut, why)
+            };
+            entries.push(Entry { name, finding });
+        }
+        in_use
+    }
+
+    fn start_probing(
+        &self,
+        names: &[String],
+        machine: &Arc<Machine>,
+        taken: &Taken,
+    ) -> (JoinHandle<()>, Arc<Mutex<Found>>) {
+        let found = Arc::new(Mutex::new(Found::default()));
+        let (names, result) = (names.to_vec(), Arc::clone(&found));
+        let (class, machine, taken) = (Arc::clone(&self.class), Arc::clone(machine), taken.clone());
+        let thread = tokio::task::spawn_blocking(move || {
+            for name in names {
+                let finding = probe(&class, &name, &machine, taken.as_deref());
+                let in_use = used_through(&finding, &machine);
+                let mut result = lock(&result);
+                if result.abandoned {
+                    return;
+                }
+                result.findings.push(finding);
+                result.in_use.extend(in_use);
+            }
+        });
+        (thread, found)
+    }
+}
+
+/// Waits for the end of a thread as long as it makes progress. Returns `None` if it makes none, and
+/// otherwise how it ended, in words.
+async fn ended_in_time(
+    thread: &mut JoinHandle<()>,
+    found: &Mutex<Found>,
+    patience: Duration,
+) -> Option<String> {
+    let mut before = 0;
+    loop {
+        if let Ok(ended) = tokio::time::timeout(patience, &mut *thread).await {
+            return Some(ended.map_or_else(|panic| panic.to_string(), |()| String::new()));
+        }
+        let now = lock(found).findings.len();
+        if now == before {
+            return None;
+        }
+        before = now;
+    }
+}
+
+fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The devices whose unmount may free a device that is in use.
+fn used_through(finding: &Finding, machine: &Machine) -> BTreeSet<DeviceNumber> {
+    match finding {
+        Finding::Volume(candidate) if candidate.in_use.is_some() => match candidate.footprint {
+            Footprint::Device { number, .. } => {
+                machine.sysfs.writable_through(number).unwrap_or_default()
+            }
+            Footprint::Filesystem { .. } => BTreeSet::new(),
+        },
+        _ => BTreeSet::new(),
+    }
+}
+
+impl Listing {
+    /// Blocking. The watch comes first, so that no change is missed after the directory was read.
+    fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
+        let set = watch.as_mut().map(|it| it.set_dirs(&[dir.to_owned()]));
+        let fault = set.and_then(|set| set.faults.into_iter().next());
+        let warning = fault.map(|(_, error)| {
+            format!("{error}; if it says no space, raise the sysctl fs.inotify.max_user_watches")
+        });
+        let (names, fault) = list(dir);
+        Self {
+            watch,
+            warning,
+            machine: Machine::read(),
+            real: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
+            names,
+            fault,
+        }
+    }
+}
+
+/// The names in a directory, and what went wrong. The entries themselves are not touched: one of them
+/// may be a dead disk.
+fn list(dir: &Path) -> (Vec<Name>, Option<String>) {
+    let unreadable =
+        |error: io::Error| format!("the directory {} cannot be read: {error}", dir.display());
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) => return (Vec::new(), Some(unreadable(error))),
+    };
+    let (mut names, mut fault) = (Vec::new(), None);
+    for entry in entries {
+        match entry {
+            Ok(entry) => names.push(Name::of(&entry.file_name())),
+            Err(error) => fault = Some(unreadable(error)),
+        }
+    }
+    names.sort_by(|a: &Name, b| a.text.cmp(&b.text));
+    (names, fault)
+}
+
+impl Name {
+    fn of(name: &OsStr) -> Self {
+        match name.to_str() {
+            Some(text) => Self {
+                text: text.into(),
+                utf8: true,
+            },
+            None => Self {
+                text: name.as_bytes().escape_ascii().to_string(),
+                utf8: false,
+            },
+        }
+    }
+}
+
+impl Observation {
+    /// Of a directory of which nothing is known.
+    pub(super) fn failed(fault: String) -> Self {
+        Self {
+            entries: Vec::new(),
+            complete: false,
+            fault: Some(fault),
+        }
+    }
+}
+
+fn skipped(reason: SkipReason, detail: String) -> Finding {
+    Finding::Skipped(Skip::new(reason, detail))
+}

@@ -1,0 +1,200 @@
+//! The inventory of all classes: one actor for each, and what it published last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::Class;
+use crate::host::watch::MountEvents;
+use crate::types::HostPath;
+
+use super::Observation;
+use super::actor::Actor;
+use super::mount_watch::MountWatch;
+use super::shield::Stuck;
+
+/// For how many periods an inventory is taken as complete.
+const MAX_AGE: u32 = 3;
+
+/// The paths that have PVs or are being cleaned; `None` while the PVs are not known.
+pub type Taken = Option<Arc<BTreeSet<HostPath>>>;
+
+/// What an actor has found in its class's directory.
+#[derive(Debug)]
+pub struct ClassInventory {
+    /// The directory's entries.
+    pub observation: Observation,
+    /// The paths in the directory that were taken when the scan began.
+    pub taken: Taken,
+    /// When the scan began.
+    pub begun: Instant,
+}
+
+/// The actors of all classes.
+#[derive(Debug)]
+pub struct Inventory {
+    actors: BTreeMap<String, Handle>,
+    mounts: Arc<MountWatch>,
+    watching: JoinHandle<()>,
+    wake: Arc<Notify>,
+    period: Duration,
+}
+
+#[derive(Debug)]
+struct Handle {
+    class: Arc<Class>,
+    taken: watch::Sender<Taken>,
+    published: watch::Receiver<Option<Arc<ClassInventory>>>,
+    /// Whether the first scan was waited for.
+    was_awaited: bool,
+    task: JoinHandle<()>,
+}
+
+/// What all classes show.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// By class name.
+    pub classes: BTreeMap<String, Observation>,
+    /// Paths that were taken when they were last looked at, and are free now. They are about to be looked
+    /// at again, and must not be offered before.
+    pub outdated: BTreeSet<HostPath>,
+}
+
+impl Inventory {
+    /// Without classes. `wake` is notified when the inventory of a class has changed. A class is scanned
+    /// every `period` at least.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O.
+    #[must_use]
+    pub fn new(wake: Arc<Notify>, period: Duration) -> Self {
+        let mounts = Arc::new(MountWatch::default());
+        let watch = Arc::clone(&mounts);
+        let events = MountEvents::new();
+        let watching = tokio::spawn(async move {
+            let ended = match events {
+                Ok(events) => watch.run(events).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
+                tracing::error!(%error, "changes of the mount table are noticed every {period:?} only");
+            }
+        });
+        Self {
+            actors: BTreeMap::new(),
+            mounts,
+            watching,
+            wake,
+            period,
+        }
+    }
+
+    /// Follows the configuration. A class whose settings have changed is a new one: the same names may be
+    /// other disks.
+    pub fn serve(&mut self, classes: &BTreeMap<String, Arc<Class>>) {
+        let mounts = &self.mounts;
+        self.actors.retain(|name, actor| {
+            let stays = classes.get(name) == Some(&actor.class);
+            if !stays {
+                mounts.set(name, None);
+            }
+            stays
+        });
+        for (name, class) in classes {
+            if !self.actors.contains_key(name) {
+                self.actors.insert(name.clone(), self.start(class));
+            }
+        }
+    }
+
+    /// The paths that have PVs or are being cleaned. Scans the classes again in which a path is no longer
+    /// taken.
+    pub fn set_taken(&mut self, paths: &BTreeSet<HostPath>) {
+        for actor in self.actors.values() {
+            let dir = &actor.class.host_dir;
+            let here = paths.iter().filter(|path| path.child_of(dir).is_some());
+            let now: BTreeSet<_> = here.cloned().collect();
+            actor.taken.send_if_modified(|taken| {
+                let is_free = |before: &Arc<BTreeSet<_>>| !before.is_subset(&now);
+                let must_scan = taken.as_ref().is_none_or(is_free);
+                *taken = Some(Arc::new(now));
+                must_scan
+            });
+        }
+    }
+
+    fn start(&self, class: &Arc<Class>) -> Handle {
+        let (send_taken, taken) = watch::channel(None);
+        let (publish, published) = watch::channel(None);
+        let actor = Actor {
+            class: Arc::clone(class),
+            period: self.period,
+            taken,
+            published: publish,
+            wake: Arc::clone(&self.wake),
+            mounts: Arc::clone(&self.mounts),
+            mounts_changed: Arc::new(Notify::new()),
+            events: None,
+            stuck: Stuck::default(),
+            warning: String::new(),
+        };
+        Handle {
+            class: Arc::clone(class),
+            taken: send_taken,
+            published,
+            was_awaited: false,
+            task: tokio::spawn(actor.run()),
+        }
+    }
+
+    /// Waits for the first scans of new classes, up to `limit` in all, and only once for each class.
+    pub async fn settle(&mut self, limit: Duration) {
+        let deadline = tokio::time::Instant::now() + limit;
+        for actor in self.actors.values_mut().filter(|it| !it.was_awaited) {
+            actor.was_awaited = true;
+            let first = actor.published.wait_for(Option::is_some);
+            let _ = tokio::time::timeout_at(deadline, first).await;
+        }
+    }
+
+    /// What the classes show. Never waits.
+    #[must_use]
+    pub fn observe(&self) -> Observed {
+        let mut observed = Observed::default();
+        for (name, actor) in &self.actors {
+            let last = actor.published.borrow().clone();
+            let Some(last) = last else {
+                let fault = "its directory is being looked at for the first time";
+                let nothing = Observation::failed(fault.to_owned());
+                observed.classes.insert(name.clone(), nothing);
+                continue;
+            };
+            let mut observation = last.observation.clone();
+            observation.complete &= last.begun.elapsed() < self.period * MAX_AGE;
+            observed.classes.insert(name.clone(), observation);
+            let now = actor.taken.borrow();
+            if let (Some(then), Some(now)) = (&last.taken, &*now) {
+                observed.outdated.extend(then.difference(now).cloned());
+            }
+        }
+        observed
+    }
+}
+
+impl Drop for Inventory {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Which classes a change of the mount table concerns.
+//!
+//! A busy node mounts and unmounts many times a second. The table is read at the first change, and then
+//! four times a second at most; once a second while no change concerns a class.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::host::mounts::{DeviceNumber, Mount, MountTable};
+use crate::host::watch::MountEvents;
+
+const SHORT_PAUSE: Duration = Duration::from_millis(250);
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a class needs to know of the mount table.
+#[derive(Debug)]
+pub(super) struct Concern {
+    /// Its directory, by all paths.
+    dirs: Vec<PathBuf>,
+    /// Devices that are in use, and not offered for that reason.
+    devices: BTreeSet<DeviceNumber>,
+    /// The part of the table that its last scan has seen.
+    seen: Vec<Mount>,
+    changed: Arc<Notify>,
+}
+
+impl Concern {
+    /// Of a scan that has read this table. `changed` is notified when another would see more.
+    pub(super) fn new(
+        table: &MountTable,
+        dirs: Vec<PathBuf>,
+        devices: BTreeSet<DeviceNumber>,
+        changed: &Arc<Notify>,
+    ) -> Self {
+        let mut concern = Self {
+            dirs,
+            devices,
+            seen: Vec::new(),
+            changed: Arc::clone(changed),
+        };
+        concern.seen = concern.part_of(table);
+        concern
+    }
+
+    fn part_of(&self, table: &MountTable) -> Vec<Mount> {
+        // A mount above the directory hides it.
+        let is_near = |mount: &Mount| {
+            let mut dirs = self.dirs.iter();
+            dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
+        };
+        let part = table.iter();
+        part.filter(|mount| self.devices.contains(&mount.device) || is_near(mount))
+            .cloned()
+            .collect()
+    }
+}
+
+/// The concerns of all classes.
+#[derive(Debug, Default)]
+pub(super) struct MountWatch(Mutex<BTreeMap<String, Concern>>);
+
+impl MountWatch {
+    /// Replaces the concern of a class.
+    pub(super) fn set(&self, class: &str, concern: Option<Concern>) {
+        let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match concern {
+            Some(concern) => concerns.insert(class.to_owned(), concern),
+            None => concerns.remove(class),
+        };
+    }
+
+    /// Notifies the classes that the table concerns. Returns whether there are any.
+    fn notify(&self, table: &MountTable) -> bool {
+        let mut any = false;
+        let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for concern in concerns.values_mut() {
+            let now = concern.part_of(table);
+            if now != concern.seen {
+                concern.seen = now;
+                concern.changed.notify_one();
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Follows the mount table until it is dropped.
+    ///
+    /// # Errors
+    /// When the table cannot be watched or read.
+    pub(super) async fn run(&self, events: MountEvents) -> io::Result<()> {
+        let mut pause = SHORT_PAUSE;
+        loop {
+            events.changed().await?;
+            let table = tokio::task::spawn_blocking(MountTable::read).await??;
+            pause = if self.notify(&table) {
+                SHORT_PAUSE
+            } else {
+                LONG_PAUSE.min(pause * 2)
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const TABLE: &str = "\
+20 1 8:1 / / rw - ext4 /dev/sda1 rw
+21 20 8:1 /disks /mnt/fast rw - ext4 /dev/sda1 rw
+22 21 8:16 / /mnt/fast/a rw - ext4 /dev/sdb rw
+23 20 8:32 / /elsewhere rw - ext4 /dev/sdc rw
+";
+
+    #[test]
+    fn only_mounts_near_a_class_or_of_a_device_in_use_concern_it() {
+        let table = |more: &str| MountTable::parse(format!("{TABLE}{more}").as_bytes());
+        let less = |line: &str| MountTable::parse(TABLE.replace(line, "").as_bytes());
+        let elsewhere = "23 20 8:32 / /elsewhere rw - ext4 /dev/sdc rw\n";
+        for (what, devices, now, concerns) in [
+            ("nothing", vec![], table(""), false),
+            (
+                "a pod's volume",
+                vec![],
+                table("30 20 0:50 / /var/lib/kubelet/pods/1 rw - tmpfs x rw\n"),
+                false,
+            ),
+            (
+                "a similar name",
+                vec![],
+                table("30 20 0:50 / /mnt/faster rw - tmpfs x rw\n"),
+                false,
+            ),
+            (
+                "a volume",
+                vec![],
+                table("30 21 0:50 / /mnt/fast/b rw - tmpfs x rw\n"),
+                true,
+            ),
+            (
+                "a mount above",
+                vec![],
+                table("30 20 0:50 / /mnt rw - tmpfs x rw\n"),
+                true,
+            ),
+            (
+                "an unmounted volume",
+                vec![],
+                less("22 21 8:16 / /mnt/fast/a rw - ext4 /dev/sdb rw\n"),
+                true,
+            ),
+            ("another device", vec!["8:16"], less(elsewhere), false),
+            ("a device in use", vec!["8:32"], less(elsewhere), true),
+        ] {
+            let changed = Arc::new(Notify::new());
+            let devices = devices.iter().filter_map(|it| DeviceNumber::parse(it));
+            let concern = Concern::new(
+                &table(""),
+                vec!["/mnt/fast".into()],
+                devices.collect(),
+                &changed,
+            );
+            let watch = MountWatch::default();
+            watch.set("fast", Some(concern));
+            assert_eq!(watch.notify(&now), concerns, "{what}");
+            let notified = changed.notified().now_or_never().is_some();
+            assert_eq!(notified, concerns, "{what}");
+            assert!(!watch.notify(&now), "{what}: once");
+        }
+    }
+}
