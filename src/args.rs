@@ -6,7 +6,6 @@ mod help;
 mod job;
 mod listen;
 mod log;
-mod log_level;
 mod node_cleanup;
 mod release;
 mod spelling;
@@ -20,13 +19,13 @@ use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, duration};
 
+pub use crate::config::LogLevel;
 pub use clean::{Clean, CleanBy};
 pub use environment::{Environment, EnvironmentError};
 pub use help::program;
 pub use job::Job;
 pub use listen::ListenAddress;
-pub use log::{LogFormat, LogLevel};
-pub use log_level::{Change, ChangeLogLevel};
+pub use log::LogFormat;
 pub use node_cleanup::NodeCleanup;
 pub use release::Release;
 pub use status::{Status, Url};
@@ -92,7 +91,7 @@ pub struct Args {
     #[arg(help_heading = help::LOGGING)]
     pub log_format: LogFormat,
 
-    /// How much is logged. Wins over -v.
+    /// How much is logged until the configuration says otherwise (key logLevel). Wins over -v.
     #[arg(long, global = true, value_name = "LEVEL")]
     #[arg(help_heading = help::LOGGING)]
     log_level: Option<LogLevel>,
@@ -115,8 +114,6 @@ pub enum Command {
         after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
     )]
     CheckConfig,
-    /// Makes the running provisioner log more, or as configured again.
-    LogLevel(ChangeLogLevel),
     /// Cleans one volume by hand, as the provisioner would. Shows what is there, and asks first.
     Clean(Clean),
     /// Takes our finalizer off PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
@@ -194,11 +191,11 @@ fn absolute(text: &str) -> Result<String, String> {
 
 /// A period of zero would be a loop without a pause.
 fn positive(text: &str) -> Result<Duration, String> {
-    match duration::parse(text) {
-        Ok(Duration::ZERO) => Err("it must be more than zero".into()),
-        Ok(period) => Ok(period),
-        Err(fault) => Err(format!("{fault}; write a duration such as 10s or 1m30s")),
+    let period = duration::parse(text)?;
+    if period.is_zero() {
+        return Err("it must be more than zero".into());
     }
+    Ok(period)
 }
 
 #[cfg(test)]

@@ -1,33 +1,33 @@
-//! The log, and its level, which a signal changes while the program runs.
+//! The log, and its level, which the configuration changes while the program runs.
 //!
 //! A process has one log, so this is one of the few places with state of the whole process.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
-use crate::args::{Change, LogFormat, LogLevel};
+use crate::args::LogFormat;
+use crate::config::LogLevel;
 use crate::terminal;
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
 #[derive(Debug)]
 struct Log {
-    configured: LogLevel,
+    of_command_line: LogLevel,
     level: Mutex<LogLevel>,
     filter: reload::Handle<Targets, Registry>,
 }
 
-/// Begins to log to the standard error. Only the first call counts.
+/// Begins to log to the standard error, at the level of the command line. Only the first call counts.
 pub fn init(format: LogFormat, level: LogLevel) {
     let (filter, handle) = reload::Layer::new(targets(level));
     let log = Log {
-        configured: level,
+        of_command_line: level,
         level: Mutex::new(level),
         filter: handle,
     };
@@ -59,42 +59,23 @@ pub fn level() -> Option<LogLevel> {
     Some(*level.unwrap_or_else(PoisonError::into_inner))
 }
 
-/// From now on SIGUSR1 makes the log say more, and SIGUSR2 what it was configured to.
-///
-/// # Errors
-/// When the kernel does not let us have the signals.
-pub fn obey_signals() -> io::Result<()> {
-    let mut more = signal(SignalKind::user_defined1())?;
-    let mut default = signal(SignalKind::user_defined2())?;
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = more.recv() => change("SIGUSR1", Change::More),
-                _ = default.recv() => change("SIGUSR2", Change::Default),
-            }
-        }
-    });
-    Ok(())
-}
-
-fn change(signal: &str, change: Change) {
+/// Sets the level to that of the configuration; without one, to that of the command line.
+pub fn set_level(of_config: Option<LogLevel>) {
     let Some(log) = LOG.get() else { return };
     let mut level = log.level.lock().unwrap_or_else(PoisonError::into_inner);
-    let wanted = match change {
-        Change::More => level.more(),
-        Change::Default => log.configured,
-    };
-    // Said at the level that shows more of the two, if either shows it.
-    if wanted < *level {
-        tracing::info!("{signal}: the log level is {wanted} again, as configured");
-    }
+    let wanted = of_config.unwrap_or(log.of_command_line);
     let was = std::mem::replace(&mut *level, wanted);
+    if wanted == was {
+        return;
+    }
+    // Logged at the level that shows more of the two, if either shows it.
+    if wanted < was {
+        tracing::info!("the log level is {wanted} now, it was {was}");
+    }
     // It fails only when there is no log any more.
     let _ = log.filter.reload(targets(wanted));
     if wanted > was {
-        tracing::info!("{signal}: the log level is {wanted} now, it was {was}");
-    } else if wanted == was {
-        tracing::info!("{signal}: the log level is {wanted} already");
+        tracing::info!("the log level is {wanted} now, it was {was}");
     }
 }
 

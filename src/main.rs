@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::clean::{method, supervisor};
 use local_volume_provisioner::cluster::chain;
 use local_volume_provisioner::cmd::run::Misuse;
 use local_volume_provisioner::cmd::{
-    check_config, clean, discover, job, log_level, node_cleanup, release, run, status,
+    check_config, clean, discover, job, node_cleanup, release, run, status,
 };
 use local_volume_provisioner::log;
 
@@ -57,9 +57,6 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
             once(discover::command(&request, &args, &environment, &mut out))
         }
         Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &environment, &mut out)?),
-        Some(Command::LogLevel(request)) => {
-            log_level::run(&request, &mut out).map(|()| ExitCode::SUCCESS)
-        }
         Some(Command::Clean(request)) => {
             once(clean::command(&request, &args, &environment, &mut out))
         }
@@ -79,10 +76,7 @@ fn serve(keep_threads: Duration, service: impl Future<Output = Result<()>>) -> R
         .thread_keep_alive(keep_threads)
         .enable_all()
         .build()?;
-    let result = runtime.block_on(async {
-        log::obey_signals().context("catching the signals for the log level")?;
-        service.await
-    });
+    let result = runtime.block_on(service);
     // A thread that hangs on a dead disk must not keep the process from ending.
     runtime.shutdown_background();
     result.map(|()| ExitCode::SUCCESS)

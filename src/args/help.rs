@@ -27,7 +27,7 @@ const PURPOSES: [(&str, &[&str]); 2] = [
         "To look (these change nothing)",
         &["status", "discover", "check-config"],
     ),
-    ("To act", &["log-level", "clean", "release"]),
+    ("To act", &["clean", "release"]),
 ];
 const OTHERS: &str = "To run";
 
@@ -49,8 +49,6 @@ Environment:
 
 Signals:
   SIGTERM, SIGINT      stop; what is being cleaned then, the next process cleans anew
-  SIGUSR1              log one step more: warn, info, debug, trace (also: log-level more)
-  SIGUSR2              log as configured again (also: log-level default)
 
 Exit code: 0 success, 1 failure, 2 what only an administrator can mend.";
 

@@ -38,7 +38,7 @@ pub struct Status {
     )]
     pub url: Option<Url>,
 
-    /// Where the provisioner in the same container listens [default: as its own flags say].
+    /// Where the provisioner in the same container listens [default: :8080].
     #[arg(long, value_name = "[HOST]:PORT", conflicts_with_all = ["node", "all"])]
     pub listen_address: Option<ListenAddress>,
 

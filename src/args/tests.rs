@@ -134,10 +134,10 @@ fn a_job_is_told_how_by_a_method_or_by_a_command_that_is_passed_on() {
 #[test]
 fn a_bad_value_is_refused_with_a_reason() {
     for (line, reason) in [
-        ("--discovery-period=10", "a number lacks its unit"),
+        ("--discovery-period=10", "write numbers with their units"),
         ("--discovery-period=0s", "more than zero"),
-        ("--config-sync-period=-5s", "negative"),
-        ("--release-quiet-period=soon", "a number is missing"),
+        ("--config-sync-period=-5s", "not a duration"),
+        ("--release-quiet-period=soon", "not a duration"),
         ("--listen-address=8080", "the port is missing"),
         ("--listen-address=:http", "no port"),
         ("--listen-address=::1:8080", "in brackets"),
@@ -153,9 +153,6 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("discover -node-nam a", "'--node-name'"),
         ("statsu", "'status'"),
         ("--node-isolation=maybe", "'maybe' for '--node-isolation'"),
-        ("log-level", "<CHANGE>"),
-        ("log-level loud", "more, default"),
-        ("log-level more --pid 0", "0 is not in 1"),
         ("status --url=ftp://a", "http://"),
         ("status --url=http://", "the host is missing"),
     ] {

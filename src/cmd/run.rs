@@ -23,6 +23,7 @@ use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::isolation;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
 use crate::plan::job_object::JobSource;
@@ -69,6 +70,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         );
     }
     let (files, loaded) = read(&args)?;
+    log::set_level(loaded.config.log_level);
     let metrics = Arc::new(Metrics::new().context("making the metrics")?);
     metrics.config_last_reload_successful.set(1);
     metrics.config_last_reload_timestamp.set(unix_time());

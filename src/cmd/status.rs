@@ -14,7 +14,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::run::{Misuse, client};
-use super::running;
 use super::table::{Look, printable};
 use crate::args::{Args, Environment, OutputFormat, Status};
 use crate::cluster::{ApiError, Cluster};
@@ -65,10 +64,12 @@ pub async fn command(
     let answers = if from_outside {
         through_api_server(request, environment).await?
     } else {
-        let base = match &request.url {
-            Some(url) => url.to_string(),
-            None => format!("http://{}", here(request, args)),
-        };
+        let here = request.listen_address.as_ref();
+        let here = here.unwrap_or(&args.listen_address);
+        let base = request.url.as_ref().map_or_else(
+            || format!("http://{}", here.reachable()),
+            ToString::to_string,
+        );
         let (value, document) =
             ask::read(&ask::server(&base).await?).with_context(|| format!("{base}/status"))?;
         vec![Answer {
@@ -91,19 +92,6 @@ pub async fn command(
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Where the provisioner of this container listens: as it was told, not as we were.
-fn here(request: &Status, args: &Args) -> String {
-    let mut running = running::all().unwrap_or_default();
-    let only = running.pop().filter(|_| running.is_empty());
-    let theirs = only.and_then(|only| only.args);
-    let address = request
-        .listen_address
-        .as_ref()
-        .or(theirs.as_ref().map(|theirs| &theirs.listen_address))
-        .unwrap_or(&args.listen_address);
-    address.reachable()
 }
 
 async fn through_api_server(request: &Status, environment: &Environment) -> Result<Vec<Answer>> {

@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::class::spelling;
-use super::fault::Problem;
-use super::raw::Node;
-use super::section::{Section, text, word};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The program that cleans devices where a class says nothing.
+/// The program that cleans devices where a class configures nothing.
 pub const DEFAULT_CLEANER: &str = "/scripts/quick_reset.sh";
 
-/// What a class says about the cleaning of its block devices. A class says it in one way only: with
-/// two there would be one that is in force and one that somebody believes to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The cleaning of a class's block devices. A class has one of the two keys: with both, an operator
+/// could believe in the one that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Cleaner {
     /// `cleanMethod`: one of our own cleaners.
+    #[serde(rename = "cleanMethod")]
     Method(CleanMethod),
     /// `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): program and arguments that clean
     /// a released device, which is named by the variable `LOCAL_PV_BLKDEVICE`. Never empty.
+    #[serde(rename = "blockCleanerCommand")]
     Command(Vec<String>),
 }
 
@@ -53,7 +53,8 @@ impl Default for Cleaner {
 
 impl fmt::Display for CleanMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(spelling(&CLEAN_METHODS, *self))
+        let word = CLEAN_METHODS.iter().find(|(_, method)| method == self);
+        f.write_str(word.map_or("", |(word, _)| word))
     }
 }
 
@@ -70,6 +71,12 @@ impl FromStr for CleanMethod {
     }
 }
 
+impl Serialize for CleanMethod {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 /// One text: the value of the metrics' `cleanup_command` label.
 impl fmt::Display for Cleaner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,34 +87,33 @@ impl fmt::Display for Cleaner {
     }
 }
 
-pub(super) fn read(section: &mut Section<'_>) -> Cleaner {
-    let command = section.value("blockCleanerCommand", |node| command(node).map(Some));
-    let method = section.value("cleanMethod", |node| {
-        let method = word(node, &CLEAN_METHODS)?;
-        match command {
-            Some(_) => Err(Problem::SaidTwice("blockCleanerCommand")),
-            None => Ok(Some(method)),
-        }
-    });
-    method
-        .map(Cleaner::Method)
-        .or(command.map(Cleaner::Command))
-        .unwrap_or_default()
-}
-
-fn command(node: &Node) -> Result<Vec<String>, Problem> {
-    let Node::List(items) = node else {
-        return Err(Problem::Shape {
-            found: node.shape(),
-            wanted: "a list",
-        });
-    };
-    let words: Vec<String> = items
-        .iter()
-        .map(|item| text(item).map(str::to_owned))
-        .collect::<Result<_, _>>()?;
-    match words.first() {
-        Some(program) if !program.trim().is_empty() => Ok(words),
-        _ => Err(Problem::Command),
+/// From the two keys of a class. An error names the key: its path has only the class.
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cleaner, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Keys {
+        clean_method: Option<String>,
+        block_cleaner_command: Option<Vec<String>>,
+    }
+    let in_keys = |error| D::Error::custom(format!("cleanMethod or blockCleanerCommand: {error}"));
+    let Keys {
+        clean_method,
+        block_cleaner_command,
+    } = Keys::deserialize(from).map_err(in_keys)?;
+    match (clean_method, block_cleaner_command) {
+        (None, None) => Ok(Cleaner::default()),
+        (Some(_), Some(_)) => Err(D::Error::custom(
+            "cleanMethod and blockCleanerCommand are both given; keep one of them",
+        )),
+        (Some(word), None) => word.parse().map(Cleaner::Method).map_err(|error| {
+            D::Error::custom(format!("cleanMethod {word:?}: {error}; write one of them"))
+        }),
+        (None, Some(words)) => match words.first() {
+            Some(program) if !program.trim().is_empty() => Ok(Cleaner::Command(words)),
+            _ => Err(D::Error::custom(format!(
+                "blockCleanerCommand {words:?}: names no program; list the program and its \
+                 arguments, or leave the key out for the default"
+            ))),
+        },
     }
 }

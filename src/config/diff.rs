@@ -1,62 +1,74 @@
-//! What has changed from one configuration to the next, for the log.
+//! What is in force, key by key, and what has changed from one configuration to the next.
 
-use super::{Class, Config, Row};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Longer values are left out: the log is no place to compare lists in.
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Config;
+
+/// Longer values are left out of the log.
 const MAX_SHOWN: usize = 40;
+
+/// Values as text by key; empty where there is none.
+pub type Rows = BTreeMap<String, String>;
+
+/// The keys of a [`Config`], bar its classes, or of a [`Class`](super::Class), with the values in force.
+#[must_use]
+pub fn rows(keys: &impl Serialize) -> Rows {
+    let Ok(Value::Object(values)) = serde_json::to_value(keys) else {
+        return Rows::new();
+    };
+    let text = |value: Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        Value::Array(items) if items.is_empty() => String::new(),
+        Value::Object(entries) if entries.is_empty() => String::new(),
+        other => other.to_string(),
+    };
+    values
+        .into_iter()
+        .map(|(key, value)| (key, text(value)))
+        .collect()
+}
 
 /// Each change in a few words: `class "fast" added`, `pauseCleaning false -> true`. Nothing when the
 /// two come to the same.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
-    let mut changes = classes(old, new);
-    changes.extend(
-        changed(&old.rows(), &new.rows()).map(|(key, before, after)| {
-            match (shown(before), shown(after)) {
-                (Some(before), Some(after)) => format!("{key} {before} -> {after}"),
-                _ => format!("{key} changed"),
-            }
-        }),
-    );
-    changes
+    let names: BTreeSet<_> = old.classes.keys().chain(new.classes.keys()).collect();
+    let classes =
+        names.into_iter().filter_map(
+            |name| match (old.classes.get(name), new.classes.get(name)) {
+                (None, _) => Some(format!("class {name:?} added")),
+                (_, None) => Some(format!("class {name:?} removed")),
+                (Some(before), Some(after)) if before == after => None,
+                (Some(before), Some(after)) => {
+                    let (before, after) = (rows(&**before), rows(&**after));
+                    let keys = changed(&before, &after).into_iter();
+                    let keys: Vec<_> = keys.map(|(key, ..)| key).collect();
+                    Some(format!("class {name:?} changed ({})", keys.join(", ")))
+                }
+            },
+        );
+    let (before, after) = (rows(old), rows(new));
+    let keys = changed(&before, &after)
+        .into_iter()
+        .map(|(key, before, after)| match (shown(before), shown(after)) {
+            (Some(before), Some(after)) => format!("{key} {before} -> {after}"),
+            _ => format!("{key} changed"),
+        });
+    classes.chain(keys).collect()
 }
 
-fn classes(old: &Config, new: &Config) -> Vec<String> {
-    let removed = |name: &&String| !new.classes.contains_key(*name);
-    let removed = old.classes.keys().filter(removed);
-    let mut changes: Vec<String> = removed
-        .map(|name| format!("class {name:?} removed"))
-        .collect();
-    for (name, class) in &new.classes {
-        match old.classes.get(name) {
-            None => changes.push(format!("class {name:?} added")),
-            Some(before) if before == class => {}
-            Some(before) => {
-                let keys = keys_changed(before, class).join(", ");
-                changes.push(format!("class {name:?} changed ({keys})"));
-            }
-        }
-    }
-    changes
-}
-
-fn keys_changed(old: &Class, new: &Class) -> Vec<String> {
-    let (old, new) = (old.rows(), new.rows());
-    changed(&old, &new)
-        .map(|(key, ..)| key.to_owned())
+/// The keys whose values differ, with both.
+fn changed<'a>(old: &'a Rows, new: &'a Rows) -> Vec<(&'a str, &'a str, &'a str)> {
+    let value = |rows: &'a Rows, key| rows.get(key).map_or("", String::as_str);
+    let keys: BTreeSet<&str> = old.keys().chain(new.keys()).map(String::as_str).collect();
+    keys.into_iter()
+        .map(|key| (key, value(old, key), value(new, key)))
+        .filter(|(_, before, after)| before != after)
         .collect()
-}
-
-/// The keys whose values differ, with both. A key that only one of them has comes with the other's
-/// place: of `cleanMethod` and `blockCleanerCommand` a class has one.
-fn changed<'a>(
-    old: &'a [Row],
-    new: &'a [Row],
-) -> impl Iterator<Item = (&'static str, &'a str, &'a str)> {
-    old.iter()
-        .zip(new)
-        .filter(|(old, new)| old != new)
-        .map(|((_, before), (key, after))| (*key, before.as_str(), after.as_str()))
 }
 
 fn shown(value: &str) -> Option<&str> {
@@ -100,17 +112,17 @@ mod tests {
             (
                 map(A),
                 map(&class("cleanMethod: zero, fsType: xfs")),
-                r#"class "a" changed (cleanMethod, fsType)"#,
+                r#"class "a" changed (blockCleanerCommand, cleanMethod, fsType)"#,
             ),
             (
                 map(&class("cleanMethod: zero")),
                 map(A),
-                r#"class "a" changed (blockCleanerCommand)"#,
+                r#"class "a" changed (blockCleanerCommand, cleanMethod)"#,
             ),
             (
                 map(&class("trim: true")),
                 map(&class("trim: no, namePattern: x*")),
-                r#"class "a" changed (trim, namePattern)"#,
+                r#"class "a" changed (namePattern, trim)"#,
             ),
             (
                 vec![],
@@ -125,7 +137,7 @@ mod tests {
             (
                 vec![],
                 key("labelsForPV", "{tier: fast}"),
-                "labelsForPV none -> tier=fast",
+                r#"labelsForPV none -> {"tier":"fast"}"#,
             ),
             (
                 key("jobTolerations", &format!("[{long}]")),

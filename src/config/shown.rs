@@ -14,22 +14,6 @@ use crate::types::{HostPath, MountPath};
 #[derive(Clone, Debug)]
 pub struct Shown(BTreeSet<(MountPath, HostPath)>);
 
-/// A class whose directory this container does not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "class {class:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this container, if what \
-     its configuration said first is true, that the host's {known_host} is at {known_mount}; a container's \
-     mounts never change: whichever is right, replace the pod (delete it; restarting its container changes \
-     nothing), as the chart does by itself when its values have changed so"
-)]
-pub struct NotShown {
-    class: String,
-    mount_dir: String,
-    host_dir: HostPath,
-    known_mount: String,
-    known_host: HostPath,
-}
-
 impl Shown {
     /// What the first configuration says, which the container was made for.
     #[must_use]
@@ -49,21 +33,21 @@ impl Shown {
     /// Whether nothing that is known contradicts a configuration.
     ///
     /// # Errors
-    /// [`NotShown`] for the first class of which it does.
-    pub fn suits(&self, config: &Config) -> Result<(), NotShown> {
+    /// For the first class of which this container does not have the directory.
+    pub fn suits(&self, config: &Config) -> Result<(), String> {
         for class in config.classes.values() {
             let (mount_dir, host_dir) = (&class.mount_dir, &class.host_dir);
             if self.0.contains(&(mount_dir.clone(), host_dir.clone())) {
                 continue;
             }
             if let Some((known_mount, known_host)) = self.contradiction(mount_dir, host_dir) {
-                return Err(NotShown {
-                    class: class.name.clone(),
-                    mount_dir: mount_dir.to_string(),
-                    host_dir: host_dir.clone(),
-                    known_mount: known_mount.to_string(),
-                    known_host: known_host.clone(),
-                });
+                return Err(format!(
+                    "class {:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this \
+                     container, where the first configuration had the host's {known_host} at \
+                     {known_mount}; a container's mounts never change: replace the pod (delete it; \
+                     restarting its container changes nothing)",
+                    class.name
+                ));
             }
         }
         Ok(())
@@ -151,8 +135,14 @@ mod tests {
         shown.learn(&first);
         shown.learn(&config(&[]));
         let error = shown.suits(&config(&[("/host/b", "/a")])).unwrap_err();
-        let text = error.to_string();
-        for words in ["\"c0\"", "/host/a", "/host/b", "said first", "delete it"] {
+        let text = &error;
+        for words in [
+            "\"c0\"",
+            "/host/a",
+            "/host/b",
+            "first configuration",
+            "delete it",
+        ] {
             assert!(text.contains(words), "{text}");
         }
         shown.suits(&first).unwrap();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::config::{Files, Loaded, Reading, Shown, Warning, diff};
+use crate::config::{Files, Loaded, Reading, Shown, diff};
 use crate::isolation;
+use crate::log;
 use crate::plan::{About, Settings, reasons};
 use crate::view::NodeView;
 
@@ -22,7 +23,7 @@ pub struct Reloads {
     /// The texts that the configuration in force was made of.
     pub in_force: Files,
     /// The warnings about it, which have been told.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<String>,
     /// What the directories of the classes show, in this container.
     pub shown: Shown,
     /// Whether each configuration must suit node isolation.
@@ -70,7 +71,7 @@ impl Reloads {
         self.unsuited = false;
         let loaded = reading.verdict.as_ref().map_err(Vec::clone)?;
         let shown = self.shown.suits(&loaded.config);
-        shown.map_err(|not_shown| vec![not_shown.to_string()])?;
+        shown.map_err(|not_shown| vec![not_shown])?;
         if self.node_isolation {
             let suits = isolation::check(node, &loaded.config);
             self.unsuited = suits.is_err();
@@ -147,6 +148,7 @@ impl Controller {
     fn hand_out(&mut self, memory: &mut Memory) {
         let config = &self.settings.config;
         self.reloads.shown.learn(config);
+        log::set_level(config.log_level);
         // Whoever waits for a volume to be cleaned stops at once, and is sent again by the next pass.
         self.world
             .send_modify(|world| world.settings = self.settings.clone());

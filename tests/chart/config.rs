@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use local_volume_provisioner::config::{self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY};
+use local_volume_provisioner::config::{
+    self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy, LogLevel,
+    MissingVolumePolicy, WeakIdentity,
+};
 
 use crate::helm::{Helm, Objects, chart_dir};
 
@@ -13,7 +16,7 @@ fn read(objects: &Objects) -> Config {
     let files: BTreeMap<String, String> = serde_json::from_value(objects.config().clone()).unwrap();
     let loaded = config::from_files(&files).unwrap();
     assert_eq!(loaded.faults, [], "{files:#?}");
-    assert_eq!(loaded.warnings, [], "{files:#?}");
+    assert_eq!(loaded.warnings, Vec::<String>::new(), "{files:#?}");
     loaded.config
 }
 
@@ -82,17 +85,18 @@ fn every_key_arrives_in_the_program() {
 fn the_keys_that_the_other_program_lacks_arrive_too() {
     let helm = or_skip!(Helm::find());
     let config = read(&helm.render(&[
-        "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes",
+        "protectReleasedData=false,maxConcurrentCleanups=65535,pauseCleaning=yes,logLevel=trace",
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
         "classes[0].discoveryPolicy=EmptyOnly,classes[0].missingVolumePolicy=Delete",
         "classes[0].cleanMethod=auto,classes[0].cleanupTimeout=1h30m,classes[0].trim=false",
     ]));
     assert!(!config.protect_released_data && config.pause_cleaning);
     assert_eq!(config.max_concurrent_cleanups.get(), 65535);
+    assert_eq!(config.log_level, Some(LogLevel::Trace));
     let class = &config.classes["a"];
-    assert_eq!(class.weak_identity.to_string(), "Accept");
-    assert_eq!(class.discovery_policy.to_string(), "EmptyOnly");
-    assert_eq!(class.missing_volume_policy.to_string(), "Delete");
+    assert_eq!(class.weak_identity, WeakIdentity::Accept);
+    assert_eq!(class.discovery_policy, DiscoveryPolicy::EmptyOnly);
+    assert_eq!(class.missing_volume_policy, MissingVolumePolicy::Delete);
     assert_eq!(class.cleaner, Cleaner::Method(CleanMethod::Auto));
     assert_eq!(class.cleanup_timeout, Some(Duration::from_mins(90)));
     assert!(!class.trim);
@@ -105,6 +109,7 @@ fn nothing_but_the_classes_has_to_be_given() {
     let config = read(&helm.render_file("minimal.yaml", &[]));
     let expected = Config {
         protect_released_data: true,
+        log_level: Some(LogLevel::Info),
         classes: config.classes.clone(),
         ..Config::default()
     };

@@ -1,4 +1,4 @@
-//! `status` and `log-level`, from inside the pod and from outside, as docs/status.md has them.
+//! `status`, from inside the pod and from outside, as docs/status.md has them.
 
 use std::fs;
 use std::process::Command;
@@ -64,12 +64,11 @@ fn documented_rules() -> Value {
 }
 
 #[test]
-fn status_and_log_level_work_in_the_pod_and_through_the_api_server() {
+fn status_works_in_the_pod_and_through_the_api_server() {
     let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("status");
     disks.tmpfs("status", "disk");
     let classes = json!([class("status", &disks.class("status"), json!({}))]);
-    // The search for the process must do without privileges, too.
     let release = Release::install(&cluster, classes, json!({ "privileged": false }));
     let pv = cluster.available("status", 1).remove(0);
 
@@ -93,18 +92,6 @@ fn status_and_log_level_work_in_the_pod_and_through_the_api_server() {
         document["logLevel"].as_str().unwrap().to_owned()
     };
     assert_eq!(level(), "info");
-    for (change, wanted) in [("more", "debug"), ("more", "trace"), ("default", "info")] {
-        exec(&["log-level", change]).unwrap();
-        cluster.eventually(&format!("the level is {wanted}"), || {
-            (level() == wanted).then_some(())
-        });
-    }
-    assert!(
-        release
-            .logs()
-            .contains("the log level is trace now, it was debug")
-    );
-
     // From outside.
     let admin = std::env::var("KUBECONFIG").unwrap();
     let (code, said) = status(&admin, &["--node", NODE]);

@@ -128,16 +128,16 @@ fn check_config(stage: &Stage) -> (i32, String) {
 }
 
 #[test]
-fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run() {
+fn a_faulty_class_is_switched_off_with_its_fault_named_and_the_others_run() {
     let stage = or_skip!(stage());
     stage.class("good", &json!({})).unwrap();
-    let faulty = json!({ "hostDir": "relative", "volumeMode": "Blok", "accessMode": "RWX", "blockCleanerCommand": [] });
-    stage.class("bad", &faulty).unwrap();
+    stage
+        .class("bad", &json!({ "volumeMode": "Blok" }))
+        .unwrap();
     let good = stage.sandbox.tmpfs("disks/good/vol", "size=1m").unwrap();
     let bad = stage.sandbox.tmpfs("disks/bad/vol", "size=1m").unwrap();
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(&good, None);
-    let values = ["relative", "Blok", "RWX", "blockCleanerCommand"];
     stage.eventually("the class is a reason", || {
         let (code, why) = provisioner.http_get("/ready").unwrap();
         (code == 503 && why.contains("bad")).then_some(())
@@ -156,7 +156,7 @@ fn a_faulty_class_is_switched_off_with_all_its_faults_named_and_the_others_run()
     );
     let (code, checked) = check_config(&stage);
     assert_eq!(code, 2);
-    for value in values {
+    for value in ["volumeMode", "Blok", "`Block`"] {
         for (place, text) in [
             ("the log", &provisioner.log()),
             ("the event", &event),

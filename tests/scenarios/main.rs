@@ -30,7 +30,6 @@ mod jobs;
 mod kit;
 mod lifecycles;
 mod limits;
-mod log_level;
 mod metrics;
 mod migration;
 mod missing_volumes;

@@ -45,7 +45,6 @@ fn it_says_that_all_is_well() {
         (status_of(&mut provisioner, &volume)["phase"] == "Available").then_some(())
     });
 
-    // The port was chosen by the kernel: the flags of the process do not say which it is.
     let address = provisioner.http_address().unwrap();
     let said = ask(&stage, &["--listen-address", &address]);
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
@@ -75,22 +74,6 @@ fn it_says_that_all_is_well() {
     assert_eq!(yaml["node"], document["node"]);
     let said = ask(&stage, &["--url", &url, "--problems"]);
     assert!(said.out.contains("Nothing needs anybody"), "{}", said.out);
-}
-
-#[test]
-fn without_an_address_it_asks_where_the_provisioner_was_told_to_listen() {
-    let mut stage = or_skip!(stage());
-    // Free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
-    stage.add_arg(&format!("--listen-address=:{port}"));
-    stage.class("fast", &json!({})).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
-    is_ready(&stage, &mut provisioner);
-    let said = ask(&stage, &[]);
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
-    assert!(said.out.starts_with(&stage.node()), "{}", said.out);
 }
 
 #[test]

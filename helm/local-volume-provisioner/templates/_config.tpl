@@ -7,6 +7,7 @@
 {{- end }}
 protectReleasedData: {{ include "local-volume-provisioner.isFalse" .Values.protectReleasedData | empty | toString | quote }}
 maxConcurrentCleanups: {{ .Values.maxConcurrentCleanups | default 4 | int | toString | quote }}
+logLevel: {{ .Values.logLevel | default "info" | quote }}
 {{- with .Values.minResyncPeriod }}
 minResyncPeriod: {{ quote . }}
 {{- end }}

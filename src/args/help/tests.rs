@@ -98,7 +98,6 @@ fn the_help_names_every_command_once_and_the_environment_and_the_signals() {
         "MY_NODE_NAME",
         "KUBECONFIG",
         "SIGTERM",
-        "SIGUSR1",
         "Exit code",
         "Provisioner:",
         "Directories:",

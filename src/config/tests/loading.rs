@@ -18,7 +18,7 @@ fn what_is_no_configuration_is_an_error() {
     ));
     assert!(matches!(
         error(&[("labelsForPV", ""), ("labelsforpv", "")]),
-        LoadError::SameKey { .. }
+        LoadError::SameKey("labelsForPV")
     ));
     for (text, line) in [
         ("a:\n  b: [\n", 2),
@@ -27,19 +27,15 @@ fn what_is_no_configuration_is_an_error() {
         ("c: *nowhere\n", 1),
         ("c: &c [*c]\n", 1),
     ] {
-        match error(&[("storageClassMap", text)]) {
-            LoadError::Yaml { key, at, .. } => {
-                assert_eq!(
-                    (key.as_str(), at.map(|(line, _)| line)),
-                    ("storageClassMap", Some(line))
-                );
-            }
-            other => panic!("{text:?}: {other}"),
-        }
+        let error = error(&[("storageClassMap", text)]).to_string();
+        let place = format!("storageClassMap is not valid YAML at line {line}, column ");
+        assert!(error.contains(&place), "{error}");
     }
-    assert_eq!(
-        loaded(&[("useAlphaAPI", "perhaps")]).faults[0].problem,
-        Problem::Boolean
+    let faults = loaded(&[("useAlphaAPI", "perhaps")]).faults;
+    assert!(
+        faults[0]
+            .message
+            .starts_with("useAlphaAPI \"perhaps\": not a boolean")
     );
 }
 
@@ -92,11 +88,15 @@ fn a_mounted_config_map_is_read_through_its_links() {
 #[test]
 fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(load(dir.path()).unwrap().warnings, [Warning::NoClasses]);
+    let warnings = load(dir.path()).unwrap().warnings;
+    assert!(
+        warnings[0].starts_with("no class is configured"),
+        "{warnings:?}"
+    );
     let missing = dir.path().join("missing");
     let error = load(&missing).unwrap_err();
     assert!(
-        matches!(&error, LoadError::Directory { path, .. } if *path == missing),
+        matches!(&error, LoadError::Unreadable { path, .. } if *path == missing),
         "{error}"
     );
     assert!(error::Error::source(&error).is_some());
@@ -107,7 +107,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let dir = config_map(&[("labelsForPV", b"a: \xff")]);
     let error = load(dir.path()).unwrap_err();
     assert!(
-        matches!(&error, LoadError::NotUtf8 { path } if path.ends_with("labelsForPV")),
+        matches!(&error, LoadError::Unreadable { path, .. } if path.ends_with("labelsForPV")),
         "{error}"
     );
 
@@ -115,7 +115,7 @@ fn a_file_that_cannot_be_read_is_named() {
     symlink("..data/pauseCleaning", dir.path().join("pauseCleaning")).unwrap();
     let error = load(dir.path()).unwrap_err();
     assert!(
-        matches!(&error, LoadError::File { path, .. } if path.ends_with("pauseCleaning")),
+        matches!(&error, LoadError::Unreadable { path, .. } if path.ends_with("pauseCleaning")),
         "{error}"
     );
 }
@@ -134,8 +134,7 @@ proptest! {
                 match from_files(&files(&[(key, value)])) {
                     Ok(loaded) => {
                         for fault in &loaded.faults {
-                            prop_assert!(fault.to_string().contains(&fault.remedy));
-                            prop_assert!(!fault.to_string().contains('\n'));
+                            prop_assert!(!fault.to_string().contains('\n'), "{fault}");
                         }
                         for name in loaded.faulty_classes() {
                             prop_assert!(!loaded.config.classes.contains_key(name));

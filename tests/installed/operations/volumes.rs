@@ -233,7 +233,7 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
         said.contains("node-real: ready") && said.contains(name(&pv)),
         "{said}"
     );
-    page.follow("log-level more");
+    page.follow("\"logLevel\":\"debug\"");
     level_is("debug");
     release(cluster, "claim", "app");
     cluster.recycled(&pv);
@@ -242,6 +242,6 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
         said.contains("DEBUG") && said.contains("the directory is empty"),
         "{said}"
     );
-    page.follow("log-level default");
+    page.follow("\"logLevel\":\"info\"");
     level_is("info");
 }

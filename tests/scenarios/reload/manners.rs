@@ -120,3 +120,30 @@ fn a_thousand_changes_end_in_the_last_one() {
     assert!(!provisioner.log().contains("panicked"));
     assert_eq!(stage.events("ConfigReloadFailed").len(), 0);
 }
+
+#[test]
+fn the_log_level_follows_the_configuration_while_it_has_one() {
+    let mut stage = or_skip!(stage());
+    stage.add_arg("--log-level=info");
+    stage.class("fast", &json!({})).unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let mut becomes = |level: &str| {
+        stage.eventually(&format!("the log level is {level}"), || {
+            (status(&mut provisioner)["logLevel"] == level).then_some(())
+        });
+    };
+    becomes("info");
+    for level in ["trace", "warn", "debug"] {
+        stage.configure("logLevel", level).unwrap();
+        becomes(level);
+    }
+    fs::remove_file(stage.config_dir().join("logLevel")).unwrap();
+    becomes("info");
+    for words in [
+        "is trace now, it was info",
+        "logLevel debug -> none",
+        "TRACE",
+    ] {
+        logged(&stage, &provisioner, words);
+    }
+}

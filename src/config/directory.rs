@@ -1,0 +1,59 @@
+//! The directory: one file for each key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use super::LoadError;
+
+/// How often a directory that changes while it is read is read again.
+const READS: usize = 3;
+
+/// The texts of the configuration, by file name.
+pub type Files = BTreeMap<String, String>;
+
+/// Reads the directory. Its entries are the keys, and links are followed; directories, and names
+/// that begin with `..` (where the kubelet keeps the versions of a ConfigMap), are skipped.
+///
+/// # Errors
+/// [`LoadError::Unreadable`] when it or a file in it cannot be read, or is not UTF-8.
+pub fn read_dir(dir: &Path) -> Result<Files, LoadError> {
+    // The kubelet switches a ConfigMap to its new version by one rename of the link `..data`. Files
+    // read before and after that are a mixture of two configurations.
+    let version = || fs::read_link(dir.join("..data")).ok();
+    let mut before = version();
+    let mut files = read_files(dir);
+    for _ in 1..READS {
+        let after = version();
+        if after == before {
+            break;
+        }
+        before = after;
+        files = read_files(dir);
+    }
+    files
+}
+
+fn read_files(dir: &Path) -> Result<Files, LoadError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| LoadError::Unreadable { path, source }
+    };
+    let mut files = Files::new();
+    for entry in fs::read_dir(dir).map_err(unreadable(dir))? {
+        let entry = entry.map_err(unreadable(dir))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("..") {
+            let path = entry.path();
+            let text = read_file(&path).map_err(unreadable(&path))?;
+            files.extend(text.map(|text| (name, text)));
+        }
+    }
+    Ok(files)
+}
+
+/// The text of a regular file. A FIFO is not opened, since that would wait for a writer.
+fn read_file(path: &Path) -> io::Result<Option<String>> {
+    let is_file = fs::metadata(path)?.is_file();
+    is_file.then(|| fs::read_to_string(path)).transpose()
+}

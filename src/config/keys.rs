@@ -1,0 +1,134 @@
+//! Which keys there are, and what is done about others: a warning, with the known key that is nearest.
+
+use serde_json::{Map, Value};
+
+/// How alike a misspelt key and a known one are at least (Jaro-Winkler, 0 to 1).
+const ALIKE: f64 = 0.86;
+
+/// The keys of a map, and those of the maps in their lists.
+pub(super) struct Keys {
+    names: &'static [&'static str],
+    below: &'static [(&'static str, &'static Keys)],
+}
+
+pub(super) const CONFIG: Keys = Keys {
+    names: &[
+        "storageClassMap",
+        "nodeLabelsForPV",
+        "labelsForPV",
+        "useAlphaAPI",
+        "useJobForCleaning",
+        "jobTolerations",
+        "minResyncPeriod",
+        "useNodeNameOnly",
+        "setPVOwnerRef",
+        "removeNodeNotReadyTaint",
+        "provisionerNotReadyNodeTaintKey",
+        "pauseCleaning",
+        "protectReleasedData",
+        "maxConcurrentCleanups",
+        "logLevel",
+    ],
+    below: &[],
+};
+
+pub(super) const CLASS: Keys = Keys {
+    names: &[
+        "hostDir",
+        "mountDir",
+        "cleanMethod",
+        "blockCleanerCommand",
+        "cleanupTimeout",
+        "trim",
+        "volumeMode",
+        "accessMode",
+        "fsType",
+        "namePattern",
+        "selector",
+        "weakIdentity",
+        "discoveryPolicy",
+        "missingVolumePolicy",
+    ],
+    below: &[("selector", &TERM)],
+};
+
+const TERM: Keys = Keys {
+    names: &["matchExpressions", "matchFields"],
+    below: &[
+        ("matchExpressions", &REQUIREMENT),
+        ("matchFields", &REQUIREMENT),
+    ],
+};
+
+const REQUIREMENT: Keys = Keys {
+    names: &["key", "operator", "values"],
+    below: &[],
+};
+
+pub(super) const TOLERATION: Keys = Keys {
+    names: &["key", "operator", "value", "effect", "tolerationSeconds"],
+    below: &[],
+};
+
+impl Keys {
+    /// The key of this name, in its own spelling; case is not significant.
+    pub(super) fn find(&self, name: &str) -> Option<&'static str> {
+        let mut names = self.names.iter().copied();
+        names.find(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// A warning about a key that is not known.
+    pub(super) fn unknown(&self, place: &str, name: &str) -> String {
+        let lower_case = name.to_ascii_lowercase();
+        let likeness =
+            |known: &&str| strsim::jaro_winkler(&lower_case, &known.to_ascii_lowercase());
+        let known = self.names.iter().copied();
+        let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let meant = nearest
+            .filter(|known| likeness(known) >= ALIKE)
+            .map(|known| format!("; the nearest known key is {known}"))
+            .unwrap_or_default();
+        format!("{place}key {name:?} is unknown and ignored{meant}")
+    }
+
+    /// A value whose maps have known keys only, in their own spelling. A key without a value counts as
+    /// not given.
+    ///
+    /// # Errors
+    /// When one map has one key in two spellings.
+    pub(super) fn normalise(
+        &self,
+        value: Value,
+        place: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, String> {
+        match value {
+            Value::Array(items) => items
+                .into_iter()
+                .map(|item| self.normalise(item, place, warnings))
+                .collect(),
+            Value::Object(entries) => {
+                let mut known = Map::new();
+                for (name, value) in entries {
+                    let Some(key) = self.find(&name) else {
+                        warnings.push(self.unknown(place, &name));
+                        continue;
+                    };
+                    let below = self.below.iter().find(|(list, _)| *list == key);
+                    let value = match below {
+                        Some((_, keys)) => {
+                            keys.normalise(value, &format!("{place}{key}: "), warnings)?
+                        }
+                        None => value,
+                    };
+                    if known.insert(key.to_owned(), value).is_some() {
+                        return Err(format!("{key} is given in two spellings; keep one of them"));
+                    }
+                }
+                known.retain(|_, value| !value.is_null());
+                Ok(Value::Object(known))
+            }
+            other => Ok(other),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How single values are read from their texts and written back. (For `#[serde(with = "...")]`.)
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+
+use super::NamePattern;
+use crate::types::{HostPath, MountPath, PathFault};
+
+/// By `FromStr`, whose error says what to write instead.
+pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(from)?;
+    text.parse().map_err(D::Error::custom)
+}
+
+/// By `Display`.
+pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+/// A boolean as YAML 1.1 has them, quoted or not, in any case.
+pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    match String::deserialize(from)?
+        .trim()
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "true" | "yes" | "on" | "y" => Ok(true),
+        "false" | "no" | "off" | "n" => Ok(false),
+        _ => Err(D::Error::custom("not a boolean; write true or false")),
+    }
+}
+
+/// A whole number from 1 up.
+pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let number = String::deserialize(from)?.trim().parse();
+    number.map_err(|_| D::Error::custom("not a whole number from 1 to 65535; write one, such as 4"))
+}
+
+/// A text that counts as not given when it is empty.
+pub(super) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(from)?;
+    Ok((!text.is_empty()).then_some(text))
+}
+
+fn absolute(fault: PathFault) -> String {
+    format!("not a usable path, since {fault}; write the whole path, such as /mnt/disks")
+}
+
+impl FromStr for HostPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::normalise(text).map_err(absolute)
+    }
+}
+
+impl FromStr for MountPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::normalise(text).map_err(absolute)
+    }
+}
+
+impl FromStr for NamePattern {
+    type Err = String;
+
+    /// An empty text is the default.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        Self::parse(text)
+    }
+}
