@@ -20,21 +20,22 @@ use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::config::{self, duration};
 
 pub use crate::config::LogLevel;
-pub use clean::{Clean, CleanBy};
+pub use clean::Clean;
 pub use environment::{Environment, EnvironmentError};
-pub use help::program;
 pub use job::Job;
 pub use listen::ListenAddress;
 pub use log::LogFormat;
 pub use node_cleanup::NodeCleanup;
 pub use release::Release;
+pub use spelling::program;
 pub use status::{Status, Url};
 
 /// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
 ///
 /// Without a command it runs as the provisioner of one node.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "local-volume-provisioner", args_override_self = true)]
+#[command(name = "local-volume-provisioner", version = help::VERSION.as_str(), args_override_self = true)]
+#[command(disable_help_subcommand = true, max_term_width = 100, after_help = help::AFTER)]
 pub struct Args {
     /// What to do instead of running.
     #[command(subcommand)]
@@ -102,10 +103,10 @@ pub struct Args {
     verbosity: Option<i32>,
 }
 
-/// The commands for people, and one for ourselves.
+/// The commands for operators, and two for the program itself.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Shows how a node's provisioner and its volumes are, those first that need somebody.
+    /// Shows the state of a node's provisioner and its volumes, problems first.
     Status(Status),
     /// Shows what would be offered on this node, and why the rest would not. Changes nothing.
     Discover(Discover),
@@ -114,9 +115,9 @@ pub enum Command {
         after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
     )]
     CheckConfig,
-    /// Cleans one volume by hand, as the provisioner would. Shows what is there, and asks first.
+    /// Cleans one volume of a configured class. Shows what is there, and asks first.
     Clean(Clean),
-    /// Takes our finalizer off PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
+    /// Removes the finalizer from PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
     Release(Release),
     /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
     NodeCleanup(NodeCleanup),
@@ -165,8 +166,8 @@ impl Args {
         line: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let mut program = program();
-        let matches =
-            program.try_get_matches_from_mut(spelling::normalise(&program.clone(), line))?;
+        let line = spelling::normalise(&program, line);
+        let matches = program.try_get_matches_from_mut(line)?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
     }
 

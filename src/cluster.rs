@@ -304,7 +304,10 @@ impl Cluster {
     }
 
     /// Lists PVs page by page, and never holds more than a page beside those that are `wanted`.
-    async fn pvs_in_pages(
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pvs_in_pages(
         &self,
         params: ListParams,
         wanted: impl Fn(&PvView) -> bool,

@@ -1,5 +1,5 @@
-//! The program: reads its command line, does what it says, and exits with 0 for success, 2 for what
-//! only an administrator can mend, 1 for the rest (and 130 when `clean` was interrupted).
+//! The program: reads its command line, runs the command, and exits with 0 for success, 2 for a usage or
+//! configuration error, 1 for any other failure (and 130 when `clean` was interrupted).
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,16 +16,13 @@ use local_volume_provisioner::cmd::{
 use local_volume_provisioner::log;
 
 fn main() -> ExitCode {
-    // The image has us under the cleaners' names as well. A second provisioner is not what they ask for.
+    // The image has this program under the names of the cleaners, too, which do not run alone.
     let name = std::env::args_os().next().unwrap_or_default();
     if let Some(answer) = method::not_a_program(&name) {
         let _ = writeln!(io::stderr(), "error: {answer}");
         return ExitCode::from(2);
     }
-    let args = match Args::from_command_line(std::env::args_os()) {
-        Ok(args) => args,
-        Err(error) => error.exit(),
-    };
+    let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if let Some(Command::Supervise { program }) = &args.command {
         return supervisor::supervise(program);
     }

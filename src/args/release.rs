@@ -8,14 +8,14 @@ use crate::config::duration;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "PVs whose volumes still hold a tenant's data are listed and stay (exit code 1), unless \
-    --abandon-uncleaned says otherwise. It may be run again at any time.\n\n\
+    --abandon-uncleaned is given. It can be run again at any time.\n\n\
     Examples:\n  \
     $ local-volume-provisioner release --finalizers --node worker-3 --dry-run\n  \
     $ local-volume-provisioner release --finalizers --daemonset local-volumes --namespace kube-system"
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Release {
-    /// Take the finalizer off, so that the PersistentVolumes can go without the provisioner.
+    /// Remove the finalizer, so that the PersistentVolumes can be deleted without the provisioner.
     #[arg(long, required = true)]
     pub finalizers: bool,
 
@@ -39,7 +39,7 @@ pub struct Release {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// Let those go, too, whose volumes were not cleaned. Their data stays on the disks.
+    /// Release also those whose volumes were not cleaned. Their data stays on the disks.
     #[arg(long)]
     pub abandon_uncleaned: bool,
 
@@ -47,7 +47,7 @@ pub struct Release {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
 
-    /// Only say what would be done.
+    /// Only report what would be done.
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -9,9 +9,9 @@ use super::{ListenAddress, OutputFormat};
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Without --url, --node or --all it asks the provisioner in the same container. From \
-    outside it asks through the API server, which takes the rights to list pods and to get pods/proxy.\n\n\
+    outside it asks through the API server, which requires the permissions to list pods and to get pods/proxy.\n\n\
     Exit code: 0 when all that was asked is ready, 1 when something is not ready, degraded or \
-    could not be asked, 2 when the question makes no sense.\n\n\
+    could not be asked, 2 on a usage error.\n\n\
     Examples:\n  \
     $ kubectl exec POD -- /local-volume-provisioner status\n  \
     $ local-volume-provisioner status --all --problems\n  \
@@ -30,7 +30,7 @@ pub struct Status {
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Ask whoever serves this, for example behind a port-forward.
+    /// Ask the server at this address, for example behind a port-forward.
     #[arg(
         long,
         value_name = "http://HOST:PORT",
@@ -42,7 +42,7 @@ pub struct Status {
     #[arg(long, value_name = "[HOST]:PORT", conflicts_with_all = ["node", "all"])]
     pub listen_address: Option<ListenAddress>,
 
-    /// Only what needs somebody.
+    /// Only problems.
     #[arg(long)]
     pub problems: bool,
 

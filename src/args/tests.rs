@@ -286,26 +286,21 @@ proptest! {
 }
 
 #[test]
-fn cleaning_by_hand_takes_a_path_and_asks_unless_told_otherwise() {
+fn clean_requires_a_volume_and_asks_by_default() {
     let clean = |line: &str| match parsed(line).command {
         Some(Command::Clean(clean)) => clean,
         other => panic!("{other:?}"),
     };
     let plain = clean("clean /mnt/a");
-    assert_eq!(plain.path, PathBuf::from("/mnt/a"));
-    assert_eq!((plain.method, plain.passes), (None, None));
-    assert!(plain.trim && !plain.yes && !plain.dry_run);
-    let full = clean("clean -dry-run --yes -method=overwrite --passes 7 --trim=false /dev/sdb");
-    assert_eq!(
-        (full.method, full.passes),
-        (Some(CleanBy::Overwrite), Some(7))
-    );
-    assert!(!full.trim && full.yes && full.dry_run);
+    assert_eq!((plain.volume.as_str(), plain.method), ("/mnt/a", None));
+    assert!(!plain.yes && !plain.dry_run);
+    let full = clean("clean -dry-run --yes -method=overwrite local-pv-1");
+    assert_eq!(full.method, Some(CleanMethod::Overwrite));
+    assert!(full.yes && full.dry_run);
     for (line, words) in [
-        ("clean", "<PATH>"),
+        ("clean", "<PATH|PV>"),
         ("clean /a /b", "unexpected argument"),
-        ("clean /a --method wipe", "contents, quick, zero"),
-        ("clean /a --passes 0", "0 is not in 1"),
+        ("clean /a --method wipe", "quick, zero"),
     ] {
         let refusal = refusal(line);
         assert!(refusal.contains(words), "{line}: {refusal}");

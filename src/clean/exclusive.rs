@@ -39,7 +39,7 @@ pub(crate) fn open(path: &MountPath) -> Result<Device, Stop> {
     })
 }
 
-pub(super) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {
+pub(crate) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, Stop> {
     lock.map_err(|error| match error {
         LockError::Held { .. } => Stop::InUse {
             by: error.to_string(),

@@ -205,19 +205,6 @@ fn kubelet_mount<'a>(
     Some(&user.point)
 }
 
-/// A mount of the kubelet's that contains a directory or lies in it. Where the cluster is not asked which volumes
-/// there are, a pod that has the filesystem around a directory may use the directory.
-pub(crate) fn kubelet_overlap(
-    volume: &Mount,
-    table: &MountTable,
-    kubelet: &KubeletDir,
-) -> Option<Obstacle> {
-    let dir = FsDir::mounted(volume);
-    let mut mounts = kubelet.mounts(table);
-    let user = mounts.find(|it| FsDir::mounted(it).overlaps(&dir))?;
-    Some(kubelet_has("mounted", &user.point))
-}
-
 fn kubelet_has(how: &str, point: &Path) -> Obstacle {
     Obstacle::InUse(format!(
         "the kubelet has it {how} for a Pod, at {}",

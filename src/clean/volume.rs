@@ -8,7 +8,6 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::sysfs::Sysfs;
 use crate::host::users::Storage;
-use crate::types::VolumeMode;
 
 /// An open volume.
 #[derive(Debug)]
@@ -20,14 +19,6 @@ pub(crate) enum Volume {
 }
 
 impl Volume {
-    /// What it is.
-    pub(crate) fn kind(&self) -> VolumeMode {
-        match self {
-            Self::Filesystem(_) => VolumeMode::Filesystem,
-            Self::Device(_) => VolumeMode::Block,
-        }
-    }
-
     /// As those recognise it who use it.
     pub(crate) fn storage(&self, sysfs: &Sysfs) -> io::Result<Storage> {
         match self {

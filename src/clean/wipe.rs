@@ -137,7 +137,7 @@ pub(crate) fn empty(
     if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
         let message = format!(
             "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: look at the \
-             kernel log; to do without, set trim of its class to false (by hand, --trim=false)"
+             kernel log; to do without, set trim of its class to false"
         );
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
     }

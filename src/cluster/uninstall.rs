@@ -12,7 +12,6 @@ use super::{ApiError, Cluster, PAGE};
 use crate::args::Args;
 use crate::config;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::PvView;
 
 const DAEMON_SETS: &str = "daemonsets.apps";
 /// The variable that every provisioner's container has.
@@ -113,18 +112,6 @@ impl Cluster {
                 None => return Ok(kept),
             }
         }
-    }
-
-    /// Lists the PVs that our finalizer is on and that are `wanted`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn held_pvs(
-        &self,
-        wanted: impl Fn(&PvView) -> bool,
-    ) -> Result<Vec<PvView>, ApiError> {
-        self.pvs_in_pages(ListParams::default(), |pv| pv.has_finalizer() && wanted(pv))
-            .await
     }
 
     /// The names of the Nodes that are, or call themselves, so.

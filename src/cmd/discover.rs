@@ -12,82 +12,83 @@ use tokio::sync::Notify;
 
 use super::run::{Misuse, load};
 use crate::args::{Args, Discover, Environment, OutputFormat};
-use crate::config::Loaded;
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
 use crate::render::persistent_volume;
-use crate::scan::{Inventory, Observation};
-use crate::view::{Jobs, NodeView, ReclaimPolicy, StorageClassView};
+use crate::scan::Inventory;
+use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
 /// How long slow disks are waited for.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Does what the command line says.
+/// Looks, plans as if there were no PVs yet, and writes the result.
 ///
 /// # Errors
-/// [`Misuse`] where the node's name or the configuration is missing; else as [`run`].
+/// [`Misuse`] where the node's name or the configuration is missing; else when the mount table cannot
+/// be read or the output not be written.
 pub async fn command(
     request: &Discover,
     args: &Args,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let node = request
-        .node_name
-        .as_ref()
-        .or(environment.node_name.as_ref())
-        .ok_or_else(|| Misuse("say which node with --node-name or MY_NODE_NAME".into()))?;
-    run(&load(args)?, node, request.output, out).await?;
+    let name = node_name(request.node_name.as_ref(), environment)?;
+    let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), name.clone())]);
+    let node = NodeView {
+        uid: "offline".into(),
+        hostname: name.clone(),
+        name,
+        labels,
+        paused: false,
+    };
+    let settings = Settings::of(&load(args)?, 0);
+    let plan = survey(&settings, node, Vec::new(), &[]).await;
+    match request.output {
+        OutputFormat::Table => table(&plan, out)?,
+        OutputFormat::Json => writeln!(out, "{:#}", list(&plan))?,
+        OutputFormat::Yaml => write!(out, "{}", serde_saphyr::to_string(&list(&plan))?)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks, plans as if there were no PVs yet, and writes the result.
+/// The name of the node from the command line or the environment.
 ///
 /// # Errors
-/// When the output cannot be written.
-pub async fn run(
-    loaded: &Loaded,
-    node_name: &str,
-    format: OutputFormat,
-    out: &mut (dyn Write + Send),
-) -> io::Result<()> {
-    let settings = Settings::of(loaded, 0);
-    let mut inventory = Inventory::new(Arc::new(Notify::new()), SCAN_TIMEOUT);
-    inventory.serve(&settings.config.classes);
-    inventory.set_taken(&BTreeSet::new());
-    inventory.settle(SCAN_TIMEOUT).await;
-    let observed = inventory.observe().classes;
-    let plan = plan(&settings, &offline(node_name, observed));
-    match format {
-        OutputFormat::Table => table(&plan, out),
-        OutputFormat::Json => writeln!(out, "{:#}", list(&plan)),
-        OutputFormat::Yaml => {
-            let text = serde_saphyr::to_string(&list(&plan)).map_err(io::Error::other)?;
-            write!(out, "{text}")
-        }
-    }
+/// [`Misuse`] where neither names it.
+pub(super) fn node_name(
+    requested: Option<&String>,
+    environment: &Environment,
+) -> Result<String, Misuse> {
+    let name = requested.or(environment.node_name.as_ref()).cloned();
+    name.ok_or_else(|| Misuse("name the node with --node-name or MY_NODE_NAME".into()))
 }
 
-/// A world in which this node is new and every StorageClass exists with Kubernetes' defaults.
-fn offline(node_name: &str, observed: BTreeMap<String, Observation>) -> Snapshot {
-    let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), node_name.to_owned())]);
-    Snapshot {
-        node: Some(NodeView {
-            name: node_name.into(),
-            uid: "offline".into(),
-            hostname: node_name.into(),
-            labels,
-            paused: false,
-        }),
+/// Plans once for a node with these PVs and cleaning Jobs, where every StorageClass exists with
+/// Kubernetes' defaults.
+pub(super) async fn survey(
+    settings: &Settings,
+    node: NodeView,
+    pvs: Vec<PvView>,
+    jobs: &[JobView],
+) -> Plan {
+    let taken = pvs.iter().filter_map(|pv| pv.path().cloned()).collect();
+    let mut inventory = Inventory::new(Arc::new(Notify::new()), SCAN_TIMEOUT);
+    inventory.serve(&settings.config.classes);
+    inventory.set_taken(&taken);
+    inventory.settle(SCAN_TIMEOUT).await;
+    let observed = inventory.observe().classes;
+    let jobs = jobs.iter().map(|job| (job.name.clone(), job.clone()));
+    let snapshot = Snapshot {
+        node: Some(node),
         storage_classes: StorageClasses::Assumed(StorageClassView {
             reclaim_policy: ReclaimPolicy::Delete,
             mount_options: Vec::new(),
         }),
         observed,
-        pvs: Some(Vec::new()),
+        pvs: Some(pvs),
         cleanups: BTreeMap::new(),
-        jobs: Jobs::default(),
+        jobs: Arc::new(jobs.collect()),
         job_source: Arc::default(),
         date: jiff::Timestamp::now(),
         writing: BTreeSet::new(),
@@ -96,7 +97,8 @@ fn offline(node_name: &str, observed: BTreeMap<String, Observation>) -> Snapshot
         now: Duration::ZERO,
         missing_since: BTreeMap::new(),
         missing_limit: Duration::MAX,
-    }
+    };
+    plan(settings, &snapshot)
 }
 
 /// The PVs as `kubectl apply -f` would take them, and beside them what is skipped.
@@ -138,18 +140,14 @@ fn table(plan: &Plan, out: &mut (dyn Write + Send)) -> io::Result<()> {
             details.push(format!("class {}: {fault}", class.name));
         }
         for volume in &class.volumes {
-            let dash = || "-".to_owned();
+            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             rows.push([
                 class.name.clone(),
                 volume.entry.clone(),
-                volume.mode.map_or_else(dash, |mode| mode.to_string()),
-                volume.capacity.map_or_else(dash, quantity::offered),
-                volume
-                    .pv
-                    .clone()
-                    .filter(|_| volume.reason.is_none())
-                    .unwrap_or_else(dash),
-                volume.reason.map_or_else(dash, |reason| reason.to_string()),
+                or_dash(volume.mode.map(|mode| mode.to_string())),
+                or_dash(volume.capacity.map(quantity::offered)),
+                or_dash(volume.pv.clone().filter(|_| volume.reason.is_none())),
+                or_dash(volume.reason.map(|reason| reason.to_string())),
             ]);
             details.extend(volume.detail.clone().filter(|_| volume.reason.is_some()));
         }

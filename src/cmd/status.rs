@@ -1,4 +1,4 @@
-//! `status`: what `/status` knows, for people. It changes nothing.
+//! `status`: what `/status` knows, as a table. It changes nothing.
 
 mod ask;
 mod document;
@@ -13,15 +13,16 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::release::others::running;
 use super::run::{Misuse, client};
-use super::table::{Look, printable};
+use super::table::printable;
 use crate::args::{Args, Environment, OutputFormat, Status};
 use crate::cluster::{ApiError, Cluster};
 use crate::metrics::Metrics;
 use crate::terminal;
 use document::{Concern, Document, Volume};
 
-/// What one provisioner said, or why it said nothing.
+/// The answer of one provisioner, or why there is none.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its node.
@@ -47,10 +48,10 @@ impl Answer {
     }
 }
 
-/// Asks, writes what was said, and says by the exit code whether all is ready.
+/// Asks, writes the answers, and reports by the exit code whether all is ready.
 ///
 /// # Errors
-/// When nobody could be asked, or the output not be written.
+/// When no provisioner could be asked, or the output not be written.
 pub async fn command(
     request: &Status,
     args: &Args,
@@ -59,7 +60,7 @@ pub async fn command(
 ) -> Result<ExitCode> {
     let from_outside = request.all || request.node.is_some();
     if request.namespace.is_some() && !from_outside {
-        return Err(Misuse("--namespace goes with --node or --all".into()).into());
+        return Err(Misuse("--namespace requires --node or --all".into()).into());
     }
     let answers = if from_outside {
         through_api_server(request, environment).await?
@@ -78,12 +79,9 @@ pub async fn command(
             result: Ok((value, document)),
         }]
     };
-    let look = Look {
-        width: terminal::width(),
-        colours: terminal::colours(&io::stdout()),
-    };
-    match write(request, &answers, look, out) {
-        // Whoever reads has seen enough.
+    let colours = terminal::colours(&io::stdout());
+    match write(request, &answers, colours, out) {
+        // The reader, such as head, has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written.context("writing the result")?,
     }
@@ -98,19 +96,16 @@ async fn through_api_server(request: &Status, environment: &Environment) -> Resu
     let known = (!environment.namespace_defaulted).then_some(environment.namespace.as_str());
     let wanted = request.namespace.as_deref();
     let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
-    let (found, namespace) = match (cluster.provisioners(wanted).await, known) {
-        (Err(ApiError::Forbidden { .. }), Some(known)) if wanted.is_none() => {
-            (cluster.provisioners(Some(known)).await, Some(known))
+    let (found, place) = match wanted {
+        Some(name) => {
+            let found = cluster.provisioners(wanted).await;
+            (found, format!("in namespace {name}"))
         }
-        (found, _) => (found, wanted),
-    };
-    let place = match namespace {
-        Some(namespace) => format!("in namespace {namespace}"),
-        None => "in all namespaces".into(),
+        None => running(&cluster, known).await,
     };
     let mut pods = found.map_err(|error| match error {
         ApiError::Forbidden { .. } => anyhow::anyhow!(
-            "looking for provisioners {place}: {error}; name the namespace with --namespace, or get the rights in docs/status.md"
+            "looking for provisioners {place}: {error}; name the namespace with --namespace, or get the permissions in docs/status.md"
         ),
         error => anyhow::Error::from(error).context(format!("looking for provisioners {place}")),
     })?;
@@ -133,60 +128,53 @@ async fn through_api_server(request: &Status, environment: &Environment) -> Resu
 fn write(
     request: &Status,
     answers: &[Answer],
-    look: Look,
+    colours: bool,
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
     // Of all nodes a list, however many there are.
     let only = match answers {
-        [only] if !request.all => Some(only),
+        [only] if !request.all => only.result.as_ref().ok(),
         _ => None,
     };
-    if request.output == OutputFormat::Table {
-        let text = match only.map(|only| &only.result) {
-            Some(Ok((_, document))) => node::show(document, request.problems, look),
-            _ => fleet::show(answers, request.problems, look),
-        };
-        return out.write_all(text.as_bytes());
-    }
-    let value = match only.map(|only| &only.result) {
-        Some(Ok((value, _))) => shown(value, request.problems),
-        _ => list(answers, request.problems),
-    };
-    match request.output {
-        OutputFormat::Yaml => {
-            let text = serde_saphyr::to_string(&value).map_err(io::Error::other)?;
-            out.write_all(text.as_bytes())
+    let text = match (request.output, only) {
+        (OutputFormat::Table, Some((_, document))) => {
+            node::show(document, request.problems, colours)
         }
-        _ => writeln!(out, "{value:#}"),
-    }
+        (OutputFormat::Table, None) => fleet::show(answers, request.problems, colours),
+        (format, only) => {
+            let value = match only {
+                Some((value, _)) => shown(value, request.problems),
+                None => list(answers, request.problems),
+            };
+            match format {
+                OutputFormat::Yaml => serde_saphyr::to_string(&value).map_err(io::Error::other)?,
+                _ => format!("{value:#}\n"),
+            }
+        }
+    };
+    out.write_all(text.as_bytes())
 }
 
 fn list(answers: &[Answer], problems: bool) -> Value {
-    let nodes: Vec<_> = answers
-        .iter()
-        .filter(|answer| !problems || answer.has_problems())
-        .map(|answer| match &answer.result {
-            Ok((value, _)) => json!({
-                "node": answer.node, "pod": answer.pod, "status": shown(value, problems),
-            }),
-            Err(why) => json!({
-                "node": answer.node, "pod": answer.pod, "error": printable(why),
-            }),
-        })
-        .collect();
+    let wanted = answers.iter().filter(|it| !problems || it.has_problems());
+    let nodes = wanted.map(|Answer { node, pod, result }| match result {
+        Ok((value, _)) => json!({ "node": node, "pod": pod, "status": shown(value, problems) }),
+        Err(why) => json!({ "node": node, "pod": pod, "error": printable(why) }),
+    });
+    let nodes: Vec<_> = nodes.collect();
     json!({ "nodes": nodes })
 }
 
-/// The document as it came, or without the volumes that need nobody.
+/// The document as it came, or only with the volumes that need an operator.
 fn shown(document: &Value, problems: bool) -> Value {
     let mut document = document.clone();
     if let (true, Some(classes)) = (problems, document["classes"].as_array_mut()) {
-        let needs_somebody = |volume: &Value| {
+        let is_trouble = |volume: &Value| {
             Volume::deserialize(volume).is_ok_and(|volume| volume.concern() == Concern::Trouble)
         };
         for class in classes {
             if let Some(volumes) = class["volumes"].as_array_mut() {
-                volumes.retain(needs_somebody);
+                volumes.retain(is_trouble);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `clean PATH`: the program itself, on real filesystems and devices.
+//! `clean`: the program itself, on real filesystems and devices, with a control plane.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
 
@@ -6,8 +6,6 @@
 extern crate support;
 
 mod asked;
+mod cleaned;
 mod ground;
 mod refused;
-mod stopped;
-mod used;
-mod wiped;

@@ -121,6 +121,8 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
         .command()
         .args(["clean", "--yes", "--kubelet-dir"])
         .arg(stage.kubelet_dir())
+        .arg("--config")
+        .arg(stage.config_dir())
         .arg(&volume)
         .output()
         .unwrap();

@@ -2,29 +2,23 @@
 
 use std::io::{self, BufRead, Write};
 
+use anyhow::{Context, Result, ensure};
 use nix::sys::termios::{FlushArg, tcflush};
 use tokio::task::spawn_blocking;
 
 use crate::types::MountPath;
 
-use super::Refusal;
-
-/// Has the path typed once more, which nobody does by habit.
-pub async fn confirm(path: MountPath) -> Result<(), Refusal> {
+/// Requires the path to be typed: no habit answers that.
+pub async fn confirm(path: MountPath) -> Result<()> {
     let answer = spawn_blocking(move || {
-        // What was typed before the question is no answer to it.
-        tcflush(io::stdin(), FlushArg::TCIFLUSH).map_err(|errno| Refusal::Terminal {
-            source: errno.into(),
-        })?;
+        // Input from before the question is no answer to it.
+        tcflush(io::stdin(), FlushArg::TCIFLUSH).context("the question cannot be asked")?;
         ask(&path, &mut io::stdin().lock(), &mut io::stderr())
     });
-    answer.await.unwrap_or_else(|panic| {
-        let source = io::Error::other(panic);
-        Err(Refusal::Terminal { source })
-    })
+    answer.await?
 }
 
-fn ask(path: &MountPath, input: &mut dyn BufRead, prompt: &mut dyn Write) -> Result<(), Refusal> {
+fn ask(path: &MountPath, input: &mut dyn BufRead, prompt: &mut dyn Write) -> Result<()> {
     let mut answer = Vec::new();
     write!(
         prompt,
@@ -32,12 +26,12 @@ fn ask(path: &MountPath, input: &mut dyn BufRead, prompt: &mut dyn Write) -> Res
     )
     .and_then(|()| prompt.flush())
     .and_then(|()| input.read_until(b'\n', &mut answer))
-    .map_err(|source| Refusal::Terminal { source })?;
-    if answer.trim_ascii() == path.as_path().as_os_str().as_encoded_bytes() {
-        Ok(())
-    } else {
-        Err(Refusal::NotConfirmed)
-    }
+    .context("the question cannot be asked")?;
+    ensure!(
+        answer.trim_ascii() == path.as_path().as_os_str().as_encoded_bytes(),
+        "that is not its path"
+    );
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,250 +1,249 @@
-//! The volume itself: opened, locked and judged, and held like this until it is clean.
-//!
-//! What is shown is read from the descriptors that are later written to, so that nobody confirms one
-//! disk and wipes another.
+//! The volume: found by the plan of the provisioner, opened, locked and inspected.
 
-use std::io;
-use std::os::fd::AsFd;
-use std::path::{Component, Path};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::clean::Failure;
-use crate::clean::device::{DeviceReport, verify_zeroed};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use kube::api::ListParams;
+
+use crate::args::{Args, Clean, Environment};
+use crate::clean::blocking::blocking;
+use crate::clean::inspect::{inspect, system_storage};
 use crate::clean::method::Method;
+use crate::clean::pace::amount;
 use crate::clean::progress::Progress;
 use crate::clean::trim::Trim;
 use crate::clean::volume::Volume;
-use crate::clean::wipe;
-use crate::host::device::{Device, OpenError};
-use crate::host::filesystem::{FsError, FsRoot};
-use crate::host::lock::{LockError, VolumeLock};
-use crate::plan::reasons;
-use crate::scan::{Candidate, Machine, candidate_of_device};
-use crate::types::MountPath;
+use crate::clean::{Failure, Stop, exclusive, external, wipe};
+use crate::cluster::Cluster;
+use crate::cmd::run::{client, load};
+use crate::cmd::{cleaner, discover};
+use crate::config::{Class, Cleaner, Config};
+use crate::host::filesystem::FsRoot;
+use crate::host::kubelet::KubeletDir;
+use crate::host::lock::VolumeLock;
+use crate::metrics::Metrics;
+use crate::plan::verdict::may_clean;
+use crate::plan::{ClassReport, Place, Settings, VolumeReport};
+use crate::scan::{Candidate, Machine, candidate_of_filesystem};
+use crate::types::{MountPath, SkipReason, VolumeMode};
+use crate::view::{JobView, NodeView, Phase, PvView};
 
-use super::Refusal;
-use super::judge::judge;
-use super::needs::Needs;
+/// How long other programs may have the volume open.
+const USED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to wait for whoever has a device or its lock. udev has both for a moment after each
-/// change.
-const PATIENCE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// What became of it.
-#[derive(Debug)]
-pub enum Done {
-    /// A filesystem was emptied, and perhaps trimmed.
-    Emptied(Option<Trim>),
-    /// A device was wiped.
-    Wiped {
-        report: DeviceReport,
-        /// Whether all of it was read back.
-        verified: bool,
-    },
-}
-
-/// A volume that may be cleaned, as far as this machine shows.
-#[derive(Debug)]
+/// A volume that may be cleaned: open, locked and inspected.
 pub struct Target {
+    pub class: Arc<Class>,
     pub path: MountPath,
+    pub pv: Option<PvView>,
+    pub method: Method,
     pub volume: Volume,
     pub candidate: Candidate,
-    /// The tables that it was judged by.
-    pub machine: Machine,
-    _lock: VolumeLock,
+    lock: VolumeLock,
+}
+
+/// What a volume is found by.
+pub struct Finder {
+    wanted: String,
+    method: Option<Cleaner>,
+    node: String,
+    namespace: String,
+    settings: Settings,
+    kubelet: KubeletDir,
+    cluster: Cluster,
+}
+
+impl Finder {
+    /// Reads the configuration and connects to the cluster.
+    pub async fn new(request: &Clean, args: &Args, environment: &Environment) -> Result<Self> {
+        Ok(Self {
+            wanted: request.volume.clone(),
+            method: request.method.map(Cleaner::Method),
+            node: discover::node_name(request.node_name.as_ref(), environment)?,
+            namespace: environment.namespace.clone(),
+            settings: Settings::of(&load(args)?, 0),
+            kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
+            cluster: Cluster::new(client().await?, Arc::new(Metrics::new()?)),
+        })
+    }
+
+    /// Finds, opens, locks and inspects the volume.
+    ///
+    /// # Errors
+    /// Why it must not be cleaned, or why that is unknown.
+    pub async fn open(&self) -> Result<Target> {
+        let node = self.cluster.node(&self.node).await;
+        let node = NodeView::from_metadata(&node.context("reading the Node")?)?;
+        let is_here =
+            |pv: &PvView| pv.hostname_label.as_ref() == Some(&node.hostname) || pv.stands_on(&node);
+        let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_here);
+        let pvs = pvs.await.context("listing the PersistentVolumes")?;
+        let jobs = self.cluster.list_jobs(&self.namespace, &node.hostname);
+        let jobs = jobs.await.context("listing the cleaning Jobs")?;
+        let pods = self.cluster.pods_of(&node.name);
+        let pods = pods.await.context("listing the Pods of the Node")?;
+        let plan = discover::survey(&self.settings, node.clone(), pvs.clone(), &jobs).await;
+        let (class, entry) = self.find(&plan.classes)?;
+        let pv = pvs
+            .into_iter()
+            .find(|pv| pv.path().is_some_and(|it| it.as_str() == entry.path));
+        match &pv {
+            Some(pv) => is_let_go(pv, &jobs)?,
+            None if entry
+                .reason
+                .is_none_or(|reason| reason == SkipReason::NotEmpty) => {}
+            None => bail!("{}", entry.detail.as_deref().unwrap_or("it is no volume")),
+        }
+        let host_path = class.host_dir.join(&entry.entry);
+        if let Some(pod) = pods.iter().find(|pod| pod.mounts(&host_path)) {
+            bail!("Pod {} uses it by hostPath", pod.name);
+        }
+        let path = class.mount_dir.join(&entry.entry);
+        let kind = if path.as_path().metadata()?.is_dir() {
+            VolumeMode::Filesystem
+        } else {
+            VolumeMode::Block
+        };
+        ensure!(
+            self.kubelet.sees(kind),
+            "{} does not show which volumes Pods use: name the kubelet's directory with --kubelet-dir",
+            self.kubelet.path().display()
+        );
+        let method = Method::of(kind, self.method.as_ref().unwrap_or(&class.cleaner));
+        ensure!(
+            kind == VolumeMode::Filesystem || method != Method::DeleteContents,
+            "{method} does not clean devices: choose another --method"
+        );
+        let inspection = {
+            let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
+            let path = path.clone();
+            move || open(&path, kind, &kubelet, &config)
+        };
+        let found = cleaner::inspect(USED_WITHIN, &Progress::default(), inspection).await;
+        let (volume, lock, candidate) = found.map_err(|failure| anyhow!(failure.message))?;
+        ensure!(!candidate.read_only, "{path} is read-only");
+        if let Some(pv) = &pv {
+            let place = Place::Volume(class, &entry.entry, &candidate);
+            may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
+                .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
+        }
+        Ok(Target {
+            class: Arc::clone(class),
+            path,
+            pv,
+            method,
+            volume,
+            candidate,
+            lock,
+        })
+    }
+
+    /// The class and the entry that are wanted, by PV, or by the path on the host or in this container.
+    fn find<'a>(
+        &'a self,
+        classes: &'a [ClassReport],
+    ) -> Result<(&'a Arc<Class>, &'a VolumeReport)> {
+        let wanted = std::path::absolute(&self.wanted)?;
+        let mut entries = classes.iter().filter_map(|report| {
+            let class = self.settings.config.classes.get(&report.name)?;
+            let mut entries = report.volumes.iter();
+            let entry = entries.find(|entry| {
+                entry.pv.as_ref() == Some(&self.wanted)
+                    || wanted == Path::new(&entry.path)
+                    || wanted == class.mount_dir.join(&entry.entry).as_path()
+            })?;
+            Some((class, entry))
+        });
+        // Classes that share a directory report the entries of the others, too.
+        let is_matched =
+            |(_, entry): &(_, &VolumeReport)| entry.reason != Some(SkipReason::NamePatternMismatch);
+        entries.find(is_matched).with_context(|| {
+            format!(
+                "{} is no entry of a configured class, and no PersistentVolume of one on node {}; see discover",
+                self.wanted, self.node
+            )
+        })
+    }
+}
+
+/// Makes sure that no claim has the PV, and that the provisioner does not clean its volume.
+fn is_let_go(pv: &PvView, jobs: &[JobView]) -> Result<()> {
+    let name = &pv.name;
+    ensure!(
+        !pv.deleting,
+        "PV {name} is Terminating: the provisioner cleans its volume"
+    );
+    if let Some(job) = jobs.iter().find(|job| job.pv_uid.as_ref() == Some(&pv.uid)) {
+        bail!("PV {name} has the cleaning Job {}", job.name);
+    }
+    ensure!(
+        !matches!(pv.phase, Phase::Bound | Phase::Pending),
+        "PV {name} is {}, so it belongs to a claim: delete the claim first",
+        pv.phase
+    );
+    ensure!(!pv.paused, "PV {name} is paused by an annotation");
+    Ok(())
+}
+
+/// Opens, locks and inspects a volume, as the gate of a cleanup does. Blocking.
+fn open(
+    path: &MountPath,
+    kind: VolumeMode,
+    kubelet: &KubeletDir,
+    config: &Config,
+) -> Result<(Volume, VolumeLock, Candidate), Stop> {
+    let machine = Machine::read().map_err(cleaner::refused)?;
+    machine.mounts.complete().map_err(cleaner::refused)?;
+    let (volume, lock, candidate) = match kind {
+        VolumeMode::Filesystem => {
+            let root = FsRoot::open(path.as_path(), &machine.mounts).map_err(cleaner::refused)?;
+            let lock = exclusive::locked(VolumeLock::acquire(root.as_fd(), path.as_path()))?;
+            let candidate = candidate_of_filesystem(&root, &machine).map_err(cleaner::refused)?;
+            (Volume::Filesystem(root), lock, candidate)
+        }
+        VolumeMode::Block => {
+            let (device, lock, candidate) = exclusive::take(path, &machine)?;
+            (Volume::Device(device), lock, candidate)
+        }
+    };
+    let system = system_storage(kubelet, config).map_err(cleaner::refused)?;
+    inspect(&volume, &machine, kubelet, &system)?;
+    Ok((volume, lock, candidate))
 }
 
 impl Target {
-    /// Opens, locks and judges what is at a path. For a dry run a device is opened for reading only.
-    pub fn open(path: &MountPath, dry_run: bool, needs: &Needs) -> Result<Self, Refusal> {
-        let machine = machine(path)?;
-        let volume = open(path, dry_run, &machine)?;
-        let held = |error: &LockError| matches!(error, LockError::Held { .. });
-        let lock = patiently(|| VolumeLock::acquire(volume.as_fd(), path.as_path()), held)
-            .map_err(Refusal::Lock)?;
-        let candidate = judge(&volume, path, &machine, needs)?;
-        Ok(Self {
-            path: path.clone(),
-            volume,
-            candidate,
-            machine,
-            _lock: lock,
-        })
-    }
-
-    /// Whether no disk has the data.
-    pub fn is_in_memory(&self) -> bool {
-        matches!(&self.volume, Volume::Filesystem(root) if root.mount().fs_type == "tmpfs")
-    }
-
-    /// Makes sure that the path still leads to what was opened, and that it is still what was shown.
-    pub fn look_again(&self, needs: &Needs) -> Result<(), Refusal> {
-        let machine = machine(&self.path)?;
-        match &self.volume {
+    /// Deletes the data and verifies that; returns the outcome in words.
+    pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
+        let idle = self.volume.is_alone();
+        let (lock, trim) = (self.lock, self.class.trim);
+        match self.volume {
             Volume::Filesystem(root) => {
-                let now = open_filesystem(self.path.as_path(), &machine)?;
-                let mount = |root: &FsRoot| (root.mount().id, root.device());
-                if mount(&now) != mount(root) {
-                    let now = judge(&Volume::Filesystem(now), &self.path, &machine, needs)?;
-                    return Err(self.exchanged(&now));
-                }
+                let of_thread = progress.clone();
+                let work = move || {
+                    // The lock is held as long as this thread works.
+                    let _lock = lock;
+                    wipe::empty(&root, trim, &of_thread)
+                };
+                let trimmed = match blocking(idle, work).await? {
+                    Some(Trim::Done { bytes }) => format!("trimmed {}", amount(bytes)),
+                    _ => "not trimmed".to_owned(),
+                };
+                Ok(format!("{} entries removed, {trimmed}", progress.entries()))
             }
             Volume::Device(device) => {
-                device
-                    .recheck(self.path.as_path())
-                    .map_err(Refusal::Device)?;
+                let target = external::Target {
+                    pv: self.pv.map_or_else(String::new, |pv| pv.name),
+                    path: self.path,
+                    identity: self.candidate.identity.text,
+                };
+                let report = cleaner::wipe(device, lock, target, self.method, progress).await?;
+                Ok(report.map_or_else(
+                    || "the external cleaner succeeded".to_owned(),
+                    |report| format!("{}; {}", report.means.as_str(), report.means.outcome()),
+                ))
             }
-        }
-        let now = judge(&self.volume, &self.path, &machine, needs)?;
-        if now.identity == self.candidate.identity {
-            Ok(())
-        } else {
-            Err(self.exchanged(&now))
-        }
-    }
-
-    fn exchanged(&self, now: &Candidate) -> Refusal {
-        Refusal::Exchanged {
-            path: self.path.as_path().to_owned(),
-            was: self.candidate.identity.to_string(),
-            is: now.identity.to_string(),
-        }
-    }
-
-    /// Deletes the data and makes sure that it is gone; afterwards the volume is let go. Blocking.
-    pub fn wipe(
-        self,
-        method: &Method,
-        trim: bool,
-        verify: bool,
-        progress: &Progress,
-    ) -> Result<Done, Failure> {
-        let device = match &self.volume {
-            Volume::Filesystem(root) => {
-                return wipe::empty(root, trim, progress).map(Done::Emptied);
-            }
-            Volume::Device(device) => device,
-        };
-        let report = wipe::reset(device, method, progress)?.ok_or_else(|| {
-            let message = format!("{method} does not clean devices");
-            Failure::new(reasons::VOLUME_FAILED_DELETE, message)
-        })?;
-        if verify {
-            verify_zeroed(device.file(), device.size(), progress)?;
-        }
-        Ok(Done::Wiped {
-            report,
-            verified: verify,
-        })
-    }
-}
-
-/// The path as a PersistentVolume would have it: from the root, and without `..`.
-pub fn absolute(path: &Path) -> Result<MountPath, Refusal> {
-    let look = |source| Refusal::Look {
-        path: path.to_owned(),
-        source,
-    };
-    // What is above a symbolic link, only the kernel knows.
-    let full = if path.components().any(|part| part == Component::ParentDir) {
-        match (path.parent(), path.file_name()) {
-            // In its own place a link may be refused.
-            (Some(parent), Some(name)) => parent.canonicalize().map(|it| it.join(name)),
-            _ => path.canonicalize(),
-        }
-    } else {
-        std::path::absolute(path)
-    };
-    let full = full.map_err(look)?;
-    let text = full.to_str().ok_or_else(|| Refusal::NotUtf8 {
-        path: path.to_owned(),
-    })?;
-    MountPath::normalise(text).map_err(|fault| Refusal::Path {
-        path: path.to_owned(),
-        fault,
-    })
-}
-
-/// All is judged by the mount table, so that there has to be one.
-fn machine(path: &MountPath) -> Result<Machine, Refusal> {
-    let machine = Machine::read().map_err(|source| Refusal::NoMountTable {
-        path: path.as_path().to_owned(),
-        source,
-    })?;
-    let complete = machine.mounts.complete();
-    complete.map(|()| machine).map_err(Refusal::UnknownNeeds)
-}
-
-pub(super) fn looking_at(path: &Path) -> impl Fn(io::Error) -> Refusal {
-    move |source| Refusal::Look {
-        path: path.to_owned(),
-        source,
-    }
-}
-
-/// Opens a directory or a block device, and nothing else.
-fn open(mount_path: &MountPath, dry_run: bool, machine: &Machine) -> Result<Volume, Refusal> {
-    let path = mount_path.as_path();
-    let leads_to = path.metadata().map_err(looking_at(path))?;
-    if !leads_to.is_dir() {
-        return open_device(mount_path, dry_run, machine).map(Volume::Device);
-    }
-    if path.is_symlink() {
-        let target = path.canonicalize().map_err(looking_at(path))?;
-        let path = path.to_owned();
-        return Err(Refusal::Link { path, target });
-    }
-    open_filesystem(path, machine).map(Volume::Filesystem)
-}
-
-fn open_filesystem(path: &Path, machine: &Machine) -> Result<FsRoot, Refusal> {
-    FsRoot::open(path, &machine.mounts).map_err(|error| match error {
-        FsError::NotMounted { path } => Refusal::NotMounted { path },
-        error => Refusal::Filesystem(error),
-    })
-}
-
-fn open_device(
-    mount_path: &MountPath,
-    dry_run: bool,
-    machine: &Machine,
-) -> Result<Device, Refusal> {
-    let path = mount_path.as_path();
-    let open = if dry_run {
-        Device::open_exclusive_readonly
-    } else {
-        Device::open_exclusive
-    };
-    let busy = |error: &OpenError| matches!(error, OpenError::InUse { .. });
-    patiently(|| open(path), busy).map_err(|error| match error {
-        OpenError::NotABlockDevice { path, .. } => Refusal::NoVolume { path },
-        OpenError::NotAllowed { path, source } => Refusal::NotAllowed { path, source },
-        OpenError::InUse { path } => match user(mount_path, machine) {
-            Some(by) => Refusal::InUse { path, by },
-            None => Refusal::Device(OpenError::InUse { path }),
-        },
-        error => Refusal::Device(error),
-    })
-}
-
-/// Who keeps a device from being opened, where our tables show it.
-fn user(path: &MountPath, machine: &Machine) -> Option<String> {
-    let device = Device::open_readonly(path.as_path()).ok()?;
-    candidate_of_device(&device, path, machine).ok()?.in_use
-}
-
-/// Tries again for a while what may pass.
-fn patiently<T, E>(
-    mut act: impl FnMut() -> Result<T, E>,
-    may_pass: impl Fn(&E) -> bool,
-) -> Result<T, E> {
-    let begun = Instant::now();
-    loop {
-        match act() {
-            Err(error) if may_pass(&error) && begun.elapsed() < PATIENCE => sleep(PAUSE),
-            result => return result,
         }
     }
 }

@@ -1,65 +1,59 @@
-//! Provisioners that run, although nobody asked for their end.
+//! Provisioners that run although none should.
 
 use std::io::Write;
 
-use crate::cluster::{Cluster, ProvisionerPod};
+use anyhow::{Result, anyhow};
+
+use super::api;
+use crate::cluster::{ApiError, Cluster, ProvisionerPod};
 use crate::cmd::run::Misuse;
 
-use super::patience::{a_while, patiently};
-use super::{ReleaseError, api};
-
-/// Looks for provisioners and tells of them: in all namespaces; if that is denied, in this one.
+/// Looks for provisioners and reports them: in all namespaces; if that is denied, in this one.
 ///
-/// One that runs puts the finalizer back; and a volume that it may be cleaning, or would offer again
-/// with the data, is not given up. The Go program ignores the finalizer, but cannot be recognised: the
+/// One that runs adds the finalizer again; and a volume that it may be cleaning, or would offer again
+/// with the data, is not abandoned. The Go program ignores the finalizer, but cannot be recognised: the
 /// operator decides.
 ///
 /// # Errors
-/// [`ReleaseError::Misuse`] if one runs and uncleaned volumes were to be given up.
+/// [`Misuse`] if one runs and uncleaned volumes were to be abandoned.
 pub(super) async fn look(
     cluster: &Cluster,
     namespace: Option<&str>,
     abandon: bool,
     out: &mut (dyn Write + Send),
-) -> Result<(), ReleaseError> {
-    let (place, running) = running(cluster, namespace, out).await?;
+) -> Result<()> {
+    let (found, place) = running(cluster, namespace).await;
+    let running = found.map_err(api(format!("looking for provisioners {place}")))?;
     if running.is_empty() {
         writeln!(out, "No other provisioner runs {place}.")?;
         return Ok(());
     }
     let names = names(&running);
     if abandon {
-        return Err(Misuse(format!(
-            "provisioners run {place}: {names}; uncleaned volumes are not given up while one may be cleaning or offering them; end them first (a Pod whose node is gone: kubectl delete pod --force)"
-        ))
-        .into());
+        return Err(anyhow!(Misuse(format!(
+            "provisioners run {place}: {names}; uncleaned volumes are not abandoned while one may be cleaning or offering them; end them first (a Pod whose node is gone: kubectl delete pod --force)"
+        ))));
     }
     writeln!(
         out,
-        "WARNING: these look like provisioners: {names}. If they are this program's, they put the finalizer back; delete their DaemonSet."
+        "WARNING: these look like provisioners: {names}. If they are this program's, they add the finalizer again; delete their DaemonSet."
     )?;
     Ok(())
 }
 
-/// In words where was looked, and the Pods found there.
-async fn running(
+/// The provisioners of all namespaces, or of this one if only that is allowed, and where they run in
+/// words.
+pub(in crate::cmd) async fn running(
     cluster: &Cluster,
     namespace: Option<&str>,
-    out: &mut (dyn Write + Send),
-) -> Result<(String, Vec<ProvisionerPod>), ReleaseError> {
-    let what = "looking for provisioners in all namespaces";
-    let list = async || cluster.provisioners(None).await.map_err(api(what));
-    let namespace = match (patiently(a_while(), out, list).await, namespace) {
-        (Err(ReleaseError::Denied { .. }), Some(namespace)) => namespace,
-        (found, _) => return Ok(("in any namespace".into(), found?)),
-    };
-    let place = format!("in namespace {namespace}");
-    let list = async || {
-        let found = cluster.provisioners(Some(namespace)).await;
-        found.map_err(api(format!("looking for provisioners {place}")))
-    };
-    let running = patiently(a_while(), out, list).await?;
-    Ok((place, running))
+) -> (Result<Vec<ProvisionerPod>, ApiError>, String) {
+    match (cluster.provisioners(None).await, namespace) {
+        (Err(ApiError::Forbidden { .. }), Some(name)) => (
+            cluster.provisioners(namespace).await,
+            format!("in namespace {name}"),
+        ),
+        (found, _) => (found, "in any namespace".to_owned()),
+    }
 }
 
 /// Pods with their nodes, for a sentence.

@@ -1,4 +1,4 @@
-//! What is said about PVs.
+//! What is reported about PVs.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -6,17 +6,39 @@ use std::io::{self, Write};
 use crate::cmd::table;
 use crate::view::PvView;
 
-use super::Unclean;
+use crate::names::FINALIZER;
+
+fn verb(dry_run: bool) -> &'static str {
+    if dry_run { "would be" } else { "was" }
+}
 
 /// A PV that goes with its data.
-pub(super) fn abandoned(pv: &PvView, verb: &str, out: &mut (dyn Write + Send)) -> io::Result<()> {
+pub(super) fn abandoned(
+    pv: &PvView,
+    dry_run: bool,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let verb = verb(dry_run);
     writeln!(
         out,
-        "ABANDONED: PV {} {verb} let go uncleaned: the data of {} stays in {} on node {}, for whoever gets that disk next.",
+        "ABANDONED: PV {} {verb} released uncleaned: the data of {} stays in {} on node {}, readable by its next user.",
         pv.name,
         claim(pv),
         path(pv),
         node(pv)
+    )
+}
+
+/// How many PVs had nothing to clean.
+pub(super) fn released(
+    count: usize,
+    dry_run: bool,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let verb = verb(dry_run);
+    writeln!(
+        out,
+        "The finalizer {FINALIZER} {verb} taken off {count} PersistentVolumes with nothing to clean."
     )
 }
 
@@ -32,9 +54,9 @@ pub(super) fn data(pv: &PvView) -> String {
 }
 
 /// The volumes that stay, and what can be done.
-pub(super) fn unclean(unclean: &[Unclean], out: &mut (dyn Write + Send)) -> io::Result<()> {
+pub(super) fn unclean(unclean: &[(&PvView, &str)], out: &mut (dyn Write + Send)) -> io::Result<()> {
     let mut rows = vec![["PV", "NODE", "PATH", "CLAIM", "WHY"].map(String::from)];
-    rows.extend(unclean.iter().map(|Unclean { pv, why }| {
+    rows.extend(unclean.iter().map(|(pv, why)| {
         let why = (*why).to_owned();
         [pv.name.clone(), node(pv), path(pv), claim(pv), why]
     }));

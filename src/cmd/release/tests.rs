@@ -1,6 +1,5 @@
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::judge::{Judgement, judge};
 use super::*;
 
 fn pv(change: impl FnOnce(&mut Value)) -> PvView {
@@ -98,7 +97,7 @@ fn a_node_has_the_pvs_that_no_other_node_can_have() {
         ),
     ] {
         assert!(!scope.includes(&other), "{what}");
-        let all = Scope::All { namespace: None };
+        let all = Scope::All(None);
         assert!(all.includes(&other), "{what}");
     }
 }

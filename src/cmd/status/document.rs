@@ -1,7 +1,8 @@
-//! The document that `/status` answers with, as far as people are shown it.
+//! The document that `/status` answers with, as far as this command shows it.
 
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,26 +10,11 @@ use crate::clean::pace::{amount, rate};
 
 /// The version of the document that this program knows.
 const VERSION: u64 = 1;
-/// Who waits for longer than this needs somebody: seconds.
+/// Waiting for longer than this is a problem: seconds.
 const LONG_WAIT: u64 = 600;
-
-/// Why an answer is no status.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoStatus {
-    /// Not from a provisioner, or not from ours.
-    #[error(
-        "the answer is not the status of a provisioner ({0}); does something else listen there?"
-    )]
-    Strange(String),
-    /// Of another program's version.
-    #[error(
-        "the answer has version {found} of the document, and this program knows {VERSION}: use the program of the same version as the provisioner (kubectl exec POD -- /local-volume-provisioner status)"
-    )]
-    Version {
-        /// The version.
-        found: u64,
-    },
-}
+/// The answer of another program.
+pub const STRANGE: &str =
+    "the answer is not the status of a provisioner; does another program listen there?";
 
 /// The document of one node. What a later program adds is passed over, and what it leaves out is empty.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -85,12 +71,12 @@ pub struct Cleanup {
     pub retry_in_seconds: Option<u64>,
 }
 
-/// Whether somebody is needed; the most urgent first.
+/// Whether an operator is needed; the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
-    /// Somebody is.
+    /// One is.
     Trouble,
-    /// Something goes on by itself.
+    /// Work is in progress.
     Busy,
     /// All is well.
     Calm,
@@ -100,14 +86,14 @@ impl Document {
     /// Reads an answer.
     ///
     /// # Errors
-    /// [`NoStatus`].
-    pub fn read(answer: &Value) -> Result<Self, NoStatus> {
+    /// When it is of another program or version.
+    pub fn read(answer: &Value) -> Result<Self> {
         match answer["schemaVersion"].as_u64() {
-            Some(VERSION) => {
-                Self::deserialize(answer).map_err(|error| NoStatus::Strange(error.to_string()))
-            }
-            Some(found) => Err(NoStatus::Version { found }),
-            None => Err(NoStatus::Strange("it has no schemaVersion".into())),
+            Some(VERSION) => Self::deserialize(answer).context(STRANGE),
+            Some(found) => bail!(
+                "the answer has version {found} of the document, and this program knows {VERSION}: use the program of the same version as the provisioner (kubectl exec POD -- /local-volume-provisioner status)"
+            ),
+            None => bail!("{STRANGE} (it has no schemaVersion)"),
         }
     }
 
@@ -122,7 +108,7 @@ impl Document {
         self.classes.iter().flat_map(|class| &class.volumes)
     }
 
-    /// How many volumes need somebody.
+    /// How many volumes need an operator.
     #[must_use]
     pub fn troubles(&self) -> usize {
         self.volumes()
@@ -132,7 +118,7 @@ impl Document {
 }
 
 impl Volume {
-    /// Whether somebody is needed. A state that this program does not know is shown rather than
+    /// Whether an operator is needed. A state that this program does not know is shown rather than
     /// hidden.
     #[must_use]
     pub fn concern(&self) -> Concern {
@@ -157,7 +143,7 @@ impl Volume {
         self.cleanup.as_ref().map(|cleanup| age(cleanup.seconds))
     }
 
-    /// What there is to say, in a sentence.
+    /// The state of its cleanup, its reason and detail, in a sentence.
     #[must_use]
     pub fn what(&self) -> String {
         let mut said: Vec<String> = Vec::new();
@@ -188,20 +174,14 @@ impl Cleanup {
             },
             "Succeeded" => "clean".into(),
             _ => {
-                let mut text = format!("attempt {} failed", self.attempts);
-                if let Some(error) = &self.last_error {
-                    text.push_str(": ");
-                    text.push_str(error);
-                }
-                match self.retry_in_seconds {
-                    Some(0) => text.push_str("; the next try is due"),
-                    Some(seconds) => {
-                        text.push_str("; next try in ");
-                        text.push_str(&age(seconds));
-                    }
-                    None => {}
-                }
-                text
+                let error = self.last_error.as_ref().map(|error| format!(": {error}"));
+                let retry = match self.retry_in_seconds {
+                    Some(0) => "; the next try is due".to_owned(),
+                    Some(seconds) => format!("; next try in {}", age(seconds)),
+                    None => String::new(),
+                };
+                let error = error.unwrap_or_default();
+                format!("attempt {} failed{error}{retry}", self.attempts)
             }
         }
     }

@@ -1,30 +1,31 @@
-//! Many nodes, for people: a line for each.
+//! Many nodes: a line for each.
 
 use std::fmt::Write;
 
 use super::Answer;
-use super::document::{Concern, Document};
+use super::document::{Concern, Document, Volume};
 use super::node;
-use crate::cmd::table::{Look, Row, Tint, render};
+use crate::cmd::table::{Tint, render};
 
 const STATE: usize = 1;
 
-/// A summary, a table of the nodes with those first that need somebody, and, if only problems are
-/// wanted, what they are.
+/// A summary, a table of the nodes, those with problems first, and, if only problems are wanted,
+/// what they are.
 #[must_use]
-pub fn show(answers: &[Answer], problems: bool, look: Look) -> String {
-    let count = |wanted: &dyn Fn(&Answer) -> bool| answers.iter().filter(|one| wanted(one)).count();
-    let ready = count(&|one| one.document().is_some_and(Document::is_well));
-    let unknown = count(&|one| one.document().is_none());
-    let rest = answers.len() - ready - unknown;
+pub fn show(answers: &[Answer], problems: bool, colours: bool) -> String {
+    let ready = answers.iter().filter(|one| one.is_well()).count();
+    let unknown = answers.iter().filter(|one| one.document().is_none());
+    let unknown = unknown.count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
     let mut text = format!("{} {nodes}: {ready} ready", answers.len());
-    // Writing to a String cannot fail.
-    if rest > 0 {
-        let _ = write!(text, ", {rest} not ready or degraded");
-    }
-    if unknown > 0 {
-        let _ = write!(text, ", {unknown} gave no answer");
+    for (count, what) in [
+        (answers.len() - ready - unknown, "not ready or degraded"),
+        (unknown, "gave no answer"),
+    ] {
+        if count > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ", {count} {what}");
+        }
     }
     text.push('\n');
     let mut shown: Vec<_> = answers
@@ -32,64 +33,48 @@ pub fn show(answers: &[Answer], problems: bool, look: Look) -> String {
         .filter(|one| !problems || one.has_problems())
         .collect();
     if shown.is_empty() {
-        text.push_str("Nothing needs anybody.\n");
+        text.push_str("No problems found.\n");
         return text;
     }
     shown.sort_by_key(|one| (!one.has_problems(), &one.node));
     let heading = ["NODE", "STATE", "VOLUMES", "CLEANING", "TROUBLES", "WHAT"];
-    let mut rows = vec![Row {
-        cells: heading.map(String::from),
-        tint: (STATE, Tint::Plain),
-    }];
+    let mut rows = vec![(heading.map(String::from), Tint::Plain)];
     rows.extend(shown.iter().map(|one| row(one)));
     text.push('\n');
-    text.push_str(&render(&rows, look));
+    text.push_str(&render(&rows, STATE, colours));
     if problems {
         for document in shown.iter().filter_map(|one| one.document()) {
             text.push('\n');
-            text.push_str(&node::show(document, true, look));
+            text.push_str(&node::show(document, true, colours));
         }
     }
     text
 }
 
-fn row(answer: &Answer) -> Row<6> {
-    let dash = || "-".to_owned();
-    match &answer.result {
-        Err(why) => Row {
-            cells: [
-                answer.node.clone(),
-                "no answer".into(),
-                dash(),
-                dash(),
-                dash(),
-                format!("pod {}: {why}", answer.pod),
-            ],
-            tint: (STATE, Tint::Bad),
-        },
-        Ok((_, document)) => {
-            let (state, tint) = node::verdict(document);
-            let with_pv = document.volumes().filter(|one| one.pv.is_some()).count();
-            let cleaning = document
-                .volumes()
-                .filter(|one| one.cleanup.is_some())
-                .count();
-            Row {
-                cells: [
-                    answer.node.clone(),
-                    state,
-                    with_pv.to_string(),
-                    cleaning.to_string(),
-                    document.troubles().to_string(),
-                    what(document),
-                ],
-                tint: (STATE, tint),
-            }
+fn row(answer: &Answer) -> ([String; 6], Tint) {
+    let ((state, tint), counts, what) = match &answer.result {
+        Err(why) => {
+            let counts = [(); 3].map(|()| "-".to_owned());
+            let state = ("no answer".to_owned(), Tint::Bad);
+            (state, counts, format!("pod {}: {why}", answer.pod))
         }
-    }
+        Ok((_, document)) => {
+            let count = |wanted: fn(&&Volume) -> bool| document.volumes().filter(wanted).count();
+            let counts = [
+                count(|it| it.pv.is_some()),
+                count(|it| it.cleanup.is_some()),
+                document.troubles(),
+            ];
+            let counts = counts.map(|count| count.to_string());
+            (node::verdict(document), counts, what(document))
+        }
+    };
+    let [volumes, cleaning, troubles] = counts;
+    let node = answer.node.clone();
+    ([node, state, volumes, cleaning, troubles, what], tint)
 }
 
-/// The first thing that is amiss, and how many more there are.
+/// The first problem, and how many more there are.
 fn what(document: &Document) -> String {
     let volumes = document
         .volumes()

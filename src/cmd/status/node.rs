@@ -1,19 +1,19 @@
-//! One node, for people.
+//! One node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::document::{Class, Concern, Document, Volume};
-use crate::cmd::table::{Look, Row, Tint, printable, render};
+use crate::cmd::table::{Tint, printable, render};
 use crate::quantity;
 
-/// The column that says how a volume is.
+/// The column of the volume's state.
 const STATE: usize = 2;
 
-/// How a node and its volumes are, those first that need somebody; or only these.
+/// The state of a node and its volumes, problems first; or only these.
 #[must_use]
-pub fn show(document: &Document, problems: bool, look: Look) -> String {
-    let mut text = heading(document, look);
+pub fn show(document: &Document, problems: bool, colours: bool) -> String {
+    let mut text = heading(document, colours);
     let mut shown = 0;
     for class in &document.classes {
         let mut volumes: Vec<_> = class
@@ -30,29 +30,29 @@ pub fn show(document: &Document, problems: bool, look: Look) -> String {
         let _ = writeln!(
             text,
             "\n{}",
-            Tint::Heading.paint(&class_heading(class), look)
+            Tint::Heading.paint(&class_heading(class), colours)
         );
         for fault in &class.faults {
             let _ = writeln!(
                 text,
                 "{} {}",
-                Tint::Bad.paint("fault:", look),
+                Tint::Bad.paint("fault:", colours),
                 printable(fault)
             );
         }
         if !volumes.is_empty() {
-            text.push_str(&table(&volumes, look));
+            text.push_str(&table(&volumes, colours));
         }
     }
     if problems && shown == 0 && document.is_well() {
-        text.push_str("Nothing needs anybody.\n");
+        text.push_str("No problems found.\n");
     } else if document.classes.is_empty() {
-        text.push_str("No class has been looked at yet.\n");
+        text.push_str("No class has been scanned yet.\n");
     }
     text
 }
 
-/// In words whether a node is ready, and whether somebody or something is amiss.
+/// Whether a node is ready, degraded or paused, in words.
 #[must_use]
 pub fn verdict(document: &Document) -> (String, Tint) {
     let mut words = vec![if document.ready { "ready" } else { "NOT READY" }];
@@ -70,10 +70,10 @@ pub fn verdict(document: &Document) -> (String, Tint) {
     (words.join(", "), tint)
 }
 
-fn heading(document: &Document, look: Look) -> String {
+fn heading(document: &Document, colours: bool) -> String {
     let (words, tint) = verdict(document);
-    let node = Tint::Heading.paint(&printable(&document.node), look);
-    let mut text = format!("{node}: {}\n", tint.paint(&words, look));
+    let node = Tint::Heading.paint(&printable(&document.node), colours);
+    let mut text = format!("{node}: {}\n", tint.paint(&words, colours));
     let mut say = |what: &str, words: &str| {
         let _ = writeln!(text, "  {what:<11} {}", printable(words));
     };
@@ -120,17 +120,14 @@ fn class_heading(class: &Class) -> String {
     printable(&format!("class {}: {ready}; {counts}", class.name))
 }
 
-fn table(volumes: &[&Volume], look: Look) -> String {
+fn table(volumes: &[&Volume], colours: bool) -> String {
     let heading = ["ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "WHAT"];
-    let mut rows = vec![Row {
-        cells: heading.map(String::from),
-        tint: (STATE, Tint::Plain),
-    }];
+    let mut rows = vec![(heading.map(String::from), Tint::Plain)];
     rows.extend(volumes.iter().map(|volume| row(volume)));
-    render(&rows, look)
+    render(&rows, STATE, colours)
 }
 
-fn row(volume: &Volume) -> Row<6> {
+fn row(volume: &Volume) -> ([String; 6], Tint) {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let state = match volume.phase.as_deref() {
         Some(phase) if phase != volume.state => format!("{phase}/{}", volume.state),
@@ -141,15 +138,13 @@ fn row(volume: &Volume) -> Row<6> {
         Concern::Busy => Tint::Busy,
         Concern::Calm => Tint::Plain,
     };
-    Row {
-        cells: [
-            volume.entry.clone(),
-            or_dash(volume.pv.clone()),
-            state,
-            or_dash(volume.capacity.map(quantity::offered)),
-            or_dash(volume.since()),
-            volume.what(),
-        ],
-        tint: (STATE, tint),
-    }
+    let cells = [
+        volume.entry.clone(),
+        or_dash(volume.pv.clone()),
+        state,
+        or_dash(volume.capacity.map(quantity::offered)),
+        or_dash(volume.since()),
+        volume.what(),
+    ];
+    (cells, tint)
 }
