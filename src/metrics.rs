@@ -77,7 +77,7 @@ impl Metrics {
         let compat = COMPAT_BUCKETS.to_vec();
         let long = [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat();
         register_build_info(&registry)?;
-        registry.register(Box::new(ProcessMetrics::new()?))?;
+        registry.register(Box::new(ProcessMetrics))?;
         let metrics = Self {
             capacity_bytes: gauge_vec!(
                 "local_volume_provisioner_persistentvolume_capacity_bytes",
