@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::proto::MetricFamily;
-use prometheus::{Encoder, TextEncoder};
+use prometheus::{TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 
 use crate::metrics::Metrics;
@@ -52,14 +52,15 @@ pub async fn serve(
     status: Status,
     metrics: Arc<Metrics>,
 ) -> io::Result<()> {
+    type Observed = State<Shared>;
     let app = Router::new()
         .route(
             "/healthz",
-            get(async |State(shared): State<Shared>| probe(shared.status.healthy().map(|()| "ok"))),
+            get(async |it: Observed| probe(it.status.healthy().map(|()| "ok"))),
         )
         .route(
             "/ready",
-            get(async |State(shared): State<Shared>| probe(shared.status.ready().map(|()| "ok"))),
+            get(async |it: Observed| probe(it.status.ready().map(|()| "ok"))),
         )
         .route("/status", get(show_status))
         .route(metrics_path, get(show_metrics))
@@ -67,7 +68,7 @@ pub async fn serve(
     axum::serve(listener, app).await
 }
 
-/// What a probe is told: a word, or why not.
+/// The answer to a probe: a word, or the reason why not.
 pub(crate) fn probe(verdict: Result<impl Display, impl Display>) -> Response {
     match verdict {
         Ok(word) => (StatusCode::OK, format!("{word}\n")).into_response(),
@@ -77,21 +78,14 @@ pub(crate) fn probe(verdict: Result<impl Display, impl Display>) -> Response {
 
 /// Metrics, as Prometheus reads them.
 pub(crate) fn exposition(families: &[MetricFamily]) -> Response {
-    let encoder = TextEncoder::new();
-    let mut text = Vec::new();
-    match encoder.encode(families, &mut text) {
-        Ok(()) => (
-            [(header::CONTENT_TYPE, encoder.format_type().to_owned())],
-            text,
-        )
-            .into_response(),
+    match TextEncoder::new().encode_to_string(families) {
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
 async fn show_status(State(shared): State<Shared>) -> Response {
-    let mut text = format!("{:#}", shared.status.document());
-    text.push('\n');
+    let text = format!("{:#}\n", shared.status.document());
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
@@ -100,7 +94,7 @@ async fn show_metrics(State(Shared { status, metrics }): State<Shared>) -> Respo
     exposition(&metrics.registry.gather())
 }
 
-/// Some gauges are read off what they describe when somebody looks.
+/// Sets the gauges that are read when they are scraped.
 #[allow(clippy::cast_possible_wrap, reason = "counts of volumes")]
 fn read_live_state(status: &Status, metrics: &Metrics) {
     let counts = status.table.stats();
@@ -113,7 +107,7 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
     metrics.set_missing(status.permissions.seen());
 }
 
-/// What is told of each cleanup by name.
+/// Sets the gauges of each cleanup, by PV.
 fn read_cleanups(status: &Status, metrics: &Metrics) {
     let mut waiting = Series::default();
     let mut progress = Series::default();
@@ -136,10 +130,8 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
             }
             CleanupState::Wiped { .. } | CleanupState::Released | CleanupState::Failed { .. } => {}
         }
-        let is_over = matches!(entry.cleanup.state, CleanupState::Released);
-        let failures = if is_over { 0 } else { entry.failures };
-        if failures > 0 {
-            failed_attempts.set([pv, path], failures.into());
+        if entry.failures > 0 && entry.cleanup.state != CleanupState::Released {
+            failed_attempts.set([pv, path], entry.failures.into());
         }
     }
     waiting.show(&metrics.cleanup_waiting_seconds);
@@ -182,7 +174,7 @@ mod tests {
             pass,
             table: Arc::new(ProcTable::new(Instant::now())),
             permissions: Arc::new(Permissions::default()),
-            patience: Duration::from_mins(1),
+            pass_timeout: Duration::from_mins(1),
         };
         (status, sender)
     }

@@ -1,18 +1,16 @@
-//! What `/status` tells, and what `/ready` and `/healthz` answer.
+//! The document of `/status`, and the answers of `/ready` and `/healthz`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::clean::table::{ProcEntry, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
 use crate::log;
-use crate::plan::CleanupState;
-use crate::plan::{ClassReport, VolumeState};
+use crate::plan::{ClassReport, CleanupState, VolumeState};
 
 /// The outcome of the latest pass.
 #[derive(Clone, Debug, Default)]
@@ -42,10 +40,10 @@ pub struct Status {
     pub pass: watch::Receiver<Arc<Pass>>,
     /// The cleanups, live.
     pub table: Arc<ProcTable>,
-    /// The rights that are missing.
+    /// The permissions that are missing.
     pub permissions: Arc<Permissions>,
-    /// How long the loop may be silent before it counts as dead.
-    pub patience: Duration,
+    /// How long the loop may take for a pass before it counts as dead.
+    pub pass_timeout: Duration,
 }
 
 impl Status {
@@ -57,7 +55,7 @@ impl Status {
         let ended = self.pass.borrow().ended;
         match ended.map(|ended| ended.elapsed()) {
             None => Err("the first pass of the main loop has not ended yet".into()),
-            Some(silence) if silence > self.patience => Err(format!(
+            Some(silence) if silence > self.pass_timeout => Err(format!(
                 "the main loop has not ended a pass for {}s",
                 silence.as_secs()
             )),
@@ -90,10 +88,10 @@ impl Status {
             .map(|class| class_json(class, &cleanups, &self.table))
             .collect();
         let missing = self.permissions.missing();
-        let rights = missing
-            .iter()
-            .map(|(resource, verb, why)| format!("no right to {verb} {resource}: {why}; {REMEDY}"));
-        let degraded: Vec<_> = pass.degraded.iter().cloned().chain(rights).collect();
+        let missing = missing.iter().map(|(resource, verb, why)| {
+            format!("no permission to {verb} {resource}: {why}; {REMEDY}")
+        });
+        let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
         json!({
             "schemaVersion": 1,
             "node": pass.node,
@@ -108,23 +106,12 @@ impl Status {
     }
 }
 
-/// What a pass says of a volume that it has sent to be cleaned, or that is being cleaned.
+/// The states of a volume that is due: they go on after the pass, and no pass is made for that.
 const DUE: [VolumeState; 3] = [
     VolumeState::Due,
     VolumeState::Waiting,
     VolumeState::Cleaning,
 ];
-
-fn state_of(cleanup: &ProcEntry) -> VolumeState {
-    match cleanup.cleanup.state {
-        CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => VolumeState::Waiting,
-        CleanupState::Wiping | CleanupState::JobRunning { .. } | CleanupState::Wiped { .. } => {
-            VolumeState::Cleaning
-        }
-        CleanupState::Released => VolumeState::Cleaned,
-        CleanupState::Failed { .. } => VolumeState::CleaningFailed,
-    }
-}
 
 fn class_json(
     class: &ClassReport,
@@ -132,95 +119,65 @@ fn class_json(
     table: &ProcTable,
 ) -> Value {
     let mut value = json!(class);
-    if let Some(volumes) = value["volumes"].as_array_mut() {
-        for volume in volumes {
-            let pv = volume["pv"].as_str();
-            if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
-                volume["cleanup"] = json!(Cleanup::of(cleanup, table));
-                // It has gone on since the pass, and no pass is made for that.
-                if DUE.iter().any(|state| volume["state"] == json!(state)) {
-                    volume["state"] = json!(state_of(cleanup));
-                }
+    for volume in value["volumes"].as_array_mut().into_iter().flatten() {
+        let pv = volume["pv"].as_str();
+        if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
+            let (word, state) = words(&cleanup.cleanup.state);
+            volume["cleanup"] = cleanup_json(word, cleanup, table);
+            if DUE.iter().any(|due| volume["state"] == json!(due)) {
+                volume["state"] = json!(state);
             }
         }
     }
     value
 }
 
-/// How far a cleanup is.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Cleanup {
-    state: &'static str,
-    attempts: u32,
-    /// Seconds since the state began.
-    seconds: u64,
-    /// From 0 to 1, where the end is known.
-    progress: Option<f64>,
-    entries_removed: u64,
-    bytes_wiped: u64,
-    /// Bytes in a second, on average.
-    rate: Option<f64>,
-    /// Seconds that are left at that rate.
-    eta: Option<f64>,
-    /// The Job that cleans, `namespace/name`.
-    job: Option<String>,
-    waiting_for: Option<String>,
-    last_error: Option<String>,
-    retry_in_seconds: Option<u64>,
+/// The state of a cleanup in its own words, and in those of its volume.
+fn words(state: &CleanupState) -> (&'static str, VolumeState) {
+    match state {
+        CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => {
+            ("Waiting", VolumeState::Waiting)
+        }
+        CleanupState::Wiping | CleanupState::JobRunning { .. } | CleanupState::Wiped { .. } => {
+            ("Running", VolumeState::Cleaning)
+        }
+        CleanupState::Released => ("Succeeded", VolumeState::Cleaned),
+        CleanupState::Failed { .. } => ("Failed", VolumeState::CleaningFailed),
+    }
 }
 
-impl Cleanup {
-    fn of(entry: &ProcEntry, table: &ProcTable) -> Self {
-        let elapsed = entry.lasted(table);
-        let pace = entry.progress.pace(elapsed);
-        // Any other state has another beginning.
-        let (mut job, mut waiting_for, mut retry, mut release_error) = (None, None, None, None);
-        let state = match &entry.cleanup.state {
-            CleanupState::Waiting { reason, job: of } => {
-                job.clone_from(of);
-                waiting_for = Some(reason.clone());
-                "Waiting"
-            }
-            CleanupState::Blocked { reason, .. } => {
-                waiting_for = Some(reason.clone());
-                "Waiting"
-            }
-            CleanupState::Wiping => "Running",
-            CleanupState::JobRunning { job: at_work } => {
-                job = Some(at_work.clone());
-                "Running"
-            }
-            CleanupState::Wiped { error, .. } => {
-                release_error.clone_from(error);
-                "Running"
-            }
-            CleanupState::Released => "Succeeded",
-            CleanupState::Failed {
-                retry_at, lasts, ..
-            } => {
-                let left = retry_at.saturating_sub(table.now()).as_secs();
-                retry = (!lasts).then_some(left);
-                "Failed"
-            }
-        };
-        let running = state == "Running";
-        Self {
-            state,
-            attempts: entry.attempts(),
-            seconds: elapsed.as_secs(),
-            progress: pace.ratio(),
-            entries_removed: pace.entries,
-            bytes_wiped: pace.bytes_done,
-            rate: pace.rate().filter(|_| running),
-            eta: pace
-                .left()
-                .filter(|_| running)
-                .map(|left| left.as_secs_f64()),
-            job,
-            waiting_for,
-            last_error: release_error.or_else(|| entry.last_error.clone()),
-            retry_in_seconds: retry,
+/// The progress of a cleanup. Fields that do not apply are null. Times are in seconds, rates in bytes a second.
+fn cleanup_json(word: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
+    let elapsed = entry.lasted(table);
+    let pace = entry.progress.pace(elapsed);
+    let running = word == "Running";
+    let (mut job, mut waiting_for, mut retry, mut release_error) = (None, None, None, None);
+    match &entry.cleanup.state {
+        CleanupState::Waiting { reason, job: of } => {
+            (job, waiting_for) = (of.as_ref(), Some(reason));
         }
+        CleanupState::Blocked { reason, .. } => waiting_for = Some(reason),
+        CleanupState::JobRunning { job: of } => job = Some(of),
+        CleanupState::Wiped { error, .. } => release_error = error.as_ref(),
+        CleanupState::Failed {
+            retry_at,
+            lasts: false,
+            ..
+        } => retry = Some(retry_at.saturating_sub(table.now()).as_secs()),
+        CleanupState::Wiping | CleanupState::Released | CleanupState::Failed { .. } => {}
     }
+    json!({
+        "state": word,
+        "attempts": entry.attempts(),
+        "seconds": elapsed.as_secs(),
+        "progress": pace.ratio(),
+        "entriesRemoved": pace.entries,
+        "bytesWiped": pace.bytes_done,
+        "rate": pace.rate().filter(|_| running),
+        "eta": pace.left().filter(|_| running).map(|left| left.as_secs_f64()),
+        "job": job,
+        "waitingFor": waiting_for,
+        "lastError": release_error.or(entry.last_error.as_ref()),
+        "retryInSeconds": retry,
+    })
 }

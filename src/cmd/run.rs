@@ -89,7 +89,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         pass: passes,
         table: Arc::clone(&table),
         permissions: Arc::clone(cluster.permissions()),
-        patience: (args.discovery_period * SILENT_PERIODS).max(SILENCE),
+        pass_timeout: (args.discovery_period * SILENT_PERIODS).max(SILENCE),
     };
     let metrics_path = args.metrics_path.clone();
     let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));

@@ -9,7 +9,7 @@ fn eventful() -> Value {
         "node": "worker-3",
         "ready": false,
         "notReady": ["class \"fast\": entry \"sdd\" cannot be read"],
-        "degraded": ["no right to patch persistentvolumes: forbidden"],
+        "degraded": ["no permission to patch persistentvolumes: forbidden"],
         "paused": true,
         "logLevel": "debug",
         "somethingNew": [],
@@ -67,7 +67,7 @@ fn a_node_is_shown_with_its_troubles_first() {
         text,
         r#"worker-3: NOT READY, DEGRADED, PAUSED
   not ready:  class "fast": entry "sdd" cannot be read
-  degraded:   no right to patch persistentvolumes: forbidden
+  degraded:   no permission to patch persistentvolumes: forbidden
   paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
   log level:  debug
 
