@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::runtime::watcher;
@@ -29,7 +28,7 @@ use serde_json::{Value, json};
 use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{PvRef, PvView, StorageClassView};
+use crate::view::{PvRef, PvView};
 
 pub(crate) use jobs::{JOBS, jobs_of};
 pub use node_cleanup::BoundClaim;
@@ -184,16 +183,6 @@ impl Cluster {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
         Ok(node.metadata)
-    }
-
-    /// Reads a StorageClass.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn storage_class(&self, name: &str) -> Result<StorageClassView, ApiError> {
-        let api: Api<StorageClass> = Api::all(self.client.clone());
-        let class = self.limited("storageclasses", "get", api.get(name)).await?;
-        Ok(StorageClassView::from(&class))
     }
 
     /// Reads a PV.

@@ -255,7 +255,8 @@ mod tests {
 
     /// With an API server that answers each read so.
     fn expectations(answer: Option<&PersistentVolume>) -> Expectations {
-        let answer = answer.map_or((StatusCode::NOT_FOUND, "{}".to_owned()), |pv| {
+        let status = json!({ "kind": "Status", "status": "Failure", "code": 404 });
+        let answer = answer.map_or((StatusCode::NOT_FOUND, status.to_string()), |pv| {
             (StatusCode::OK, json!(pv).to_string())
         });
         let server = Router::new().fallback(move || std::future::ready(answer.clone()));

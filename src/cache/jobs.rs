@@ -85,9 +85,15 @@ impl JobCache {
                 return;
             }
             let denied = Notify::new();
+            let keep_known = async {
+                loop {
+                    denied.notified().await;
+                    keep();
+                }
+            };
             tokio::select! {
                 () = watch_all(&cluster, namespace, hostname, &denied, learn) => {}
-                () = list_when_denied(&cluster, namespace, hostname, &denied, learn, keep) => {}
+                () = keep_known => {}
             }
         });
         self.following = Some(Following {
@@ -181,25 +187,6 @@ async fn watch_all(
         }
     };
     super::follow_or_notify(cluster.clone(), JOBS, stream, each, denied).await;
-}
-
-/// The list alone may be allowed. Without it, each cleanup reads its own Job.
-async fn list_when_denied(
-    cluster: &Cluster,
-    namespace: &str,
-    hostname: &str,
-    denied: &Notify,
-    learn: impl Fn(Vec<JobView>),
-    keep: impl Fn(),
-) {
-    loop {
-        denied.notified().await;
-        match cluster.list_jobs(namespace, hostname).await {
-            Ok(jobs) => learn(jobs),
-            Err(ApiError::Forbidden { .. }) => keep(),
-            Err(error) => tracing::debug!(%error, "listing the cleaning Jobs failed"),
-        }
-    }
 }
 
 #[cfg(test)]
