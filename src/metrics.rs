@@ -29,41 +29,181 @@ const LONG_BUCKETS: [f64; 8] = [
     30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
 ];
 
-/// All handles.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "each has its help text below")]
-pub struct Metrics {
-    pub registry: Registry,
-    pub capacity_bytes: GaugeVec,
-    pub discovery_total: CounterVec,
-    pub discovery_duration: HistogramVec,
-    pub delete_total: CounterVec,
-    pub delete_failed_total: CounterVec,
-    pub delete_duration: HistogramVec,
-    pub requests_total: CounterVec,
-    pub requests_failed_total: CounterVec,
-    pub requests_duration: HistogramVec,
-    pub proctable_running: IntGauge,
-    pub proctable_succeeded: IntGauge,
-    pub proctable_failed: IntGauge,
-    pub ready: IntGauge,
-    pub volumes: IntGaugeVec,
-    pub skipped_entries: IntGaugeVec,
-    pub unhealthy: IntGaugeVec,
-    pub cleanup_waiting: IntGauge,
-    pub cleanup_waiting_seconds: GaugeVec,
-    pub cleanup_stalled_seconds: GaugeVec,
-    pub cleanup_failed_attempts: IntGaugeVec,
-    pub cleanup_progress: GaugeVec,
-    pub cleanup_bytes_total: Counter,
-    pub cleanup_data_left_total: CounterVec,
-    pub loop_duration: HistogramVec,
-    pub loop_last_success: Gauge,
-    pub config_last_reload_successful: IntGauge,
-    pub config_last_reload_timestamp: Gauge,
-    pub watch_restarts_total: CounterVec,
-    pub missing_permission: IntGaugeVec,
-    pub events_failed_total: IntCounter,
+/// Declares the handles, and registers each with its name, help and labels.
+macro_rules! metrics {
+    ($($field:ident: $type:ty = $register:ident!($($argument:tt)*);)*) => {
+        /// All handles.
+        #[derive(Debug)]
+        #[allow(missing_docs, reason = "each has its help text")]
+        pub struct Metrics {
+            pub registry: Registry,
+            $(pub $field: $type,)*
+        }
+
+        impl Metrics {
+            fn register(registry: Registry) -> prometheus::Result<Self> {
+                Ok(Self {
+                    $($field: $register!($($argument)*, registry)?,)*
+                    registry,
+                })
+            }
+        }
+    };
+}
+
+metrics! {
+    capacity_bytes: GaugeVec = gauge_vec!(
+        "local_volume_provisioner_persistentvolume_capacity_bytes",
+        "Total bytes of all volumes that were seen, over all classes of a volume mode.",
+        &["mode"]
+    );
+    discovery_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_persistentvolume_discovery_total",
+        "PersistentVolumes created.",
+        &["mode"]
+    );
+    discovery_duration: HistogramVec = histogram_vec!(
+        histogram_opts!(
+            "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
+            "Time from the start of a pass to the creation of a PersistentVolume.",
+            COMPAT_BUCKETS.to_vec()
+        ),
+        &["mode"]
+    );
+    delete_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_persistentvolume_delete_total",
+        "PersistentVolumes whose volume was cleaned and that were released.",
+        &["mode", "type"]
+    );
+    delete_failed_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_persistentvolume_delete_failed_total",
+        "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.",
+        &["mode", "type"]
+    );
+    delete_duration: HistogramVec = histogram_vec!(
+        histogram_opts!(
+            "local_volume_provisioner_persistentvolume_delete_duration_seconds",
+            "Time from the start of a cleanup to the release of the PersistentVolume.",
+            long_buckets()
+        ),
+        &["mode", "type", "capacity", "cleanup_command"]
+    );
+    requests_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_apiserver_requests_total",
+        "Requests to create or delete PersistentVolumes.",
+        &["method"]
+    );
+    requests_failed_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_apiserver_requests_failed_total",
+        "Requests to create or delete PersistentVolumes that failed.",
+        &["method"]
+    );
+    requests_duration: HistogramVec = histogram_vec!(
+        histogram_opts!(
+            "local_volume_provisioner_apiserver_requests_duration_seconds",
+            "Duration of requests to create or delete PersistentVolumes.",
+            COMPAT_BUCKETS.to_vec()
+        ),
+        &["method"]
+    );
+    proctable_running: IntGauge = int_gauge!(
+        "local_volume_provisioner_proctable_running",
+        "Cleanups at work."
+    );
+    proctable_succeeded: IntGauge = int_gauge!(
+        "local_volume_provisioner_proctable_succeeded",
+        "Finished cleanups whose PersistentVolume has not gone yet."
+    );
+    proctable_failed: IntGauge = int_gauge!(
+        "local_volume_provisioner_proctable_failed",
+        "Cleanups that failed and will be tried again."
+    );
+    ready: IntGauge = int_gauge!(
+        "local_volume_provisioner_ready",
+        "1 if every class was read and every eligible volume has a PersistentVolume, else 0, as /ready says."
+    );
+    volumes: IntGaugeVec = int_gauge_vec!(
+        "local_volume_provisioner_volumes",
+        "Volumes, by class and state.",
+        &["class", "state"]
+    );
+    skipped_entries: IntGaugeVec = int_gauge_vec!(
+        "local_volume_provisioner_skipped_entries",
+        "Entries of the discovery directories that are not offered, by class and reason.",
+        &["class", "reason"]
+    );
+    unhealthy: IntGaugeVec = int_gauge_vec!(
+        "local_volume_provisioner_unhealthy_persistentvolume",
+        "1 for each problem of a PersistentVolume.",
+        &["pv", "path", "reason"]
+    );
+    cleanup_waiting: IntGauge = int_gauge!(
+        "local_volume_provisioner_cleanup_waiting",
+        "Cleanups that wait for a slot, or until the volume is no longer in use."
+    );
+    cleanup_waiting_seconds: GaugeVec = gauge_vec!(
+        "local_volume_provisioner_cleanup_waiting_seconds",
+        "How long a cleanup has waited without a break.",
+        &["pv", "path", "reason"]
+    );
+    cleanup_stalled_seconds: GaugeVec = gauge_vec!(
+        "local_volume_provisioner_cleanup_stalled_seconds",
+        "How long a running cleanup has made no progress, in steps of 30 s; 0 while it does, and always for an external command.",
+        &["pv", "path"]
+    );
+    cleanup_failed_attempts: IntGaugeVec = int_gauge_vec!(
+        "local_volume_provisioner_cleanup_failed_attempts",
+        "How often in a row the cleanup of a PersistentVolume has failed; no series for one that has not.",
+        &["pv", "path"]
+    );
+    cleanup_progress: GaugeVec = gauge_vec!(
+        "local_volume_provisioner_cleanup_progress_ratio",
+        "Part of the bytes that are wiped, while a device is cleaned by one of our own methods.",
+        &["pv"]
+    );
+    cleanup_bytes_total: Counter = counter!(
+        "local_volume_provisioner_cleanup_bytes_total",
+        "Bytes wiped on devices, counted every second, also those of cleanups that fail."
+    );
+    cleanup_data_left_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_cleanup_data_left_total",
+        "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.",
+        &["class"]
+    );
+    loop_duration: HistogramVec = histogram_vec!(
+        histogram_opts!(
+            "local_volume_provisioner_loop_duration_seconds",
+            "Duration of one pass of the main loop.",
+            COMPAT_BUCKETS.to_vec()
+        ),
+        &[]
+    );
+    loop_last_success: Gauge = gauge!(
+        "local_volume_provisioner_loop_last_success_timestamp_seconds",
+        "When the last pass of the main loop ended."
+    );
+    config_last_reload_successful: IntGauge = int_gauge!(
+        "local_volume_provisioner_config_last_reload_successful",
+        "1 if the configuration that was read last is in force, 0 if it is invalid."
+    );
+    config_last_reload_timestamp: Gauge = gauge!(
+        "local_volume_provisioner_config_last_reload_timestamp_seconds",
+        "When the configuration that is in force was read."
+    );
+    watch_restarts_total: CounterVec = counter_vec!(
+        "local_volume_provisioner_watch_restarts_total",
+        "Watches that broke and were started again.",
+        &["resource"]
+    );
+    missing_permission: IntGaugeVec = int_gauge_vec!(
+        "local_volume_provisioner_missing_permission",
+        "1 for each permission that the API server has just denied, 0 once it is granted.",
+        &["resource", "verb"]
+    );
+    events_failed_total: IntCounter = int_counter!(
+        "local_volume_provisioner_events_failed_total",
+        "Events that could not be written."
+    );
 }
 
 impl Metrics {
@@ -71,198 +211,11 @@ impl Metrics {
     ///
     /// # Errors
     /// When two have one name.
-    #[allow(clippy::too_many_lines, reason = "one call for each metric")]
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let compat = COMPAT_BUCKETS.to_vec();
-        let long = [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat();
         register_build_info(&registry)?;
-        registry.register(Box::new(ProcessMetrics))?;
-        let metrics = Self {
-            capacity_bytes: gauge_vec!(
-                "local_volume_provisioner_persistentvolume_capacity_bytes",
-                "Total bytes of all volumes that were seen, over all classes of a volume mode.",
-                &["mode"],
-                registry
-            )?,
-            discovery_total: counter_vec!(
-                "local_volume_provisioner_persistentvolume_discovery_total",
-                "PersistentVolumes created.",
-                &["mode"],
-                registry
-            )?,
-            discovery_duration: histogram_vec!(
-                histogram_opts!(
-                    "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
-                    "Time from the start of a pass to the creation of a PersistentVolume.",
-                    compat.clone()
-                ),
-                &["mode"],
-                registry
-            )?,
-            delete_total: counter_vec!(
-                "local_volume_provisioner_persistentvolume_delete_total",
-                "PersistentVolumes whose volume was cleaned and that were released.",
-                &["mode", "type"],
-                registry
-            )?,
-            delete_failed_total: counter_vec!(
-                "local_volume_provisioner_persistentvolume_delete_failed_total",
-                "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.",
-                &["mode", "type"],
-                registry
-            )?,
-            delete_duration: histogram_vec!(
-                histogram_opts!(
-                    "local_volume_provisioner_persistentvolume_delete_duration_seconds",
-                    "Time from the start of a cleanup to the release of the PersistentVolume.",
-                    long
-                ),
-                &["mode", "type", "capacity", "cleanup_command"],
-                registry
-            )?,
-            requests_total: counter_vec!(
-                "local_volume_provisioner_apiserver_requests_total",
-                "Requests to create or delete PersistentVolumes.",
-                &["method"],
-                registry
-            )?,
-            requests_failed_total: counter_vec!(
-                "local_volume_provisioner_apiserver_requests_failed_total",
-                "Requests to create or delete PersistentVolumes that failed.",
-                &["method"],
-                registry
-            )?,
-            requests_duration: histogram_vec!(
-                histogram_opts!(
-                    "local_volume_provisioner_apiserver_requests_duration_seconds",
-                    "Duration of requests to create or delete PersistentVolumes.",
-                    compat.clone()
-                ),
-                &["method"],
-                registry
-            )?,
-            proctable_running: int_gauge!(
-                "local_volume_provisioner_proctable_running",
-                "Cleanups at work.",
-                registry
-            )?,
-            proctable_succeeded: int_gauge!(
-                "local_volume_provisioner_proctable_succeeded",
-                "Finished cleanups whose PersistentVolume has not gone yet.",
-                registry
-            )?,
-            proctable_failed: int_gauge!(
-                "local_volume_provisioner_proctable_failed",
-                "Cleanups that failed and will be tried again.",
-                registry
-            )?,
-            ready: int_gauge!(
-                "local_volume_provisioner_ready",
-                "1 if every class was read and every eligible volume has a PersistentVolume, else 0, as /ready says.",
-                registry
-            )?,
-            volumes: int_gauge_vec!(
-                "local_volume_provisioner_volumes",
-                "Volumes, by class and state.",
-                &["class", "state"],
-                registry
-            )?,
-            skipped_entries: int_gauge_vec!(
-                "local_volume_provisioner_skipped_entries",
-                "Entries of the discovery directories that are not offered, by class and reason.",
-                &["class", "reason"],
-                registry
-            )?,
-            unhealthy: int_gauge_vec!(
-                "local_volume_provisioner_unhealthy_persistentvolume",
-                "1 for each problem of a PersistentVolume.",
-                &["pv", "path", "reason"],
-                registry
-            )?,
-            cleanup_waiting: int_gauge!(
-                "local_volume_provisioner_cleanup_waiting",
-                "Cleanups that wait for a slot, or until the volume is no longer in use.",
-                registry
-            )?,
-            cleanup_waiting_seconds: gauge_vec!(
-                "local_volume_provisioner_cleanup_waiting_seconds",
-                "How long a cleanup has waited without a break.",
-                &["pv", "path", "reason"],
-                registry
-            )?,
-            cleanup_stalled_seconds: gauge_vec!(
-                "local_volume_provisioner_cleanup_stalled_seconds",
-                "How long a running cleanup has made no progress, in steps of 30 s; 0 while it does, and always for an external command.",
-                &["pv", "path"],
-                registry
-            )?,
-            cleanup_failed_attempts: int_gauge_vec!(
-                "local_volume_provisioner_cleanup_failed_attempts",
-                "How often in a row the cleanup of a PersistentVolume has failed; no series for one that has not.",
-                &["pv", "path"],
-                registry
-            )?,
-            cleanup_progress: gauge_vec!(
-                "local_volume_provisioner_cleanup_progress_ratio",
-                "Part of the bytes that are wiped, while a device is cleaned by one of our own methods.",
-                &["pv"],
-                registry
-            )?,
-            cleanup_bytes_total: counter!(
-                "local_volume_provisioner_cleanup_bytes_total",
-                "Bytes wiped on devices, counted every second, also those of cleanups that fail.",
-                registry
-            )?,
-            cleanup_data_left_total: counter_vec!(
-                "local_volume_provisioner_cleanup_data_left_total",
-                "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.",
-                &["class"],
-                registry
-            )?,
-            loop_duration: histogram_vec!(
-                histogram_opts!(
-                    "local_volume_provisioner_loop_duration_seconds",
-                    "Duration of one pass of the main loop.",
-                    compat.clone()
-                ),
-                &[],
-                registry
-            )?,
-            loop_last_success: gauge!(
-                "local_volume_provisioner_loop_last_success_timestamp_seconds",
-                "When the last pass of the main loop ended.",
-                registry
-            )?,
-            config_last_reload_successful: int_gauge!(
-                "local_volume_provisioner_config_last_reload_successful",
-                "1 if the configuration that was read last is in force, 0 if it is invalid.",
-                registry
-            )?,
-            config_last_reload_timestamp: gauge!(
-                "local_volume_provisioner_config_last_reload_timestamp_seconds",
-                "When the configuration that is in force was read.",
-                registry
-            )?,
-            watch_restarts_total: counter_vec!(
-                "local_volume_provisioner_watch_restarts_total",
-                "Watches that broke and were started again.",
-                &["resource"],
-                registry
-            )?,
-            missing_permission: int_gauge_vec!(
-                "local_volume_provisioner_missing_permission",
-                "1 for each permission that the API server has just denied, 0 once it is granted.",
-                &["resource", "verb"],
-                registry
-            )?,
-            events_failed_total: int_counter!(
-                "local_volume_provisioner_events_failed_total",
-                "Events that could not be written.",
-                registry
-            )?,
-            registry,
-        };
+        registry.register(Box::new(ProcessMetrics::new()?))?;
+        let metrics = Self::register(registry)?;
         metrics.begin_at_zero();
         Ok(metrics)
     }
@@ -306,6 +259,10 @@ impl Metrics {
                 .inc();
         }
     }
+}
+
+fn long_buckets() -> Vec<f64> {
+    [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat()
 }
 
 fn register_build_info(registry: &Registry) -> prometheus::Result<()> {

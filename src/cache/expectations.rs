@@ -146,33 +146,36 @@ impl Expectations {
         });
     }
 
-    /// Reads a PV that the watch does not show as expected. False if it could not be read.
+    /// Reads a PV that the watch does not show as expected, and expects what was read. False if that failed.
     async fn is_settled(&self, view: &PvView) -> bool {
         let expected = Expected::There(Box::new(view.clone()));
         let is_open = expected.is_open(self.watched(&view.name).as_ref());
-        if !is_open || self.lock().expected.get(&view.name) != Some(&expected) {
+        let is_it = || self.lock().expected.get(&view.name) == Some(&expected);
+        if !is_open || !is_it() {
             return true;
         }
-        let Ok(found) = self.cluster.pv(&view.name).await else {
-            return false;
-        };
-        if let Some(now) = self.lock().expected.get_mut(&view.name)
-            && *now == expected
-        {
-            *now = match found {
-                Some(found) => Expected::There(Box::new(found)),
-                None => Expected::Gone(view.uid.clone()),
-            };
+        let found = self.cluster.pv(&view.name).await;
+        if is_it() {
+            match found {
+                Ok(Some(found)) => self.expect(found),
+                Ok(None) => self.gone(&view.name, &view.uid),
+                Err(_) => return false,
+            }
+            self.wake.notify_one();
         }
-        self.wake.notify_one();
         true
     }
 
     /// What we know of a PV has proved to be old.
     pub async fn read(&self, pv: &PvRef) {
         match self.cluster.pv(&pv.name).await {
-            Ok(Some(found)) if found.uid == pv.uid => self.expect(found),
-            Ok(_) => self.gone(&pv.name, &pv.uid),
+            Ok(Some(found)) => {
+                if found.uid != pv.uid {
+                    self.forget_unlabelled(&pv.uid);
+                }
+                self.expect(found);
+            }
+            Ok(None) => self.gone(&pv.name, &pv.uid),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
     }
