@@ -1,7 +1,7 @@
 //! The requests that this program makes of the API server, each with a time limit.
 //!
-//! Reads here are fresh ones: nothing comes out of a cache. A request that is denied is remembered,
-//! so that the missing right is reported until it is granted.
+//! Reads here are fresh ones: nothing comes out of a cache. A denied request is reported until such a
+//! request succeeds; nothing else follows from it.
 
 mod jobs;
 mod node_cleanup;
@@ -165,7 +165,7 @@ impl Cluster {
         &self.metrics
     }
 
-    /// The rights that were denied.
+    /// The permissions that were denied.
     #[must_use]
     pub fn permissions(&self) -> &Arc<Permissions> {
         &self.permissions
@@ -314,7 +314,7 @@ impl Cluster {
         }
     }
 
-    /// Counts a watch that broke, and remembers if it was for lack of a right.
+    /// Counts a watch that broke, and records whether it was denied.
     pub fn watch_broke(&self, resource: &'static str, error: &watcher::Error) {
         self.metrics
             .watch_restarts_total

@@ -33,7 +33,7 @@ use pauses::{Pause, Pauses, has_expired};
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 
 /// What the API server has answered. [`Event::Init`] says only that it is about to be asked for a
-/// list, also for one that it denies: that must not shorten the pauses, or look like a right.
+/// list, also for one that it denies: that must not shorten the pauses, or look like a permission.
 pub(crate) fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
     ready(!matches!(event, Event::Init))
 }

@@ -38,13 +38,15 @@ impl Controller {
         if lenient {
             not_ready.clear();
         }
-        notices.extend(self.cluster.permissions().missing().into_iter().map(|(resource, verb, why)| Notice {
-            about: About::Pod,
-            reason: reasons::PERMISSION_MISSING,
-            message: format!(
-                "the right to {verb} {resource} is missing ({why}); {REMEDY}; what depends on it is left out until then"
-            ),
-        }));
+        notices.extend(self.cluster.permissions().missing().into_iter().map(
+            |(resource, verb, why)| Notice {
+                about: About::Pod,
+                reason: reasons::PERMISSION_MISSING,
+                message: format!(
+                    "permission to {verb} {resource} is missing: {why}; {REMEDY}; it is retried"
+                ),
+            },
+        ));
         let mut faults = self.settings.faults.clone();
         if self.settings.config.use_job_for_cleaning && self.job_source.image.is_none() {
             faults.push(NO_JOB_IMAGE.to_owned());
@@ -56,7 +58,7 @@ impl Controller {
         }));
         Self::say_skips(memory, &classes);
         let in_doubt = in_doubt(snapshot, made);
-        for notice in memory.notices.tell(notices, in_doubt, &self.reporter) {
+        for notice in memory.notices.report(notices, in_doubt, &self.reporter) {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
                 self.count_failure(snapshot, &notice.about);
             }

@@ -6,29 +6,29 @@ use crate::plan::{About, Notice};
 
 use super::Reporter;
 
-/// Tells people what is new in each plan's notices, once: in the log and as an event.
+/// Reports each new notice of a plan once: in the log and as an event.
 #[derive(Debug, Default)]
 pub struct Notices {
-    told: BTreeSet<Notice>,
+    reported: BTreeSet<Notice>,
 }
 
 impl Notices {
-    /// Tells what was not true the last time; returns it.
+    /// Reports the notices that are new, and returns them.
     ///
-    /// What is not among `now` but `in_doubt` may well still be true: it stays, and is not told again
-    /// afterwards.
-    pub fn tell(
+    /// An old one that is not among `now` but `in_doubt` may still be true: it stays, and is not reported
+    /// again afterwards.
+    pub fn report(
         &mut self,
         mut now: BTreeSet<Notice>,
         in_doubt: impl Fn(&Notice) -> bool,
         reporter: &Reporter,
     ) -> Vec<Notice> {
-        // Of a PV and a reason one text at a time, or those with figures in them would pile up.
-        let anew: BTreeSet<_> = now.iter().map(|it| (&it.about, it.reason)).collect();
-        let stays = |old: &&Notice| in_doubt(old) && !anew.contains(&(&old.about, old.reason));
-        let staying: Vec<_> = self.told.iter().filter(stays).cloned().collect();
+        // One text for each PV and reason, or texts with figures in them would pile up.
+        let replaced: BTreeSet<_> = now.iter().map(|it| (&it.about, it.reason)).collect();
+        let stays = |old: &&Notice| in_doubt(old) && !replaced.contains(&(&old.about, old.reason));
+        let staying: Vec<_> = self.reported.iter().filter(stays).cloned().collect();
         now.extend(staying);
-        let fresh: Vec<_> = now.difference(&self.told).cloned().collect();
+        let fresh: Vec<_> = now.difference(&self.reported).cloned().collect();
         for Notice {
             about,
             reason,
@@ -41,21 +41,23 @@ impl Notices {
             }
             reporter.warning(about, reason, "Check", message);
         }
-        for Notice { about, reason, .. } in self.told.difference(&now) {
+        for Notice { about, reason, .. } in self.reported.difference(&now) {
             if let About::Pv(pv, _) = about {
                 tracing::info!(pv, reason, "no longer the case");
             }
         }
-        self.told = now;
+        self.reported = now;
         fresh
     }
 
-    /// The PVs that something is the matter with now, and the reasons.
+    /// The PVs with a problem, and the reasons.
     pub fn about_pvs(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        self.told.iter().filter_map(|notice| match &notice.about {
-            About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
-            About::Pod => None,
-        })
+        self.reported
+            .iter()
+            .filter_map(|notice| match &notice.about {
+                About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
+                About::Pod => None,
+            })
     }
 }
 
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_doubt_stays_without_being_said_again() {
+    fn only_a_notice_in_doubt_stays_and_is_not_reported_again() {
         let reporter = Reporter {
             send: mpsc::channel(1).0,
             failed: IntCounter::new("failed", "Failed.").unwrap(),
@@ -88,16 +90,16 @@ mod tests {
             |notice: &Notice| matches!(&notice.about, About::Pv(pv, _) if pv == "hidden");
         let [seen, hidden] = ["seen", "hidden"].map(|pv| notice(pv, "broken"));
         let both = BTreeSet::from([seen.clone(), hidden]);
-        assert_eq!(notices.tell(both.clone(), doubtful, &reporter).len(), 2);
+        assert_eq!(notices.report(both.clone(), doubtful, &reporter).len(), 2);
 
-        assert_eq!(notices.tell(BTreeSet::new(), doubtful, &reporter), []);
+        assert_eq!(notices.report(BTreeSet::new(), doubtful, &reporter), []);
         let about: Vec<_> = notices.about_pvs().collect();
-        assert_eq!(about, [("hidden", "Reason")], "the other one was mended");
-        assert_eq!(notices.tell(both, doubtful, &reporter), [seen]);
+        assert_eq!(about, [("hidden", "Reason")], "the other problem is fixed");
+        assert_eq!(notices.report(both, doubtful, &reporter), [seen]);
 
         let other = notice("hidden", "broken twice");
         let now = BTreeSet::from([other.clone()]);
-        assert_eq!(notices.tell(now, doubtful, &reporter), [other]);
+        assert_eq!(notices.report(now, doubtful, &reporter), [other]);
         assert_eq!(notices.about_pvs().count(), 1, "in place of the first text");
     }
 }
