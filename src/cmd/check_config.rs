@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(code, ExitCode::SUCCESS, "{text}");
         for line in [
             "Effective configuration",
-            "  labelsForPV                      {\"a\":\"1.10\",\"b\":\"yes\"}",
+            "  labelsForPV                      a=1.10, b=yes",
             "  jobTolerations                   [{\"operator\":\"Exists\"}]",
             "  logLevel                         -",
             "  minResyncPeriod                  1m30s",

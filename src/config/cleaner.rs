@@ -1,10 +1,10 @@
 //! How the block devices of a class are cleaned: `cleanMethod` or `blockCleanerCommand`.
 
 use std::fmt;
-use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The program that cleans devices where a class configures nothing.
 pub const DEFAULT_CLEANER: &str = "/scripts/quick_reset.sh";
@@ -23,7 +23,8 @@ pub enum Cleaner {
 }
 
 /// Our own cleaners of devices, by what they are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CleanMethod {
     /// `quick`: the contents dropped where the device can, and all signatures overwritten.
     Quick,
@@ -37,43 +38,16 @@ pub enum CleanMethod {
     Auto,
 }
 
-const CLEAN_METHODS: [(&str, CleanMethod); 5] = [
-    ("quick", CleanMethod::Quick),
-    ("zero", CleanMethod::Zero),
-    ("overwrite", CleanMethod::Overwrite),
-    ("discard", CleanMethod::Discard),
-    ("auto", CleanMethod::Auto),
-];
-
 impl Default for Cleaner {
     fn default() -> Self {
         Self::Command(vec![DEFAULT_CLEANER.into()])
     }
 }
 
+/// The word of the configuration.
 impl fmt::Display for CleanMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = CLEAN_METHODS.iter().find(|(_, method)| method == self);
-        f.write_str(word.map_or("", |(word, _)| word))
-    }
-}
-
-/// The word of the configuration.
-impl FromStr for CleanMethod {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        let found = CLEAN_METHODS.iter().find(|(known, _)| *known == word);
-        let words = CLEAN_METHODS.map(|(known, _)| known).join(", ");
-        found
-            .map(|(_, method)| *method)
-            .ok_or_else(|| format!("it is none of {words}"))
-    }
-}
-
-impl Serialize for CleanMethod {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        self.serialize(f)
     }
 }
 
@@ -92,7 +66,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cleaner,
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Keys {
-        clean_method: Option<String>,
+        clean_method: Option<CleanMethod>,
         block_cleaner_command: Option<Vec<String>>,
     }
     let in_keys = |error| D::Error::custom(format!("cleanMethod or blockCleanerCommand: {error}"));
@@ -105,9 +79,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cleaner,
         (Some(_), Some(_)) => Err(D::Error::custom(
             "cleanMethod and blockCleanerCommand are both given; keep one of them",
         )),
-        (Some(word), None) => word.parse().map(Cleaner::Method).map_err(|error| {
-            D::Error::custom(format!("cleanMethod {word:?}: {error}; write one of them"))
-        }),
+        (Some(method), None) => Ok(Cleaner::Method(method)),
         (None, Some(words)) => match words.first() {
             Some(program) if !program.trim().is_empty() => Ok(Cleaner::Command(words)),
             _ => Err(D::Error::custom(format!(

@@ -19,17 +19,23 @@ pub fn rows(keys: &impl Serialize) -> Rows {
     let Ok(Value::Object(values)) = serde_json::to_value(keys) else {
         return Rows::new();
     };
-    let text = |value: Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text,
-        Value::Array(items) if items.is_empty() => String::new(),
-        Value::Object(entries) if entries.is_empty() => String::new(),
-        other => other.to_string(),
-    };
     values
         .into_iter()
         .map(|(key, value)| (key, text(value)))
         .collect()
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        Value::Array(items) if items.is_empty() => String::new(),
+        Value::Object(labels) => {
+            let label = |(name, value)| format!("{name}={}", text(value));
+            labels.into_iter().map(label).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Each change in a few words: `class "fast" added`, `pauseCleaning false -> true`. Nothing when the
@@ -137,7 +143,7 @@ mod tests {
             (
                 vec![],
                 key("labelsForPV", "{tier: fast}"),
-                r#"labelsForPV none -> {"tier":"fast"}"#,
+                "labelsForPV none -> tier=fast",
             ),
             (
                 key("jobTolerations", &format!("[{long}]")),

@@ -6,35 +6,18 @@ use std::{fs, io};
 
 use super::LoadError;
 
-/// How often a directory that changes while it is read is read again.
-const READS: usize = 3;
-
 /// The texts of the configuration, by file name.
 pub type Files = BTreeMap<String, String>;
 
 /// Reads the directory. Its entries are the keys, and links are followed; directories, and names
 /// that begin with `..` (where the kubelet keeps the versions of a ConfigMap), are skipped.
 ///
+/// A ConfigMap that the kubelet replaces meanwhile may be read in part old and in part new. Then
+/// [`watch`](super::watch) finds other files a moment later.
+///
 /// # Errors
 /// [`LoadError::Unreadable`] when it or a file in it cannot be read, or is not UTF-8.
 pub fn read_dir(dir: &Path) -> Result<Files, LoadError> {
-    // The kubelet switches a ConfigMap to its new version by one rename of the link `..data`. Files
-    // read before and after that are a mixture of two configurations.
-    let version = || fs::read_link(dir.join("..data")).ok();
-    let mut before = version();
-    let mut files = read_files(dir);
-    for _ in 1..READS {
-        let after = version();
-        if after == before {
-            break;
-        }
-        before = after;
-        files = read_files(dir);
-    }
-    files
-}
-
-fn read_files(dir: &Path) -> Result<Files, LoadError> {
     let unreadable = |path: &Path| {
         let path = path.to_owned();
         move |source| LoadError::Unreadable { path, source }

@@ -126,7 +126,8 @@ fn directories_are_normalised() {
 
 #[test]
 fn a_bad_value_is_a_fault_that_names_key_value_and_remedy() {
-    let methods = "it is none of quick, zero, overwrite, discard, auto";
+    let methods =
+        "unknown variant `erase`, expected one of `quick`, `zero`, `overwrite`, `discard`, `auto`";
     for (lines, parts) in [
         (
             "blockCleanerCommand: []",
@@ -144,7 +145,10 @@ fn a_bad_value_is_a_fault_that_names_key_value_and_remedy() {
             "blockCleanerCommand: [a, [b]]",
             &["blockCleanerCommand: invalid type: sequence, expected a string"],
         ),
-        ("cleanMethod: erase", &["cleanMethod \"erase\": ", methods]),
+        (
+            "cleanMethod: erase",
+            &["cleanMethod or blockCleanerCommand: ", methods],
+        ),
         ("cleanMethod: [zero]", &["cleanMethod", "expected a string"]),
         (
             "cleanMethod: zero\nblockCleanerCommand: [/scripts/dd_zero.sh]",
