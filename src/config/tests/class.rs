@@ -149,7 +149,10 @@ fn a_bad_value_is_a_fault_that_names_key_value_and_remedy() {
             "cleanMethod: erase",
             &["cleanMethod or blockCleanerCommand: ", methods],
         ),
-        ("cleanMethod: [zero]", &["cleanMethod", "expected a string"]),
+        (
+            "cleanMethod: [zero]",
+            &["cleanMethod", "invalid type: sequence"],
+        ),
         (
             "cleanMethod: zero\nblockCleanerCommand: [/scripts/dd_zero.sh]",
             &["cleanMethod and blockCleanerCommand are both given; keep one"],
