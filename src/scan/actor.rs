@@ -5,11 +5,6 @@
 //! the entry is left alone until its thread returns.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,13 +12,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::Class;
-use crate::host::dir_watch::DirWatch;
 use crate::host::footprint::Footprint;
 use crate::host::mounts::DeviceNumber;
 use crate::host::watch::DirEvents;
 use crate::types::SkipReason;
 
 use super::inventory::{ClassInventory, Taken};
+use super::listing::{Listing, Name};
 use super::mount_watch::{Concern, MountWatch};
 use super::probe::{Machine, probe};
 use super::shield::{MAX_STUCK, Stuck};
@@ -53,24 +48,6 @@ pub(super) struct Actor {
     pub(super) stuck: Stuck,
     /// The last warning that changes are not noticed.
     pub(super) warning: String,
-}
-
-/// What the directory holds, by name only.
-struct Listing {
-    watch: Option<DirWatch>,
-    /// Why changes are not noticed.
-    warning: Option<String>,
-    machine: io::Result<Machine>,
-    /// The directory's path without links.
-    real: PathBuf,
-    names: Vec<Name>,
-    fault: Option<String>,
-}
-
-struct Name {
-    /// For messages, and for the API if `utf8`.
-    text: String,
-    utf8: bool,
 }
 
 /// What a probing thread has found so far.
@@ -357,61 +334,6 @@ fn used_through(finding: &Finding, machine: &Machine) -> BTreeSet<DeviceNumber> 
             Footprint::Filesystem { .. } => BTreeSet::new(),
         },
         _ => BTreeSet::new(),
-    }
-}
-
-impl Listing {
-    /// Blocking. The watch comes first, so that no change is missed after the directory was read.
-    fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
-        let set = watch.as_mut().map(|it| it.set_dirs(&[dir.to_owned()]));
-        let fault = set.and_then(|set| set.faults.into_iter().next());
-        let warning = fault.map(|(_, error)| {
-            format!("{error}; if it says no space, raise the sysctl fs.inotify.max_user_watches")
-        });
-        let (names, fault) = list(dir);
-        Self {
-            watch,
-            warning,
-            machine: Machine::read(),
-            real: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
-            names,
-            fault,
-        }
-    }
-}
-
-/// The names in a directory, and what went wrong. The entries themselves are not touched: one of them
-/// may be a dead disk.
-fn list(dir: &Path) -> (Vec<Name>, Option<String>) {
-    let unreadable =
-        |error: io::Error| format!("the directory {} cannot be read: {error}", dir.display());
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) => return (Vec::new(), Some(unreadable(error))),
-    };
-    let (mut names, mut fault) = (Vec::new(), None);
-    for entry in entries {
-        match entry {
-            Ok(entry) => names.push(Name::of(&entry.file_name())),
-            Err(error) => fault = Some(unreadable(error)),
-        }
-    }
-    names.sort_by(|a: &Name, b| a.text.cmp(&b.text));
-    (names, fault)
-}
-
-impl Name {
-    fn of(name: &OsStr) -> Self {
-        match name.to_str() {
-            Some(text) => Self {
-                text: text.into(),
-                utf8: true,
-            },
-            None => Self {
-                text: name.as_bytes().escape_ascii().to_string(),
-                utf8: false,
-            },
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod actor;
 mod contents;
 mod inventory;
+mod listing;
 mod mount_watch;
 mod probe;
 mod shield;

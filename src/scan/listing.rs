@@ -1,0 +1,84 @@
+//! What a discovery directory holds, by name only, and what the probes of all entries need.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::host::dir_watch::DirWatch;
+
+use super::probe::Machine;
+
+/// A reading of the directory.
+pub(super) struct Listing {
+    pub(super) watch: Option<DirWatch>,
+    /// Why changes are not noticed.
+    pub(super) warning: Option<String>,
+    pub(super) machine: io::Result<Machine>,
+    /// The directory's path without links.
+    pub(super) real: PathBuf,
+    pub(super) names: Vec<Name>,
+    pub(super) fault: Option<String>,
+}
+
+pub(super) struct Name {
+    /// For messages, and for the API if `utf8`.
+    pub(super) text: String,
+    pub(super) utf8: bool,
+}
+
+impl Listing {
+    /// Blocking. The watch comes first, so that no change is missed after the directory was read.
+    pub(super) fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
+        let set = watch.as_mut().map(|it| it.set_dirs(&[dir.to_owned()]));
+        let fault = set.and_then(|set| set.faults.into_iter().next());
+        let warning = fault.map(|(_, error)| {
+            format!("{error}; if it says no space, raise the sysctl fs.inotify.max_user_watches")
+        });
+        let (names, fault) = list(dir);
+        Self {
+            watch,
+            warning,
+            machine: Machine::read(),
+            real: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
+            names,
+            fault,
+        }
+    }
+}
+
+/// The names in a directory, and what went wrong. The entries themselves are not touched: one of them
+/// may be a dead disk.
+fn list(dir: &Path) -> (Vec<Name>, Option<String>) {
+    let unreadable =
+        |error: io::Error| format!("the directory {} cannot be read: {error}", dir.display());
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) => return (Vec::new(), Some(unreadable(error))),
+    };
+    let (mut names, mut fault) = (Vec::new(), None);
+    for entry in entries {
+        match entry {
+            Ok(entry) => names.push(Name::of(&entry.file_name())),
+            Err(error) => fault = Some(unreadable(error)),
+        }
+    }
+    names.sort_by(|a: &Name, b| a.text.cmp(&b.text));
+    (names, fault)
+}
+
+impl Name {
+    fn of(name: &OsStr) -> Self {
+        match name.to_str() {
+            Some(text) => Self {
+                text: text.into(),
+                utf8: true,
+            },
+            None => Self {
+                text: name.as_bytes().escape_ascii().to_string(),
+                utf8: false,
+            },
+        }
+    }
+}
