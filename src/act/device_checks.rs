@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::host::claims::claimed_by;
 use crate::host::device::{Device, OpenError};
+use crate::host::identity::of_device;
 use crate::host::sysfs::Sysfs;
 use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::{DraftDevice, PvDraft, Refusal};
@@ -73,7 +74,8 @@ impl DeviceChecks {
             };
         }
         let path = draft.path.clone();
-        let opened = tokio::task::spawn_blocking(move || open(&device, &path)).await;
+        let recorded = identity.clone();
+        let opened = tokio::task::spawn_blocking(move || open(&device, &path, &recorded)).await;
         let skip = opened.unwrap_or_else(|error| {
             let detail = format!("{}: the look at the device failed: {error}", draft.path);
             Some(Skip::new(SkipReason::Unreadable, detail))
@@ -102,13 +104,18 @@ impl DeviceChecks {
 
 /// Opens a device and closes it at once. For a disk that covers its partitions: the kernel refuses it
 /// while one of them is claimed. Returns why the device may not be offered.
-fn open(device: &DraftDevice, path: &HostPath) -> Option<Skip> {
-    match Device::open_exclusive_readonly(device.mount_path.as_path()) {
-        Ok(opened) if opened.number() == device.number => None,
-        Ok(_) => {
-            let detail = format!("{path} leads to another device than a moment ago");
-            Some(Skip::new(SkipReason::Unreadable, detail))
-        }
+///
+/// The inventory may be some seconds old: the device is identified again.
+fn open(device: &DraftDevice, path: &HostPath, identity: &str) -> Option<Skip> {
+    let mount_path = device.mount_path.as_path();
+    match Device::open_exclusive_readonly(mount_path) {
+        Ok(opened) => match of_device(&opened, mount_path, &Sysfs::default()) {
+            Ok(now) if opened.number() == device.number && now.text == identity => None,
+            _ => {
+                let detail = format!("{path} leads to another device than at the last scan");
+                Some(Skip::new(SkipReason::Unreadable, detail))
+            }
+        },
         // It opened: a device that takes no writes is offered as it is.
         Err(OpenError::ReadOnly { .. }) => None,
         Err(error @ OpenError::InUse { .. }) => {

@@ -147,9 +147,8 @@ impl Changes {
         let Some(inotify) = &mut self.inotify else {
             return;
         };
-        let set = inotify.set_dirs(std::slice::from_ref(&self.dir));
-        let fault = set.faults.first().map(|(_, error)| error.to_string());
-        let fault = fault.unwrap_or_default();
+        let fault = inotify.set_dir(&self.dir).err();
+        let fault = fault.map(|error| error.to_string()).unwrap_or_default();
         if !fault.is_empty() && self.fault != fault {
             tracing::warn!(dir = %self.dir.display(), error = fault, "the configuration is not watched and only read every {:?}; if the error is about space, raise the sysctl fs.inotify.max_user_watches", self.period);
         }

@@ -1,6 +1,5 @@
-//! Directories watched by inotify, also while they do not exist.
+//! A directory watched by inotify, also while it does not exist.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -19,22 +18,12 @@ pub(crate) fn names() -> AddWatchFlags {
         | AddWatchFlags::IN_ONLYDIR
 }
 
-/// Where a directory is watched: in itself or, while it does not exist, in the nearest one above it
+/// Where the directory is watched: in itself or, while it does not exist, in the nearest one above it
 /// that does, for the entry that leads to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Watched {
     at: WatchDescriptor,
     awaited: Option<PathBuf>,
-}
-
-/// What came of setting a watch on directories.
-#[derive(Debug)]
-pub struct Set<Fault> {
-    /// Whether anything had happened, or may have unseen: directories are watched that were not, or no
-    /// longer the same ones.
-    pub changed: bool,
-    /// What cannot be watched; the rest is.
-    pub faults: Vec<Fault>,
 }
 
 /// The watch. Its descriptor is readable when something has happened; nothing here waits for that.
@@ -42,7 +31,7 @@ pub struct Set<Fault> {
 pub struct DirWatch {
     inotify: Inotify,
     events: AddWatchFlags,
-    dirs: BTreeMap<PathBuf, Watched>,
+    watched: Option<Watched>,
 }
 
 impl DirWatch {
@@ -52,48 +41,35 @@ impl DirWatch {
         Ok(Self {
             inotify,
             events,
-            dirs: BTreeMap::new(),
+            watched: None,
         })
     }
 
-    /// Watches these directories and no others. To be called before each look at them: a path may
+    /// Watches this directory and no other. To be called before each reading of it: the path may
     /// meanwhile lead to another directory, because one was made, or something was mounted over it. Blocks
-    /// as long as the lookup of a path does.
+    /// as long as the lookup of the path does.
     ///
     /// All that happened until now is forgotten: the caller is about to read everything.
-    pub fn set_dirs(&mut self, dirs: &[PathBuf]) -> Set<(PathBuf, io::Error)> {
-        let mut changed = false;
-        while let Ok(touched) = self.read() {
-            changed |= !touched.is_empty();
-        }
-        let mut faults = Vec::new();
-        let mut now = BTreeMap::new();
-        for dir in dirs {
-            match self.watch(dir) {
-                Ok(watched) => {
-                    now.insert(dir.clone(), watched);
-                }
-                Err(error) => faults.push((dir.clone(), error)),
-            }
-        }
-        let before = std::mem::replace(&mut self.dirs, now);
-        let unused: Vec<WatchDescriptor> = before
-            .values()
-            .map(|watched| watched.at)
-            .filter(|at| !self.uses(*at))
-            .collect();
-        for at in unused {
+    ///
+    /// # Errors
+    /// When the kernel does not watch it.
+    pub fn set_dir(&mut self, dir: &Path) -> io::Result<()> {
+        while self.inotify.read_events().is_ok() {}
+        let now = self.watch(dir);
+        let at = now.as_ref().ok().map(|now| now.at);
+        if let Some(before) = self.watched.take().filter(|it| Some(it.at) != at) {
             // It fails when the directory has gone, and the watch with it.
-            let _ = self.inotify.rm_watch(at);
+            let _ = self.inotify.rm_watch(before.at);
         }
-        changed |= self.dirs != before;
-        Set { changed, faults }
+        self.watched = Some(now?);
+        Ok(())
     }
 
-    /// The directories in which something has happened since; `EAGAIN` when nothing has.
-    pub(crate) fn read(&self) -> Result<BTreeSet<PathBuf>, Errno> {
+    /// Whether something has happened since; `EAGAIN` when there is no event.
+    pub(crate) fn read(&self) -> Result<bool, Errno> {
         let events = self.inotify.read_events()?;
-        Ok(touched(&self.dirs, &events))
+        let watched = self.watched.as_ref();
+        Ok(watched.is_some_and(|it| events.iter().any(|event| it.is_touched_by(event))))
     }
 
     fn watch(&self, dir: &Path) -> io::Result<Watched> {
@@ -102,15 +78,9 @@ impl DirWatch {
         loop {
             match self.inotify.add_watch(place, self.events) {
                 Ok(at) => {
-                    let Some(entry) = awaited else {
-                        return Ok(Watched { at, awaited: None });
-                    };
-                    // Made while we went up? Then nobody would tell us.
-                    if !entry.is_dir() {
-                        return Ok(Watched {
-                            at,
-                            awaited: Some(entry),
-                        });
+                    // Made while the lookup went up? No event would tell.
+                    if awaited.as_ref().is_none_or(|entry| !entry.is_dir()) {
+                        return Ok(Watched { at, awaited });
                     }
                     (awaited, place) = (None, dir);
                 }
@@ -122,10 +92,6 @@ impl DirWatch {
             }
         }
     }
-
-    fn uses(&self, at: WatchDescriptor) -> bool {
-        self.dirs.values().any(|watched| watched.at == at)
-    }
 }
 
 impl AsFd for DirWatch {
@@ -134,19 +100,11 @@ impl AsFd for DirWatch {
     }
 }
 
-/// The directories that some events are about.
-fn touched(dirs: &BTreeMap<PathBuf, Watched>, events: &[InotifyEvent]) -> BTreeSet<PathBuf> {
-    let all = events
-        .iter()
-        .any(|event| event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW));
-    let concerns = |watched: &Watched, event: &InotifyEvent| {
-        let awaited = watched.awaited.as_ref().and_then(|entry| entry.file_name());
+impl Watched {
+    fn is_touched_by(&self, event: &InotifyEvent) -> bool {
+        let awaited = self.awaited.as_ref().and_then(|entry| entry.file_name());
         // An event without a name is about the watched directory itself.
-        watched.at == event.wd
-            && (awaited.is_none() || event.name.is_none() || awaited == event.name.as_deref())
-    };
-    dirs.iter()
-        .filter(|(_, watched)| all || events.iter().any(|event| concerns(watched, event)))
-        .map(|(dir, _)| dir.clone())
-        .collect()
+        let is_it = awaited.is_none() || event.name.is_none() || awaited == event.name.as_deref();
+        event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) || (event.wd == self.at && is_it)
+    }
 }

@@ -96,6 +96,7 @@ pub struct MountTable {
     unparsed: Vec<String>,
     ids: HashSet<u64>,
     by_point: HashMap<PathBuf, Vec<usize>>,
+    by_device: HashMap<DeviceNumber, usize>,
 }
 
 impl MountTable {
@@ -127,6 +128,9 @@ impl MountTable {
 
     fn push(&mut self, mount: Mount) {
         self.ids.insert(mount.id);
+        self.by_device
+            .entry(mount.device)
+            .or_insert(self.mounts.len());
         self.by_point
             .entry(mount.point.clone())
             .or_default()
@@ -163,6 +167,12 @@ impl MountTable {
                 && mount.root != volume.root
                 && mount.root.starts_with(&volume.root)
         })
+    }
+
+    /// The first mount of a filesystem.
+    #[must_use]
+    pub fn of_device(&self, number: DeviceNumber) -> Option<&Mount> {
+        self.by_device.get(&number).map(|at| &self.mounts[*at])
     }
 
     /// All mounts, hidden ones too, in the kernel's order.

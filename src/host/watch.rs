@@ -70,7 +70,7 @@ impl DirEvents {
     }
 
     /// Hands the watch out, to a thread that may hang while it looks the directory up: see
-    /// [`DirWatch::set_dirs`]. No event is reported until [`Self::restore`].
+    /// [`DirWatch::set_dir`]. No event is reported until [`Self::restore`].
     pub fn take(&mut self) -> Option<DirWatch> {
         self.watch.take()
     }
@@ -91,10 +91,9 @@ impl DirEvents {
         loop {
             let mut guard = self.events.readable().await?;
             match watch.read() {
-                Ok(touched) if touched.is_empty() => {}
-                Ok(_) => return Ok(()),
+                Ok(true) => return Ok(()),
                 Err(Errno::EAGAIN) => guard.clear_ready(),
-                Err(Errno::EINTR) => {}
+                Ok(false) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -31,9 +31,8 @@ pub(super) struct Name {
 impl Listing {
     /// Blocking. The watch comes first, so that no change is missed after the directory was read.
     pub(super) fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
-        let set = watch.as_mut().map(|it| it.set_dirs(&[dir.to_owned()]));
-        let fault = set.and_then(|set| set.faults.into_iter().next());
-        let warning = fault.map(|(_, error)| {
+        let fault = watch.as_mut().and_then(|it| it.set_dir(dir).err());
+        let warning = fault.map(|error| {
             format!("{error}; if it says no space, raise the sysctl fs.inotify.max_user_watches")
         });
         let (names, fault) = list(dir);

@@ -214,10 +214,10 @@ pub fn candidate_of_device(
 pub(crate) fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<String>> {
     // A disk is in use with any of its partitions, and a partition with its disk.
     let through = machine.sysfs.writable_through(facts.number)?;
-    let mounted = machine
-        .mounts
+    let mut mounts = through
         .iter()
-        .find(|mount| through.contains(&mount.device));
+        .filter_map(|it| machine.mounts.of_device(*it));
+    let mounted = mounts.next();
     // An exclusive open does not see a loop device on top.
     let loops = machine.sysfs.loops_over(&through)?;
     Ok(mounted
