@@ -182,11 +182,15 @@ impl Args {
     }
 }
 
+/// The path of the metrics. The router panics on a path that it serves already, and on patterns.
 fn absolute(text: &str) -> Result<String, String> {
-    if text.starts_with('/') {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    if ["/healthz", "/ready", "/status"].contains(&text) {
+        Err("this path is served already: choose another, such as /metrics".into())
+    } else if text.starts_with('/') && text.bytes().all(is_plain) {
         Ok(text.into())
     } else {
-        Err("it must begin with \"/\"".into())
+        Err("it must begin with \"/\" and have letters, digits, -, _, . and / only".into())
     }
 }
 

@@ -135,6 +135,16 @@ mod tests {
     }
 
     #[test]
+    fn a_metrics_path_that_cannot_be_served_is_a_usage_error() {
+        for path in [
+            "/healthz", "/ready", "/status", "metrics", "/{m}", "/:m", "/*m",
+        ] {
+            assert!(absolute(path).is_err(), "{path}");
+        }
+        assert_eq!(absolute("/a-b/c_d.e"), Ok("/a-b/c_d.e".into()));
+    }
+
+    #[test]
     fn the_go_programs_flags_are_accepted() {
         let args = parsed(
             "--storageclass-names=a --kubeconfig=/etc/k --kube-api-endpoint=https://api:6443 \
