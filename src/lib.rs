@@ -1,7 +1,7 @@
 //! A node-local volume provisioner for Kubernetes.
 //!
 //! ```text
-//!  config ──► scan ──► Snapshot ──► plan ──► actions ──► act / clean ──► outcomes ──► report
+//!  config ► inventory ► Snapshot ──► plan ──► actions ──► act / clean ──► outcomes ──► report
 //!               ▲          ▲                                  │
 //!             host       cache (our PVs, classes, node)◄──────┘  (state comes back only through the
 //!                          ▲                                      next snapshot)
@@ -23,6 +23,7 @@ pub mod config;
 pub mod controller;
 pub mod crash;
 pub mod host;
+pub mod inventory;
 mod isolation;
 pub mod log;
 pub mod metrics;
@@ -33,7 +34,6 @@ mod process_metrics;
 pub mod quantity;
 pub mod render;
 pub mod report;
-pub mod scan;
 pub mod server;
 pub mod status;
 pub mod taint;

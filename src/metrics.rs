@@ -214,7 +214,7 @@ impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         register_build_info(&registry)?;
-        registry.register(Box::new(ProcessMetrics::new()?))?;
+        registry.register(Box::new(ProcessMetrics))?;
         let metrics = Self::register(registry)?;
         metrics.begin_at_zero();
         Ok(metrics)

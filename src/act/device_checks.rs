@@ -13,9 +13,9 @@ use crate::host::claims::claimed_by;
 use crate::host::device::{Device, OpenError};
 use crate::host::identity::of_device;
 use crate::host::sysfs::Sysfs;
+use crate::inventory::Skip;
 use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::{DraftDevice, PvDraft, Refusal};
-use crate::scan::Skip;
 use crate::types::{HostPath, SkipReason};
 
 /// How long an answer stands. The next pass opens the device again: every ten seconds in an idle loop,

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 
 use crate::host::device::{Device, OpenError};
 use crate::host::lock::{LockError, VolumeLock};
+use crate::inventory::{Candidate, Machine, candidate_of_device};
 use crate::plan::reasons;
-use crate::scan::{Candidate, Machine, candidate_of_device};
 use crate::types::MountPath;
 
 use super::{Failure, Stop, Tell};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
+use crate::inventory::{Machine, candidate_of_device};
 use crate::plan::reasons;
-use crate::scan::{Machine, candidate_of_device};
 use crate::types::MountPath;
 
 use super::blocking::blocking;

@@ -14,9 +14,9 @@ use crate::config::Config;
 use crate::host::filesystem::FsRoot;
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
+use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, Place, reasons};
-use crate::scan::{Candidate, Machine, candidate_of_filesystem};
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 

@@ -13,8 +13,8 @@ use crate::host::kubelet::KubeletDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::system::{DiscoveryDir, FsDir, SystemStorage};
 use crate::host::users::{self, Storage};
+use crate::inventory::{Machine, device_user};
 use crate::plan::reasons;
-use crate::scan::{Machine, device_user};
 
 use super::escape::ShownPath;
 use super::volume::Volume;

@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use super::run::{Misuse, load};
 use crate::args::{Args, Discover, Environment, OutputFormat};
+use crate::inventory::Inventory;
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
 use crate::render::persistent_volume;
-use crate::scan::Inventory;
 use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
 /// How long slow disks are waited for.

@@ -22,9 +22,9 @@ use crate::clean::{Failure, Stop, exclusive, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
 use crate::host::lock::VolumeLock;
+use crate::inventory::Machine;
 use crate::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::plan::reasons;
-use crate::scan::Machine;
 use crate::types::{MountPath, VolumeMode};
 
 /// The device that is meant.

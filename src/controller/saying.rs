@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cluster::REMEDY;
+use crate::inventory::Finding;
 use crate::metrics::series::Series;
 use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
-use crate::scan::Finding;
 use crate::status::Pass;
 use crate::types::VolumeMode;
 
@@ -222,8 +222,8 @@ mod tests {
 
     use serde_json::json;
 
+    use crate::inventory::Observation;
     use crate::plan::StorageClasses;
-    use crate::scan::Observation;
     use crate::view::PvView;
 
     use super::*;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::config::Class;
 use crate::host::footprint::Footprint;
+use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME, provisioner_name, pv_name,
     pv_name_on_collision,
 };
 use crate::quantity;
-use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 

@@ -3,7 +3,7 @@
 use crate::config::{Class, DiscoveryPolicy};
 use crate::host::footprint::Overlap;
 use crate::host::identity::Identity;
-use crate::scan::{Candidate, Contents, Skip};
+use crate::inventory::{Candidate, Contents, Skip};
 use crate::types::{HostPath, SkipReason};
 use crate::view::PvView;
 

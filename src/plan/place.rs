@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::Class;
-use crate::scan::{Candidate, Finding, Observation, Skip};
+use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::view::{PvView, Source};
 
 use super::Settings;

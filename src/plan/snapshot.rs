@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::config::{Config, Loaded};
 use crate::host::mounts::DeviceNumber;
-use crate::scan::{Observation, Skip};
+use crate::inventory::{Observation, Skip};
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
 

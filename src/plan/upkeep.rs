@@ -3,11 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::host::identity::{Match, compare};
+use crate::inventory::Candidate;
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, provisioner_name,
 };
 use crate::quantity;
-use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, ReclaimPolicy};
 

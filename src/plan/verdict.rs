@@ -5,9 +5,9 @@
 
 use crate::config::{Config, WeakIdentity};
 use crate::host::identity::{Match, compare, only_rebooted};
+use crate::inventory::Candidate;
 use crate::names::{ANNOTATION_CONSENT, FINALIZER, LABEL_HOSTNAME};
 use crate::quantity;
-use crate::scan::Candidate;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Ownership, Phase, PvView, ReclaimPolicy};
 

@@ -23,10 +23,10 @@ use crate::config::{Class, Cleaner, Config};
 use crate::host::filesystem::FsRoot;
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
+use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
 use crate::metrics::Metrics;
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, Place, Settings, VolumeReport};
-use crate::scan::{Candidate, Machine, candidate_of_filesystem};
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, Phase, PvView};
 

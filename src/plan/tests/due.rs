@@ -239,7 +239,7 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
             world.snapshot.pvs = Some(vec![pv.clone()]);
         })
     };
-    let change_disk = |change: fn(&mut crate::scan::Candidate)| {
+    let change_disk = |change: fn(&mut crate::inventory::Candidate)| {
         with(failed.clone(), |world| {
             world
                 .snapshot

@@ -2,8 +2,8 @@
 
 use super::kit::*;
 use crate::config::DiscoveryPolicy;
+use crate::inventory::{Candidate, Contents};
 use crate::plan::CleanupState;
-use crate::scan::{Candidate, Contents};
 
 fn choosy() -> World {
     world().change_class("fast", |class| {

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use crate::config::WeakIdentity;
-use crate::scan::Candidate;
+use crate::inventory::Candidate;
 use crate::view::{Phase, PvView};
 
 /// `fast/a` is `found`, and has a PV made for `recorded`.

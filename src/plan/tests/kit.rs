@@ -13,13 +13,13 @@ use crate::config::{
     AccessMode, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
+use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::job_object::JobSource;
 use crate::plan::{
     About, Action, Cleanup, CleanupState, Plan, Refusal, Settings, Snapshot, StorageClasses, plan,
 };
 use crate::quantity;
-use crate::scan::{Candidate, Entry, Finding, Observation, Skip};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, Jobs, NodeView, PvView, ReclaimPolicy, StorageClassView};
 

@@ -1,7 +1,7 @@
 //! PVs that are being made, perhaps as an earlier configuration wanted them: nobody knows yet how that ends.
 
 use super::kit::*;
-use crate::scan::Candidate;
+use crate::inventory::Candidate;
 
 const WAITS: [&str; 1] = ["a is Creating"];
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::kit::*;
 use super::model::apply;
 use crate::config::MissingVolumePolicy;
+use crate::inventory::{Finding, Skip};
 use crate::plan::Action;
-use crate::scan::{Finding, Skip};
 use crate::types::SkipReason;
 use crate::view::{Phase, PvView};
 

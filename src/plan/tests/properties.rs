@@ -11,10 +11,10 @@ use super::random::{any_world, found};
 use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::host::footprint::overlap;
 use crate::host::identity::{Match, compare, only_rebooted};
+use crate::inventory::{Candidate, Contents, Finding};
 use crate::plan::verdict::Due;
 use crate::plan::{Action, CleanOrder, Plan, PvDraft, reasons};
 use crate::quantity;
-use crate::scan::{Candidate, Contents, Finding};
 use crate::types::HostPath;
 use crate::view::{Phase, PvRef, PvView, ReclaimPolicy};
 

@@ -9,9 +9,9 @@ use proptest::sample::select;
 use super::due::{PHASES, policies};
 use super::kit::*;
 use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
+use crate::inventory::{Candidate, Contents, Finding};
 use crate::names::FINALIZER;
 use crate::plan::{Cleanup, CleanupState};
-use crate::scan::{Candidate, Contents, Finding};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, Source, Tenancy};
 

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 use crate::config::Class;
-use crate::scan::Finding;
+use crate::inventory::Finding;
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{PvView, Source};
 

@@ -1,8 +1,8 @@
 //! One device, one PV: what is not offered because its storage is somebody's already.
 
 use super::kit::*;
+use crate::inventory::Candidate;
 use crate::plan::CleanupState;
-use crate::scan::Candidate;
 use crate::view::PvView;
 
 /// Candidates that share storage, and what the second is skipped as.

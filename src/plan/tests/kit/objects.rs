@@ -8,9 +8,9 @@ use super::{GIB, OURS, path, with};
 use crate::host::footprint::{Footprint, FsKey};
 use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
+use crate::inventory::{Candidate, Contents};
 use crate::names::FINALIZER;
 use crate::quantity;
-use crate::scan::{Candidate, Contents};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy, Source};
 

@@ -17,7 +17,7 @@ use crate::host::mounts::DeviceNumber;
 use crate::host::watch::DirEvents;
 use crate::types::SkipReason;
 
-use super::inventory::{ClassInventory, Taken};
+use super::classes::{ClassInventory, Taken};
 use super::listing::{Listing, Name};
 use super::mount_watch::{Concern, MountWatch};
 use super::probe::{Machine, probe};

@@ -1,11 +1,11 @@
-//! What is in the discovery directories right now.
+//! The inventory of the discovery directories: one actor for each class, which alone touches its disks.
 //!
-//! A scan only looks: it opens directories and block devices for reading and nothing else, and it
-//! returns everything that it found beside everything that is wrong, never just the first error.
+//! A scan opens directories and block devices for reading and nothing else. It reports everything that it
+//! found beside everything that is wrong, never just the first error. The main loop never waits for a disk.
 
 mod actor;
+mod classes;
 mod contents;
-mod inventory;
 mod listing;
 mod mount_watch;
 mod probe;
@@ -18,8 +18,8 @@ use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
 use crate::types::{SkipReason, VolumeMode};
 
+pub use classes::{ClassInventory, Inventory, Observed, Taken};
 pub use contents::Contents;
-pub use inventory::{ClassInventory, Inventory, Observed, Taken};
 pub(crate) use probe::device_user;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
 
