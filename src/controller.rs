@@ -115,7 +115,7 @@ impl Controller {
         let until = wake_at.map(|at| at.saturating_sub(self.epoch.elapsed()));
         let longest = until.map_or(self.period, |until| until.min(self.period));
         tokio::select! {
-            () = self.wake.notified() => {}
+            () = self.wake.notified() => tracing::trace!("woken"),
             () = tokio::time::sleep(longest) => {}
         }
         // Passes that take long are not made back to back.
