@@ -12,8 +12,8 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cache::Expectations;
-use crate::clean::table::Backoff;
-use crate::clean::{Ground, attempt};
+use crate::cleanup::table::Backoff;
+use crate::cleanup::{CleanupContext, attempt};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::plan::{About, Action, CleanOrder, Patch};
@@ -31,7 +31,7 @@ const CONCURRENCY: usize = 8;
 /// Carries out plans.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    ground: Arc<Ground>,
+    context: Arc<CleanupContext>,
     /// The Jobs that the watch shows.
     jobs: watch::Receiver<Option<Jobs>>,
     writing: Writing,
@@ -40,11 +40,11 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// `ground` is what cleanups stand on.
+    /// `context` is what cleanups stand on.
     #[must_use]
-    pub fn new(ground: Arc<Ground>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
+    pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
-            ground,
+            context,
             jobs,
             writing: Writing::default(),
             device_checks: DeviceChecks::default(),
@@ -68,8 +68,8 @@ impl Actor {
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
         for action in actions {
             match action {
-                Action::Forget(tenancy) => self.ground.table.forget(&tenancy),
-                Action::Track(track) => self.ground.table.track(*track),
+                Action::Forget(tenancy) => self.context.table.forget(&tenancy),
+                Action::Track(track) => self.context.table.track(*track),
                 Action::Clean(order) => self.clean(*order),
                 Action::Release(tenancy) => self.release(tenancy),
                 Action::Disown(job) => {
@@ -164,46 +164,46 @@ impl Actor {
             drop((place, entered));
             // The watch may have told of it while this was under way, and of some things it never does.
             if this.generation() != generation || done.is_some_and(is_news) {
-                this.ground.wake.notify_one();
+                this.context.wake.notify_one();
             }
         });
     }
 
     /// Which configuration is in force.
     fn generation(&self) -> u64 {
-        self.ground.world.borrow().settings.generation
+        self.context.state.borrow().settings.generation
     }
 
     fn clean(&self, order: CleanOrder) {
-        if let Some(progress) = self.ground.table.begin(&order) {
+        if let Some(progress) = self.context.table.begin(&order) {
             let tenancy = order.pv.tenancy();
-            let work = attempt::attempt(Arc::clone(&self.ground), order, progress);
+            let work = attempt::attempt(Arc::clone(&self.context), order, progress);
             self.work(tenancy, work);
         }
     }
 
     fn release(&self, tenancy: Tenancy) {
-        if let Some(wiped) = self.ground.table.begin_release(&tenancy) {
-            let (ground, of) = (Arc::clone(&self.ground), tenancy.clone());
+        if let Some(wiped) = self.context.table.begin_release(&tenancy) {
+            let (context, of) = (Arc::clone(&self.context), tenancy.clone());
             self.work(tenancy, async move {
-                attempt::release(&ground, &of, wiped).await;
-                ground.wake.notify_one();
+                attempt::release(&context, &of, wiped).await;
+                context.wake.notify_one();
             });
         }
     }
 
     /// Runs a step of a cleanup; a panic ends it like a failure.
     fn work(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
-        let ground = Arc::clone(&self.ground);
+        let context = Arc::clone(&self.context);
         let work = tokio::spawn(work);
         tokio::spawn(async move {
             if let Err(error) = work.await {
                 tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup ended in a panic; this is a bug");
                 let message = "the cleanup ended in a panic";
-                ground
+                context
                     .table
                     .mark_failed(&tenancy, message, Backoff::Growing);
-                ground.wake.notify_one();
+                context.wake.notify_one();
             }
         });
     }
@@ -212,7 +212,7 @@ impl Actor {
         let name = &patch.pv.name;
         crash_point("record-on-pv");
         match self
-            .ground
+            .context
             .cluster
             .merge_pv(&patch.pv, render::patched(patch))
             .await
@@ -230,7 +230,7 @@ impl Actor {
                 }
                 for (reason, text) in &patch.events {
                     tracing::info!(pv = name, reason, "{text}");
-                    self.ground.reporter.normal(&about, reason, "Record", text);
+                    self.context.reporter.normal(&about, reason, "Record", text);
                 }
             }
             Err(ApiError::Conflict | ApiError::NotFound) => {

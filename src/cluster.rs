@@ -25,6 +25,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
@@ -413,21 +414,6 @@ fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
     let operations = serde_json::from_value(operations);
     let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
     Ok(Patch::Json(operations))
-}
-
-/// An error with all its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 fn pod_view(pod: &Pod) -> PodView {

@@ -1,7 +1,7 @@
 //! The main loop: look, plan, act, say; then wait until something happens or ten seconds have gone.
 
+mod publish;
 mod reloading;
-mod saying;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::act::Actor;
 use crate::cache::{ClassCache, JobCache, NodeCache, PvCache};
-use crate::clean::World;
-use crate::clean::table::ProcTable;
+use crate::cleanup::ControllerState;
+use crate::cleanup::table::ProcTable;
 use crate::cluster::Cluster;
 use crate::inventory::Inventory;
 use crate::metrics::Metrics;
@@ -57,7 +57,7 @@ pub struct Controller {
     /// Told when something happened.
     pub wake: Arc<Notify>,
     /// For the gate.
-    pub world: watch::Sender<World>,
+    pub state: watch::Sender<ControllerState>,
     /// For the HTTP server.
     pub pass: watch::Sender<Arc<Pass>>,
     /// The zero of the plan's time.
@@ -127,7 +127,7 @@ impl Controller {
         let snapshot = self.look(memory).await;
         let mut plan = plan(&self.settings, &snapshot);
         if let Some(node) = snapshot.node.as_ref().filter(|_| plan.made) {
-            self.world.send_replace(World {
+            self.state.send_replace(ControllerState {
                 settings: self.settings.clone(),
                 node: node.clone(),
                 occupied: Arc::clone(&plan.occupied),
@@ -140,7 +140,7 @@ impl Controller {
         }
         memory.missing_since = std::mem::take(&mut plan.missing_since);
         let wake_at = plan.wake_at;
-        self.say(memory, &snapshot, plan);
+        self.publish_status(memory, &snapshot, plan);
         wake_at
     }
 

@@ -1,30 +1,33 @@
 //! A node-local volume provisioner for Kubernetes.
 //!
 //! ```text
-//!  config ► inventory ► Snapshot ──► plan ──► actions ──► act / clean ──► outcomes ──► report
+//!  config ► inventory ► Snapshot ──► plan ──► actions ──► act / cleanup ──► outcomes ──► report
 //!               ▲          ▲                                  │
 //!             host       cache (our PVs, classes, node)◄──────┘  (state comes back only through the
 //!                          ▲                                      next snapshot)
-//!                     clean::table
+//!                     cleanup::table
 //! ```
 //!
 //! `plan` is pure: it has no clock, no client and no filesystem. Everything that can destroy data
-//! lives in [`clean`], behind a chain of types in which each step is made only by the one before. The
-//! `clean` command takes the same cleaners at a person's word instead.
+//! lives in [`cleanup`] and [`wipe`], behind a chain of types in which each step is made only by the one before.
+//! Arrows between modules point down, in the order of `layers.rs`.
 
 pub mod act;
 pub mod args;
 pub mod backoff;
 pub mod cache;
-pub mod clean;
+pub mod cleanup;
 pub mod cluster;
 pub mod cmd;
 pub mod config;
 pub mod controller;
 pub mod crash;
+pub mod errors;
 pub mod host;
 pub mod inventory;
 mod isolation;
+#[cfg(test)]
+mod layers;
 pub mod log;
 pub mod metrics;
 pub mod names;
@@ -40,3 +43,4 @@ pub mod taint;
 pub mod terminal;
 pub mod types;
 pub mod view;
+pub mod wipe;

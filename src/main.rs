@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use local_volume_provisioner::args::{Args, Command, Environment};
-use local_volume_provisioner::clean::{method, supervisor};
-use local_volume_provisioner::cluster::chain;
 use local_volume_provisioner::cmd::run::Misuse;
 use local_volume_provisioner::cmd::{
     check_config, clean, discover, job, node_cleanup, release, run, status,
 };
+use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
+use local_volume_provisioner::wipe::{method, supervisor};
 
 fn main() -> ExitCode {
     // The image has this program under the names of the cleaners, too, which do not run alone.

@@ -146,8 +146,8 @@ mod tests {
 
     use tokio::sync::watch;
 
-    use crate::clean::Tell;
-    use crate::clean::table::{Backoff, ProcTable};
+    use crate::cleanup::Tell;
+    use crate::cleanup::table::{Backoff, ProcTable};
     use crate::cluster::Permissions;
     use crate::plan::Track;
     use crate::status::Pass;

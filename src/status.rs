@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::clean::table::{ProcEntry, ProcTable};
+use crate::cleanup::table::{ProcEntry, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
 use crate::log;
 use crate::plan::{ClassReport, CleanupState, VolumeState};

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use local_volume_provisioner::clean::device;
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::device;
+use local_volume_provisioner::wipe::progress::Progress;
 use nix::libc;
 use support::LoopDevice;
 

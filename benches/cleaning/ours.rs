@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::{device, tree};
+use local_volume_provisioner::wipe::progress::Progress;
+use local_volume_provisioner::wipe::{device, tree};
 use nix::libc;
 use procfs::process::Process;
 

@@ -62,7 +62,7 @@ impl Actor {
                 Err(Refused { is_news: false }) if is_current => {}
                 _ => {
                     drop(entered);
-                    this.ground.wake.notify_one();
+                    this.context.wake.notify_one();
                 }
             }
         });
@@ -94,7 +94,7 @@ impl Actor {
                 .await
             {
                 Ok(Outcome::Made) => {
-                    let metrics = &self.ground.metrics;
+                    let metrics = &self.context.metrics;
                     let mode = draft.mode.as_str();
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let took = pass.elapsed().as_secs_f64();
@@ -126,7 +126,7 @@ impl Actor {
         expectations: &Expectations,
         generation: u64,
     ) -> Result<Outcome, Taken> {
-        let cluster = &self.ground.cluster;
+        let cluster = &self.context.cluster;
         let is_wanted = || self.is_wanted(draft, generation);
         crash_point("create-pv");
         match patiently(is_wanted, || cluster.create_pv(pv)).await {
@@ -152,7 +152,7 @@ impl Actor {
         expectations: &Expectations,
         generation: u64,
     ) -> Result<Outcome, Taken> {
-        let cluster = &self.ground.cluster;
+        let cluster = &self.context.cluster;
         let is_wanted = || self.is_wanted(draft, generation);
         match patiently(is_wanted, || cluster.pv(name)).await {
             Some(Ok(Some(other))) if self.stands_for(&other, &draft.path) => {
@@ -170,13 +170,13 @@ impl Actor {
 
     /// Whether neither the configuration nor the Node's hostname label has changed since the plan.
     fn is_wanted(&self, draft: &PvDraft, generation: u64) -> bool {
-        let world = self.ground.world.borrow();
-        world.settings.generation == generation && world.node.hostname == draft.hostname
+        let state = self.context.state.borrow();
+        state.settings.generation == generation && state.node.hostname == draft.hostname
     }
 
     /// Whether a PV is for a path on this node. Whoever made it: then there is no second one.
     fn stands_for(&self, pv: &PvView, path: &HostPath) -> bool {
-        pv.path() == Some(path) && pv.stands_on(&self.ground.world.borrow().node)
+        pv.path() == Some(path) && pv.stands_on(&self.context.state.borrow().node)
     }
 }
 

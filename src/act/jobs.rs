@@ -16,7 +16,7 @@ impl Actor {
 
     /// Deletes a Job; whether it was done.
     pub(super) async fn delete_job(&self, job: &JobView, why: &str) -> bool {
-        let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
+        let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
         crash_point("delete-job");
         let deleted = cluster.delete_job(namespace, job).await;
@@ -39,17 +39,17 @@ impl Actor {
         let pv = job.pv.as_deref().unwrap_or_default();
         let text = format!(
             "Job {}/{} was at work on the volume, or had ended, when it was deleted ({why}): at least a part of the data is gone",
-            self.ground.jobs.namespace, job.name
+            self.context.jobs.namespace, job.name
         );
         tracing::warn!(pv, job = job.name, "{text}");
         let about = About::Pv(pv.to_owned(), job.pv_uid.clone().unwrap_or_default());
-        let (reporter, reason) = (&self.ground.reporter, reasons::VOLUME_FAILED_DELETE);
+        let (reporter, reason) = (&self.context.reporter, reasons::VOLUME_FAILED_DELETE);
         reporter.warning(&about, reason, "CallOff", &text);
     }
 
     /// Removes the ownerReference of a Job at work. Without that it works all the same.
     pub(super) async fn disown(&self, job: &JobView) {
-        let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
+        let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         match cluster.disown_job(namespace, job).await {
             Ok(()) | Err(ApiError::Conflict | ApiError::NotFound) => {}
             Err(error) => {
@@ -64,7 +64,7 @@ impl Actor {
 
     /// Deletes the Job of a PV that is gone, after another look for it.
     pub(super) async fn collect(&self, job: &JobView) {
-        let (cluster, namespace) = (&self.ground.cluster, &self.ground.jobs.namespace);
+        let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
         let failed = |error: ApiError| {
             tracing::warn!(job = job.name, pv, %error, "the Job of a PV that is gone could not be deleted; the next pass tries again");
@@ -82,7 +82,7 @@ impl Actor {
                 );
                 tracing::info!(job = job.name, pv, "{text}");
                 let reason = reasons::VOLUME_DELETE;
-                self.ground
+                self.context
                     .reporter
                     .normal(&About::Pod, reason, "Collect", &text);
             }

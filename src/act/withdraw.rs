@@ -15,7 +15,7 @@ use super::Actor;
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// For how long failures are. Others wait for their turn to write.
-const PATIENCE: Duration = Duration::from_secs(15);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Actor {
     pub(super) async fn withdraw(&self, withdrawal: &Withdrawal, expectations: &Expectations) {
@@ -36,7 +36,7 @@ impl Actor {
     /// Deletes first: with our finalizer still on it, the PV is then Terminating and cannot be bound
     /// any more when the finalizer goes.
     async fn try_withdraw(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
-        let cluster = &self.ground.cluster;
+        let cluster = &self.context.cluster;
         let pv = &withdrawal.pv;
         if withdrawal.delete {
             cluster.delete_pv(pv).await?;
@@ -55,14 +55,14 @@ impl Actor {
             pv = pv.name,
             "the PV goes without its volume being cleaned: {because}"
         );
-        let reporter = &self.ground.reporter;
+        let reporter = &self.context.reporter;
         reporter.normal(&pv.into(), withdrawal.reason, "Withdraw", because);
     }
 
     /// Tells of it, and takes our finalizer off the PV that was deleted, also when others write to it
     /// meanwhile: the protection controller takes its own off at the same moment.
     async fn let_go(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
-        let cluster = &self.ground.cluster;
+        let cluster = &self.context.cluster;
         let pv = &withdrawal.pv;
         let begun = Instant::now();
         let (mut tries, mut told) = (0, false);
@@ -89,7 +89,9 @@ impl Actor {
             };
             match answer {
                 Err(ApiError::Conflict) if tries < TRIES => {}
-                Err(error) if error.is_passing() && tries < TRIES && begun.elapsed() < PATIENCE => {
+                Err(error)
+                    if error.is_passing() && tries < TRIES && begun.elapsed() < RETRY_TIMEOUT =>
+                {
                     tokio::time::sleep(PAUSE).await;
                 }
                 done => return done,

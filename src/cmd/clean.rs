@@ -16,8 +16,8 @@ use anyhow::{Result, bail};
 
 use super::run::{Misuse, Told};
 use crate::args::{Args, Clean, Environment};
-use crate::clean::progress::Progress;
 use crate::config::duration;
+use crate::wipe::progress::Progress;
 use target::Finder;
 
 /// Inspects the volume, shows it, asks, inspects it again, and cleans it.

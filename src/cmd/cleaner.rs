@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::clean::blocking::blocking;
-use crate::clean::device::DeviceReport;
-use crate::clean::external::{Target, external};
-use crate::clean::method::Method;
-use crate::clean::progress::Progress;
-use crate::clean::wipe::reset;
-use crate::clean::{Failure, Stop};
+use crate::cleanup::blocking::blocking;
+use crate::cleanup::external::{Target, external};
+use crate::cleanup::wipe::reset;
+use crate::cleanup::{Failure, Stop};
 use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
 use crate::plan::reasons;
+use crate::wipe::device::DeviceReport;
+use crate::wipe::method::Method;
+use crate::wipe::progress::Progress;
 
 /// The pause between two inspections.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -14,11 +14,9 @@ use tokio::time::{Instant, interval_at, timeout};
 use super::cleaner::{self, refused};
 use super::run::Told;
 use crate::args;
-use crate::clean::external::{OTHERS_LOOK, Target};
-use crate::clean::method::Method;
-use crate::clean::oversee::{STOPS_WITHIN, TELL_EVERY};
-use crate::clean::progress::Progress;
-use crate::clean::{Failure, Stop, exclusive, inspect};
+use crate::cleanup::external::{OTHERS_LOOK, Target};
+use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
+use crate::cleanup::{Failure, Stop, exclusive, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
 use crate::host::lock::VolumeLock;
@@ -26,6 +24,8 @@ use crate::inventory::Machine;
 use crate::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::plan::reasons;
 use crate::types::{MountPath, VolumeMode};
+use crate::wipe::method::Method;
+use crate::wipe::progress::Progress;
 
 /// The device that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::run::{Misuse, Told, client_of, infer, listen, own_pod};
 use crate::args::{Environment, NodeCleanup};
-use crate::cluster::{Cluster, chain};
+use crate::cluster::Cluster;
+use crate::errors::chain;
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;

@@ -26,7 +26,8 @@ use tokio::time::{Instant, sleep};
 
 use super::run::{Misuse, client};
 use crate::args::{Environment, Release};
-use crate::cluster::{ApiError, Cluster, chain};
+use crate::cluster::{ApiError, Cluster};
+use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::names::FINALIZER;
 use crate::plan::verdict::without_ours;

@@ -16,8 +16,8 @@ use tower::retry::RetryLayer;
 use crate::act::Actor;
 use crate::args::{Args, Environment, ListenAddress};
 use crate::cache::{ClassCache, JobCache, NodeCache};
-use crate::clean::table::ProcTable;
-use crate::clean::{Ground, World};
+use crate::cleanup::table::ProcTable;
+use crate::cleanup::{CleanupContext, ControllerState};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
 use crate::controller::{Controller, Reloads, unix_time};
@@ -36,7 +36,7 @@ use crate::view::NodeView;
 /// How long to wait between tries to read our Node at start.
 const START_RETRY: Duration = Duration::from_secs(2);
 /// How long the cleaners have to stop, and the last events to be written, at the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many requests may wait to be sent; the buffer of the client itself is as long.
 const BACKLOG: usize = 1024;
 /// How many periods the loop may be silent before `/healthz` says so, and how long at least.
@@ -111,7 +111,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let pod = own_pod(&environment, &provisioner);
         let reporter = Reporter::start(&cluster, &provisioner, pod);
         let wake = Arc::new(Notify::new());
-        let (world, worlds) = watch::channel(World {
+        let (state, known_state) = watch::channel(ControllerState {
             settings: settings.clone(),
             node: node.clone(),
             occupied: Arc::new(Occupied::default()),
@@ -127,9 +127,9 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         if settings.config.use_job_for_cleaning && job_source.image.is_none() {
             tracing::error!("{NO_JOB_IMAGE}");
         }
-        let ground = Arc::new(Ground {
+        let context = Arc::new(CleanupContext {
             cluster: cluster.clone(),
-            world: worlds,
+            state: known_state,
             kubelet: Arc::new(KubeletDir::new(
                 &args.kubelet_dir,
                 environment.pod_uid.clone(),
@@ -166,12 +166,12 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
             storage_classes: ClassCache::start(&cluster, class_names, Arc::clone(&wake)),
             cluster: cluster.clone(),
-            actor: Actor::new(ground, jobs.subscribe()),
+            actor: Actor::new(context, jobs.subscribe()),
             table: Arc::clone(&table),
             reporter: reporter.clone(),
             metrics: Arc::clone(&metrics),
             wake,
-            world,
+            state,
             pass,
             epoch,
             period: args.discovery_period,
@@ -187,8 +187,8 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let _ = tokio::time::timeout(FAREWELL, idle).await;
-        reporter.flush(FAREWELL).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, idle).await;
+        reporter.flush(SHUTDOWN_TIMEOUT).await;
         anyhow::Ok(())
     };
     tokio::select! {
@@ -206,7 +206,7 @@ pub fn load(args: &Args) -> Result<Loaded> {
 }
 
 fn read(args: &Args) -> Result<(Files, Loaded), Misuse> {
-    let in_words = |error: LoadError| Misuse(crate::cluster::chain(&error));
+    let in_words = |error: LoadError| Misuse(crate::errors::chain(&error));
     let files = config::read_dir(&args.config).map_err(in_words)?;
     let loaded = config::from_files(&files).map_err(in_words)?;
     for warning in &loaded.warnings {
@@ -231,7 +231,7 @@ pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
         Misuse(format!(
             "no cluster to talk to: {}; run in a pod with a service account, or set KUBECONFIG",
-            crate::cluster::chain(&error)
+            crate::errors::chain(&error)
         ))
     })?;
     Ok(config)

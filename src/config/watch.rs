@@ -55,7 +55,7 @@ fn contents(dir: &Path) -> Contents {
 }
 
 fn in_words(error: &LoadError) -> Vec<String> {
-    vec![crate::cluster::chain(error)]
+    vec![crate::errors::chain(error)]
 }
 
 fn without_faults(loaded: Loaded) -> Result<Loaded, Vec<String>> {

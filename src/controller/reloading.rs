@@ -150,8 +150,8 @@ impl Controller {
         self.reloads.shown.learn(config);
         log::set_level(config.log_level);
         // Whoever waits for a volume to be cleaned stops at once, and is sent again by the next pass.
-        self.world
-            .send_modify(|world| world.settings = self.settings.clone());
+        self.state
+            .send_modify(|state| state.settings = self.settings.clone());
         self.storage_classes
             .serve(config.classes.keys().cloned().collect());
         // What is missed may be so because another directory is looked at.

@@ -6,10 +6,10 @@
 
 use std::io;
 
-use crate::clean::signature;
-use crate::clean::tree::{self, TreeError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::wipe::signature;
+use crate::wipe::tree::{self, TreeError};
 
 /// What looking into a volume showed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::clean::method::Method;
 use crate::config::{AccessMode, Class};
 use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
+use crate::wipe::method::Method;
 
 use super::CleanupState;
 

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::clean::method::Method;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
+use crate::wipe::method::Method;
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
 use super::{Action, CleanOrder, Patch, Place, Planner, VolumeState, Withdrawal, reasons};

@@ -10,8 +10,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use local_volume_provisioner::clean::command::{CommandError, run_with};
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::command::{CommandError, run_with};
+use local_volume_provisioner::wipe::progress::Progress;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::until;

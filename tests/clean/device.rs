@@ -8,11 +8,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use local_volume_provisioner::clean::device::{
-    DeviceError, Means, check_reset, check_zeroed, discard, quick_reset, verify_zeroed, zero,
+use local_volume_provisioner::wipe::device::{
+    DeviceError, WipeOutcome, check_reset, check_zeroed, discard, quick_reset, verify_zeroed, zero,
     zero_times,
 };
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::progress::Progress;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use support::{LoopDevice, Sandbox, sandbox, skip};
 
@@ -37,7 +37,7 @@ pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
     LoopDevice::new(&sandbox.ramfs("ramfs").unwrap(), size).unwrap()
 }
 
-fn reset(device: &LoopDevice) -> Means {
+fn reset(device: &LoopDevice) -> WipeOutcome {
     let (file, size) = (open(device), size_of(device));
     let report = quick_reset(&file, size, &Progress::default()).unwrap();
     check_reset(&file, size, &Progress::default()).unwrap();
@@ -53,9 +53,13 @@ fn a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents() {
         (
             LoopDevice::new(sandbox.path(), size).unwrap(),
             size,
-            Means::Punched,
+            WipeOutcome::Punched,
         ),
-        (without_offload(&sandbox, size), 0, Means::SignaturesOnly),
+        (
+            without_offload(&sandbox, size),
+            0,
+            WipeOutcome::SignaturesOnly,
+        ),
     ] {
         // In a place that belongs to no filesystem's metadata.
         device.file().write_all_at(SECRET, 177 << 20).unwrap();
@@ -69,7 +73,7 @@ fn a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents() {
         assert_eq!(figures, (written, written));
         let mut left = [0; SECRET.len()];
         device.file().read_exact_at(&mut left, 177 << 20).unwrap();
-        assert_eq!(left == SECRET, means == Means::SignaturesOnly);
+        assert_eq!(left == SECRET, means == WipeOutcome::SignaturesOnly);
     }
 }
 
@@ -106,9 +110,9 @@ fn zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not() {
     let sandbox = sandbox!();
     for size in SIZES {
         let device = LoopDevice::new(sandbox.path(), size).unwrap();
-        assert_zeroes(&device, size, Means::Punched);
+        assert_zeroes(&device, size, WipeOutcome::Punched);
         let device = without_offload(&sandbox, size);
-        assert_zeroes(&device, size, Means::Written);
+        assert_zeroes(&device, size, WipeOutcome::Written);
     }
 }
 
@@ -132,7 +136,7 @@ fn each_pass_of_zeros_counts() {
     }
 }
 
-fn assert_zeroes(device: &LoopDevice, size: u64, means: Means) {
+fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
     assert_eq!(size_of(device), size);
     write_secrets(device, size);
     let (file, progress) = (open(device), Progress::default());
@@ -171,9 +175,9 @@ fn sectors_of_4_and_64_kib() {
         let size = (64 << 20) + sector;
         let (device, means) = if punches {
             let device = LoopDevice::new(sandbox.path(), size).unwrap();
-            (device, Means::Punched)
+            (device, WipeOutcome::Punched)
         } else {
-            (without_offload(&sandbox, size), Means::Written)
+            (without_offload(&sandbox, size), WipeOutcome::Written)
         };
         let set = Command::new("losetup")
             .args(["--sector-size", &sector.to_string()])

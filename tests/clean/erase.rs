@@ -6,10 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use local_volume_provisioner::clean::device::{
-    Fallback, Means, check_reset, check_zeroed, discard, overwrite,
+use local_volume_provisioner::wipe::device::{
+    Fallback, WipeOutcome, check_reset, check_zeroed, discard, overwrite,
 };
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::progress::Progress;
 use support::{LoopDevice, Sandbox, skip};
 
 use crate::device::{
@@ -33,7 +33,10 @@ fn an_overwrite_leaves_zeros() {
             let before = device.written().unwrap();
             let report = overwrite(&file, size, 2, &progress).unwrap();
             assert_eq!(device.written().unwrap() - before, 3 * size);
-            assert_eq!((report.means, report.fallback), (Means::Overwritten, None));
+            assert_eq!(
+                (report.means, report.fallback),
+                (WipeOutcome::Overwritten, None)
+            );
             check_zeroed(&file, size, &Progress::default()).unwrap();
             let figures = (progress.bytes_done(), progress.bytes_total());
             assert_eq!(figures, (3 * size, 3 * size));
@@ -110,7 +113,7 @@ fn a_discard_is_believed_where_zeros_are_read() {
         let report = discard(&file, size, &progress).unwrap();
         assert_eq!(
             (report.means, report.fallback),
-            (Means::DiscardedToZeros, None)
+            (WipeOutcome::DiscardedToZeros, None)
         );
         check_zeroed(&file, size, &Progress::default()).unwrap();
         assert_eq!(
@@ -130,7 +133,7 @@ fn a_device_that_cannot_discard_is_zeroed() {
         write_secrets(&device, size);
         let file = open(&device);
         let report = discard(&file, size, &Progress::default()).unwrap();
-        let expected = (Means::Written, Some(Fallback::CannotDiscard));
+        let expected = (WipeOutcome::Written, Some(Fallback::CannotDiscard));
         assert_eq!((report.means, report.fallback), expected);
         check_zeroed(&file, size, &Progress::default()).unwrap();
         assert_all_zero(&device);

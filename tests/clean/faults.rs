@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use local_volume_provisioner::clean::device::{
+use local_volume_provisioner::wipe::device::{
     DeviceError, check_reset, check_zeroed, discard, overwrite, quick_reset, verify_zeroed, zero,
 };
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::progress::Progress;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use support::{LoopDevice, Sandbox, sandbox};

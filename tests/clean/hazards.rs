@@ -7,8 +7,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::tree::{self, TreeError};
+use local_volume_provisioner::wipe::progress::Progress;
+use local_volume_provisioner::wipe::tree::{self, TreeError};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};

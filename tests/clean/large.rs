@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use local_volume_provisioner::clean::tree::TreeError;
+use local_volume_provisioner::wipe::tree::TreeError;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use support::{prepared_by, run_prepared};

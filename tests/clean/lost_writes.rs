@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::Path;
 
-use local_volume_provisioner::clean::tree::TreeError;
 use local_volume_provisioner::host::mounts::MountTable;
+use local_volume_provisioner::wipe::tree::TreeError;
 use nix::errno::Errno;
 use nix::mount::MsFlags;
 use support::{LoopDevice, sandbox};

@@ -8,11 +8,11 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Output, Stdio};
 
-use local_volume_provisioner::clean::device::{
-    DeviceError, DeviceReport, Means, check_reset, discard, overwrite, quick_reset, zero,
+use local_volume_provisioner::wipe::device::{
+    DeviceError, DeviceReport, WipeOutcome, check_reset, discard, overwrite, quick_reset, zero,
 };
-use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::signature;
+use local_volume_provisioner::wipe::progress::Progress;
+use local_volume_provisioner::wipe::signature;
 use support::{LoopDevice, Sandbox, sandbox, skip};
 
 use crate::device::{open, without_offload};
@@ -238,17 +238,17 @@ const KINDS: [Kind; 13] = [
 type Wipe = fn(&File, u64, &Progress) -> Result<DeviceReport, DeviceError>;
 
 /// All that does not need the device's help.
-const WIPES: [(Wipe, Means); 4] = [
-    (quick_reset, Means::SignaturesOnly),
-    (zero, Means::Written),
+const WIPES: [(Wipe, WipeOutcome); 4] = [
+    (quick_reset, WipeOutcome::SignaturesOnly),
+    (zero, WipeOutcome::Written),
     (
         |device, size, progress| overwrite(device, size, 1, progress),
-        Means::Overwritten,
+        WipeOutcome::Overwritten,
     ),
-    (discard, Means::Written),
+    (discard, WipeOutcome::Written),
 ];
 
-fn wipe(by: (Wipe, Means), device: &LoopDevice, size: u64) {
+fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
     let (wipe, means) = by;
     let file = open(device);
     let report = wipe(&file, size, &Progress::default()).unwrap();
@@ -375,7 +375,7 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
         overwrite_the_start(&device, 4 * MIB);
         assert_all_find(&judges, &device);
         let judges = make(&device, size);
-        wipe((quick_reset, Means::SignaturesOnly), &device, size);
+        wipe((quick_reset, WipeOutcome::SignaturesOnly), &device, size);
         assert_none_finds(&judges, &device);
     }
 }
@@ -398,7 +398,7 @@ fn no_copy_of_an_xfs_is_left_by_a_quick_reset() {
         overwrite_the_start(&device, NAIVE);
         assert_all_find(&judges, &device);
         xfs(&device, options);
-        wipe((quick_reset, Means::SignaturesOnly), &device, size);
+        wipe((quick_reset, WipeOutcome::SignaturesOnly), &device, size);
         assert_none_finds(&judges, &device);
     }
 }

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::trim::{Trim, trim};
+use local_volume_provisioner::wipe::progress::Progress;
+use local_volume_provisioner::wipe::trim::{Trim, trim};
 use nix::errno::Errno;
 use support::{LoopDevice, sandbox, skip};
 

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::FileExt;
 
-use local_volume_provisioner::clean::device::{DeviceError, check_zeroed, verify_zeroed};
-use local_volume_provisioner::clean::progress::Progress;
+use local_volume_provisioner::wipe::device::{DeviceError, check_zeroed, verify_zeroed};
+use local_volume_provisioner::wipe::progress::Progress;
 use support::{LoopDevice, sandbox};
 
 use crate::device::{assert_direct_is_off, cancel_when, open};

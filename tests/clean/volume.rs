@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use local_volume_provisioner::clean::progress::Progress;
-use local_volume_provisioner::clean::tree::{self, TreeError, TreeReport};
 use local_volume_provisioner::host::mounts::MountTable;
+use local_volume_provisioner::wipe::progress::Progress;
+use local_volume_provisioner::wipe::tree::{self, TreeError, TreeReport};
 use support::{LoopDevice, Sandbox, prepared_by, run_prepared, sandbox, skip};
 pub use support::{has, run};
 use walkdir::WalkDir;

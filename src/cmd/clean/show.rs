@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use crate::clean::pace::amount;
-use crate::clean::signature;
-use crate::clean::volume::Volume;
+use crate::cleanup::volume::Volume;
 use crate::cmd::table::printable;
+use crate::wipe::pace::amount;
+use crate::wipe::signature;
 
 use super::target::Target;
 

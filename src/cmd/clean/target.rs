@@ -8,14 +8,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
-use crate::clean::blocking::blocking;
-use crate::clean::inspect::{inspect, system_storage};
-use crate::clean::method::Method;
-use crate::clean::pace::amount;
-use crate::clean::progress::Progress;
-use crate::clean::trim::Trim;
-use crate::clean::volume::Volume;
-use crate::clean::{Failure, Stop, exclusive, external, wipe};
+use crate::cleanup::blocking::blocking;
+use crate::cleanup::inspect::{inspect, system_storage};
+use crate::cleanup::volume::Volume;
+use crate::cleanup::{Failure, Stop, exclusive, external, wipe};
 use crate::cluster::Cluster;
 use crate::cmd::run::{client, load};
 use crate::cmd::{cleaner, discover};
@@ -29,6 +25,10 @@ use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, Place, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, Phase, PvView};
+use crate::wipe::method::Method;
+use crate::wipe::pace::amount;
+use crate::wipe::progress::Progress;
+use crate::wipe::trim::Trim;
 
 /// How long other programs may have the volume open.
 const USED_WITHIN: Duration = Duration::from_secs(1);

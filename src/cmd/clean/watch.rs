@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{interval, timeout};
 
-use crate::clean::Failure;
-use crate::clean::oversee::{STOPS_WITHIN, TELL_EVERY};
-use crate::clean::pace::Pace;
-use crate::clean::progress::Progress;
+use crate::cleanup::Failure;
+use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
 use crate::cmd::run::Told;
+use crate::wipe::pace::Pace;
+use crate::wipe::progress::Progress;
 
 /// How often the bar is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::Answer;
 use super::document::{Document, STRANGE};
-use crate::cluster::{ApiError, Cluster, ProvisionerPod, chain};
+use crate::cluster::{ApiError, Cluster, ProvisionerPod};
+use crate::errors::chain;
 
 /// A provisioner answers from memory: in milliseconds, or not at all.
 const TIMEOUT: Duration = Duration::from_secs(5);

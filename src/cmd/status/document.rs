@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clean::pace::{amount, rate};
+use crate::wipe::pace::{amount, rate};
 
 /// The version of the document that this program knows.
 const VERSION: u64 = 1;

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clean::method::Method;
 use crate::config::{Class, from_files};
 use crate::types::VolumeMode;
 use crate::view::{JobView, PvView};
+use crate::wipe::method::Method;
 
 fn class(settings: &Value) -> Arc<Class> {
     let mut class =

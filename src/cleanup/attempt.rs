@@ -1,0 +1,208 @@
+//! One attempt to clean a volume: inspect, commit, wipe, release.
+//!
+//! Each step is a value that only the step before can make, and a crash between any two of them means that the next
+//! process begins again at the first. An attempt never waits and never retries: it ends at the first step that
+//! does not succeed, records the cause in the [`ProcTable`](super::table::ProcTable), and the plan decides what
+//! follows, and when.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::config::Cleaner;
+use crate::metrics::capacity_step;
+use crate::plan::{About, CleanOrder, reasons};
+use crate::types::VolumeMode;
+use crate::view::Tenancy;
+
+use super::commit::Committed;
+use super::gate::gate;
+use super::oversee::oversee;
+use super::table::Backoff;
+use super::wipe::{Cleaned, Wiped};
+use super::{CleanupContext, Failure, Stop, job};
+use crate::wipe::device::WipeOutcome;
+use crate::wipe::progress::Progress;
+
+/// How an attempt ends that met no obstacle.
+enum End {
+    /// The volume is clean. `release` says whether its PV is released in this attempt, too.
+    Wiped { wiped: Arc<Wiped>, release: bool },
+    /// A Job was created.
+    Job,
+}
+
+/// Runs an attempt that the table has begun, and records how it ends.
+pub async fn attempt(context: Arc<CleanupContext>, order: CleanOrder, progress: Progress) {
+    let tenancy = order.pv.tenancy();
+    match run(&context, &order, &progress).await {
+        Ok(End::Wiped {
+            wiped,
+            release: true,
+        }) => {
+            release(&context, &tenancy, wiped).await;
+        }
+        Ok(End::Wiped { wiped, .. }) => {
+            context.table.mark_wiped(&tenancy, wiped);
+        }
+        Ok(End::Job) => {
+            let shown = context.jobs.shown(&order.pv.name);
+            context.table.mark_job(&tenancy, &shown);
+        }
+        Err(stop) => record(&context, &order, &progress, stop),
+    }
+    // The last pass saw this attempt at work.
+    context.wake.notify_one();
+}
+
+async fn run(
+    context: &CleanupContext,
+    order: &CleanOrder,
+    progress: &Progress,
+) -> Result<End, Stop> {
+    if order.kind == VolumeMode::Block {
+        job::is_unchanged(context, order).await?;
+    }
+    let committed = gate(context, order.clone()).await?.commit(context).await?;
+    let tenancy = order.pv.tenancy();
+    if let Some(job) = &order.cleaned_by {
+        context.table.mark_wiping(&tenancy);
+        let wiped = Arc::new(job::check_result(committed, context, job, progress).await?);
+        let release = false;
+        return Ok(End::Wiped { wiped, release });
+    }
+    if order.job.is_some() {
+        job::create(committed, context).await?;
+        return Ok(End::Job);
+    }
+    context.table.mark_wiping(&tenancy);
+    let wiped = Arc::new(wipe(context, committed, order, progress).await?);
+    let release = true;
+    Ok(End::Wiped { wiped, release })
+}
+
+/// Wipes a volume in this process.
+async fn wipe(
+    context: &CleanupContext,
+    committed: Committed,
+    order: &CleanOrder,
+    progress: &Progress,
+) -> Result<Wiped, Failure> {
+    let begun = Instant::now();
+    let about = About::from(&order.pv.reference());
+    tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
+    let text = format!("cleaning {}", order.path);
+    let reporter = &context.reporter;
+    reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
+    // On the heap, or each future around it would be as large.
+    let wipe = Box::pin(committed.wipe(progress));
+    let cleaned = oversee(context, order, progress, wipe).await?;
+    let wiped = Wiped::new(cleaned, super::PROCESS, begun);
+    report_data_left(context, &wiped);
+    Ok(wiped)
+}
+
+/// Releases the PV of a wiped volume, or records why it could not be. That alone is tried again: the finished wipe is
+/// not repeated.
+pub async fn release(context: &CleanupContext, tenancy: &Tenancy, wiped: Arc<Wiped>) {
+    let order = &wiped.cleaned.order;
+    let (pv, path, mode) = (&order.pv.name, &order.path, order.kind.as_str());
+    match wiped.release(context).await {
+        Ok(()) => {
+            let labels = [mode, wiped.by];
+            context
+                .metrics
+                .delete_total
+                .with_label_values(&labels)
+                .inc();
+            let size = capacity_step(order.capacity);
+            let cleaner = order.class.cleaner.to_string();
+            let took = wiped.begun.elapsed();
+            context
+                .metrics
+                .delete_duration
+                .with_label_values(&[mode, wiped.by, &size, &cleaner])
+                .observe(took.as_secs_f64());
+            tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV released");
+            context.table.mark_released(tenancy);
+        }
+        Err(error) => {
+            tracing::warn!(pv, %path, "the volume is clean, but its PV could not be released: {}", error.message);
+            context
+                .table
+                .mark_unreleased(tenancy, Arc::clone(&wiped), error);
+        }
+    }
+}
+
+/// Records what ended an attempt.
+fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, stop: Stop) {
+    let (tenancy, table) = (order.pv.tenancy(), &context.table);
+    let (pv, path) = (&order.pv.name, &order.path);
+    let failure = match stop {
+        Stop::InUse { by, notify } => {
+            tracing::info!(pv, %path, "waiting: {by}");
+            return table.mark_blocked(&tenancy, &by, Some(notify));
+        }
+        stop @ (Stop::Again | Stop::NotDue(_)) => {
+            tracing::info!(pv, %path, "not cleaned: {stop}");
+            return table.mark_blocked(&tenancy, &stop.to_string(), None);
+        }
+        Stop::Failed(failure) => failure,
+    };
+    if progress.is_cancelled() && !progress.is_timed_out() {
+        tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins again");
+        table.mark_failed(&tenancy, &failure.message, Backoff::Constant);
+        return;
+    }
+    let last_error = table.get(&tenancy).and_then(|entry| entry.last_error);
+    let growth = match failure {
+        Failure { lasts: true, .. } => Backoff::Longest,
+        _ => Backoff::Growing,
+    };
+    let pause = table.mark_failed(&tenancy, &failure.message, growth);
+    let may_repeat = failure.lasts || failure.reason == reasons::PERMISSION_MISSING;
+    if may_repeat && last_error.as_ref() == Some(&failure.message) {
+        tracing::debug!(pv, %path, "not cleaned: {}", failure.message);
+        return;
+    }
+    let by = if order.job.is_some() {
+        super::JOB
+    } else {
+        super::PROCESS
+    };
+    let labels = [order.kind.as_str(), by];
+    context
+        .metrics
+        .delete_failed_total
+        .with_label_values(&labels)
+        .inc();
+    tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+    let about = About::from(&order.pv.reference());
+    let message = format!("{path}: {}", failure.message);
+    context
+        .reporter
+        .warning(&about, failure.reason, "Clean", &message);
+}
+
+/// Reports that the next tenant of a raw device can read what is left on it. Behind a filesystem it cannot be read.
+pub(super) fn report_data_left(context: &CleanupContext, wiped: &Wiped) {
+    let Cleaned { order, means, .. } = &wiped.cleaned;
+    if *means != Some(WipeOutcome::SignaturesOnly) || order.class.volume_mode != VolumeMode::Block {
+        return;
+    }
+    let class = &order.class.name;
+    let counter = &context.metrics.cleanup_data_left_total;
+    counter.with_label_values(&[class]).inc();
+    let instead = match order.class.cleaner {
+        Cleaner::Method(_) => "",
+        Cleaner::Command(_) => " (in place of blockCleanerCommand)",
+    };
+    let message = format!(
+        "{}: the device cannot discard its contents, so only signatures were overwritten, and the next tenant can read what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto{instead}",
+        order.path
+    );
+    tracing::warn!(pv = order.pv.name, "{message}");
+    let about = About::from(&order.pv.reference());
+    let reason = reasons::VOLUME_DATA_LEFT;
+    context.reporter.warning(&about, reason, "Clean", &message);
+}

@@ -1,0 +1,84 @@
+//! The commit: from here on no claim can be bound to the PV any more.
+
+use serde_json::json;
+
+use crate::cluster::{ApiError, REMEDY};
+use crate::crash::crash_point;
+use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
+use crate::plan::{CleanOrder, reasons};
+
+use super::gate::Gated;
+use super::volume::Volume;
+use super::{CleanupContext, Failure, Stop};
+use crate::host::lock::VolumeLock;
+
+/// A volume whose PV is Terminating and held by our finalizer. Only a value of this type can be
+/// wiped, and only [`Gated::commit`] makes one.
+#[derive(Debug)]
+pub struct Committed {
+    pub(super) order: CleanOrder,
+    pub(super) identity: String,
+    pub(super) volume: Volume,
+    pub(super) lock: VolumeLock,
+}
+
+impl Gated {
+    /// Puts our finalizer on the PV and deletes it. Kubernetes binds no claim to a Terminating PV, not
+    /// even one that names it, so what is wiped afterwards is nobody's and becomes nobody's.
+    ///
+    /// # Errors
+    /// [`Stop::Again`] when the PV changed after it was judged.
+    pub async fn commit(self, context: &CleanupContext) -> Result<Committed, Stop> {
+        let Self {
+            order,
+            pv,
+            permission,
+            volume,
+            lock,
+        } = self;
+        let mut finalizers = pv.finalizers.clone();
+        if !pv.has_finalizer() {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        // Sent also when it changes nothing: the PV was read before the volume was locked, and whoever
+        // had the lock may have released it meanwhile. A version that has changed is refused here.
+        let mut metadata = json!({ "finalizers": finalizers });
+        if pv.identity.as_ref() != Some(&permission.identity) {
+            metadata["annotations"][ANNOTATION_IDENTITY] = json!(permission.identity);
+        }
+        if permission.consent_used {
+            metadata["annotations"][ANNOTATION_CONSENT] = json!(null);
+        }
+        crash_point("add-finalizer");
+        let patched = context.cluster.patch_pv(&pv.reference(), metadata).await;
+        let pv = patched.map_err(|error| stop(error, "putting the finalizer on the PV"))?;
+        if !pv.deleting {
+            crash_point("delete-pv");
+            let deleted = context.cluster.delete_pv(&pv.reference()).await;
+            deleted.map_err(|error| stop(error, "deleting the PV before cleaning it"))?;
+        }
+        Ok(Committed {
+            order,
+            identity: permission.identity,
+            volume,
+            lock,
+        })
+    }
+}
+
+fn stop(error: ApiError, what: &str) -> Stop {
+    match error {
+        ApiError::Conflict => Stop::Again,
+        ApiError::NotFound => Stop::NotDue("the PV is gone".into()),
+        ApiError::Forbidden { .. } => Stop::Failed(Failure::new(
+            reasons::PERMISSION_MISSING,
+            format!(
+                "{what} failed: {error}; without this right no volume is cleaned; {REMEDY}, cleaning starts by itself then"
+            ),
+        )),
+        error => Stop::Failed(Failure::new(
+            reasons::VOLUME_FAILED_DELETE,
+            format!("{what} failed: {error}"),
+        )),
+    }
+}

@@ -1,0 +1,277 @@
+//! What keeps an open volume from being cleaned, by what this machine shows: the one look at it that
+//! the gate and the `clean` command share. It changes nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::host::footprint::Footprint;
+use crate::host::kubelet::KubeletDir;
+use crate::host::mounts::{DeviceNumber, Mount, MountTable};
+use crate::host::system::{DiscoveryDir, FsDir, SystemStorage};
+use crate::host::users::{self, Storage};
+use crate::inventory::{Machine, device_user};
+use crate::plan::reasons;
+
+use super::volume::Volume;
+use super::{Failure, Stop, Tell};
+use crate::wipe::escape::ShownPath;
+
+/// Filesystems that have their data on devices of this machine, or in its memory.
+const LOCAL: [&str; 21] = [
+    "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "hfsplus", "jfs",
+    "msdos", "nilfs2", "ntfs", "ntfs3", "overlay", "ramfs", "reiserfs", "tmpfs", "vfat", "xfs",
+    "zfs",
+];
+
+/// What a node has `/dev` on.
+const DEVICE_NODES: [&str; 2] = ["devtmpfs", "tmpfs"];
+
+/// Why a volume must not be cleaned.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// It is in use; by whom.
+    InUse(String),
+    /// Something is mounted in it, here.
+    Nested(PathBuf),
+    /// The machine needs it; what for.
+    System(String),
+    /// A filesystem of this type may have its data on another machine.
+    NotLocal(String),
+    /// It cannot be found out.
+    Unknown(io::Error),
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error)
+    }
+}
+
+impl From<Obstacle> for Stop {
+    fn from(obstacle: Obstacle) -> Self {
+        let message = match obstacle {
+            Obstacle::InUse(by) => {
+                return Self::InUse {
+                    by: format!("the volume is in use: {by}"),
+                    notify: Tell::Soon,
+                };
+            }
+            Obstacle::Nested(point) => format!(
+                "{} is mounted inside the volume; nothing was deleted; unmount it and the volume will be cleaned",
+                point.display()
+            ),
+            Obstacle::System(why) => format!(
+                "storage that this machine needs ({why}); nothing was deleted; set the PV's policy to Retain, delete it, and unmount the path"
+            ),
+            Obstacle::NotLocal(fs_type) => format!(
+                "{fs_type} may keep its data on another machine; nothing was deleted; set the PV's policy to Retain, delete it, and unmount the path"
+            ),
+            Obstacle::Unknown(error) => error.to_string(),
+        };
+        Self::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+    }
+}
+
+/// What this machine needs for itself, where these are the classes.
+pub(crate) fn system_storage(
+    kubelet: &KubeletDir,
+    config: &Config,
+) -> Result<SystemStorage, String> {
+    let classes = config.classes.values();
+    let dirs: Vec<_> = classes
+        .map(|class| DiscoveryDir {
+            class: class.name.clone(),
+            host: class.host_dir.as_str().into(),
+            here: class.mount_dir.as_path().to_owned(),
+        })
+        .collect();
+    SystemStorage::read(kubelet, &dirs)
+}
+
+/// Looks for all that keeps a volume from being cleaned. Blocking.
+pub(crate) fn inspect(
+    volume: &Volume,
+    machine: &Machine,
+    kubelet: &KubeletDir,
+    system: &SystemStorage,
+) -> Result<(), Obstacle> {
+    let table = &machine.mounts;
+    let below = match volume {
+        Volume::Filesystem(root) => {
+            let mount = root.mount();
+            if let Some(why) = system.needs(mount, table) {
+                return Err(Obstacle::System(why));
+            }
+            if let Some(point) = kubelet_mount(mount, table, kubelet, system) {
+                return Err(kubelet_has("mounted", point));
+            }
+            if !LOCAL.contains(&&*mount.fs_type) {
+                return Err(Obstacle::NotLocal(mount.fs_type.clone()));
+            }
+            if let Some(nested) = table.inside(mount.device, &mount.root).next() {
+                return Err(Obstacle::Nested(nested.point.clone()));
+            }
+            if let Some(part) = table.of_parts(mount).next() {
+                return Err(Obstacle::InUse(format!(
+                    "a part of it is mounted at {} as well; unmount it there",
+                    shown(&part.point)
+                )));
+            }
+            Footprint::of_filesystem(root, &machine.sysfs)?
+                .devices()
+                .clone()
+        }
+        Volume::Device(device) => machine.sysfs.device(device.number())?.below,
+    };
+    let storage = volume.storage(&machine.sysfs)?;
+    if let Storage::Device(numbers) = &storage {
+        let mounts = kubelet.mounts(table);
+        for mount in mounts.filter(|it| DEVICE_NODES.contains(&&*it.fs_type)) {
+            if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
+                return Err(kubelet_has("mapped", &mount.point));
+            }
+        }
+    }
+    twins_are_free(&below, machine)?;
+    let loops = users::loops_in(&storage, table, &machine.sysfs)?;
+    match users::in_words(&loops) {
+        None => Ok(()),
+        Some(by) => Err(Obstacle::InUse(by)),
+    }
+}
+
+/// Makes sure that no other path to the disks that a volume lies on is in use. The kernel takes these for
+/// other disks. Blocking.
+pub(crate) fn twins_are_free(
+    below: &BTreeSet<DeviceNumber>,
+    machine: &Machine,
+) -> Result<(), Obstacle> {
+    for twin in machine.sysfs.twins(below)? {
+        let user = match device_user(&twin, machine)? {
+            None if machine.sysfs.is_claimed(&twin)? => {
+                "mounted, possibly in a container, or part of LVM, RAID or swap".to_owned()
+            }
+            Some(user) => user,
+            None => continue,
+        };
+        let name = &twin.name;
+        return Err(Obstacle::InUse(format!(
+            "{name} is a second path to its storage, and is in use ({user})"
+        )));
+    }
+    Ok(())
+}
+
+/// The other mounts of a mounted directory, of what lies in it, and of what it lies in.
+pub(crate) fn also_mounted<'a>(
+    mount: &'a Mount,
+    table: &'a MountTable,
+) -> impl Iterator<Item = &'a Mount> {
+    let dir = FsDir::mounted(mount);
+    let others = table.iter().filter(|it| it.id != mount.id);
+    others.filter(move |it| FsDir::mounted(it).overlaps(&dir))
+}
+
+/// Logs where else the same directory is mounted. That is a normal layout, and keeps
+/// nothing from being cleaned.
+pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
+    let Volume::Filesystem(root) = volume else {
+        return;
+    };
+    let mounts = also_mounted(root.mount(), table);
+    for other in mounts.filter(|it| it.root == root.root()) {
+        let path = root.path().display();
+        tracing::info!(pv, %path, "the volume is mounted at {} as well", shown(&other.point));
+    }
+}
+
+/// Where the kubelet has a volume or a directory in it mounted. What it has mounted of the filesystem
+/// around the volume does not count: that may be a whole disk that a pod only monitors.
+fn kubelet_mount<'a>(
+    volume: &Mount,
+    table: &'a MountTable,
+    kubelet: &KubeletDir,
+    system: &SystemStorage,
+) -> Option<&'a Path> {
+    let dir = FsDir::mounted(volume);
+    let mut mounts = kubelet.mounts(table);
+    // A discovery directory may lie below the kubelet's.
+    let user =
+        mounts.find(|it| FsDir::mounted(it).is_within(&dir) && !system.is_discovered(&it.point))?;
+    Some(&user.point)
+}
+
+fn kubelet_has(how: &str, point: &Path) -> Obstacle {
+    Obstacle::InUse(format!(
+        "the kubelet has it {how} for a Pod, at {}",
+        shown(point)
+    ))
+}
+
+/// The device whose node is mounted at a path.
+fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
+    match fs::symlink_metadata(point) {
+        Ok(facts) if facts.file_type().is_block_device() => {
+            Ok(Some(DeviceNumber::from_rdev(facts.rdev())))
+        }
+        Ok(_) => Ok(None),
+        // It has been unmapped meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let text = format!("{}: {error}", shown(point));
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+/// Mount points are bytes, and any pod can make them.
+pub(crate) fn shown(path: &Path) -> ShownPath {
+    ShownPath::from_bytes(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"\
+        1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        2 1 8:1 /kubelet/pods /kubelet/pods rw - ext4 /dev/sda1 rw\n\
+        3 1 8:16 /a /disks/a rw - ext4 /dev/sdb rw\n\
+        4 1 8:16 /b /disks/b rw - ext4 /dev/sdb rw\n\
+        5 1 8:32 / /disks/c rw - ext4 /dev/sdc rw\n\
+        6 1 8:1 /kubelet /disks/d rw - ext4 /dev/sda1 rw\n\
+        7 2 8:16 /a /kubelet/pods/1/volumes/local/a rw - ext4 /dev/sdb rw\n\
+        8 2 8:16 / /kubelet/pods/1/volume-subpaths/disk/c/0 rw - ext4 /dev/sdb rw\n\
+        9 2 8:32 /dir /kubelet/pods/1/volume-subpaths/c/c/0 rw - ext4 /dev/sdc rw\n\
+        10 1 8:48 / /kubelet/plugins/disks/e rw - ext4 /dev/sdd rw\n\
+        11 1 8:48 / /disks/e rw - ext4 /dev/sdd rw\n";
+
+    #[test]
+    fn kubelet_mounts_of_a_directory_or_below_it_are_uses() {
+        let table = MountTable::parse(TABLE);
+        let kubelet = KubeletDir::new("/kubelet", None);
+        let system = SystemStorage::read(&kubelet, &[]).unwrap();
+        for (point, user) in [
+            ("/disks/a", Some("/kubelet/pods/1/volumes/local/a")),
+            ("/disks/b", None),
+            ("/disks/c", Some("/kubelet/pods/1/volume-subpaths/c/c/0")),
+            ("/disks/d", None),
+            ("/disks/e", Some("/kubelet/plugins/disks/e")),
+        ] {
+            let mount = table.at(Path::new(point)).unwrap();
+            let found = kubelet_mount(mount, &table, &kubelet, &system);
+            assert_eq!(found, user.map(Path::new), "{point}");
+        }
+        let mount = table.at(Path::new("/disks/a")).unwrap();
+        let others = also_mounted(mount, &table).map(|it| it.point.to_str().unwrap());
+        let expected = [
+            "/kubelet/pods/1/volumes/local/a",
+            "/kubelet/pods/1/volume-subpaths/disk/c/0",
+        ];
+        assert_eq!(others.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,219 @@
+//! Cleaning by Jobs (`useJobForCleaning`): devices only, as in the Go provisioner.
+//!
+//! An attempt commits the PV and creates the Job. When the Job has succeeded, another attempt commits again and checks
+//! the device, opened, locked and inspected like one that is cleaned here: the Job's image may be foreign. What
+//! happens between is the plan's ([`crate::plan`]).
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::cluster::ApiError;
+use crate::cluster::REMEDY;
+use crate::crash::crash_point;
+use crate::host::device::Device;
+use crate::names::job_name;
+use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, job_object, reasons};
+use crate::view::JobView;
+
+use super::blocking::blocking;
+use super::commit::Committed;
+use super::gate::api;
+use super::oversee::oversee;
+use super::volume::Volume;
+use super::wipe::{Cleaned, Wiped};
+use super::{CleanupContext, Failure, Stop, Tell, attempt};
+use crate::wipe::device::{self, WipeOutcome};
+use crate::wipe::method::Method;
+use crate::wipe::progress::Progress;
+
+/// Makes sure that the PV has the Job that the plan saw, or none, and that no pod of another is left.
+pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
+    let (namespace, name) = (&context.jobs.namespace, job_name(&order.pv.name));
+    let found = match context.cluster.job(namespace, &name).await {
+        // A process that may not read Jobs has not created any.
+        Err(ApiError::Forbidden { .. }) if order.job.is_none() => None,
+        found => found.map_err(api("reading the cleaning Job"))?,
+    };
+    let planned = order.cleaned_by.as_ref();
+    if found.as_ref().map(|job| &job.uid) != planned.map(|job| &job.uid) {
+        return Err(Stop::NotDue(format!("its Job {namespace}/{name} changed")));
+    }
+    match found {
+        Some(_) => Ok(()),
+        None => no_pods(context, order).await,
+    }
+}
+
+/// Makes sure that no pod is left of a Job that was deleted: it would wipe the device sooner or later, whoever has it
+/// then. Deleting a Job leaves its pods behind, unless the request says otherwise.
+pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
+    let namespace = &context.jobs.namespace;
+    let pods = match context.cluster.pods_of_jobs(namespace, &order.pv.uid).await {
+        // As in the gate.
+        Err(ApiError::Forbidden { .. }) => Vec::new(),
+        pods => pods.map_err(api("listing the pods of cleaning Jobs"))?,
+    };
+    if pods.is_empty() {
+        return Ok(());
+    }
+    let pods = pods.join(" ");
+    Err(Stop::InUse {
+        by: format!(
+            "pods of a cleaning Job are there whose Job is gone: {pods}; unless they come to an end: kubectl --namespace {namespace} delete pod {pods}"
+        ),
+        notify: Tell::Soon,
+    })
+}
+
+/// Creates the Job. Device and lock are dropped first: the Job takes both itself, and checks the identity.
+pub(super) async fn create(committed: Committed, context: &CleanupContext) -> Result<(), Stop> {
+    let Committed {
+        order,
+        identity,
+        volume,
+        lock,
+    } = committed;
+    let (Some(terms), Volume::Device(device)) = (&order.job, volume) else {
+        return Err(not_a_device().into());
+    };
+    let source = &context.jobs;
+    let Some(image) = &source.image else {
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
+    };
+    let job = job_object::job(
+        &order,
+        terms,
+        source,
+        image,
+        &identity,
+        device.size(),
+        Timestamp::now(),
+    );
+    drop((device, lock));
+    let shown = source.shown(&order.pv.name);
+    crash_point("create-job");
+    match context.cluster.create_job(&source.namespace, &job).await {
+        Ok(()) => {
+            let text = format!("cleaning {} by Job {shown}", order.path);
+            tracing::info!(pv = order.pv.name, job = shown, "{text}");
+            let about = About::from(&order.pv.reference());
+            let reason = reasons::VOLUME_DELETE;
+            context.reporter.normal(&about, reason, "Clean", &text);
+            Ok(())
+        }
+        // The next pass sees whose it is.
+        Err(ApiError::AlreadyExists | ApiError::Conflict) => Err(Stop::Again),
+        Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
+            reasons::PERMISSION_MISSING,
+            format!(
+                "making Job {shown} failed: {error}; without this right no device is cleaned by Jobs; {REMEDY}, or switch useJobForCleaning off"
+            ),
+        )
+        .into()),
+        Err(error) => Err(api("making the cleaning Job")(error)),
+    }
+}
+
+/// Checks what a Job has done. A Job whose device is not clean is deleted, so that the next attempt creates another.
+pub(super) async fn check_result(
+    committed: Committed,
+    context: &CleanupContext,
+    job: &JobView,
+    progress: &Progress,
+) -> Result<Wiped, Failure> {
+    let Committed {
+        order,
+        identity,
+        volume,
+        lock,
+    } = committed;
+    let Volume::Device(device) = volume else {
+        return Err(not_a_device());
+    };
+    let work = {
+        let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
+        // The lock goes where the work is: it may outlive this task, hanging in a system call.
+        move || Ok((check(&order, &job, &identity, &device, &progress)?, lock))
+    };
+    // On the heap, or each future around it would be as large.
+    let work = Box::pin(blocking(true, work));
+    match oversee(context, &order, progress, work).await {
+        Ok((means, lock)) => {
+            let cleaned = Cleaned { order, means, lock };
+            let wiped = Wiped::new(cleaned, super::JOB, begun_at(job));
+            attempt::report_data_left(context, &wiped);
+            Ok(wiped)
+        }
+        Err(failure) if failure.stopped => Err(failure),
+        Err(failure) => {
+            let shown = context.jobs.shown(&order.pv.name);
+            crash_point("delete-job");
+            let deleted = context
+                .cluster
+                .delete_job(&context.jobs.namespace, job)
+                .await;
+            if let Err(error) = deleted {
+                tracing::warn!(pv = order.pv.name, job = shown, %error, "the Job whose result is not clean stays");
+            }
+            Err(Failure {
+                message: format!(
+                    "Job {shown} says that it cleaned the device, and it is not so: {}",
+                    failure.message
+                ),
+                ..failure
+            })
+        }
+    }
+}
+
+fn not_a_device() -> Failure {
+    Failure::new(
+        reasons::VOLUME_FAILED_DELETE,
+        "a Job is to clean what is no device; this is a bug, and nothing was touched",
+    )
+}
+
+/// When a Job began, by this process's clock.
+fn begun_at(job: &JobView) -> Instant {
+    let now = Instant::now();
+    let age = job.made_at.and_then(|made_at| {
+        let age = Timestamp::now().duration_since(made_at);
+        Duration::try_from(age).ok()
+    });
+    age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
+}
+
+/// Checks that a device is as clean as its method leaves one. Reads samples, writes nothing. Blocking.
+fn check(
+    order: &CleanOrder,
+    job: &JobView,
+    identity: &str,
+    device: &Device,
+    progress: &Progress,
+) -> Result<Option<WipeOutcome>, Failure> {
+    if job.identity.as_deref() != Some(identity) {
+        let text = format!(
+            "it was made for {:?}, and the device is {identity:?}",
+            job.identity.as_deref().unwrap_or_default()
+        );
+        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
+    }
+    crash_point("verify");
+    let (file, size) = (device.file(), device.size());
+    device::check_reset(file, size, progress)?;
+    match order.method {
+        Method::Discard | Method::Zero { .. } | Method::Overwrite { .. } => {
+            device::check_zeroed(file, size, progress)?;
+        }
+        Method::QuickReset => {
+            if let Err(device::DeviceError::NotZero { .. }) =
+                device::check_zeroed(file, size, progress)
+            {
+                return Ok(Some(WipeOutcome::SignaturesOnly));
+            }
+        }
+        Method::Command(_) | Method::DeleteContents => {}
+    }
+    Ok(None)
+}
