@@ -4,8 +4,7 @@
 //! for the [`wipe`], whose [`wipe::Wiped`] is needed for the [`release`]. No step can be left out:
 //! without the value there is no method to call.
 //!
-//! The cleaners ([`tree`], [`device`], [`command`]) know nothing of Kubernetes. Whoever cleans a volume
-//! by hand (`cmd::clean`) has the first two from [`wipe`], with all their checks.
+//! The cleaners in [`crate::wipe`] know nothing of Kubernetes.
 
 pub mod attempt;
 pub(crate) mod blocking;
