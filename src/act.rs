@@ -74,21 +74,23 @@ impl Actor {
                 Action::Release(tenancy) => self.release(tenancy),
                 Action::Disown(job) => {
                     let (this, before) = (self.clone(), job.clone());
-                    self.write_job(before, async move { this.disown(&job).await });
+                    let work = async move { this.disown(&job).await };
+                    self.write_job(before, expectations, work);
                 }
                 Action::Collect(job) => {
                     let (this, before) = (self.clone(), job.clone());
-                    self.write_job(before, async move { this.collect(&job).await });
+                    let work = async move { this.collect(&job).await };
+                    self.write_job(before, expectations, work);
                 }
                 Action::DeleteJob(job, why) => {
                     let (this, before) = (self.clone(), job.clone());
-                    self.write_job(before, async move {
-                        this.delete_job(&job, &why).await;
-                    });
+                    let work = async move { this.delete_job(&job, &why).await };
+                    self.write_job(before, expectations, work);
                 }
                 Action::CallOff(job, why) => {
                     let (this, before) = (self.clone(), job.clone());
-                    self.write_job(before, async move { this.call_off(&job, &why).await });
+                    let work = async move { this.call_off(&job, &why).await };
+                    self.write_job(before, expectations, work);
                 }
                 Action::Create(draft) => self.offer(draft, expectations.clone(), pass),
                 Action::Patch(patch) => {
@@ -122,13 +124,16 @@ impl Actor {
     }
 
     /// Changes a Job that was in this state when that was decided.
-    fn write_job<F>(&self, before: JobView, work: F)
+    fn write_job<F>(&self, before: JobView, expectations: &Expectations, work: F)
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = Result<(), ApiError>> + Send + 'static,
     {
         let entered = self.writing.enter(&before.name);
-        let known = self.jobs.clone();
-        let has_changed = move |()| {
+        let (known, expectations) = (self.jobs.clone(), expectations.clone());
+        let has_changed = move |done: Result<(), ApiError>| {
+            if done.is_err_and(|error| !error.is_passing()) {
+                expectations.refused(&before.name);
+            }
             let jobs = known.borrow();
             jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
         };

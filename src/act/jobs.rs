@@ -8,14 +8,16 @@ use crate::view::{JobState, JobView};
 
 impl Actor {
     /// Deletes the Job of a PV that is not to be cleaned (now).
-    pub(super) async fn call_off(&self, job: &JobView, why: &str) {
-        if self.delete_job(job, why).await && job.state != JobState::Pending {
+    pub(super) async fn call_off(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
+        self.delete_job(job, why).await?;
+        if job.state != JobState::Pending {
             self.report_data_lost(job, why);
         }
+        Ok(())
     }
 
-    /// Deletes a Job; whether it was done.
-    pub(super) async fn delete_job(&self, job: &JobView, why: &str) -> bool {
+    /// Deletes a Job.
+    pub(super) async fn delete_job(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
         crash_point("delete-job");
@@ -31,7 +33,7 @@ impl Actor {
                 );
             }
         }
-        deleted.is_ok()
+        deleted
     }
 
     /// Warns that data is lost which was to be kept.
@@ -48,9 +50,10 @@ impl Actor {
     }
 
     /// Removes the ownerReference of a Job at work. Without that it works all the same.
-    pub(super) async fn disown(&self, job: &JobView) {
+    pub(super) async fn disown(&self, job: &JobView) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
-        match cluster.disown_job(namespace, job).await {
+        let disowned = cluster.disown_job(namespace, job).await;
+        match &disowned {
             Ok(()) | Err(ApiError::Conflict | ApiError::NotFound) => {}
             Err(error) => {
                 let pv = job.pv.as_deref().unwrap_or_default();
@@ -60,21 +63,22 @@ impl Actor {
                 );
             }
         }
+        disowned
     }
 
     /// Deletes the Job of a PV that is gone, after another look for it.
-    pub(super) async fn collect(&self, job: &JobView) {
+    pub(super) async fn collect(&self, job: &JobView) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
-        let failed = |error: ApiError| {
+        let failed = |error: &ApiError| {
             tracing::warn!(job = job.name, pv, %error, "the Job of a PV that is gone could not be deleted; the next pass tries again");
         };
-        match cluster.pv(pv).await {
-            Ok(Some(found)) if Some(&found.uid) == job.pv_uid.as_ref() => return,
-            Ok(_) => {}
-            Err(error) => return failed(error),
+        let found = cluster.pv(pv).await.inspect_err(failed)?;
+        if found.is_some_and(|found| Some(&found.uid) == job.pv_uid.as_ref()) {
+            return Ok(());
         }
-        match cluster.delete_job(namespace, job).await {
+        let deleted = cluster.delete_job(namespace, job).await;
+        match &deleted {
             Ok(()) => {
                 let text = format!(
                     "deleted Job {namespace}/{}, since its PV {pv} is gone",
@@ -89,5 +93,6 @@ impl Actor {
             Err(ApiError::Conflict | ApiError::NotFound) => {}
             Err(error) => failed(error),
         }
+        deleted
     }
 }

@@ -59,10 +59,12 @@ async fn run(
     order: &CleanOrder,
     progress: &Progress,
 ) -> Result<End, Stop> {
+    let gated = gate(context, order.clone()).await?;
+    // Under the lock, which another provisioner of this node holds until its Job is there.
     if order.kind == VolumeMode::Block {
         job::is_unchanged(context, order).await?;
     }
-    let committed = gate(context, order.clone()).await?.commit(context).await?;
+    let committed = gated.commit(context).await?;
     let tenancy = order.pv.tenancy();
     if let Some(job) = &order.cleaned_by {
         context.table.mark_wiping(&tenancy);
@@ -71,7 +73,7 @@ async fn run(
         return Ok(End::Wiped { wiped, release });
     }
     if order.job.is_some() {
-        job::create(committed, context).await?;
+        job::create(committed, context, progress).await?;
         return Ok(End::Job);
     }
     context.table.mark_wiping(&tenancy);

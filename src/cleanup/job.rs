@@ -66,8 +66,13 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
     })
 }
 
-/// Creates the Job. Device and lock are dropped first: the Job takes both itself, and checks the identity.
-pub(super) async fn create(committed: Committed, context: &CleanupContext) -> Result<(), Stop> {
+/// Creates the Job, which opens and locks the device itself, and checks the identity. The device is closed first, and
+/// the lock held until the Job is there.
+pub(super) async fn create(
+    committed: Committed,
+    context: &CleanupContext,
+    progress: &Progress,
+) -> Result<(), Stop> {
     let Committed {
         order,
         identity,
@@ -90,10 +95,15 @@ pub(super) async fn create(committed: Committed, context: &CleanupContext) -> Re
         device.size(),
         Timestamp::now(),
     );
-    drop((device, lock));
+    drop(device);
+    if progress.is_cancelled() {
+        return Err(Stop::NotDue("the program is shutting down".into()));
+    }
     let shown = source.shown(&order.pv.name);
     crash_point("create-job");
-    match context.cluster.create_job(&source.namespace, &job).await {
+    let created = context.cluster.create_job(&source.namespace, &job).await;
+    drop(lock);
+    match created {
         Ok(()) => {
             let text = format!("cleaning {} by Job {shown}", order.path);
             tracing::info!(pv = order.pv.name, job = shown, "{text}");

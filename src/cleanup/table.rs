@@ -207,7 +207,7 @@ impl ProcTable {
                 _ => now,
             };
             let lasted = now.saturating_sub(since);
-            let pause = if notify.is_none() || lasted < LONG_USE {
+            let pause = if lasted < LONG_USE {
                 BLOCKED.0
             } else {
                 (lasted / 6).min(BLOCKED.1)
@@ -294,6 +294,7 @@ impl ProcTable {
                 Backoff::Longest => FAILED.1,
             };
             entry.fail(error);
+            entry.wiped = None;
             let state = CleanupState::Failed {
                 error: error.to_owned(),
                 retry_at: now + pause,

@@ -48,6 +48,8 @@ struct Handle {
     class: Arc<Class>,
     taken: watch::Sender<Taken>,
     published: watch::Receiver<Option<Arc<ClassInventory>>>,
+    /// When which paths were no longer taken, until a scan has begun after that.
+    freed: BTreeMap<HostPath, Instant>,
     /// Whether the first scan was waited for.
     was_awaited: bool,
     task: JoinHandle<()>,
@@ -113,13 +115,20 @@ impl Inventory {
     /// The paths that have PVs or are being cleaned. Scans the classes again in which a path is no longer
     /// taken.
     pub fn set_taken(&mut self, paths: &BTreeSet<HostPath>) {
-        for actor in self.actors.values() {
+        for actor in self.actors.values_mut() {
             let dir = &actor.class.host_dir;
             let here = paths.iter().filter(|path| path.child_of(dir).is_some());
             let now: BTreeSet<_> = here.cloned().collect();
+            let last = actor.published.borrow().clone();
+            let begun = last.map(|last| last.begun);
+            actor.freed.retain(|_, at| begun.is_none_or(|it| it <= *at));
+            let freed = &mut actor.freed;
             actor.taken.send_if_modified(|taken| {
-                let is_free = |before: &Arc<BTreeSet<_>>| !before.is_subset(&now);
-                let must_scan = taken.as_ref().is_none_or(is_free);
+                let before = taken.take();
+                let gone = before.iter().flat_map(|it| it.difference(&now));
+                let gone: Vec<_> = gone.map(|path| (path.clone(), Instant::now())).collect();
+                let must_scan = before.is_none() || !gone.is_empty();
+                freed.extend(gone);
                 *taken = Some(Arc::new(now));
                 must_scan
             });
@@ -145,6 +154,7 @@ impl Inventory {
             class: Arc::clone(class),
             taken: send_taken,
             published,
+            freed: BTreeMap::new(),
             was_awaited: false,
             task: tokio::spawn(actor.run()),
         }
@@ -175,6 +185,10 @@ impl Inventory {
             let mut observation = last.observation.clone();
             observation.complete &= last.begun.elapsed() < self.period * MAX_AGE;
             observed.classes.insert(name.clone(), observation);
+            let freed = actor.freed.iter().filter(|(_, at)| last.begun <= **at);
+            observed
+                .outdated
+                .extend(freed.map(|(path, _)| path.clone()));
             let now = actor.taken.borrow();
             if let (Some(then), Some(now)) = (&last.taken, &*now) {
                 observed.outdated.extend(then.difference(now).cloned());

@@ -44,7 +44,9 @@ impl Slots {
             limit: settings.config.max_concurrent_cleanups.get().into(),
             ..Self::default()
         };
-        for cleanup in snapshot.cleanups.values().filter(|it| it.at_work) {
+        let is_wiped = |it: &Cleanup| matches!(it.state, CleanupState::Wiped { .. });
+        let at_work = snapshot.cleanups.values().filter(|it| it.at_work);
+        for cleanup in at_work.filter(|it| !is_wiped(it)) {
             slots.wipes += 1;
             slots.held += usize::from(!cleanup.stalled);
             slots.disks.extend(&cleanup.disks);
@@ -233,12 +235,12 @@ impl<'a> Planner<'a> {
 
     /// What comes next for a volume that may be cleaned.
     pub(super) fn next_step(&mut self, pv: &'a PvView, mut order: CleanOrder) {
-        let cleanup = self.cleanup(pv);
-        if let Some(cleanup) = cleanup
-            && !cleanup.is_attempt_due(self.snapshot.now, order.basis)
-        {
-            self.postponed(pv, cleanup);
-            return;
+        if let Some(cleanup) = self.cleanup(pv) {
+            self.notify_blocked(pv, cleanup);
+            if !cleanup.is_attempt_due(self.snapshot.now, order.basis) {
+                self.postponed(pv, cleanup);
+                return;
+            }
         }
         if order.kind == VolumeMode::Block
             && let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
@@ -264,9 +266,16 @@ impl<'a> Planner<'a> {
 
     /// The next attempt is not due yet.
     fn postponed(&mut self, pv: &'a PvView, cleanup: &Cleanup) {
-        self.notify_blocked(pv, cleanup);
         match &cleanup.state {
-            CleanupState::Blocked { retry_at, .. } => {
+            CleanupState::Blocked {
+                retry_at,
+                notify_at,
+                ..
+            } => {
+                // A Job may have been created that the watch does not show yet.
+                if notify_at.is_none() {
+                    self.slots.hold(&cleanup.disks);
+                }
                 self.wake_at(*retry_at);
                 self.states.insert(&pv.name, (VolumeState::Waiting, None));
             }

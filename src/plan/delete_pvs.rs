@@ -21,6 +21,10 @@ impl<'a> Planner<'a> {
     pub(super) fn delete_pvs(&mut self) {
         self.forget_cleanups();
         for pv in self.pvs {
+            // Whatever has become of the PV: what has begun comes to its end.
+            if self.cleanup_at_work(pv) {
+                continue;
+            }
             match pv.ownership(self.node, self.settings.config.use_node_name_only) {
                 Ownership::Foreign => {}
                 Ownership::FormerNode => self.take_over(pv),
@@ -30,9 +34,6 @@ impl<'a> Planner<'a> {
     }
 
     fn our_pv(&mut self, pv: &'a PvView) {
-        if self.cleanup_at_work(pv) {
-            return;
-        }
         let place = self.place(pv);
         match due(pv) {
             // First of all it has to come into our sight: no watch tells of a consent on it, or its end.
@@ -206,6 +207,7 @@ impl<'a> Planner<'a> {
             (false, Phase::Pending | Phase::Available) => VolumeState::Available,
         };
         self.states.insert(&pv.name, (state, None));
+        self.call_off_pending(pv, "the PV is not to be cleaned");
         let waits_for_us = !pv.deleting || pv.has_finalizer();
         if waits_for_us && matches!(pv.phase, Phase::Released | Phase::Failed) {
             self.released_but_not_due(pv, place);

@@ -32,6 +32,8 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
     volume.waits();
     volume.is_kept("Released", "the pod keeps its data");
     assert_eq!(volume.stage.events("VolumeInUse").len(), 1, "reported once");
+    let log = volume.provisioner.log();
+    assert!(!log.contains("no longer the case"), "{log}");
     volume.stage.delete_pod("pod", false);
     volume.is_cleaned();
 }

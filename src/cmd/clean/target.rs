@@ -21,6 +21,7 @@ use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
 use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
 use crate::metrics::Metrics;
+use crate::names::{pv_name, pv_name_on_collision};
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, Place, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
@@ -124,6 +125,8 @@ impl Finder {
         let found = cleaner::inspect(USED_WITHIN, &Progress::default(), inspection).await;
         let (volume, lock, candidate) = found.map_err(|failure| anyhow!(failure.message))?;
         ensure!(!candidate.read_only, "{path} is read-only");
+        self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
+            .await?;
         if let Some(pv) = &pv {
             let place = Place::Volume(class, &entry.entry, &candidate);
             may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
@@ -138,6 +141,26 @@ impl Finder {
             candidate,
             lock,
         })
+    }
+
+    /// Reads the PV again under the lock: the provisioner may have wiped the volume and offered it meanwhile.
+    async fn is_unchanged(&self, pv: Option<&PvView>, class: &str, entry: &str) -> Result<()> {
+        let names = match pv {
+            Some(pv) => vec![pv.name.clone()],
+            None => vec![
+                pv_name(entry, &self.node, class),
+                pv_name_on_collision(entry, &self.node, class),
+            ],
+        };
+        for name in names {
+            let now = self.cluster.pv(&name).await.context("reading the PV")?;
+            let version = |pv: &PvView| (pv.uid.clone(), pv.resource_version.clone());
+            ensure!(
+                now.as_ref().map(version) == pv.map(version),
+                "PV {name} has changed: run the command again"
+            );
+        }
+        Ok(())
     }
 
     /// The class and the entry that are wanted, by PV, or by the path on the host or in this container.
@@ -179,8 +202,8 @@ fn is_let_go(pv: &PvView, jobs: &[JobView]) -> Result<()> {
         bail!("PV {name} has the cleaning Job {}", job.name);
     }
     ensure!(
-        !matches!(pv.phase, Phase::Bound | Phase::Pending),
-        "PV {name} is {}, so it belongs to a claim: delete the claim first",
+        !matches!(pv.phase, Phase::Available | Phase::Bound | Phase::Pending),
+        "PV {name} is {}: a claim has it, or may take it while the volume is cleaned; delete the claim, or the PV, first",
         pv.phase
     );
     ensure!(!pv.paused, "PV {name} is paused by an annotation");

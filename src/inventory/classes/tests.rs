@@ -104,11 +104,15 @@ fn freed_path_is_outdated_until_it_is_scanned_again() {
             fixture.wake.notified().await;
         }
         let release = hang();
+        // No scan has seen this one taken.
+        let more = BTreeSet::from([fixture.path("a"), fixture.path("b"), fixture.path("c")]);
+        fixture.inventory.set_taken(&more);
         fixture
             .inventory
             .set_taken(&BTreeSet::from([fixture.path("b")]));
         let outdated = fixture.inventory.observe().outdated;
-        assert_eq!(outdated, BTreeSet::from([fixture.path("a")]));
+        let freed = BTreeSet::from([fixture.path("a"), fixture.path("c")]);
+        assert_eq!(outdated, freed);
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!fixture.inventory.observe().outdated.is_empty());
         drop(release);

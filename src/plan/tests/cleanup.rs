@@ -59,7 +59,9 @@ fn each_state_without_a_job_has_its_step() {
     let basis = order(&device().plan()).unwrap().basis;
     let kept = with(pv.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
     let paused = with(pv.clone(), |pv| pv.paused = true);
+    let former = with(pv.clone(), |pv| pv.provisioned_by = Some(FORMER.into()));
     let clean = &["clean pv-a", "a is Due"][..];
+    let retry = &["VolumeInUse of pv-a", "clean pv-a", "a is Due"][..];
     let forget = "forget uid-pv-a";
     for (pv, state, on, expected) in [
         (
@@ -68,8 +70,9 @@ fn each_state_without_a_job_has_its_step() {
             basis,
             &["VolumeInUse of pv-a", "a is Waiting"][..],
         ),
-        (&pv, blocked(100), basis, clean),
-        (&pv, blocked(101), 0, clean),
+        // The notice stays while the next attempt begins.
+        (&pv, blocked(100), basis, retry),
+        (&pv, blocked(101), 0, retry),
         (&pv, failed_until(101), basis, &["a is CleaningFailed"]),
         (&pv, failed_until(100), basis, clean),
         (&pv, waiting("for a slot"), basis, clean),
@@ -88,7 +91,13 @@ fn each_state_without_a_job_has_its_step() {
             &["VolumeFailedDelete of pv-a", "a is Refused"],
         ),
         (&pv, CleanupState::Released, basis, &["a is Cleaned"]),
-        // Not due any more, or paused.
+        // Not due any more, or paused, or of a Node that was registered again.
+        (
+            &former,
+            wiped(None, 100),
+            basis,
+            &["release uid-pv-a", "a is Cleaning"],
+        ),
         (
             &kept,
             blocked(101),
@@ -304,5 +313,38 @@ fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
             "clean pv-a",
             "a is Due",
         ],
+    );
+}
+
+#[test]
+fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
+    let pv = committed();
+    let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
+    let mut world = device().fast("b", &fs(2)).pv(other);
+    world.config.max_concurrent_cleanups = NonZeroU16::MIN;
+    let releasing = world.clone().cleanup(&pv, wiped(None, 100));
+    releasing
+        .change_cleanup(&pv, |cleanup| cleanup.at_work = true)
+        .expect("released", &["a is Cleaning", "clean pv-b", "b is Due"]);
+    let created = CleanupState::Blocked {
+        reason: "its Job".into(),
+        notify_at: None,
+        retry_at: Duration::from_secs(101),
+    };
+    let basis = order(&device().plan()).unwrap().basis;
+    let slot = "track pv-b as Waiting";
+    world
+        .cleanup_on(&pv, created, basis)
+        .expect("created", &["a is Waiting", slot, "b is Waiting"]);
+}
+
+#[test]
+fn a_pending_job_is_deleted_when_its_pv_is_not_to_be_cleaned_any_more() {
+    let recycled = with(due_device(), |pv| pv.policy = ReclaimPolicy::Recycle);
+    let world = world().fast("a", &disk(1)).pv(recycled);
+    let found = words(&world.job(job(JobState::Pending)).plan());
+    assert!(
+        found.contains(&"call Job cleanup-pv-a off".to_owned()),
+        "{found:?}"
     );
 }
