@@ -56,12 +56,12 @@ pub struct Args {
     #[arg(help_heading = help::PROVISIONER)]
     pub metrics_path: String,
 
-    /// Time between two looks at the discovery directories when nothing happens.
+    /// Time between two scans of the discovery directories when nothing changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     #[arg(help_heading = help::PROVISIONER)]
     pub discovery_period: Duration,
 
-    /// Time between two looks at the configuration directory when nothing happens.
+    /// Time between two reads of the configuration directory when nothing changes.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     #[arg(help_heading = help::PROVISIONER)]
     pub config_sync_period: Duration,
@@ -81,18 +81,18 @@ pub struct Args {
     #[arg(help_heading = help::PROVISIONER)]
     pub release_quiet_period: Duration,
 
-    /// An admission policy lets this node's provisioner change its own node's objects only. It goes
-    /// by the node's name, so the program does not start where that is not enough.
+    /// An admission policy restricts this provisioner to the objects of its own node, by the node's
+    /// name. The program does not start if the name is not sufficient.
     #[arg(long)]
     #[arg(help_heading = help::PROVISIONER)]
     pub node_isolation: bool,
 
-    /// How log lines look.
+    /// Format of log lines.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     #[arg(help_heading = help::LOGGING)]
     pub log_format: LogFormat,
 
-    /// How much is logged until the configuration says otherwise (key logLevel). Wins over -v.
+    /// Log level until the configuration sets one (key logLevel). Overrides -v.
     #[arg(long, global = true, value_name = "LEVEL")]
     #[arg(help_heading = help::LOGGING)]
     log_level: Option<LogLevel>,
@@ -103,7 +103,7 @@ pub struct Args {
     verbosity: Option<i32>,
 }
 
-/// The commands for operators, and two for the program itself.
+/// The commands for operators, and two hidden ones for the program itself.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Shows the state of a node's provisioner and its volumes, problems first.
@@ -121,7 +121,7 @@ pub enum Command {
     Release(Release),
     /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
     NodeCleanup(NodeCleanup),
-    /// Cleans one device as the container of a cleaning Job, which tells it the rest by its environment.
+    /// Cleans one device in the container of a cleaning Job, whose environment has the other parameters.
     #[command(hide = true)]
     Job(Job),
     /// Runs an external cleaner so that it ends when the provisioner does.
@@ -147,9 +147,9 @@ pub struct Discover {
     pub output: OutputFormat,
 }
 
-/// How a command writes its result.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are clear")]
 pub enum OutputFormat {
     Table,
     Json,
@@ -157,11 +157,10 @@ pub enum OutputFormat {
 }
 
 impl Args {
-    /// Reads a command line, the program's name first, in the spellings that existing manifests use.
+    /// Parses a command line, whose first word is the program name. It accepts the spellings of Go.
     ///
     /// # Errors
-    /// clap's own error, which also stands for `--help` and `--version`: print it and exit with its
-    /// code.
+    /// clap's error, also for `--help` and `--version`: print it and exit with its code.
     pub fn from_command_line(
         line: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
@@ -171,7 +170,7 @@ impl Args {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
     }
 
-    /// The level to log at: `--log-level`, else what `-v` comes to, else info.
+    /// The log level: `--log-level`, else the level of `-v`, else info.
     #[must_use]
     pub fn log_level(&self) -> LogLevel {
         self.log_level.unwrap_or(match self.verbosity {
@@ -182,7 +181,7 @@ impl Args {
     }
 }
 
-/// The path of the metrics. The router panics on a path that it serves already, and on patterns.
+/// Validates the path of the metrics. The router panics on a path that is in use, and on patterns.
 fn absolute(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     if ["/healthz", "/ready", "/status"].contains(&text) {
@@ -194,7 +193,7 @@ fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
-/// A period of zero would be a loop without a pause.
+/// Refuses a period of zero, which would be a busy loop.
 fn positive(text: &str) -> Result<Duration, String> {
     let period = duration::parse(text)?;
     if period.is_zero() {

@@ -1,56 +1,56 @@
-//! The requests that this program makes of the API server, each with a time limit.
+//! The requests to the API server, each with a time limit.
 //!
-//! Reads here are fresh ones: nothing comes out of a cache. A denied request is reported until such a
-//! request succeeds; nothing else follows from it.
+//! Reads never come from a cache. A denied permission is reported until a request with it succeeds, and has no
+//! other effect.
 
 mod jobs;
 mod node_cleanup;
 mod outage;
 mod permissions;
 mod provisioner_status;
+mod pvs;
 mod retries;
 mod taint;
 mod uninstall;
 
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, Patch};
 use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
-use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{PvRef, PvView};
 
 pub(crate) use jobs::{JOBS, jobs_of};
 pub use node_cleanup::BoundClaim;
 pub(crate) use outage::is_unreachable;
-use permissions::lacks_right;
+use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
 pub(crate) use retries::retries;
 pub use uninstall::{DaemonSetState, ProvisionerPod};
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
+/// The number of objects in one page of a list.
+const PAGE_SIZE: u32 = 500;
 
-/// Why a request failed. There are four classes: a conflict or a missing object, which is read again; a
-/// refusal, after which this object backs off while others go on; what passes, which is retried; and a
-/// bug. A write whose answer is lost is not read back: the next pass finds what came of it.
+/// Why a request failed. There are four classes: a conflict or a missing object, which is read again; a refusal,
+/// after which only this object backs off; a transient error, which is retried; and a bug. A write whose response
+/// is lost is not read back: the next pass sees its result.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Conflict: the object changed, or is another one than was meant.
-    #[error("the object has changed since it was looked at")]
+    /// Conflict: the object has another version or UID than the request names.
+    #[error("the object has changed since it was read")]
     Conflict,
     /// Conflict: the name is taken.
     #[error("an object of that name exists already")]
@@ -59,22 +59,22 @@ pub enum ApiError {
     #[error("the object does not exist")]
     NotFound,
     /// Refused: a permission is missing.
-    #[error("the API server denies the right to {verb} {resource}: {message}")]
+    #[error("the API server denies permission to {verb} {resource}: {message}")]
     Forbidden {
         /// `get`, `list`, `patch`, ...
         verb: &'static str,
         /// The resource's plural name.
         resource: &'static str,
-        /// The API server's words.
+        /// The API server's message.
         message: String,
     },
     /// Refused: by validation, admission, a policy or a quota.
     #[error("the API server refuses it: {0}")]
     Invalid(String),
-    /// Passing: no answer in time.
+    /// Transient: no response in time.
     #[error("the API server did not answer within {TIME_LIMIT:?}")]
     TimedOut,
-    /// Passing: server errors, 429, broken connections.
+    /// Transient: server errors, 429, failed connections.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
     /// A request that the API server does not understand.
@@ -83,23 +83,23 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Whether the same request may succeed in a moment.
+    /// Whether the same request may succeed if it is retried.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::TimedOut | Self::Failed(_))
     }
 }
 
-/// A claim, as far as the gate before a wipe needs it.
+/// The fields of a claim that the gate before a wipe requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimView {
     /// The UID.
     pub uid: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
 }
 
-/// A Pod, as far as the gate before a wipe needs it.
+/// The fields of a Pod that the gate before a wipe requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
     /// `namespace/name`.
@@ -108,7 +108,7 @@ pub struct PodView {
     pub namespace: String,
     /// Whether it has ended: Succeeded or Failed.
     pub terminal: bool,
-    /// When the kubelet took it up, or else when it was made.
+    /// When the kubelet started it, or else when it was created.
     pub started: Option<Timestamp>,
     /// The names of the claims that it uses.
     pub claims: Vec<String>,
@@ -125,26 +125,24 @@ impl PodView {
     }
 }
 
-/// The API server, as this program uses it.
+/// A client of the API server.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
     metrics: Arc<Metrics>,
     permissions: Arc<Permissions>,
-    /// When a probe was answered last.
+    /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
 }
 
-impl fmt::Debug for Cluster {
+impl Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").finish_non_exhaustive()
     }
 }
 
-const PVS: &str = "persistentvolumes";
-
 impl Cluster {
-    /// Uses a client.
+    /// Wraps a client.
     #[must_use]
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         Self {
@@ -161,7 +159,7 @@ impl Cluster {
         &self.client
     }
 
-    /// The metrics, for what is counted beside the requests.
+    /// The metrics, for other users of the client.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -172,10 +170,6 @@ impl Cluster {
         &self.permissions
     }
 
-    fn pvs(&self) -> Api<PersistentVolume> {
-        Api::all(self.client.clone())
-    }
-
     /// Reads a Node's metadata.
     ///
     /// # Errors
@@ -184,74 +178,6 @@ impl Cluster {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
         Ok(node.metadata)
-    }
-
-    /// Reads a PV.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
-        let pv = self.limited(PVS, "get", self.pvs().get_opt(name)).await?;
-        Ok(pv.as_ref().map(PvView::from_api))
-    }
-
-    /// Creates a PV.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
-        let (pvs, params) = (self.pvs(), PostParams::default());
-        let created = self.counted("create", pvs.create(&params, pv)).await?;
-        Ok(PvView::from_api(&created))
-    }
-
-    /// Merges `metadata` into a PV's, if it is still the very object and version that `pv` names:
-    /// otherwise the API server answers with a conflict.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn patch_pv(&self, pv: &PvRef, metadata: Value) -> Result<PvView, ApiError> {
-        self.merge_pv(pv, json!({ "metadata": metadata })).await
-    }
-
-    /// Removes our finalizer by leaving these `others`; otherwise as [`Self::patch_pv`].
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn remove_finalizer(&self, pv: &PvRef, others: &[String]) -> Result<(), ApiError> {
-        let metadata = json!({ "finalizers": others });
-        self.patch_pv(pv, metadata).await.map(drop)
-    }
-
-    /// As [`Self::patch_pv`], for any part of a PV.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn merge_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
-        body["metadata"]["uid"] = pv.uid.clone().into();
-        body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
-        let body = Patch::Merge(body);
-        let pvs = self.pvs();
-        let params = PatchParams::default();
-        let patched = self
-            .limited(PVS, "patch", pvs.patch(&pv.name, &params, &body))
-            .await?;
-        Ok(PvView::from_api(&patched))
-    }
-
-    /// Deletes a PV, if it is still the very object and version that `pv` names.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn delete_pv(&self, pv: &PvRef) -> Result<(), ApiError> {
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(pv.uid.clone()),
-            resource_version: Some(pv.resource_version.clone()),
-        });
-        let pvs = self.pvs();
-        self.counted("delete", pvs.delete(&pv.name, &params))
-            .await
-            .map(drop)
     }
 
     /// Reads a claim.
@@ -280,34 +206,22 @@ impl Cluster {
         Ok(pods.items.iter().map(pod_view).collect())
     }
 
-    /// Lists the PVs without a hostname label and keeps those that `wanted` is true of. All other PVs
-    /// that our side knows of have the label.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn unlabelled_pvs(
+    /// Lists objects page by page, and holds only one page besides the results of `keep`.
+    async fn list_pages<K, T>(
         &self,
-        wanted: impl Fn(&PvView) -> bool,
-    ) -> Result<Vec<PvView>, ApiError> {
-        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
-        self.pvs_in_pages(unlabelled, wanted).await
-    }
-
-    /// Lists PVs page by page, and never holds more than a page beside those that are `wanted`.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn pvs_in_pages(
-        &self,
+        resource: &'static str,
+        api: Api<K>,
         params: ListParams,
-        wanted: impl Fn(&PvView) -> bool,
-    ) -> Result<Vec<PvView>, ApiError> {
+        keep: impl Fn(K) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
         let mut kept = Vec::new();
-        let mut params = params.limit(PAGE);
+        let mut params = params.limit(PAGE_SIZE);
         loop {
-            let pvs = self.pvs();
-            let page = self.limited(PVS, "list", pvs.list(&params)).await?;
-            kept.extend(page.items.iter().map(PvView::from_api).filter(&wanted));
+            let page = self.limited(resource, "list", api.list(&params)).await?;
+            kept.extend(page.items.into_iter().filter_map(&keep));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => return Ok(kept),
@@ -315,8 +229,8 @@ impl Cluster {
         }
     }
 
-    /// Counts a watch that broke, and records whether it was denied.
-    pub fn watch_broke(&self, resource: &'static str, error: &watcher::Error) {
+    /// Counts a failed watch, and records whether it was denied.
+    pub fn watch_failed(&self, resource: &'static str, error: &watcher::Error) {
         self.metrics
             .watch_restarts_total
             .with_label_values(&[resource])
@@ -325,18 +239,6 @@ impl Cluster {
             self.permissions
                 .denied(resource, verb, status.message.clone());
         }
-    }
-
-    /// Counts and times the request, for the metrics that the Go provisioner has too.
-    async fn counted<T>(
-        &self,
-        verb: &'static str,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, ApiError> {
-        let begun = Instant::now();
-        let result = self.limited(PVS, verb, request).await;
-        self.metrics.request(verb, begun.elapsed(), result.is_err());
-        result
     }
 
     /// Makes a request within the time limit, and classifies its error.
@@ -356,7 +258,7 @@ impl Cluster {
             }
             Err(kube::Error::Api(status)) => {
                 let message = status.message.clone();
-                if lacks_right(&status) {
+                if lacks_permission(&status) {
                     self.permissions.denied(resource, verb, message.clone());
                     return Err(ApiError::Forbidden {
                         verb,
@@ -377,7 +279,7 @@ impl Cluster {
                         )));
                     }
                 };
-                // The object is looked at only after the right.
+                // The API server checks the permission before it reads the object.
                 self.permissions.granted(resource, verb);
                 Err(error)
             }
@@ -386,7 +288,7 @@ impl Cluster {
     }
 }
 
-/// What the API server refused a watch, and in which words.
+/// The verb that the API server refused to a watch, and its response.
 fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(("list", status)),
@@ -401,24 +303,29 @@ pub(crate) fn is_denied(error: &watcher::Error) -> bool {
     refused(error).is_some_and(|(_, status)| status.code == 403)
 }
 
-/// Why a watch broke, in a line.
-pub(crate) fn why_broken(error: &watcher::Error) -> String {
+/// The error of a failed watch, on one line.
+pub(crate) fn watch_error(error: &watcher::Error) -> String {
     match refused(error) {
         Some((_, status)) => format!("{} {}: {}", status.code, status.reason, status.message),
         None => chain(error),
     }
 }
 
-/// A JSON patch of these operations.
+/// Builds a JSON patch.
 fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
     let operations = serde_json::from_value(operations);
     let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
     Ok(Patch::Json(operations))
 }
 
+/// Whether a Pod has ended: Succeeded or Failed.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 fn pod_view(pod: &Pod) -> PodView {
     let metadata = &pod.metadata;
-    let status = pod.status.as_ref();
     let namespace = metadata.namespace.clone().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
     let volumes = pod
@@ -449,10 +356,10 @@ fn pod_view(pod: &Pod) -> PodView {
     PodView {
         name: format!("{namespace}/{name}"),
         namespace,
-        terminal: status
-            .and_then(|status| status.phase.as_deref())
-            .is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
-        started: status
+        terminal: has_ended(pod),
+        started: pod
+            .status
+            .as_ref()
             .and_then(|status| status.start_time.as_ref())
             .or(metadata.creation_timestamp.as_ref())
             .map(|time| time.0),

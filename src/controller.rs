@@ -1,4 +1,7 @@
-//! The main loop: look, plan, act, say; then wait until something happens or ten seconds have gone.
+//! The main loop. Each pass takes a snapshot, plans, carries out the plan and publishes the state. Then it waits
+//! for a notification or the discovery period.
+//!
+//! A pass never waits for a write or a cleanup. It waits for a disk only in the first scan of a class, within a limit.
 
 mod publish;
 mod reloading;
@@ -26,60 +29,60 @@ use crate::view::PvView;
 
 pub use reloading::Reloads;
 
-/// How long a wake-up is held back, so that what happens together is looked at together.
+/// How long notifications are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(20);
-/// How long a pass waits for the first scan of a new class. No pass waits for a later one.
+/// How long a pass waits for the first scan of a new class. It waits for no later scan.
 const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
-/// For how many periods a volume must be missing before the PV goes, where the class wants that.
-const MISSING: u32 = 3;
+/// For how many periods a volume must be missing before its PV is deleted, in a class configured so.
+const MISSING_PERIODS: u32 = 3;
 
-/// Everything that the loop is made of.
+/// The parts of the main loop.
 #[derive(Debug)]
 pub struct Controller {
     /// The configuration in force.
     pub settings: Settings,
-    /// What is known of others that may come to be in force.
+    /// The state of configuration reloads.
     pub reloads: Reloads,
     /// The API server.
     pub cluster: Cluster,
-    /// Our Node, watched.
+    /// The watch of our Node.
     pub node: NodeCache,
-    /// The StorageClasses, watched.
+    /// The watch of the StorageClasses.
     pub storage_classes: ClassCache,
     /// Carries out plans.
     pub actor: Actor,
-    /// The cleanups.
+    /// The table of cleanups.
     pub table: Arc<ProcTable>,
-    /// For events.
+    /// Publishes events.
     pub reporter: Reporter,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Told when something happened.
+    /// Notified when a pass is due.
     pub wake: Arc<Notify>,
-    /// For the gate.
+    /// The state that the gate of a cleanup checks.
     pub state: watch::Sender<ControllerState>,
-    /// For the HTTP server.
+    /// The outcome of the latest pass, for the HTTP server.
     pub pass: watch::Sender<Arc<Pass>>,
-    /// The zero of the plan's time.
+    /// The start of the plan's clock.
     pub epoch: Instant,
     /// The longest time between two passes.
     pub period: Duration,
-    /// What cleaning Jobs are made from.
+    /// The parameters of cleaning Jobs.
     pub job_source: Arc<JobSource>,
 }
 
-/// What the loop remembers from pass to pass.
+/// The state that the loop keeps between passes.
 struct Memory {
     inventory: Inventory,
     pvs: Option<PvCache>,
     jobs: JobCache,
     notices: Notices,
-    /// Since when which PVs have been without their volumes, as the last plan said.
+    /// By PV, since when its volume is missing, by the latest plan.
     missing_since: BTreeMap<String, Duration>,
     taint: StartupTaint,
-    /// When last no PV was being made.
+    /// The end of the latest pass that waited for no new PV.
     settled_at: Instant,
-    /// What was logged of skipped entries and faulty classes the last time.
+    /// The skipped entries and faulty classes that the latest pass logged.
     skips: BTreeSet<String>,
 }
 
@@ -96,7 +99,7 @@ impl Controller {
             settled_at: Instant::now(),
             skips: BTreeSet::new(),
         };
-        self.storage_classes.settle().await;
+        self.storage_classes.wait_for_first_list().await;
         loop {
             let begun = Instant::now();
             self.reload(&mut memory);
@@ -110,7 +113,7 @@ impl Controller {
         }
     }
 
-    /// Waits for a reason to look again.
+    /// Waits until the next pass is due.
     async fn wait(&self, took: Duration, wake_at: Option<Duration>) {
         let until = wake_at.map(|at| at.saturating_sub(self.epoch.elapsed()));
         let longest = until.map_or(self.period, |until| until.min(self.period));
@@ -118,13 +121,13 @@ impl Controller {
             () = self.wake.notified() => tracing::trace!("woken"),
             () = tokio::time::sleep(longest) => {}
         }
-        // Passes that take long are not made back to back.
+        // A pause as long as the pass limits the loop to half of a CPU.
         tokio::time::sleep(COALESCE.max(took)).await;
     }
 
-    /// Returns when the plan for the same facts changes, since the process started.
+    /// Runs a pass. Returns when the plan changes although the snapshot does not, on the clock of the plan.
     async fn pass(&self, memory: &mut Memory, begun: Instant) -> Option<Duration> {
-        let snapshot = self.look(memory).await;
+        let snapshot = self.snapshot(memory).await;
         let mut plan = plan(&self.settings, &snapshot);
         if let Some(node) = snapshot.node.as_ref().filter(|_| plan.made) {
             self.state.send_replace(ControllerState {
@@ -144,8 +147,8 @@ impl Controller {
         wake_at
     }
 
-    /// Puts together what is.
-    async fn look(&self, memory: &mut Memory) -> Snapshot {
+    /// Takes the snapshot to plan with.
+    async fn snapshot(&self, memory: &mut Memory) -> Snapshot {
         let node = self.node.view();
         let config = &self.settings.config;
         if let Some(node) = &node {
@@ -162,13 +165,13 @@ impl Controller {
         let inventory = &mut memory.inventory;
         inventory.serve(&config.classes);
         inventory.settle(FIRST_SCAN_TIMEOUT).await;
-        // From here on nothing waits, so that all is of one moment.
+        // No await from here on, so that the snapshot is consistent.
         let jobs = memory.jobs.jobs();
         let mut under_way = self.actor.writing().now();
         let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {
-            // The watch does not tell of the end of a PV without the label.
+            // The watch does not show the deletion of a PV without the label.
             let released = cleanups
                 .iter()
                 .filter(|(_, it)| it.state == CleanupState::Released);
@@ -183,7 +186,7 @@ impl Controller {
             memory.inventory.set_taken(&taken);
         }
         let observed = memory.inventory.observe();
-        // What is about to be scanned again waits as if a PV were being made for it.
+        // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
         let outdated = outdated.map(|path| (path, String::new()));
         under_way.making.extend(outdated);
@@ -191,7 +194,7 @@ impl Controller {
             node,
             storage_classes: StorageClasses::Known(self.storage_classes.views()),
             observed: observed.classes,
-            // A PV may be gone, and its Job still clean the volume.
+            // The Job of a deleted PV may still be wiping the volume, so both must be known.
             pvs: jobs.as_ref().and(pvs),
             cleanups,
             jobs: jobs.unwrap_or_default(),
@@ -202,7 +205,7 @@ impl Controller {
             now: self.epoch.elapsed(),
             date: jiff::Timestamp::now(),
             missing_since: std::mem::take(&mut memory.missing_since),
-            missing_limit: self.period * MISSING,
+            missing_limit: self.period * MISSING_PERIODS,
         }
     }
 

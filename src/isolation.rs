@@ -1,13 +1,12 @@
-//! `--node-isolation`: whether the chart's admission policy would let us do our work.
+//! `--node-isolation`: checks that the chart's admission policy would admit the writes of this provisioner.
 
 use crate::config::Config;
 use crate::view::NodeView;
 
-/// Why it would not.
+/// Why the policy would refuse the writes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The policy knows a provisioner by the name of its node, and a PV by its affinity to that same
-    /// word.
+    /// The policy compares the name of the provisioner's node with the hostname in a PV's node affinity.
     #[error(
         "node isolation is on, but the hostname label of Node {node:?} is {hostname:?}: the admission policy would refuse every PV of this node; turn node isolation off (nodeIsolation.enabled=false), or make the label equal to the name"
     )]
@@ -27,10 +26,10 @@ pub enum Refused {
     },
 }
 
-/// Judges the node, if it is there, and a configuration.
+/// Checks the Node, if it exists, and a configuration.
 ///
 /// # Errors
-/// [`Refused`], which names the first thing that stands in the way.
+/// [`Refused`], with the first conflict found.
 pub fn check(node: Option<&NodeView>, config: &Config) -> Result<(), Refused> {
     if let Some(node) = node.filter(|node| node.hostname != node.name) {
         return Err(Refused::Hostname {

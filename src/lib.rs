@@ -8,9 +8,10 @@
 //!                     cleanup::table
 //! ```
 //!
-//! `plan` is pure: it has no clock, no client and no filesystem. Everything that can destroy data
-//! lives in [`cleanup`] and [`wipe`], behind a chain of types in which each step is made only by the one before.
-//! Arrows between modules point down, in the order of `layers.rs`.
+//! [`plan`] decides each step. It is pure: no clock, no client, no filesystem. [`act`] carries out the steps.
+//! [`cleanup`] runs the attempts to clean a volume: a chain of types in which only one step can construct the next.
+//! [`wipe`] destroys the bytes of a volume and knows nothing of Kubernetes. No other module destroys data.
+//! A module uses only modules below it, in the order of `layers.rs`.
 
 pub mod act;
 pub mod args;

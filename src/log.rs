@@ -1,6 +1,6 @@
-//! The log, and its level, which the configuration changes while the program runs.
+//! The log and its level, which the configuration can change at run time.
 //!
-//! A process has one log, so this is one of the few places with state of the whole process.
+//! A process has one log, so its handle is a global.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ struct Log {
     filter: reload::Handle<Targets, Registry>,
 }
 
-/// Begins to log to the standard error, at the level of the command line. Only the first call counts.
+/// Starts logging to standard error, at the level of the command line. Later calls have no effect.
 pub fn init(format: LogFormat, level: LogLevel) {
     let (filter, handle) = reload::Layer::new(targets(level));
     let log = Log {
@@ -45,21 +45,21 @@ pub fn init(format: LogFormat, level: LogLevel) {
             let text = fmt::layer().with_ansi(has_colours).with_writer(lines);
             registry.with(text).init();
         }
-        // A line break in JSON is escaped.
+        // JSON escapes line breaks.
         LogFormat::Json => registry
             .with(fmt::layer().json().with_writer(io::stderr))
             .init(),
     }
 }
 
-/// The level in force; none before [`init`].
+/// The level in force; `None` before [`init`].
 #[must_use]
 pub fn level() -> Option<LogLevel> {
     let level = LOG.get()?.level.lock();
     Some(*level.unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Sets the level to that of the configuration; without one, to that of the command line.
+/// Sets the level of the configuration, or without one the level of the command line.
 pub fn set_level(of_config: Option<LogLevel>) {
     let Some(log) = LOG.get() else { return };
     let mut level = log.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,19 +68,19 @@ pub fn set_level(of_config: Option<LogLevel>) {
     if wanted == was {
         return;
     }
-    // Logged at the level that shows more of the two, if either shows it.
+    // The change is logged while the more verbose of the two levels is in force.
     if wanted < was {
         tracing::info!("the log level is {wanted} now, it was {was}");
     }
-    // It fails only when there is no log any more.
+    // Reloading fails only if the subscriber was dropped.
     let _ = log.filter.reload(targets(wanted));
     if wanted > was {
         tracing::info!("the log level is {wanted} now, it was {was}");
     }
 }
 
-/// At debug the libraries would tell of every step of every request; they do at trace. Of a watch
-/// that breaks they tell each time; we do once. Of a request that fails we always do.
+/// The filter of each target. Libraries log every step of every request at debug, so they do only at trace.
+/// Failed watches and requests are logged by this program, so the libraries' lines about them are off.
 fn targets(level: LogLevel) -> Targets {
     let level = LevelFilter::from_level(level.into());
     let libraries = |most: LevelFilter| match level {
@@ -94,11 +94,11 @@ fn targets(level: LogLevel) -> Targets {
         .with_default(libraries(LevelFilter::INFO))
 }
 
-/// Writes each event, which comes in one piece, as one line and without a command for the terminal:
-/// a file's name with a line break in it must not look like a line of ours.
+/// Writes each event as one line without terminal control sequences: a file name with a line break in it
+/// must not forge a log line. The formatter writes an event with one call.
 struct OneLine<W> {
     out: W,
-    /// Whether our own colours are in it.
+    /// Whether the events have colours of the formatter.
     has_colours: bool,
 }
 
@@ -125,7 +125,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// Whether a text begins with a change of colour, as in `\x1b[31m`.
+/// Whether a text starts with a colour sequence such as `\x1b[31m`.
 fn is_colour(text: &str) -> bool {
     let rest = text
         .strip_prefix("\x1b[")
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    impl Kept {
+    impl Buffer {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
@@ -163,24 +163,24 @@ mod tests {
 
     const NAME: &str = "disk\n2026-01-01T00:00:00Z ERROR \x1b[2Jforged\r\u{9b}31m";
 
-    fn tell() {
+    fn log_event() {
         tracing::warn!(pv = "local-pv-1", path = %NAME, reason = "NotMounted", "{NAME} is not mounted");
     }
 
     fn text(has_colours: bool) -> String {
-        let kept = Kept::default();
-        let out = kept.clone();
+        let buffer = Buffer::default();
+        let out = buffer.clone();
         let lines = move || OneLine {
             out: out.clone(),
             has_colours,
         };
         let text = fmt::layer().with_ansi(has_colours).with_writer(lines);
-        with_default(registry().with(text), tell);
-        kept.text()
+        with_default(registry().with(text), log_event);
+        buffer.text()
     }
 
     #[test]
-    fn a_name_forges_no_line_and_no_command_for_the_terminal() {
+    fn file_name_cannot_forge_a_line_or_control_the_terminal() {
         for has_colours in [false, true] {
             let text = text(has_colours);
             assert_eq!(text.lines().count(), 1, "{text:?}");
@@ -198,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_has_every_field_as_it_is() {
-        let kept = Kept::default();
-        let out = kept.clone();
+    fn json_line_has_every_field_unchanged() {
+        let buffer = Buffer::default();
+        let out = buffer.clone();
         let json = fmt::layer().json().with_writer(move || out.clone());
-        with_default(registry().with(json), tell);
-        let text = kept.text();
+        with_default(registry().with(json), log_event);
+        let text = buffer.text();
         assert_eq!(text.lines().count(), 1, "{text}");
         let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(line["level"], "WARN");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_say_less_than_we_do() {
+    fn libraries_log_less_than_the_program() {
         for (level, target, shown, hidden) in [
             (
                 LogLevel::Debug,

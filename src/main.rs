@@ -1,5 +1,5 @@
-//! The program: reads its command line, runs the command, and exits with 0 for success, 2 for a usage or
-//! configuration error, 1 for any other failure (and 130 when `clean` was interrupted).
+//! The program: parses the command line and runs the command. It exits with 0 for success, 2 for a usage or
+//! configuration error, 1 for any other failure, and 130 when `clean` was interrupted.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use local_volume_provisioner::args::{Args, Command, Environment};
-use local_volume_provisioner::cmd::run::Misuse;
+use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
     check_config, clean, discover, job, node_cleanup, release, run, status,
 };
@@ -16,7 +16,7 @@ use local_volume_provisioner::log;
 use local_volume_provisioner::wipe::{method, supervisor};
 
 fn main() -> ExitCode {
-    // The image has this program under the names of the cleaners, too, which do not run alone.
+    // The image also has this program under the names of the cleaner scripts, which cannot run on their own.
     let name = std::env::args_os().next().unwrap_or_default();
     if let Some(answer) = method::not_a_program(&name) {
         let _ = writeln!(io::stderr(), "error: {answer}");
@@ -30,20 +30,20 @@ fn main() -> ExitCode {
     match dispatch(args) {
         Ok(code) => code,
         Err(error) => {
-            let misuse = error.downcast_ref::<Misuse>().is_some();
+            let is_usage_error = error.downcast_ref::<UsageError>().is_some();
             let _ = writeln!(io::stderr(), "error: {}", chain(error.as_ref()));
-            ExitCode::from(if misuse { 2 } else { 1 })
+            ExitCode::from(if is_usage_error { 2 } else { 1 })
         }
     }
 }
 
 fn dispatch(mut args: Args) -> Result<ExitCode> {
     let environment = Environment::read(|name| std::env::var_os(name))
-        .map_err(|error| Misuse(error.to_string()))?;
+        .map_err(|error| UsageError(error.to_string()))?;
     let mut out = io::stdout();
     match args.command.take() {
         None => {
-            // The threads that scan stay for the next pass, which costs less than new ones.
+            // Idle scan threads are kept until the next pass, since that costs less than spawning new ones.
             let keep_threads = args.discovery_period.saturating_mul(2);
             serve(keep_threads, run::run(args, environment))
         }
@@ -66,8 +66,8 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Runs something that serves until it is told to stop. All of it waits for the network or runs on
-/// threads of its own: one thread is enough, and a node pays for no more.
+/// Runs a service until it receives a stop signal. One thread is enough: its tasks wait for the network, and
+/// blocking work has its own threads.
 fn serve(keep_threads: Duration, service: impl Future<Output = Result<()>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .thread_keep_alive(keep_threads)
@@ -79,13 +79,13 @@ fn serve(keep_threads: Duration, service: impl Future<Output = Result<()>>) -> R
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Runs a command that comes to an end.
+/// Runs a command to completion.
 fn once(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let result = runtime.block_on(command);
-    // As above.
+    // As in `serve`.
     runtime.shutdown_background();
     result
 }

@@ -1,8 +1,8 @@
 //! The metrics: those of the Go provisioner under its names, labels and types, and ours.
 //!
-//! One struct of handles, registered into a registry that is passed around: no globals. Gauges that
-//! describe the present are set from the whole state at once, so that a series ends with its object.
-//! `docs/metrics.md` says what each metric is for; a test compares it with what is registered here.
+//! The handles and their registry are one struct, not globals. Gauges of current state are set from a whole
+//! snapshot, so that a series ends with its object. `docs/metrics.md` describes each metric; a test compares the
+//! two.
 
 pub mod series;
 
@@ -24,7 +24,7 @@ use crate::process_metrics::ProcessMetrics;
 const COMPAT_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
-/// Further ones for what takes minutes or hours, which those cannot tell apart: to wipe a large disk.
+/// Further buckets for cleanups: to wipe a large disk takes hours.
 const LONG_BUCKETS: [f64; 8] = [
     30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
 ];
@@ -207,10 +207,10 @@ metrics! {
 }
 
 impl Metrics {
-    /// Makes all metrics, registered and at zero.
+    /// Creates and registers all metrics.
     ///
     /// # Errors
-    /// When two have one name.
+    /// When two metrics have the same name.
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         register_build_info(&registry)?;
@@ -220,7 +220,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// A counter that is first seen at 1 has not increased, as far as Prometheus can tell.
+    /// Creates the series of counters: Prometheus sees no increase in a counter that starts at 1.
     fn begin_at_zero(&self) {
         for mode in ["Filesystem", "Block"] {
             for by in ["process", "job"] {
@@ -235,7 +235,7 @@ impl Metrics {
         }
     }
 
-    /// Takes in which rights are missing: resource, verb, and whether it is.
+    /// Sets which permissions are missing: resource, verb, and whether it is missing.
     pub fn set_missing(
         &self,
         seen: impl IntoIterator<Item = ((&'static str, &'static str), bool)>,

@@ -1,4 +1,4 @@
-//! Events, which are written in the background: no caller waits for one.
+//! Events. They are written in the background, so a caller never waits for the API server.
 
 mod notices;
 mod recorder;
@@ -19,9 +19,9 @@ use recorder::Recorder;
 
 pub use notices::Notices;
 
-/// How many events may wait to be written; further ones are in the log only.
+/// How many events can wait to be written. Further ones are dropped and counted.
 const BACKLOG: usize = 1024;
-/// The API's limit for an event's text, in bytes.
+/// The API's limit for the message of an event, in bytes.
 const NOTE_LIMIT: usize = 1024;
 /// The API's limit for the instance's name, in bytes.
 const INSTANCE_LIMIT: usize = 128;
@@ -56,12 +56,12 @@ impl Reporter {
         }
     }
 
-    /// An event about a problem.
+    /// Queues an event about a problem.
     pub fn warning(&self, about: &About, reason: &str, action: &str, note: &str) {
         self.event(EventType::Warning, about, reason, action, note);
     }
 
-    /// An event about something that happened as it should.
+    /// Queues an event about a success.
     pub fn normal(&self, about: &About, reason: &str, action: &str, note: &str) {
         self.event(EventType::Normal, about, reason, action, note);
     }
@@ -80,7 +80,7 @@ impl Reporter {
         self.regarding(type_, regarding, reason, action, note);
     }
 
-    /// The same about any object.
+    /// Queues an event about any object.
     pub fn regarding(
         &self,
         type_: EventType,
@@ -90,8 +90,7 @@ impl Reporter {
         note: &str,
     ) {
         let namespace = regarding.namespace.clone();
-        // The reporting component must be a label value. The instance's name, which may have a UID in it,
-        // is too long for that.
+        // The reporting component must be a label value, and the instance's name can be too long for one.
         let component = PROVISIONER_PREFIX.to_owned();
         let event = Event {
             metadata: ObjectMeta {
@@ -116,7 +115,7 @@ impl Reporter {
         }
     }
 
-    /// Waits until each event so far is written or was retried once more, at most for `limit`.
+    /// Waits up to `limit` until each queued event is written or was retried once more.
     pub async fn flush(&self, limit: Duration) {
         let (done, written) = oneshot::channel();
         let flushed = async {
@@ -128,7 +127,7 @@ impl Reporter {
     }
 }
 
-/// The longest beginning of a text that is no longer than `limit` bytes.
+/// The longest prefix of up to `limit` bytes.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_that_find_no_place_are_counted() {
+    fn dropped_events_are_counted() {
         let (send, _receive) = mpsc::channel(1);
         let reporter = Reporter {
             send,

@@ -1,5 +1,4 @@
-//! The HTTP server: metrics, probes and status. It answers from what is known and never waits for a
-//! disk.
+//! The HTTP server: metrics, probes and status. It answers from memory and never waits for a disk.
 
 use std::fmt::Display;
 use std::io;
@@ -20,7 +19,7 @@ use crate::metrics::series::Series;
 use crate::plan::{CleanupState, FOR_A_SLOT};
 use crate::status::Status;
 
-/// What the handlers answer from.
+/// The state that the handlers read.
 #[derive(Clone, Debug)]
 struct Shared {
     status: Status,
@@ -45,7 +44,7 @@ pub async fn bind(candidates: &[SocketAddr]) -> io::Result<TcpListener> {
 /// Serves until the process ends.
 ///
 /// # Errors
-/// When the listener breaks.
+/// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
     metrics_path: &str,
@@ -68,15 +67,15 @@ pub async fn serve(
     axum::serve(listener, app).await
 }
 
-/// The answer to a probe: a word, or the reason why not.
+/// The response to a probe: 200 with a text, or 503 with the reason.
 pub(crate) fn probe(verdict: Result<impl Display, impl Display>) -> Response {
     match verdict {
-        Ok(word) => (StatusCode::OK, format!("{word}\n")).into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }
 
-/// Metrics, as Prometheus reads them.
+/// Metrics in the text format of Prometheus.
 pub(crate) fn exposition(families: &[MetricFamily]) -> Response {
     match TextEncoder::new().encode_to_string(families) {
         Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
@@ -94,7 +93,7 @@ async fn show_metrics(State(Shared { status, metrics }): State<Shared>) -> Respo
     exposition(&metrics.registry.gather())
 }
 
-/// Sets the gauges that are read when they are scraped.
+/// Sets the gauges whose values are computed at scrape time.
 #[allow(clippy::cast_possible_wrap, reason = "counts of volumes")]
 fn read_live_state(status: &Status, metrics: &Metrics) {
     let counts = status.table.stats();
@@ -156,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// The series of the metrics whose names begin so, without the prefix of all.
+    /// The series of the metrics whose names start with `name`, without the common prefix.
     fn scrape(status: &Status, metrics: &Metrics, name: &str) -> Vec<String> {
         read_live_state(status, metrics);
         let text = TextEncoder::new()
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleanup_is_told_of_by_name_for_as_long_as_it_is_of_interest() {
+    fn series_of_a_cleanup_end_with_its_state() {
         let metrics = Metrics::new().unwrap();
         let (status, _pass) = status(Pass::default());
         let table = &status.table;
@@ -228,7 +227,7 @@ mod tests {
         let once = ["cleanup_failed_attempts{path=\"/mnt/a\",pv=\"pv-1\"} 1"];
         assert_eq!(cleanups("stalled_seconds"), [""; 0]);
         assert_eq!(cleanups("failed_attempts"), once);
-        // The next try does not make it forgotten, but success does.
+        // The count of failures survives the next attempt, and ends with a success.
         table.track(track(waits(FOR_A_SLOT)));
         assert_eq!(cleanups("failed_attempts"), once);
         table.mark_wiping(&tenancy);
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_a_number_too() {
+    fn ready_gauge_follows_readiness() {
         let metrics = Metrics::new().unwrap();
         let ended = Some(Instant::now());
         for (not_ready, expected) in [(vec![], "ready 1"), (vec!["why".to_owned()], "ready 0")] {

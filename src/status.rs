@@ -19,38 +19,38 @@ pub struct Pass {
     pub node: String,
     /// Why the node is not ready; empty when it is.
     pub not_ready: Vec<String>,
-    /// What does not work as configured, though the node serves.
+    /// What does not work as configured while the node still serves.
     pub degraded: Vec<String>,
-    /// Whether cleaning is paused on the whole node.
+    /// Whether cleanups are paused on the whole node.
     pub paused: bool,
     /// The classes with their volumes.
     pub classes: Vec<ClassReport>,
-    /// When it ended; none before the first one has.
+    /// When the pass ended; `None` before the first one.
     pub ended: Option<Instant>,
-    /// How many passes have ended, this one included.
+    /// The number of passes so far, this one included.
     pub number: u64,
-    /// The largest resourceVersion of the PVs that it was made with.
+    /// The largest resourceVersion of the PVs that the pass has seen.
     pub resource_version: u64,
 }
 
-/// All that the HTTP server answers from.
+/// The state that the HTTP server reads.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// The latest pass.
     pub pass: watch::Receiver<Arc<Pass>>,
     /// The cleanups, live.
     pub table: Arc<ProcTable>,
-    /// The permissions that are missing.
+    /// The missing permissions.
     pub permissions: Arc<Permissions>,
-    /// How long the loop may take for a pass before it counts as dead.
+    /// The longest pass of a healthy loop.
     pub pass_timeout: Duration,
 }
 
 impl Status {
-    /// Whether the loop has made a pass and goes on making them.
+    /// Whether the latest pass ended within [`Self::pass_timeout`].
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn healthy(&self) -> Result<(), String> {
         let ended = self.pass.borrow().ended;
         match ended.map(|ended| ended.elapsed()) {
@@ -66,7 +66,7 @@ impl Status {
     /// Whether every class was read and every eligible volume has a PV.
     ///
     /// # Errors
-    /// Why not, a line for each reason.
+    /// The reasons why not, one per line.
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
         let reasons = self.pass.borrow().not_ready.join("\n");
@@ -77,7 +77,7 @@ impl Status {
         }
     }
 
-    /// The document.
+    /// The document of `/status`.
     #[must_use]
     pub fn document(&self) -> Value {
         let pass = Arc::clone(&self.pass.borrow());
@@ -106,7 +106,7 @@ impl Status {
     }
 }
 
-/// The states of a volume that is due: they go on after the pass, and no pass is made for that.
+/// The states of a volume that is due. They change without a pass, so the table of cleanups replaces them.
 const DUE: [VolumeState; 3] = [
     VolumeState::Due,
     VolumeState::Waiting,
@@ -122,8 +122,8 @@ fn class_json(
     for volume in value["volumes"].as_array_mut().into_iter().flatten() {
         let pv = volume["pv"].as_str();
         if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
-            let (word, state) = words(&cleanup.cleanup.state);
-            volume["cleanup"] = cleanup_json(word, cleanup, table);
+            let (cleanup_state, state) = states(&cleanup.cleanup.state);
+            volume["cleanup"] = cleanup_json(cleanup_state, cleanup, table);
             if DUE.iter().any(|due| volume["state"] == json!(due)) {
                 volume["state"] = json!(state);
             }
@@ -132,8 +132,8 @@ fn class_json(
     value
 }
 
-/// The state of a cleanup in its own words, and in those of its volume.
-fn words(state: &CleanupState) -> (&'static str, VolumeState) {
+/// The state of a cleanup in `/status`, and the matching state of its volume.
+fn states(state: &CleanupState) -> (&'static str, VolumeState) {
     match state {
         CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => {
             ("Waiting", VolumeState::Waiting)
@@ -147,10 +147,10 @@ fn words(state: &CleanupState) -> (&'static str, VolumeState) {
 }
 
 /// The progress of a cleanup. Fields that do not apply are null. Times are in seconds, rates in bytes a second.
-fn cleanup_json(word: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
+fn cleanup_json(state: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
     let elapsed = entry.lasted(table);
     let pace = entry.progress.pace(elapsed);
-    let running = word == "Running";
+    let running = state == "Running";
     let (mut job, mut waiting_for, mut retry, mut release_error) = (None, None, None, None);
     match &entry.cleanup.state {
         CleanupState::Waiting { reason, job: of } => {
@@ -167,7 +167,7 @@ fn cleanup_json(word: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
         CleanupState::Wiping | CleanupState::Released | CleanupState::Failed { .. } => {}
     }
     json!({
-        "state": word,
+        "state": state,
         "attempts": entry.attempts(),
         "seconds": elapsed.as_secs(),
         "progress": pace.ratio(),

@@ -19,7 +19,7 @@ pub struct Clean {
     #[arg(value_name = "PATH|PV")]
     pub volume: String,
 
-    /// How a device is cleaned [default: as its class says].
+    /// How a device is cleaned [default: the method of its class].
     #[arg(long, value_name = "METHOD")]
     pub method: Option<CleanMethod>,
 

@@ -1,34 +1,34 @@
-//! What the pod's template tells the program by its environment.
+//! The environment variables that the pod's template sets.
 
 use std::ffi::OsString;
 
-/// What the pod's environment says. An empty variable counts as not set.
+/// The environment variables. An empty variable counts as not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// `MY_NODE_NAME`: the node this runs on.
     pub node_name: Option<String>,
-    /// `MY_NAMESPACE`: the pod's namespace, where Jobs are made; `default` when not set.
+    /// `MY_NAMESPACE`: the pod's namespace, where Jobs are created; `default` when not set.
     pub namespace: String,
     /// Whether `MY_NAMESPACE` was not set.
     pub namespace_defaulted: bool,
     /// `JOB_CONTAINER_IMAGE`: the image of cleaning Jobs.
     pub job_image: Option<String>,
-    /// `JOB_IMAGE_PULL_SECRETS`: the names of the Secrets that it takes to pull it, with commas.
+    /// `JOB_IMAGE_PULL_SECRETS`: the names of the Secrets to pull it with, separated by commas.
     pub job_pull_secrets: Vec<String>,
-    /// `POD_NAME`, or else `HOSTNAME`: the pod that this is, for events on it.
+    /// `POD_NAME`, or else `HOSTNAME`: the pod of this process, for events.
     pub pod_name: Option<String>,
-    /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the
-    /// kubelet's directory is not known by our own pod in it.
+    /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the kubelet's
+    /// directory cannot be recognised by this pod in it.
     pub pod_uid: Option<String>,
     /// `KUBECONFIG`: how to reach the API server; in a pod, not set.
     pub kubeconfig: Option<OsString>,
 }
 
 impl Environment {
-    /// Reads the variables that `lookup` knows; in the program that is [`std::env::var_os`].
+    /// Reads the variables with `lookup`, which is [`std::env::var_os`] in the program.
     ///
     /// # Errors
-    /// [`EnvironmentError::NotUtf8`] for a name that is no text.
+    /// [`EnvironmentError::NotUtf8`] for a value that is not UTF-8.
     pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, EnvironmentError> {
         let set = |name: &'static str| lookup(name).filter(|value| !value.is_empty());
         let text = |name: &'static str| {
@@ -58,7 +58,7 @@ impl Environment {
         })
     }
 
-    /// The node's name, without which nothing can run.
+    /// The node's name, which the provisioner requires.
     ///
     /// # Errors
     /// [`EnvironmentError::NoNodeName`].
@@ -78,7 +78,7 @@ pub enum EnvironmentError {
          these are: set it from the field spec.nodeName in the pod's template"
     )]
     NoNodeName,
-    /// A variable that must be text is none.
+    /// The value of a variable is not UTF-8.
     #[error("the environment variable {name} is {value:?}, which is not UTF-8: correct it")]
     NotUtf8 {
         /// The variable.

@@ -15,7 +15,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// What the class says about cleaning.
+    /// How the class cleans its devices.
     #[must_use]
     pub fn cleaner(&self) -> Cleaner {
         match self.method {

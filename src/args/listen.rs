@@ -13,11 +13,11 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// The addresses to try to bind, in this order, until one succeeds. Without a host these are IPv6's
-    /// wildcard, which serves IPv4 as well, and IPv4's, for a kernel that has no IPv6.
+    /// The addresses to bind, in this order, until one succeeds. Without a host these are the IPv6
+    /// wildcard, which also serves IPv4, and the IPv4 wildcard, for a kernel without IPv6.
     ///
     /// # Errors
-    /// When the host's name cannot be resolved.
+    /// When the host name cannot be resolved.
     pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
         if self.host.is_empty() {
             let any = [
@@ -31,7 +31,7 @@ impl ListenAddress {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }
 
-    /// Where somebody on the same machine reaches it: `host:port`, for a URL.
+    /// The `host:port` to reach it at from the same machine, for a URL.
     #[must_use]
     pub fn reachable(&self) -> String {
         let host = match self.host.as_str() {
@@ -61,7 +61,7 @@ impl FromStr for ListenAddress {
             .ok_or("the port is missing; write host:port, or :port for all addresses")?;
         let port = port
             .parse()
-            .map_err(|_| format!("\"{port}\" is no port from 0 to 65535"))?;
+            .map_err(|_| format!("\"{port}\" is not a port from 0 to 65535"))?;
         let host = match host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'))

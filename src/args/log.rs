@@ -1,12 +1,12 @@
-//! How log lines look.
+//! The format of log lines.
 
 use clap::ValueEnum;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }

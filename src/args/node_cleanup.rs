@@ -18,7 +18,7 @@ use crate::config::duration;
     $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m"
 )]
 pub struct NodeCleanup {
-    /// The StorageClasses whose PersistentVolumes go when their nodes do, separated by commas.
+    /// StorageClasses whose PersistentVolumes are deleted with their nodes, separated by commas.
     #[arg(
         long,
         value_name = "NAMES",
@@ -65,7 +65,7 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "DURATION", hide = true)]
     pub resync: Option<String>,
 
-    /// Leader election of the Go program. Accepted and ignored: each write is conditional.
+    /// Leader election of the Go program. Accepted and ignored: each write has preconditions.
     #[arg(
         long,
         value_name = "BOOL",
@@ -87,7 +87,7 @@ pub struct NodeCleanup {
 }
 
 impl NodeCleanup {
-    /// Whether a flag of the leader election is set.
+    /// Whether a flag enables leader election.
     #[must_use]
     pub fn elects_leader(&self) -> bool {
         self.leader_elect == Some(true)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_named_in_one_word_or_in_several() {
+    fn storageclass_names_are_split_at_commas_and_repeatable() {
         for line in [
             "--storageclass-names=a,b",
             "-storageclass-names a,b",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_its_default() {
+    fn flags_have_defaults() {
         let args = parsed("--storageclass-names=a");
         assert_eq!(args.pvc_deletion_delay, Duration::from_mins(1));
         assert_eq!(args.stale_pv_discovery_interval, Duration::from_secs(10));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metrics_path_that_cannot_be_served_is_a_usage_error() {
+    fn metrics_path_in_use_or_with_a_pattern_is_refused() {
         for path in [
             "/healthz", "/ready", "/status", "metrics", "/{m}", "/:m", "/*m",
         ] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_go_programs_flags_are_accepted() {
+    fn flags_of_the_go_program_are_accepted() {
         let args = parsed(
             "--storageclass-names=a --kubeconfig=/etc/k --kube-api-endpoint=https://api:6443 \
              --resync=10m0s --worker-threads=3 --pvc-deletion-delay=1m30s \
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_leader_election_are_accepted_as_go_writes_them() {
+    fn leader_election_flags_are_accepted_in_spellings_of_go() {
         for (flags, elects) in [
             ("", false),
             ("-leader-elect", true),

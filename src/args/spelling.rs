@@ -1,5 +1,4 @@
-//! The spellings of Go's flag package and the flags of klog, which manifests of the Go provisioner
-//! use.
+//! The spellings of Go's flag package and the flags of klog, as in manifests of the Go provisioner.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,14 +40,14 @@ pub fn program() -> Command {
         if requires_value {
             flag
         } else {
-            // A switch has its value in the same word.
+            // A switch takes its value only after an equals sign.
             flag.num_args(0..=1).require_equals(true)
         }
     }))
 }
 
-/// Rewrites a command line for clap: long flags with one dash get a second one, and switches lose
-/// their truth value. Words behind `--`, `supervise` or `job` belong to another program.
+/// Rewrites a command line for clap: adds the second dash to long flags, and drops the boolean value of
+/// switches. Arguments after `--`, `supervise` or `job` belong to another program.
 pub(super) fn normalise(
     program: &Command,
     line: impl IntoIterator<Item = OsString>,
@@ -83,7 +82,7 @@ pub(super) fn normalise(
         let is_long = is_known || first.is_some_and(|first| name.len() > 1 && !is_short(first));
         match truth(value).filter(|_| longs.get(name) == Some(&true)) {
             Some(true) => normal.push(format!("--{name}").into()),
-            // The last one counts.
+            // The last occurrence of a flag counts.
             Some(false) => normal.retain(|earlier| *earlier != *format!("--{name}")),
             None if is_long => normal.push(format!("--{flag}").into()),
             None => normal.push(word),
@@ -92,7 +91,7 @@ pub(super) fn normalise(
     normal
 }
 
-/// The truth values of Go.
+/// The boolean values of Go.
 fn truth(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

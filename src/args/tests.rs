@@ -54,12 +54,12 @@ fn the_flags_of_a_manifest_for_the_go_program_are_accepted() {
 }
 
 #[test]
-fn the_last_of_a_repeated_flag_counts_as_in_go() {
+fn last_of_a_repeated_flag_counts() {
     assert_eq!(parsed("--v=1 --v=6").log_level(), LogLevel::Trace);
 }
 
 #[test]
-fn verbosity_and_level_come_to_a_level() {
+fn log_level_overrides_verbosity() {
     for (line, level) in [
         ("-v=-1", LogLevel::Info),
         ("-v=0", LogLevel::Info),
@@ -106,7 +106,7 @@ fn commands_have_their_arguments() {
 }
 
 #[test]
-fn a_job_is_told_how_by_a_method_or_by_a_command_that_is_passed_on() {
+fn job_has_a_method_or_a_command_that_is_passed_on() {
     let cleaner = |line| match parsed(line).command {
         Some(Command::Job(job)) => job.cleaner(),
         other => panic!("{line}: {other:?}"),
@@ -239,7 +239,7 @@ fn the_environment_is_read_through_the_lookup() {
 }
 
 #[test]
-fn release_needs_to_be_told_what_to_release() {
+fn release_requires_a_scope() {
     let parse = |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")));
     let Some(Command::Release(release)) = parse("-finalizers -daemonset=a -timeout 30s")
         .unwrap()
@@ -263,7 +263,7 @@ fn release_needs_to_be_told_what_to_release() {
 }
 
 #[test]
-fn a_node_name_that_is_no_text_is_refused() {
+fn node_name_that_is_not_utf8_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let error = Environment::read(|_| Some(OsString::from_vec(vec![0xff]))).unwrap_err();
     assert!(

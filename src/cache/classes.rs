@@ -1,4 +1,4 @@
-//! The StorageClasses.
+//! The cache of StorageClasses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::cluster::Cluster;
 use crate::view::StorageClassView;
 
 /// How long the start waits for the first list.
-const FIRST_LIST: Duration = Duration::from_secs(2);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The names of the configured classes.
 type Names = BTreeSet<String>;
 
-/// A watch of all StorageClasses, of which a cluster has a handful.
+/// A watch of all StorageClasses, since a cluster has only a few.
 #[derive(Debug)]
 pub struct ClassCache {
     ours: watch::Sender<Names>,
@@ -31,7 +31,7 @@ pub struct ClassCache {
 }
 
 impl ClassCache {
-    /// Starts watching. `wake` is notified of each change of a configured class.
+    /// Starts the watch, which notifies `wake` of each change of a configured class.
     #[must_use]
     pub fn start(cluster: &Cluster, ours: Names, wake: Arc<Notify>) -> Self {
         let (watched, writer) = reflector::store();
@@ -41,10 +41,10 @@ impl ClassCache {
         let stream = watcher(api, watcher::Config::default())
             .modify(|class| class.metadata.managed_fields = None)
             .reflect(writer)
-            .try_filter(super::tells_something);
+            .try_filter(super::is_answer);
         let each = move |event: watcher::Event<StorageClass>| {
-            let is_news = match event {
-                // A list that is not complete says nothing of those that have not come yet.
+            let is_relevant = match event {
+                // An incomplete list does not show which classes are missing.
                 watcher::Event::Init | watcher::Event::InitApply(_) => false,
                 watcher::Event::InitDone => {
                     send.send_replace(true);
@@ -54,7 +54,7 @@ impl ClassCache {
                     names.borrow().contains(&class.name_any())
                 }
             };
-            if is_news {
+            if is_relevant {
                 wake.notify_one();
             }
         };
@@ -67,20 +67,20 @@ impl ClassCache {
         }
     }
 
-    /// Waits a moment for the first list.
-    pub async fn settle(&self) {
+    /// Waits for the first list, up to a limit.
+    pub async fn wait_for_first_list(&self) {
         let mut listed = self.listed.clone();
         let listed = listed.wait_for(|listed| *listed);
-        let _ = tokio::time::timeout(FIRST_LIST, listed).await;
+        let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, listed).await;
     }
 
-    /// From now on these are the names of the configured classes.
-    pub fn serve(&self, ours: Names) {
+    /// Sets the names of the configured classes.
+    pub fn set_names(&self, ours: Names) {
         self.ours.send_replace(ours);
     }
 
-    /// The configured StorageClasses, as [`crate::plan::StorageClasses::Known`] has them: `None` is one that
-    /// does not exist; without a list, nothing is known of any.
+    /// The configured StorageClasses for [`crate::plan::StorageClasses::Known`]: `None` for one that does not
+    /// exist. Empty before the first list.
     #[must_use]
     pub fn views(&self) -> BTreeMap<String, Option<StorageClassView>> {
         if !*self.listed.borrow() {

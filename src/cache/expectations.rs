@@ -1,7 +1,7 @@
-//! What the watch of PVs does not show yet: our own writes, and reads that are newer.
+//! PV versions that the watch does not show yet: the results of our own writes, and newer reads.
 //!
-//! Versions of PVs compare as numbers. A read always wins over what was expected, and settles what the watch
-//! has not shown for ten seconds.
+//! The newest version wins; versions of PVs compare as numbers. If the watch does not show an expected version
+//! within ten seconds, a read replaces it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,11 +15,11 @@ use crate::cluster::Cluster;
 use crate::view::{PvRef, PvView};
 
 /// How long the watch may take to show a write before the PV is read.
-const SETTLE_AFTER: Duration = Duration::from_secs(10);
-/// How long a PV is left alone after the API server refused to change it.
+const READ_AFTER: Duration = Duration::from_secs(10);
+/// How long no write to a PV is attempted after the API server refused one.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(20);
 
-/// What is known of PVs beyond the watch.
+/// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
 pub struct Expectations {
     cluster: Cluster,
@@ -32,9 +32,9 @@ pub struct Expectations {
 struct Memory {
     /// By name.
     expected: BTreeMap<String, Expected>,
-    /// PVs without our label, which no watch shows, by UID.
+    /// By UID, PVs without the hostname label, which no watch shows.
     unlabelled: BTreeMap<String, PvView>,
-    /// Until when which PVs are left alone.
+    /// By name, until when a PV backs off.
     refused: BTreeMap<String, Instant>,
 }
 
@@ -48,9 +48,9 @@ enum Expected {
 
 impl Expected {
     /// Whether the watch does not show it yet.
-    fn is_open(&self, watched: Option<&PvView>) -> bool {
+    fn is_pending(&self, watched: Option<&PvView>) -> bool {
         match (self, watched) {
-            // It is new, or deleted since: a read settles that.
+            // The PV is new, or was deleted since: a read decides that.
             (Self::There(_), None) => true,
             (Self::There(view), Some(watched)) => version(watched) < version(view),
             (Self::Gone(uid), watched) => watched.is_some_and(|it| it.uid == *uid),
@@ -65,18 +65,18 @@ impl Expected {
     }
 }
 
-/// Kubernetes lets clients compare the versions of one type as numbers.
+/// The resourceVersion as a number. Kubernetes permits comparing the versions of one resource so.
 fn version(view: &PvView) -> u64 {
     view.resource_version.parse().unwrap_or(0)
 }
 
 impl Memory {
-    /// Adds what the watch does not show, and forgets what it has caught up with.
-    fn complete(&mut self, views: &mut BTreeMap<String, PvView>) {
+    /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
+    fn apply_to(&mut self, views: &mut BTreeMap<String, PvView>) {
         let is_shown = |pv: &PvView| views.get(&pv.name).is_some_and(|it| it.uid == pv.uid);
         self.unlabelled.retain(|_, pv| !is_shown(pv));
         self.expected
-            .retain(|name, expected| expected.is_open(views.get(name)));
+            .retain(|name, expected| expected.is_pending(views.get(name)));
         for (name, expected) in &self.expected {
             match expected {
                 Expected::There(view) => views.insert(name.clone(), (**view).clone()),
@@ -107,17 +107,17 @@ impl Expectations {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn complete(&self, views: &mut BTreeMap<String, PvView>) {
-        self.lock().complete(views);
+    pub(super) fn apply_to(&self, views: &mut BTreeMap<String, PvView>) {
+        self.lock().apply_to(views);
     }
 
-    /// Whether a PV has changed, or is gone, since this version.
+    /// Whether a PV has changed or was deleted since this version.
     #[must_use]
     pub fn has_changed(&self, pv: &PvRef) -> bool {
         let watched = self.watched(&pv.name);
         let memory = self.lock();
         let now = match memory.expected.get(&pv.name) {
-            Some(expected) if expected.is_open(watched.as_ref()) => expected.view(),
+            Some(expected) if expected.is_pending(watched.as_ref()) => expected.view(),
             _ => watched.as_ref().or_else(|| memory.unlabelled.get(&pv.uid)),
         };
         now.is_none_or(|now| now.uid != pv.uid || now.resource_version != pv.resource_version)
@@ -128,7 +128,7 @@ impl Expectations {
         watched.map(|pv| PvView::from_api(&pv))
     }
 
-    /// The API server answered with this PV: to a write of ours, or to a read.
+    /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
         let mut memory = self.lock();
         if let Some(unlabelled) = memory.unlabelled.get_mut(&view.uid) {
@@ -139,23 +139,23 @@ impl Expectations {
         memory.expected.insert(view.name.clone(), expected);
         let this = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(SETTLE_AFTER).await;
-            while !this.is_settled(&view).await {
-                tokio::time::sleep(SETTLE_AFTER).await;
+            tokio::time::sleep(READ_AFTER).await;
+            while !this.resolve(&view).await {
+                tokio::time::sleep(READ_AFTER).await;
             }
         });
     }
 
-    /// Reads a PV that the watch does not show as expected, and expects what was read. False if that failed.
-    async fn is_settled(&self, view: &PvView) -> bool {
+    /// Reads a PV that the watch does not show as expected, and records the result. False if the read failed.
+    async fn resolve(&self, view: &PvView) -> bool {
         let expected = Expected::There(Box::new(view.clone()));
-        let is_open = expected.is_open(self.watched(&view.name).as_ref());
-        let is_it = || self.lock().expected.get(&view.name) == Some(&expected);
-        if !is_open || !is_it() {
+        let is_pending = expected.is_pending(self.watched(&view.name).as_ref());
+        let is_current = || self.lock().expected.get(&view.name) == Some(&expected);
+        if !is_pending || !is_current() {
             return true;
         }
         let found = self.cluster.pv(&view.name).await;
-        if is_it() {
+        if is_current() {
             match found {
                 Ok(Some(found)) => self.expect(found),
                 Ok(None) => self.gone(&view.name, &view.uid),
@@ -166,7 +166,7 @@ impl Expectations {
         true
     }
 
-    /// What we know of a PV has proved to be old.
+    /// Reads a PV whose cached version is outdated, and records the result.
     pub async fn read(&self, pv: &PvRef) {
         match self.cluster.pv(&pv.name).await {
             Ok(Some(found)) => {
@@ -180,7 +180,7 @@ impl Expectations {
         }
     }
 
-    /// The PV is gone, which no watch shows if it has not our label.
+    /// Removes a deleted PV without the hostname label, whose deletion no watch shows.
     pub fn forget_unlabelled(&self, uid: &str) {
         self.lock().unlabelled.remove(uid);
     }
@@ -193,23 +193,25 @@ impl Expectations {
         }
     }
 
-    /// The watch shows the end of a PV.
+    /// Records that the watch has shown the deletion of a PV.
     pub(super) fn deleted(&self, pv: &PersistentVolume) {
         let uid = pv.metadata.uid.as_ref();
-        let is_it = |expected: &Expected| match expected {
+        let is_same = |expected: &Expected| match expected {
             Expected::There(view) => Some(&view.uid) == uid,
             Expected::Gone(gone) => Some(gone) == uid,
         };
-        self.lock().expected.retain(|_, expected| !is_it(expected));
+        self.lock()
+            .expected
+            .retain(|_, expected| !is_same(expected));
     }
 
-    /// The API server refused to change this PV.
+    /// Records that the API server refused a write to this PV.
     pub fn refused(&self, name: &str) {
         let until = Instant::now() + REFUSAL_PAUSE;
         self.lock().refused.insert(name.to_owned(), until);
     }
 
-    /// The PVs that are left alone for now.
+    /// The PVs that back off after a refused write.
     #[must_use]
     pub fn backing_off(&self) -> BTreeSet<String> {
         let mut memory = self.lock();
@@ -217,18 +219,18 @@ impl Expectations {
         memory.refused.keys().cloned().collect()
     }
 
-    /// There are these PVs without our label.
+    /// Replaces the PVs without the hostname label.
     pub(super) fn set_unlabelled(&self, pvs: Vec<PvView>) {
         let pvs = pvs.into_iter().map(|pv| (pv.uid.clone(), pv));
         self.lock().unlabelled = pvs.collect();
     }
 
-    /// There is also this PV without our label.
+    /// Adds a PV without the hostname label.
     pub fn add_unlabelled(&self, pv: PvView) {
         self.lock().unlabelled.insert(pv.uid.clone(), pv);
     }
 
-    /// The PVs without our label.
+    /// The PVs without the hostname label.
     pub(super) fn unlabelled(&self) -> Vec<PvRef> {
         let memory = self.lock();
         memory.unlabelled.values().map(PvView::reference).collect()
@@ -256,7 +258,7 @@ mod tests {
         PvView::from_api(&pv("uid", version))
     }
 
-    /// With an API server that answers each read so.
+    /// Expectations whose API server returns `answer` to each read.
     fn expectations(answer: Option<&PersistentVolume>) -> Expectations {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -272,11 +274,11 @@ mod tests {
         Expectations::new(cluster, watched, Arc::default())
     }
 
-    /// The version that passes see while the watch shows this one.
+    /// The version that a pass sees while the watch shows `watched`.
     fn seen(expectations: &Expectations, watched: Option<PvView>) -> Option<String> {
         let watched = watched.map(|view| ("pv".to_owned(), view));
         let mut views = watched.into_iter().collect();
-        expectations.complete(&mut views);
+        expectations.apply_to(&mut views);
         views.remove("pv").map(|view| view.resource_version)
     }
 
@@ -310,7 +312,7 @@ mod tests {
             let expectations = expectations(found.as_ref());
             expectations.expect(view("2"));
             assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
-            assert!(expectations.is_settled(&view("2")).await, "{expected:?}");
+            assert!(expectations.resolve(&view("2")).await, "{expected:?}");
             assert_eq!(seen(&expectations, None).as_deref(), expected);
         }
     }

@@ -1,4 +1,4 @@
-//! The cleaning Jobs of this node.
+//! The cache of the cleaning Jobs of this node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster, JOBS, jobs_of};
 use crate::view::{JobView, Jobs};
 
-/// How long to wait after the one list has failed.
-const RETRY: Duration = Duration::from_secs(2);
+/// The pause before a failed list is retried.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// A watch of the Jobs that our node's label selects, where Jobs clean or an earlier one is left. Elsewhere
-/// they are listed once.
+/// A watch of the Jobs with our hostname label, if Jobs are in use or the first list shows any. Otherwise they are
+/// only listed once.
 #[derive(Debug)]
 pub struct JobCache {
     cluster: Cluster,
@@ -30,13 +30,13 @@ pub struct JobCache {
 #[derive(Debug)]
 struct Following {
     hostname: String,
-    /// Whether Jobs are made here.
-    made: bool,
+    /// Whether this node uses Jobs.
+    uses_jobs: bool,
     task: JoinHandle<()>,
 }
 
 impl JobCache {
-    /// Makes no request before [`Self::follow`]. `wake` is notified of each change.
+    /// Sends no request before [`Self::follow`]. Notifies `wake` of each change.
     #[must_use]
     pub fn new(cluster: &Cluster, namespace: &str, wake: Arc<Notify>) -> Self {
         Self {
@@ -48,22 +48,22 @@ impl JobCache {
         }
     }
 
-    /// What is known of the Jobs, for a cleanup that waits for one.
+    /// The Jobs, for a cleanup that waits for one.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<Jobs>> {
         self.known.subscribe()
     }
 
-    /// The Jobs; none until the API server has answered.
+    /// The Jobs; `None` until the API server has answered.
     #[must_use]
     pub fn jobs(&self) -> Option<Jobs> {
         self.known.borrow().clone()
     }
 
-    /// Follows the Jobs of the node with this hostname value; `made` says whether we make any.
-    pub fn follow(&mut self, hostname: &str, made: bool) {
+    /// Follows the Jobs of the node with this hostname label.
+    pub fn follow(&mut self, hostname: &str, uses_jobs: bool) {
         if let Some(following) = &self.following {
-            if following.hostname == hostname && (following.made || !made) {
+            if following.hostname == hostname && (following.uses_jobs || !uses_jobs) {
                 return;
             }
             following.task.abort();
@@ -76,12 +76,12 @@ impl JobCache {
             Arc::clone(&self.wake),
             self.known.clone(),
         );
-        let place = (self.namespace.clone(), hostname.to_owned());
+        let selector = (self.namespace.clone(), hostname.to_owned());
         let task = tokio::spawn(async move {
-            let (namespace, hostname) = (place.0.as_str(), place.1.as_str());
-            let learn = |jobs: Vec<JobView>| learn(jobs, &send, &wake);
+            let (namespace, hostname) = (selector.0.as_str(), selector.1.as_str());
+            let publish = |jobs: Vec<JobView>| publish(jobs, &send, &wake);
             let keep = || keep(&send, &wake);
-            if !made && !has_any(&cluster, namespace, hostname, learn, keep).await {
+            if !uses_jobs && !has_any(&cluster, namespace, hostname, publish, keep).await {
                 return;
             }
             let denied = Notify::new();
@@ -92,13 +92,13 @@ impl JobCache {
                 }
             };
             tokio::select! {
-                () = watch_all(&cluster, namespace, hostname, &denied, learn) => {}
+                () = watch_all(&cluster, namespace, hostname, &denied, publish) => {}
                 () = keep_known => {}
             }
         });
         self.following = Some(Following {
             hostname: hostname.to_owned(),
-            made,
+            uses_jobs,
             task,
         });
     }
@@ -112,7 +112,7 @@ impl Drop for JobCache {
     }
 }
 
-fn learn(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
+fn publish(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
     let jobs = jobs.into_iter().filter(|job| job.pv_uid.is_some());
     let jobs: BTreeMap<_, _> = jobs.map(|job| (job.name.clone(), job)).collect();
     let changed = known.send_if_modified(|known| {
@@ -125,20 +125,20 @@ fn learn(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify)
     }
 }
 
-/// The API server does not let us list Jobs. Known ones may be at work all the same, and are kept. If none
-/// is known, none was made here.
+/// Handles a denied list. Known Jobs are kept, since they may still run. If none is known, this node has created
+/// none.
 fn keep(known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
     if known.borrow().is_none() {
-        learn(Vec::new(), known, wake);
+        publish(Vec::new(), known, wake);
     }
 }
 
-/// Lists the Jobs, once, and says whether there are any.
+/// Lists the Jobs once, and returns whether any exists.
 async fn has_any(
     cluster: &Cluster,
     namespace: &str,
     hostname: &str,
-    learn: impl Fn(Vec<JobView>),
+    publish: impl Fn(Vec<JobView>),
     keep: impl Fn(),
 ) -> bool {
     let mut logged = false;
@@ -146,7 +146,7 @@ async fn has_any(
         match cluster.list_jobs(namespace, hostname).await {
             Ok(jobs) => {
                 let any = jobs.iter().any(|job| job.pv_uid.is_some());
-                learn(jobs);
+                publish(jobs);
                 return any;
             }
             Err(ApiError::Forbidden { .. }) => {
@@ -155,9 +155,9 @@ async fn has_any(
             }
             Err(error) => {
                 if !std::mem::replace(&mut logged, true) {
-                    tracing::warn!(%error, "the cleaning Jobs could not be listed; nothing is made or cleaned until they are");
+                    tracing::warn!(%error, "the cleaning Jobs could not be listed; no PV is created or cleaned until they are");
                 }
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -168,7 +168,7 @@ async fn watch_all(
     namespace: &str,
     hostname: &str,
     denied: &Notify,
-    learn: impl Fn(Vec<JobView>),
+    publish: impl Fn(Vec<JobView>),
 ) {
     let (store, writer) = reflector::store();
     let ours = watcher::Config::default().labels(&jobs_of(hostname));
@@ -178,12 +178,12 @@ async fn watch_all(
             job.spec = None;
         })
         .reflect(writer)
-        .try_filter(super::tells_something);
+        .try_filter(super::is_answer);
     let each = |event| {
-        // A list that is not complete says nothing of those that have not come yet.
+        // An incomplete list does not show which Jobs are missing.
         if !matches!(event, watcher::Event::InitApply(_)) {
             let jobs = store.state();
-            learn(jobs.iter().map(|job| JobView::from_api(job)).collect());
+            publish(jobs.iter().map(|job| JobView::from_api(job)).collect());
         }
     };
     super::follow_or_notify(cluster.clone(), JOBS, stream, each, denied).await;
@@ -202,10 +202,10 @@ mod tests {
         assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
         let job = json!({ "metadata": { "name": "cleanup-a", "labels": { "pvuuid": "a" } } });
         let job = JobView::from_api(&serde_json::from_value(job).unwrap());
-        learn(vec![job], &known, &wake);
+        publish(vec![job], &known, &wake);
         keep(&known, &wake);
         assert_eq!(known.borrow().as_deref().map(BTreeMap::len), Some(1));
-        learn(Vec::new(), &known, &wake);
+        publish(Vec::new(), &known, &wake);
         assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
     }
 }

@@ -1,7 +1,7 @@
-//! What the API server says of the objects that concern us, kept up to date by watches.
+//! Caches of the objects that concern this node, kept up to date by watches.
 //!
-//! Each node holds its own PVs only, whatever the size of the cluster. Nothing here is fresh enough
-//! to destroy data by: a cleanup asks the API server again.
+//! Each node caches only its own PVs, so memory does not grow with the cluster. A cache may be stale: a cleanup
+//! reads its objects again before it wipes.
 
 mod classes;
 mod expectations;
@@ -24,29 +24,28 @@ pub use jobs::JobCache;
 pub use node::NodeCache;
 pub use pvs::PvCache;
 
-use crate::cluster::{Cluster, is_denied, why_broken};
+use crate::cluster::{Cluster, is_denied, watch_error};
 
 use pauses::{Pause, Pauses, has_expired};
 
-/// The longest pause after the API server refused a watch, and so the latest that a granted permission is
-/// noticed.
+/// The longest pause after the API server refused a watch. A permission that is granted takes effect within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 
-/// What the API server has answered. [`Event::Init`] says only that it is about to be asked for a
-/// list, also for one that it denies: that must not shorten the pauses, or look like a permission.
-pub(crate) fn tells_something<K>(event: &Event<K>) -> Ready<bool> {
+/// Filters out [`Event::Init`], which precedes each list request, even a denied one. It must not reset the
+/// back-off or count as a granted permission.
+pub(crate) fn is_answer<K>(event: &Event<K>) -> Ready<bool> {
     ready(!matches!(event, Event::Init))
 }
 
-/// Runs a watch for ever: hands its events on, reports its failures, and pauses after each. The stream has
-/// no [`Event::Init`], and no back-off.
+/// Runs a watch until it is dropped: passes on its events, reports its failures and backs off after each. The
+/// stream must be without [`Event::Init`] and without a back-off of its own.
 pub(crate) async fn follow<T>(
     cluster: Cluster,
     resource: &'static str,
     stream: impl Stream<Item = watcher::Result<T>>,
     each: impl FnMut(T),
 ) {
-    // On the heap, or the caller's future would be as large.
+    // Boxed to keep the caller's future small.
     Box::pin(follow_or_notify(
         cluster,
         resource,
@@ -57,7 +56,7 @@ pub(crate) async fn follow<T>(
     .await;
 }
 
-/// The same; `denied` is notified whenever the API server does not let us list or watch.
+/// As [`follow`]; also notifies `denied` whenever the API server denies the list or the watch.
 async fn follow_or_notify<T>(
     cluster: Cluster,
     resource: &'static str,
@@ -81,18 +80,18 @@ async fn follow_or_notify<T>(
             }
             Err(error) => error,
         };
-        cluster.watch_broke(resource, &error);
-        // That happens to every watch sooner or later.
+        cluster.watch_failed(resource, &error);
+        // An expired version is normal for a long watch, so it is not logged.
         if !has_expired(&error) && !std::mem::replace(&mut broken, true) {
-            let error = why_broken(&error);
-            tracing::warn!(resource, error, "the watch broke; it is started again");
+            let error = watch_error(&error);
+            tracing::warn!(resource, error, "the watch failed; it is restarted");
         }
         if is_denied(&error) {
             denied.notify_one();
         }
         match pauses.after(&error) {
             Pause::For(pause) => tokio::time::sleep(pause).await,
-            // On the heap, or each watch would be larger by it all the time.
+            // Boxed to keep the future of each watch small.
             Pause::Unreachable => {
                 Box::pin(cluster.until_reachable()).await;
                 pauses.reached();

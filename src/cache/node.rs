@@ -1,4 +1,4 @@
-//! Our own Node.
+//! The cache of our own Node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
-/// A watch of one Node's metadata: its status, which changes all the time, is never sent to us.
+/// A watch of the metadata of one Node. The status, which changes often, is not transferred.
 #[derive(Debug)]
 pub struct NodeCache {
     view: watch::Receiver<Option<NodeView>>,
@@ -21,19 +21,19 @@ pub struct NodeCache {
 }
 
 impl NodeCache {
-    /// Starts watching from a known state. `wake` is notified of changes that matter.
+    /// Starts the watch from a known state. Notifies `wake` of changes to the view.
     #[must_use]
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
         let name = node.name.clone();
         let (send, view) = watch::channel(Some(node));
         let cluster = cluster.clone();
         let task = tokio::spawn(async move {
-            let (name, said) = (name.as_str(), Mutex::default());
-            let learn = |found| learn(name, found, &send, &wake, &said);
+            let (name, logged) = (name.as_str(), Mutex::default());
+            let publish = |found| publish(name, found, &send, &wake, &logged);
             let denied = Notify::new();
             tokio::select! {
-                () = watch_node(&cluster, name, &denied, learn) => {}
-                () = read_when_denied(&cluster, name, &denied, learn) => {}
+                () = watch_node(&cluster, name, &denied, publish) => {}
+                () = read_when_denied(&cluster, name, &denied, publish) => {}
             }
         });
         Self { view, task }
@@ -52,37 +52,38 @@ impl Drop for NodeCache {
     }
 }
 
-/// What was found out about the Node: its metadata, or none if it does not exist.
+/// The metadata of the Node, or `None` if it does not exist.
 type Found = Result<Option<ObjectMeta>, ApiError>;
 
-/// Publishes it, and logs each problem once.
-fn learn(
+/// Publishes the view, and logs each problem once.
+fn publish(
     name: &str,
     found: Found,
     send: &watch::Sender<Option<NodeView>>,
     wake: &Notify,
-    said: &Mutex<String>,
+    logged: &Mutex<String>,
 ) {
-    let as_before = "going on with what was known before";
+    let fallback = "the last known state is used";
     let (view, fault) = match found {
         Ok(None) => {
-            let gone = "the Node object is gone; nothing is done until it is registered again";
+            let gone =
+                "the Node object is gone; no PV is created or cleaned until it is registered again";
             (Some(None), gone.to_owned())
         }
         Ok(Some(metadata)) => match NodeView::from_metadata(&metadata) {
             Ok(view) => (Some(Some(view)), String::new()),
-            Err(fault) => (None, format!("{fault}; {as_before}")),
+            Err(fault) => (None, format!("{fault}; {fallback}")),
         },
         Err(error) => (
             None,
-            format!("reading our Node failed: {error}; {as_before}"),
+            format!("reading our Node failed: {error}; {fallback}"),
         ),
     };
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-    if !fault.is_empty() && *said != fault {
+    let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+    if !fault.is_empty() && *logged != fault {
         tracing::warn!(node = name, "{fault}");
     }
-    *said = fault;
+    *logged = fault;
     let Some(view) = view else { return };
     let changed = send.send_if_modified(|known| {
         let changed = *known != view;
@@ -94,18 +95,18 @@ fn learn(
     }
 }
 
-async fn watch_node(cluster: &Cluster, name: &str, denied: &Notify, learn: impl Fn(Found)) {
+async fn watch_node(cluster: &Cluster, name: &str, denied: &Notify, publish: impl Fn(Found)) {
     let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
     let stream = watch_object(api, name);
-    let each = |node: Option<PartialObjectMeta<Node>>| learn(Ok(node.map(|node| node.metadata)));
+    let each = |node: Option<PartialObjectMeta<Node>>| publish(Ok(node.map(|node| node.metadata)));
     super::follow_or_notify(cluster.clone(), "nodes", stream, each, denied).await;
 }
 
-/// Older roles allow to get a Node, not to watch it.
-async fn read_when_denied(cluster: &Cluster, name: &str, denied: &Notify, learn: impl Fn(Found)) {
+/// Reads the Node whenever the watch is denied: older roles permit `get` on Nodes, but not `watch`.
+async fn read_when_denied(cluster: &Cluster, name: &str, denied: &Notify, publish: impl Fn(Found)) {
     loop {
         denied.notified().await;
-        learn(match cluster.node(name).await {
+        publish(match cluster.node(name).await {
             Ok(metadata) => Ok(Some(metadata)),
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),

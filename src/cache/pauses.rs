@@ -1,4 +1,4 @@
-//! How long to wait before a watch that broke goes on.
+//! The back-off of a failed watch.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use tokio::time::Instant;
 use super::LONGEST_PAUSE;
 use crate::cluster::is_unreachable;
 
-/// Versions that expire one after the other within this time are a fault of the API server's.
+/// A version that expires within this time after the last one is a fault of the API server.
 const EXPIRES_AGAIN: Duration = Duration::from_secs(10);
 
-/// A request that fails so soon after a probe was answered was not hit by an outage: the API server fails in the
-/// middle of the answer, as it does with a list that is too large for it.
+/// A request that fails within this time after a successful probe did not fail by an outage. The API server may
+/// abort the response, as with a list that is too large for it.
 const FAILS_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a watch waits for.
+/// The condition that a watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Time.
+    /// A duration.
     For(Duration),
-    /// An API server that can be reached.
+    /// Until the API server can be reached.
     Unreachable,
 }
 
-/// The pauses of one watch.
+/// The back-off state of one watch.
 #[derive(Default)]
 pub(super) struct Pauses {
     growing: DefaultBackoff,
@@ -34,7 +34,7 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// The pause after this error. An outage and an expired version make no later pause longer.
+    /// The pause after this error. An outage or an expired version does not lengthen later pauses.
     pub(super) fn after(&mut self, error: &Error) -> Pause {
         match error {
             Error::InitialListFailed(error)
@@ -49,12 +49,12 @@ impl Pauses {
         }
     }
 
-    /// A probe was answered.
+    /// Records that a probe was answered.
     pub(super) fn reached(&mut self) {
         self.reachable = Some(Instant::now());
     }
 
-    /// The watch works: the next pause is the shortest.
+    /// Resets the back-off, since the watch works.
     pub(super) fn reset(&mut self) {
         self.growing.reset();
     }
@@ -69,14 +69,13 @@ impl Pauses {
     }
 
     fn grow(&mut self) -> Duration {
-        // Chance makes them up to twice as long.
+        // The jitter can exceed the longest pause.
         let pause = self.growing.next().unwrap_or(LONGEST_PAUSE);
         pause.min(LONGEST_PAUSE)
     }
 }
 
-/// Whether the version is too old that a watch or a page of a list goes on from. The next that the API
-/// server is asked for is a list.
+/// Whether the resourceVersion of a watch or of a list page has expired. The next request is a new list.
 pub(super) fn has_expired(error: &Error) -> bool {
     match error {
         Error::WatchError(status) | Error::InitialListFailed(kube::Error::Api(status)) => {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_and_an_expired_version_grow_no_pause() {
+    fn outage_and_expired_version_grow_no_pause() {
         let mut pauses = Pauses::default();
         for _ in 0..50 {
             for error in unreachable() {
@@ -131,7 +130,7 @@ mod tests {
         }
         let expired = Error::WatchError(status(410));
         assert_eq!(pauses.after(&expired), Pause::For(Duration::ZERO));
-        // Otherwise an API server that keeps nothing would be asked for lists without a pause.
+        // Otherwise an API server without history would receive lists without a pause.
         let again = Error::InitialListFailed(api(410));
         let (shortest, longest) = (Duration::from_millis(800), Duration::from_millis(1600));
         let pause = grown(&mut pauses, &again);
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_asked_for_less_and_less_often() {
+    fn refused_watch_backs_off() {
         for error in [
             Error::InitialListFailed(api(403)),
             Error::WatchStartFailed(api(403)),

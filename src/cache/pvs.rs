@@ -1,4 +1,4 @@
-//! The PVs that concern this node.
+//! The cache of the PVs that concern this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::view::{NodeView, PvView};
 use super::expectations::Expectations;
 use super::unlabelled::Unlabelled;
 
-/// A watch of the PVs with our hostname label, our own writes that it has not shown yet, and the PVs of this
-/// node without that label.
+/// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
+/// that label.
 #[derive(Debug)]
 pub struct PvCache {
     hostname: String,
@@ -31,7 +31,7 @@ pub struct PvCache {
 }
 
 impl PvCache {
-    /// Starts watching. `wake` is notified of each change.
+    /// Starts the watch, which notifies `wake` of each change.
     #[must_use]
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
         let (watched, writer) = reflector::store();
@@ -41,7 +41,7 @@ impl PvCache {
         let stream = watcher(api, config)
             .modify(|pv| pv.metadata.managed_fields = None)
             .reflect(writer)
-            .try_filter(super::tells_something);
+            .try_filter(super::is_answer);
         let expectations = Expectations::new(cluster.clone(), watched.clone(), Arc::clone(wake));
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
         let each = move |event| {
@@ -67,24 +67,24 @@ impl PvCache {
         }
     }
 
-    /// The hostname value that it watches for.
+    /// The hostname label that the watch selects.
     #[must_use]
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
-    /// Where writes are announced.
+    /// The expected PV versions, which writers record.
     #[must_use]
     pub fn expectations(&self) -> &Expectations {
         &self.expectations
     }
 
-    /// Sees to it that the PVs without our label in these directories of the node become known.
+    /// Starts to find the PVs without our label in these directories of the node.
     pub fn find_unlabelled(&mut self, node: &NodeView, dirs: &BTreeSet<HostPath>) {
         self.unlabelled.find(node, dirs);
     }
 
-    /// All PVs; `None` until they were listed, those without the label in `dirs` included.
+    /// All PVs; `None` until they are listed, including those without the label in `dirs`.
     #[must_use]
     pub fn views(&self, dirs: &BTreeSet<HostPath>) -> Option<Vec<PvView>> {
         if !*self.ready.borrow() || !self.unlabelled.is_known(dirs) {
@@ -96,7 +96,7 @@ impl PvCache {
             .map(|pv| PvView::from_api(pv))
             .map(|view| (view.name.clone(), view))
             .collect();
-        self.expectations.complete(&mut views);
+        self.expectations.apply_to(&mut views);
         Some(views.into_values().collect())
     }
 }

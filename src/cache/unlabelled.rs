@@ -1,7 +1,7 @@
-//! PVs of this node without its hostname label. No watch shows them: to watch for them would mean to watch
-//! the PVs of all drivers without the label.
+//! PVs of this node without the hostname label.
 //!
-//! They are listed in the background, once for each directory; the ones found are read each minute.
+//! They are not watched, since that would watch the PVs of all other drivers too. A background task lists them once
+//! for each set of directories, and reads the PVs it found every minute.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::view::{NodeView, PvView};
 
 use super::expectations::Expectations;
 
-/// How often the ones found are read.
+/// How often the found PVs are read.
 const READ_PERIOD: Duration = Duration::from_mins(1);
 /// The first pause after the list failed, and the longest; each is twice the one before.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -29,9 +29,9 @@ pub(super) struct Unlabelled {
     cluster: Cluster,
     expectations: Expectations,
     wake: Arc<Notify>,
-    /// The directories that were listed.
+    /// The directories whose PVs are listed.
     listed: watch::Sender<Dirs>,
-    /// Lists, and reads afterwards.
+    /// The background task and its directories.
     task: Option<(Dirs, JoinHandle<()>)>,
 }
 
@@ -46,12 +46,12 @@ impl Unlabelled {
         }
     }
 
-    /// Whether those in these directories are known.
+    /// Whether the PVs in these directories are known.
     pub(super) fn is_known(&self, dirs: &Dirs) -> bool {
         self.listed.borrow().is_superset(dirs)
     }
 
-    /// Lists those in these directories of the node, unless that was done or is under way.
+    /// Starts the background task for these directories, unless it already runs.
     pub(super) fn find(&mut self, node: &NodeView, dirs: &Dirs) {
         if self.task.as_ref().is_some_and(|(of, _)| of == dirs) {
             return;
@@ -105,7 +105,7 @@ async fn list_and_read(
             }
             Err(error) => {
                 if pause == RETRY_PAUSES.0 {
-                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; nothing is made or cleaned until they are");
+                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
                 }
                 sleep(pause).await;
                 pause = (2 * pause).min(RETRY_PAUSES.1);

@@ -1,4 +1,4 @@
-//! The requests about cleaning Jobs. They are not among those that the Go provisioner's metrics count.
+//! The requests about cleaning Jobs. The metrics of the Go provisioner do not count them.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -6,14 +6,14 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::json;
 
-use super::{ApiError, Cluster};
+use super::{ApiError, Cluster, has_ended};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
 
-/// The resource in the words of RBAC.
+/// The resource as RBAC names it.
 pub(crate) const JOBS: &str = "jobs.batch";
 
-/// What selects the Jobs of a node, by the value of its hostname label.
+/// The label selector of the Jobs of a node, by its hostname label.
 pub(crate) fn jobs_of(hostname: &str) -> String {
     format!("{LABEL_HOSTNAME}={hostname}")
 }
@@ -49,7 +49,7 @@ impl Cluster {
         Ok(job.as_ref().map(JobView::from_api))
     }
 
-    /// Makes a Job.
+    /// Creates a Job.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -60,7 +60,7 @@ impl Cluster {
         self.limited(JOBS, "create", created).await.map(drop)
     }
 
-    /// Lists the pods that Jobs for this PV, by UID, have left and that have not ended: their names.
+    /// The names of the running pods of Jobs for this PV, by UID. The Jobs themselves may be deleted.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -72,13 +72,11 @@ impl Cluster {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels(&format!("{LABEL_JOB_PV_UID}={pv_uid}"));
         let pods = self.limited("pods", "list", api.list(&params)).await?;
-        let phase = |pod: &Pod| pod.status.as_ref()?.phase.clone();
-        let has_ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
         let pods = pods.items.into_iter().filter(|pod| !has_ended(pod));
         Ok(pods.filter_map(|pod| pod.metadata.name).collect())
     }
 
-    /// Removes the owner of a Job, if it is still that very object: it no longer goes with its PV.
+    /// Removes the owner of a Job with this UID, so that it is not garbage-collected with its PV.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -90,16 +88,16 @@ impl Cluster {
         self.limited(JOBS, "patch", patched).await.map(drop)
     }
 
-    /// Deletes a Job, if it is still that very object, in the foreground: it is gone when its pods
-    /// are. One that had not started is deleted only as it was seen: by now it may be at work, or done.
+    /// Deletes a Job with this UID in the foreground: it disappears after its pods. A pending Job must also have
+    /// the version that was seen, since it may have started or finished by now.
     ///
     /// # Errors
-    /// [`ApiError`]; [`ApiError::Conflict`] when it is to be looked at again.
+    /// [`ApiError`]; [`ApiError::Conflict`] when the Job must be read again.
     pub async fn delete_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
-        let as_seen = (job.state == JobState::Pending).then(|| job.resource_version.clone());
+        let version = (job.state == JobState::Pending).then(|| job.resource_version.clone());
         let params = DeleteParams::foreground().preconditions(Preconditions {
             uid: Some(job.uid.clone()),
-            resource_version: as_seen.flatten(),
+            resource_version: version.flatten(),
         });
         let api = self.jobs(namespace);
         let delete = api.delete(&job.name, &params);

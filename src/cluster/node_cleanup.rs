@@ -4,12 +4,13 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 
-use super::{ApiError, Cluster, PVS};
+use super::pvs::PVS;
+use super::{ApiError, Cluster};
 use crate::view::ClaimRef;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 
-/// What the deletion of a claim requires of it.
+/// The fields of a claim that its deletion requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundClaim {
     /// The UID.
@@ -23,7 +24,7 @@ pub struct BoundClaim {
 }
 
 impl Cluster {
-    /// Reads a PV, all of it.
+    /// Reads a PV with all fields.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -67,7 +68,7 @@ impl Cluster {
         self.limited(CLAIMS, "delete", delete).await.map(drop)
     }
 
-    /// Whether the API server lists any Node at all.
+    /// Whether the API server lists any Node.
     ///
     /// # Errors
     /// [`ApiError`].

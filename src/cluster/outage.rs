@@ -1,4 +1,4 @@
-//! An API server that cannot be reached, and the one request a second that finds out when it can.
+//! Waits until an unreachable API server answers, with about one probe per second for all watches.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -7,27 +7,26 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Cluster, TIME_LIMIT};
 
-/// The shortest pause before a probe, and how much longer chance makes it: one a second on average, and
-/// the provisioners of a cluster do not probe in step.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The shortest pause before a probe, and the jitter on top: one probe per second on average, and the provisioners
+/// of a cluster do not probe in step.
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
 const JITTER_MILLIS: u64 = 1000;
 
-/// Whether a request failed because the connection did: refused, reset, or closed in mid-answer.
+/// Whether a request failed with its connection: refused, reset, or closed within the response.
 pub(crate) fn is_unreachable(error: &kube::Error) -> bool {
     use kube::Error::{HyperError, ReadEvents, Service};
     matches!(error, HyperError(_) | ReadEvents(_) | Service(_))
 }
 
 impl Cluster {
-    /// Waits, after a connection failed, until the API server answers. Of all watches that wait, one
-    /// probes for all.
+    /// Waits, after a failed connection, until the API server answers. One of the waiting watches probes for all.
     pub(crate) async fn until_reachable(&self) {
         let failed = Instant::now();
         let mut answered = self.answered.lock().await;
         while answered.is_none_or(|at| at < failed) {
             let jitter = RandomState::new().hash_one(()) % JITTER_MILLIS;
-            sleep(PAUSE + Duration::from_millis(jitter)).await;
-            // An error is an answer, too: the watch's own request meets it again, and judges it.
+            sleep(PROBE_PAUSE + Duration::from_millis(jitter)).await;
+            // An error response is an answer too: the next request of the watch handles it.
             let probe = timeout(TIME_LIMIT, self.client.apiserver_version()).await;
             if probe.is_ok_and(|answer| !answer.is_err_and(|error| is_unreachable(&error))) {
                 *answered = Some(Instant::now());
@@ -58,7 +57,7 @@ mod tests {
             let probes = Arc::clone(&probes);
             move || {
                 probes.fetch_add(1, Ordering::Relaxed);
-                // An answer, although no good one.
+                // An answer, although an error.
                 std::future::ready(StatusCode::INTERNAL_SERVER_ERROR)
             }
         };
@@ -68,8 +67,8 @@ mod tests {
         let begun = Instant::now();
         futures::future::join_all((0..5).map(|_| cluster.until_reachable())).await;
         assert_eq!(probes.load(Ordering::Relaxed), 1);
-        assert!(begun.elapsed() >= PAUSE);
-        // What fails after that answer asks again.
+        assert!(begun.elapsed() >= PROBE_PAUSE);
+        // A connection that fails after that answer probes again.
         cluster.until_reachable().await;
         assert_eq!(probes.load(Ordering::Relaxed), 2);
     }

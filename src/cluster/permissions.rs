@@ -1,6 +1,6 @@
-//! The permissions that the API server denied in its latest answer about them.
+//! The permissions that the API server denied in its latest response.
 //!
-//! Nothing is inferred from them: each request is made and retried all the same.
+//! They are only reported: requests are still sent and retried.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,32 +8,33 @@ use std::time::{Duration, Instant};
 
 use kube::core::Status;
 
-/// What an administrator does about a missing permission, for the end of a sentence.
+/// The remedy for a missing permission, as the end of a message.
 pub const REMEDY: &str =
-    "grant the rights in deploy/rbac.yaml to the ServiceAccount of this Pod (docs/install.md)";
+    "grant the permissions in deploy/rbac.yaml to the ServiceAccount of this Pod (docs/install.md)";
 
-/// How long a denied watch is reported. It is retried at least every 25 s, and one that succeeds is
-/// silent.
+/// How long a denied watch is reported. It is retried at least every 25 s, and its success is not recorded.
 const WATCH_DENIED_FOR: Duration = Duration::from_secs(45);
 
 /// The resource's plural name, and the verb.
-pub type Right = (&'static str, &'static str);
+pub type Permission = (&'static str, &'static str);
 
-/// Whether a refusal is for lack of a permission. A policy's and a quota's have the same code and concern
-/// one object only; but all authorizers' are worded alike: `User "..." cannot patch resource "..."`.
+/// Whether a request was refused for lack of a permission. Policies and quotas refuse with the same code, but all
+/// authorizers use the same message: `User "..." cannot patch resource "..."`.
 #[must_use]
-pub fn lacks_right(status: &Status) -> bool {
-    let words = &status.message;
-    status.code == 403 && words.contains("is forbidden: User \"") && words.contains("\" cannot ")
+pub fn lacks_permission(status: &Status) -> bool {
+    let message = &status.message;
+    status.code == 403
+        && message.contains("is forbidden: User \"")
+        && message.contains("\" cannot ")
 }
 
-/// The latest answers about permissions that were ever denied.
+/// The latest response about each permission that was ever denied.
 #[derive(Debug, Default)]
-pub struct Permissions(Mutex<BTreeMap<Right, Option<Denial>>>);
+pub struct Permissions(Mutex<BTreeMap<Permission, Option<Denial>>>);
 
 #[derive(Debug)]
 struct Denial {
-    /// The first answer: the API server names another object in each.
+    /// The first message: later ones name other objects.
     message: String,
     at: Instant,
 }
@@ -45,7 +46,7 @@ impl Denial {
 }
 
 impl Permissions {
-    /// What is denied now: resource, verb, and the API server's words.
+    /// The denied permissions: resource, verb, and the API server's message.
     #[must_use]
     pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
         let seen = self.lock();
@@ -56,18 +57,20 @@ impl Permissions {
         current.collect()
     }
 
-    /// Each permission that was ever denied, and whether it still is.
+    /// Each permission that was ever denied, and whether it is denied now.
     #[must_use]
-    pub fn seen(&self) -> Vec<(Right, bool)> {
+    pub fn seen(&self) -> Vec<(Permission, bool)> {
         let seen = self.lock();
-        let is_denied = |(right, denial): (&Right, &Option<Denial>)| {
-            let is_denied = denial.as_ref().is_some_and(|it| it.is_current(right.1));
-            (*right, is_denied)
+        let is_denied = |(permission, denial): (&Permission, &Option<Denial>)| {
+            let is_denied = denial
+                .as_ref()
+                .is_some_and(|it| it.is_current(permission.1));
+            (*permission, is_denied)
         };
         seen.iter().map(is_denied).collect()
     }
 
-    /// The API server denied it.
+    /// Records a denied request.
     pub fn denied(&self, resource: &'static str, verb: &'static str, message: String) {
         let at = Instant::now();
         let mut seen = self.lock();
@@ -75,14 +78,14 @@ impl Permissions {
         denial.get_or_insert(Denial { message, at }).at = at;
     }
 
-    /// The API server accepted such a request.
+    /// Records that the API server accepted such a request.
     pub fn granted(&self, resource: &'static str, verb: &'static str) {
         if let Some(denial) = self.lock().get_mut(&(resource, verb)) {
             *denial = None;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Right, Option<Denial>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Permission, Option<Denial>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_authorizers_words_are_about_a_permission() {
+    fn only_a_message_of_an_authorizer_denies_a_permission() {
         for (code, words, lacks) in [
             (
                 403,
@@ -117,7 +120,7 @@ mod tests {
             (500, r#"x is forbidden: User "lvp" cannot get it"#, false),
         ] {
             let status = Status::failure(words, "Forbidden").with_code(code);
-            assert_eq!(lacks_right(&status), lacks, "{code} {words}");
+            assert_eq!(lacks_permission(&status), lacks, "{code} {words}");
         }
     }
 

@@ -5,10 +5,10 @@ use http::Request;
 use super::{ApiError, Cluster, ProvisionerPod};
 
 impl Cluster {
-    /// What a provisioner's `/status` says.
+    /// Reads `/status` of a provisioner.
     ///
     /// # Errors
-    /// [`ApiError`]; the API server answers for a pod that it cannot reach.
+    /// [`ApiError`], also when the API server cannot reach the pod.
     pub async fn provisioner_status(&self, pod: &ProvisionerPod) -> Result<String, ApiError> {
         let (namespace, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
         let path = format!(

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use kube::client::retry::{InvalidBackoff, RetryPolicy};
 
-/// The first pause and the longest. The client's own retries would pause for up to 1000 s, and a watch
-/// waits for them without a limit.
+/// The first pause and the longest. The default policy of the client pauses for up to 1000 s, and a watch waits
+/// for it without a limit.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(30));
 const RETRIES: u32 = 15;
 
-/// Obeys `Retry-After`, and backs off with jitter otherwise.
+/// The retry policy: honours `Retry-After`, and otherwise backs off with jitter.
 pub(crate) fn retries() -> Result<RetryPolicy, InvalidBackoff> {
     RetryPolicy::new(PAUSES.0, PAUSES.1, RETRIES, true)
 }
@@ -24,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// The pause after an answer, if another request is made at all.
+    /// The pause after a response, if the request is retried.
     fn pause(policy: &mut RetryPolicy, code: u16, retry_after: Option<&str>) -> Option<Duration> {
         let mut request = Request::new(Body::empty());
         let mut answer = Response::builder().status(code);
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_overloaded_api_server_is_obeyed_and_never_left_alone_for_long() {
+    async fn retry_after_is_honoured_and_other_pauses_are_bounded() {
         let mut policy = retries().unwrap();
         let asked = pause(&mut policy, 429, Some("40")).unwrap();
         assert!(asked >= Duration::from_secs(40), "{asked:?}");

@@ -11,7 +11,7 @@ use crate::view::NodeView;
 const NODES: &str = "nodes";
 
 impl Cluster {
-    /// The Node as the API server has it, with fields that this program does not know.
+    /// Untyped, so that fields of later Kubernetes versions are kept.
     fn untyped_nodes(&self) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &ApiResource::erase::<Node>(&()))
     }
@@ -32,11 +32,10 @@ impl Cluster {
         }
     }
 
-    /// Removes all taints of a key from a Node whose `taints` were read, whatever their effects.
+    /// Removes all taints of a key, with any effect, from a Node whose `taints` were read.
     ///
-    /// The taints are one list with several writers. The request names each taint that is removed together with its
-    /// place in the list, and the API server refuses it if something else is there by now. So no other taint is lost,
-    /// and a writer that only appends one causes no conflict.
+    /// The taints are one list with several writers. The patch tests that each removed taint is still at its index, so
+    /// no other taint is lost. A concurrent append causes no conflict.
     ///
     /// # Errors
     /// [`ApiError`]; a refusal because of a changed list is [`ApiError::Invalid`].
@@ -56,11 +55,11 @@ impl Cluster {
 /// The JSON patch that removes the taints of a key from a list.
 fn operations(uid: &str, taints: &[Value], key: &str) -> Value {
     let of_key = taints.iter().enumerate();
-    // From the end, so that no removal shifts the next one.
+    // From the end, so that a removal does not shift the next index.
     let of_key = of_key.rev().filter(|(_, taint)| taint["key"] == key);
     let mut operations = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
-    for (place, taint) in of_key {
-        let path = format!("/spec/taints/{place}");
+    for (index, taint) in of_key {
+        let path = format!("/spec/taints/{index}");
         operations.push(json!({ "op": "test", "path": path, "value": taint }));
         operations.push(json!({ "op": "remove", "path": path }));
     }
@@ -72,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_taint_of_the_key_is_removed_at_its_place_and_no_other() {
+    fn only_taints_of_the_key_are_removed() {
         let of = |key, effect| json!({ "key": key, "effect": effect });
         let (ours, evicting) = (of("ours", "NoSchedule"), of("ours", "NoExecute"));
-        // Whatever later versions of Kubernetes put there.
+        // A taint with a field of a later Kubernetes version.
         let other = json!({ "key": "other", "effect": "NoSchedule", "timeAdded": "now", "new": 1 });
         let late = json!({ "key": "ours", "effect": "NoExecute", "timeAdded": "now" });
         for (situation, taints, places) in [

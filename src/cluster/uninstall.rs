@@ -1,4 +1,4 @@
-//! The requests of `release`: the DaemonSet, its Pods, and the PVs that our finalizer holds.
+//! The requests of `release` and `status` about the DaemonSet and the Pods of provisioners.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::{ApiError, Cluster, PAGE};
+use super::{ApiError, Cluster, has_ended};
 use crate::args::Args;
 use crate::config;
 use crate::names::LABEL_HOSTNAME;
 
 const DAEMON_SETS: &str = "daemonsets.apps";
-/// The variable that every provisioner's container has.
+/// The environment variable of every provisioner container.
 const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
 
 /// The port of the default `--listen-address`, the Go program's too.
@@ -23,9 +23,9 @@ const DEFAULT_PORT: u16 = 8080;
 /// A DaemonSet that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonSetState {
-    /// It makes Pods.
+    /// It exists.
     Installed,
-    /// Its object waits until its Pods are gone.
+    /// It is Terminating until its Pods are gone.
     Deleting,
 }
 
@@ -36,12 +36,12 @@ pub struct ProvisionerPod {
     pub name: String,
     /// The node, or empty while it has none.
     pub node: String,
-    /// The DaemonSet that made it, which may be gone.
+    /// The DaemonSet that owns it, which may be gone.
     pub daemon_set: Option<String>,
-    /// Where it serves `/status`.
+    /// The port of `/status`.
     pub port: u16,
-    /// Whether one of its containers has its node's name and its configuration from where provisioners,
-    /// the Go program too, have theirs.
+    /// Whether one of its containers has the node name variable and the configuration of a provisioner, ours or the
+    /// Go program.
     pub is_provisioner: bool,
 }
 
@@ -65,7 +65,7 @@ impl Cluster {
         }))
     }
 
-    /// Lists the Pods of a DaemonSet that have not ended, also after its own end.
+    /// Lists the running Pods of a DaemonSet, also after its deletion.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -79,7 +79,7 @@ impl Cluster {
             .await
     }
 
-    /// Lists the Pods that look like provisioners and have not ended, of one namespace or of all.
+    /// Lists the running Pods that look like provisioners, in one namespace or in all.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -99,22 +99,13 @@ impl Cluster {
         api: Api<Pod>,
         wanted: impl Fn(&ProvisionerPod) -> bool,
     ) -> Result<Vec<ProvisionerPod>, ApiError> {
-        let phase = |pod: &Pod| pod.status.as_ref()?.phase.clone();
-        let ended = |pod: &Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
-        let mut kept = Vec::new();
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = self.limited("pods", "list", api.list(&params)).await?;
-            let running = page.items.into_iter().filter(|pod| !ended(pod));
-            kept.extend(running.map(provisioner_pod).filter(&wanted));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(kept),
-            }
-        }
+        let running = |pod: Pod| Some(pod).filter(|pod| !has_ended(pod));
+        let keep = move |pod| running(pod).map(provisioner_pod).filter(&wanted);
+        self.list_pages("pods", api, ListParams::default(), keep)
+            .await
     }
 
-    /// The names of the Nodes that are, or call themselves, so.
+    /// The Nodes with this name or hostname label.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -158,7 +149,7 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
     }
 }
 
-/// As its flags say, if we understand them.
+/// The port of `--listen-address`, or the default if the flags cannot be parsed.
 fn port(containers: &[Container]) -> u16 {
     let container = containers
         .iter()
@@ -172,7 +163,7 @@ fn port(containers: &[Container]) -> u16 {
     args.map_or(DEFAULT_PORT, |args| args.listen_address.port())
 }
 
-/// The variable alone is not enough: network plugins have one of that name, too.
+/// Requires the variable and a configuration: network plugins use a variable of the same name.
 fn is_provisioner(container: &Container) -> bool {
     let knows_its_node = container
         .env
@@ -198,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_port_is_the_one_of_its_flags() {
+    fn port_is_that_of_the_flags() {
         for (command, args, wanted) in [
             (json!(null), json!(null), 8080),
             (json!(null), json!(["--v=4", "-listen-address=:9090"]), 9090),
@@ -223,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provisioner_has_its_nodes_name_and_a_configuration() {
+    fn provisioner_has_a_node_name_and_a_configuration() {
         let (env, other) = (
             json!([{ "name": "MY_NODE_NAME" }]),
             json!([{ "name": "NODE" }]),
@@ -240,7 +231,7 @@ mod tests {
                 true,
             ),
             (&env, &json!([]), json!(["-config", "/etc/disks"]), true),
-            // The AWS CNI.
+            // The AWS CNI plugin.
             (&env, &mount("/host/etc/cni/net.d"), json!([]), false),
             (&env, &json!([]), json!([]), false),
             (&other, &config, json!([]), false),

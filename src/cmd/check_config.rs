@@ -1,4 +1,4 @@
-//! `check-config`: reports the faults of a configuration, and the values in force.
+//! `check-config`: reports the faults of a configuration and its effective values.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,18 +8,18 @@ use crate::args::Environment;
 use crate::config::{self, LoadError, Loaded, Rows, rows};
 use crate::plan::NO_JOB_IMAGE;
 
-/// The exit code for a configuration with faults, and for one that cannot be read.
+/// The exit code for a configuration that has faults or cannot be read.
 const FAULTY: u8 = 2;
 
 /// Reads the configuration in `dir` as the provisioner with this environment would, and writes the
 /// result to `out`.
 ///
 /// # Errors
-/// Only when `out` cannot be written to; what is wrong with the configuration is in the exit code.
+/// Only when `out` cannot be written. Faults of the configuration are in the exit code.
 pub fn run(dir: &Path, environment: &Environment, out: &mut dyn Write) -> io::Result<ExitCode> {
     match config::load(dir) {
         Ok(loaded) => {
-            // On another machine the environment says nothing of the pod's.
+            // Outside the pod, the environment does not show which image the pod has.
             let in_pod = environment.node_name.is_some();
             let no_image =
                 in_pod && loaded.config.use_job_for_cleaning && environment.job_image.is_none();
@@ -108,7 +108,7 @@ mod tests {
     const GOOD: &str = "fast:\n  hostDir: /mnt/fast\n  mountDir: /fast\n";
 
     #[test]
-    fn a_good_configuration_is_shown_as_tables() {
+    fn valid_configuration_is_shown_as_tables() {
         let (code, text) = check(&[
             ("storageClassMap", GOOD),
             ("labelsForPV", "{a: 1.10, b: yes}"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn how_and_how_long_a_class_is_cleaned_is_shown() {
+    fn clean_method_and_timeout_are_shown() {
         let settings = "  volumeMode: Block\n  cleanMethod: quick\n  cleanupTimeout: 90m\n";
         let (code, text) = check(&[("storageClassMap", &format!("{GOOD}{settings}"))]);
         assert_eq!(code, ExitCode::SUCCESS, "{text}");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_and_warnings_are_shown_and_the_good_classes_too() {
+    fn faults_and_warnings_are_shown_with_the_valid_classes() {
         let (code, text) = check(&[
             (
                 "storageClassMap",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_alone_are_no_failure() {
+    fn warnings_alone_do_not_fail() {
         let (code, text) = check(&[]);
         assert_eq!(code, ExitCode::SUCCESS, "{text}");
         assert!(
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_pod_jobs_have_to_have_an_image() {
+    fn jobs_require_an_image_in_the_pod() {
         let files = [("storageClassMap", GOOD), ("useJobForCleaning", "yes")];
         let (pod, image) = (("MY_NODE_NAME", "a"), ("JOB_CONTAINER_IMAGE", "image"));
         for (entries, good) in [(&[][..], true), (&[pod], false), (&[pod, image], true)] {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_be_read_is_one_line() {
+    fn unreadable_configuration_is_one_error_line() {
         let (code, text) = check(&[("storageClassMap", "a: [")]);
         assert_eq!(code, ExitCode::from(FAULTY));
         assert!(

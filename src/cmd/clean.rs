@@ -1,7 +1,7 @@
-//! `clean`: cleans one volume of a configured class at an operator's word.
+//! `clean`: cleans one volume of a configured class on an operator's request.
 //!
-//! It decides by the plan of the provisioner, inspects and wipes by the same code as a cleanup, and
-//! changes no object. In the place of the commit an operator types the volume's path.
+//! It decides by the provisioner's plan, inspects and wipes with the code of a cleanup, and never changes an object.
+//! Instead of the commit of a cleanup, the operator confirms by typing the volume's path.
 
 mod confirm;
 mod show;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::run::{Misuse, Told};
+use super::run::{StopSignals, UsageError};
 use crate::args::{Args, Clean, Environment};
 use crate::config::duration;
 use crate::wipe::progress::Progress;
 use target::Finder;
 
-/// Inspects the volume, shows it, asks, inspects it again, and cleans it.
+/// Inspects the volume, shows it, asks for confirmation, inspects it again, and cleans it.
 ///
 /// # Errors
-/// [`Misuse`] when nothing was touched; any other error when the volume is not clean.
+/// [`UsageError`] when nothing was touched; another error when the volume is not clean.
 pub async fn command(
     request: &Clean,
     args: &Args,
@@ -31,7 +31,7 @@ pub async fn command(
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
     let asks = !request.dry_run && !request.yes;
-    // The question and its subject must be seen.
+    // The operator must see the question and the volume that it is about.
     let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
     if asks && !(is_seen && io::stdin().is_terminal()) {
         return Err(refused(
@@ -47,7 +47,7 @@ pub async fn command(
     }
     if asks {
         let (path, shown) = (target.path.clone(), target.candidate.identity.clone());
-        // Meanwhile the provisioner may clean it.
+        // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
         drop(target);
         confirm::confirm(path.clone()).await.map_err(refused)?;
         target = finder.open().await.map_err(refused)?;
@@ -58,11 +58,11 @@ pub async fn command(
             )));
         }
     }
-    let mut told = Told::new().map_err(refused)?;
+    let mut signals = StopSignals::new().map_err(refused)?;
     let progress = Progress::default();
     let (path, begun) = (target.path.clone(), Instant::now());
     let wipe = Box::pin(target.wipe(&progress));
-    let end = watch::watch(&progress, &mut told, wipe).await;
+    let end = watch::watch(&progress, &mut signals, wipe).await;
     let so_far = progress.pace(begun.elapsed());
     match end {
         Some(Ok(outcome)) => {
@@ -89,5 +89,5 @@ pub async fn command(
 }
 
 fn refused(why: impl std::fmt::Display) -> anyhow::Error {
-    Misuse(format!("{why}; nothing was touched")).into()
+    UsageError(format!("{why}; nothing was touched")).into()
 }

@@ -1,5 +1,5 @@
-//! What `clean` and the container of a cleaning Job share: they inspect a volume and wipe a device as
-//! a cleanup does.
+//! The code that `clean` and the container of a cleaning Job share. It inspects a volume and wipes a device with the
+//! code of a cleanup.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
 /// The pause between two inspections.
-const PAUSE: Duration = Duration::from_millis(200);
+const INSPECTION_PAUSE: Duration = Duration::from_millis(200);
 
 /// A failure before anything was touched.
 pub fn refused(why: impl std::fmt::Display) -> Failure {
@@ -26,8 +26,8 @@ pub fn refused(why: impl std::fmt::Display) -> Failure {
     Failure::new(reasons::VOLUME_FAILED_DELETE, message)
 }
 
-/// Repeats an inspection, on a thread that may block, while the volume is in use: after each change,
-/// udev opens a device for a moment.
+/// Repeats an inspection on a blocking thread while the volume is in use: udev briefly opens a device after each
+/// change.
 pub async fn inspect<T: Send + 'static>(
     limit: Duration,
     progress: &Progress,
@@ -39,13 +39,13 @@ pub async fn inspect<T: Send + 'static>(
             Ok(found) => return Ok(found),
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(stop) if Instant::now() >= deadline => return Err(refused(stop)),
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(INSPECTION_PAUSE).await,
         }
         progress.check().map_err(refused)?;
     }
 }
 
-/// Wipes a device and verifies it. An external cleaner reports nothing.
+/// Wipes and verifies a device. `None` for an external cleaner, which has no report.
 pub async fn wipe(
     device: Device,
     lock: VolumeLock,
@@ -60,7 +60,7 @@ pub async fn wipe(
     }
     let progress = progress.clone();
     blocking(true, move || {
-        // The lock is held as long as this thread works.
+        // Holds the lock until this thread ends.
         let _lock = lock;
         reset(&device, &method, &progress)
     })

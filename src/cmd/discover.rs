@@ -1,5 +1,5 @@
-//! `discover`: what would be offered on this node, and why the rest would not. It asks no cluster and
-//! changes nothing.
+//! `discover`: shows which volumes this node would offer, and why it would skip the other entries. It never contacts
+//! the API server and changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::run::{Misuse, load};
+use super::run::{UsageError, load};
 use crate::args::{Args, Discover, Environment, OutputFormat};
 use crate::inventory::Inventory;
 use crate::names::LABEL_HOSTNAME;
@@ -19,14 +19,14 @@ use crate::quantity;
 use crate::render::persistent_volume;
 use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
-/// How long slow disks are waited for.
+/// How long to wait for slow disks.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks, plans as if there were no PVs yet, and writes the result.
+/// Scans, plans as if no PV existed, and writes the result.
 ///
 /// # Errors
-/// [`Misuse`] where the node's name or the configuration is missing; else when the mount table cannot
-/// be read or the output not be written.
+/// [`UsageError`] if the node's name or the configuration is missing; another error if the output cannot be
+/// written.
 pub async fn command(
     request: &Discover,
     args: &Args,
@@ -55,17 +55,17 @@ pub async fn command(
 /// The name of the node from the command line or the environment.
 ///
 /// # Errors
-/// [`Misuse`] where neither names it.
+/// [`UsageError`] if neither names it.
 pub(super) fn node_name(
     requested: Option<&String>,
     environment: &Environment,
-) -> Result<String, Misuse> {
+) -> Result<String, UsageError> {
     let name = requested.or(environment.node_name.as_ref()).cloned();
-    name.ok_or_else(|| Misuse("name the node with --node-name or MY_NODE_NAME".into()))
+    name.ok_or_else(|| UsageError("name the node with --node-name or MY_NODE_NAME".into()))
 }
 
-/// Plans once for a node with these PVs and cleaning Jobs, where every StorageClass exists with
-/// Kubernetes' defaults.
+/// Plans once for a node with these PVs and cleaning Jobs. Every StorageClass is assumed to exist with the defaults
+/// of Kubernetes.
 pub(super) async fn survey(
     settings: &Settings,
     node: NodeView,
@@ -101,7 +101,7 @@ pub(super) async fn survey(
     plan(settings, &snapshot)
 }
 
-/// The PVs as `kubectl apply -f` would take them, and beside them what is skipped.
+/// A list of PVs that `kubectl apply -f` accepts, with the skipped entries and the faults as extra fields.
 fn list(plan: &Plan) -> Value {
     let pvs: Vec<_> = plan
         .actions

@@ -1,8 +1,8 @@
-//! `job`: what runs in the container of a cleaning Job.
+//! `job`: the program of the container of a cleaning Job.
 //!
-//! The provisioner that made the Job may be gone, and the disk another one. So the device is inspected
-//! again: it must be the one that was judged, nothing may use it, and the lock on it excludes every other
-//! cleaner of this program. Then the code of the provisioner cleans it.
+//! The provisioner that created the Job may be gone, and the disk may have been replaced. So the device is inspected
+//! again: it must have the identity and size of the Job's device, and be unused. A lock excludes other cleaners of
+//! this program. The device is cleaned with the code of the provisioner.
 
 use std::ffi::OsString;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::cleaner::{self, refused};
-use super::run::Told;
+use super::run::StopSignals;
 use crate::args;
 use crate::cleanup::external::{OTHERS_LOOK, Target};
 use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
@@ -27,22 +27,22 @@ use crate::types::{MountPath, VolumeMode};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
-/// The device that is meant.
+/// The device that the Job names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Meant {
+struct JobDevice {
     pv: String,
     path: MountPath,
     identity: String,
     size: u64,
 }
 
-impl Meant {
-    /// Reads the Job's variables.
+impl JobDevice {
+    /// Reads the environment variables of the Job.
     fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
         let text = |name: &str| {
             let value = lookup(name).and_then(|value| value.into_string().ok());
             value.filter(|value| !value.is_empty()).ok_or_else(|| {
-                format!("the variable {name} is not set: this runs in the Jobs that the provisioner makes, and is nothing to run by hand (see clean)")
+                format!("the variable {name} is not set: this command runs only in Jobs that the provisioner creates; to clean a volume by hand, use clean")
             })
         };
         let (path, size) = (text(ENV_DEVICE)?, text(ENV_SIZE)?);
@@ -53,36 +53,36 @@ impl Meant {
             identity: text(ENV_IDENTITY)?,
             size: size
                 .parse()
-                .map_err(|_| format!("{ENV_SIZE} is {size:?}, which is no number of bytes"))?,
+                .map_err(|_| format!("{ENV_SIZE} is {size:?}, which is not a number of bytes"))?,
         })
     }
 }
 
-/// Cleans the device. Code 0 if it is clean, 2 if the Job is not of the provisioner, else 1, so that
-/// the kubelet starts the container again.
+/// Cleans the device. Exit code 0 if it is clean, 2 if the variables are missing or invalid, else 1. After 1 the
+/// kubelet restarts the container.
 ///
 /// # Errors
-/// When the process cannot catch signals.
+/// When the signal handlers cannot be installed.
 pub async fn run(job: &args::Job) -> Result<ExitCode> {
     let progress = Progress::default();
-    let mut told = Told::new()?;
-    let meant = match Meant::read(|name| std::env::var_os(name)) {
-        Ok(meant) => meant,
+    let mut signals = StopSignals::new()?;
+    let expected = match JobDevice::read(|name| std::env::var_os(name)) {
+        Ok(expected) => expected,
         Err(fault) => {
             tracing::error!("{fault}");
             return Ok(ExitCode::from(2));
         }
     };
     let method = Method::of(VolumeMode::Block, &job.cleaner());
-    let (pv, path) = (&meant.pv, &meant.path);
-    tracing::info!(pv, %path, identity = meant.identity, "cleaning the device ({method})");
+    let (pv, path) = (&expected.pv, &expected.path);
+    tracing::info!(pv, %path, identity = expected.identity, "cleaning the device ({method})");
     let begun = Instant::now();
     let mut ticks = interval_at(begun + TELL_EVERY, TELL_EVERY);
-    let mut work = pin!(clean(&meant, &method, &progress));
+    let mut work = pin!(clean(&expected, &method, &progress));
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            signal = told.stop_wanted() => {
+            signal = signals.received() => {
                 tracing::info!("{signal}: stopping");
                 progress.cancel();
                 let end = timeout(STOPS_WITHIN, work).await;
@@ -106,21 +106,21 @@ pub async fn run(job: &args::Job) -> Result<ExitCode> {
     }
 }
 
-async fn clean(meant: &Meant, method: &Method, progress: &Progress) -> Result<(), Failure> {
+async fn clean(expected: &JobDevice, method: &Method, progress: &Progress) -> Result<(), Failure> {
     if *method == Method::DeleteContents {
         return Err(refused(format!(
             "{method} does not clean devices; correct the blockCleanerCommand of its class"
         )));
     }
-    // The provisioner has just closed it.
+    // The provisioner may have closed the device only just now, so udev may still have it open.
     let inspection = {
-        let meant = meant.clone();
-        move || look(&meant)
+        let expected = expected.clone();
+        move || open(&expected)
     };
     let (device, lock, identity) = cleaner::inspect(OTHERS_LOOK, progress, inspection).await?;
     let target = Target {
-        pv: meant.pv.clone(),
-        path: meant.path.clone(),
+        pv: expected.pv.clone(),
+        path: expected.path.clone(),
         identity,
     };
     if let Some(report) = cleaner::wipe(device, lock, target, method.clone(), progress).await? {
@@ -129,18 +129,18 @@ async fn clean(meant: &Meant, method: &Method, progress: &Progress) -> Result<()
     Ok(())
 }
 
-/// Opens and locks the device, and makes sure that it is the one that is meant. Blocking.
-fn look(meant: &Meant) -> Result<(Device, VolumeLock, String), Stop> {
-    let path = &meant.path;
+/// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
+fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
+    let path = &expected.path;
     let machine = Machine::read().map_err(refused)?;
     let (device, lock, candidate) = exclusive::take(path, &machine)?;
     let (identity, size) = (candidate.identity, device.size());
-    if compare(&meant.identity, &identity) != Match::Same || size != meant.size {
+    if compare(&expected.identity, &identity) != Match::Same || size != expected.size {
         let text = format!(
             "another device is at {path} than the one to be cleaned: expected {:?} with {} bytes, found \
-             {identity:?} with {size}; nothing was touched; put the right disk back, or delete this Job",
-            meant.identity,
-            meant.size,
+             {identity:?} with {size}; nothing was touched; put the expected disk back, or delete this Job",
+            expected.identity,
+            expected.size,
             identity = identity.text
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());

@@ -1,4 +1,4 @@
-//! What the program does, one module for each subcommand. `run` is what it does without one.
+//! The subcommands, one module each. `run` is the provisioner, which runs without a subcommand.
 
 pub mod check_config;
 pub mod clean;

@@ -1,4 +1,4 @@
-//! `node-cleanup`: runs once per cluster, and deletes what is left of nodes that are gone.
+//! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::run::{Misuse, Told, client_of, infer, listen, own_pod};
+use super::run::{StopSignals, UsageError, client_of, infer, listen, own_pod};
 use crate::args::{Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::errors::chain;
@@ -24,15 +24,15 @@ use crate::node_cleanup::server::{self, Observed};
 use crate::node_cleanup::watches::View;
 use crate::report::Reporter;
 
-/// The name of the reporting instance, and of the pod where it is unknown.
+/// The name of the reporting instance, and of the pod if its name is unknown.
 const NAME: &str = "node-cleanup";
-/// How long the last events have to be written at the end.
+/// The time limit for writing the last events.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`Misuse`] for an error in the command line or the kubeconfig.
+/// [`UsageError`] for an error in the command line or the kubeconfig.
 pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
     let classes = class_names(&args.storageclass_names)?;
     if args.elects_leader() {
@@ -40,11 +40,11 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
             "the --leader-elect flags have no effect: each write requires the version that was read, so two processes at once are safe"
         );
     }
-    let shared = Arc::new(SharedMetrics::new().context("making the metrics")?);
+    let shared = Arc::new(SharedMetrics::new().context("registering the metrics")?);
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::clone(&shared));
     let permissions = Arc::clone(cluster.permissions());
     let metrics = Metrics::new(Arc::clone(&shared), Arc::clone(&permissions));
-    let metrics = Arc::new(metrics.context("making the metrics")?);
+    let metrics = Arc::new(metrics.context("registering the metrics")?);
 
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.metrics_path);
@@ -83,12 +83,12 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
         memories: HashMap::new(),
         report: Report::default(),
     };
-    let mut signals = Told::new()?;
+    let mut signals = StopSignals::new()?;
     tokio::select! {
         () = controller.run(&view) => {}
         () = watches => {}
         served = served => return served.context("the HTTP server ended"),
-        name = signals.stop_wanted() => tracing::info!("{name}: stopping"),
+        name = signals.received() => tracing::info!("{name}: stopping"),
     }
     reporter.flush(SHUTDOWN_TIMEOUT).await;
     Ok(())
@@ -99,31 +99,32 @@ async fn config(args: &NodeCleanup) -> Result<Config> {
     let mut config = match &args.kubeconfig {
         None => infer().await?,
         Some(path) => {
-            let misuse = |error: KubeconfigError| {
-                Misuse(format!(
+            let usage_error = |error: KubeconfigError| {
+                UsageError(format!(
                     "--kubeconfig {}: {}",
                     path.display(),
                     chain(&error)
                 ))
             };
-            let file = Kubeconfig::read_from(path).map_err(misuse)?;
+            let file = Kubeconfig::read_from(path).map_err(usage_error)?;
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(file, &options).await;
-            config.map_err(misuse)?
+            config.map_err(usage_error)?
         }
     };
     if let Some(url) = &args.kube_api_endpoint {
-        let misuse = |error| Misuse(format!("--kube-api-endpoint {url:?} is no URL: {error}"));
-        config.cluster_url = url.parse().map_err(misuse)?;
+        let usage_error =
+            |error| UsageError(format!("--kube-api-endpoint {url:?} is not a URL: {error}"));
+        config.cluster_url = url.parse().map_err(usage_error)?;
     }
     Ok(config)
 }
 
-fn class_names(given: &[String]) -> Result<BTreeSet<String>, Misuse> {
+fn class_names(given: &[String]) -> Result<BTreeSet<String>, UsageError> {
     let names = given.iter().map(|name| name.trim().to_owned());
     let names: BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
     if names.is_empty() {
-        return Err(Misuse(
+        return Err(UsageError(
             "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes, such as --storageclass-names=fast-disks,slow-disks".into(),
         ));
     }

@@ -1,16 +1,16 @@
 //! `release --finalizers`: removes the finalizer from PersistentVolumes without the provisioner.
 //!
-//! The finalizer keeps a PV until its volume is clean. An operator who uninstalls the provisioner, or
-//! has lost a node for good, removes it with this. It wipes nothing, and a PV whose volume still holds
-//! a tenant's data keeps the finalizer unless `--abandon-uncleaned` is given.
+//! The finalizer keeps a PV until its volume is clean. An operator runs this command to uninstall the provisioner, or
+//! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
+//! finalizer unless `--abandon-uncleaned` is given.
 //!
-//! It looks once a second, does what the look allows, and ends when a look leaves nothing to do: an
-//! error that may pass, or a conflict, is settled by the next look.
+//! It runs a pass every second until nothing is left to do. A transient error or a conflict is retried by the next
+//! pass.
 
 mod installation;
 mod judge;
-pub(super) mod others;
-mod tell;
+mod output;
+pub(super) mod provisioners;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,10 +21,9 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow, bail};
 use futures::{StreamExt, stream};
 use kube::api::ListParams;
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::run::{Misuse, client};
+use super::run::{UsageError, client};
 use crate::args::{Environment, Release};
 use crate::cluster::{ApiError, Cluster};
 use crate::errors::chain;
@@ -35,40 +34,39 @@ use crate::view::PvView;
 use installation::{Installation, State};
 use judge::{Judgement, judge};
 
-/// The time between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
-/// For how long errors that may pass are retried.
-const RETRY_FOR: Duration = Duration::from_secs(10);
-/// Writes to the API server at a time.
+/// The pause between two passes.
+const PASS_PAUSE: Duration = Duration::from_secs(1);
+/// How long transient errors are retried.
+const RETRY_LIMIT: Duration = Duration::from_secs(10);
+/// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
-/// Which PVs.
+/// The PVs to release.
 #[derive(Clone, Debug)]
 enum Scope {
     /// Those of a node that is gone for good.
     Node(String),
     /// All, after the DaemonSet was deleted.
     Installation(Installation),
-    /// All, when no provisioner runs any more; in which namespace to look for one if not everywhere is
-    /// allowed.
+    /// All, when no provisioner runs. The namespace is searched for provisioners if listing all namespaces is denied.
     All(Option<String>),
 }
 
-/// How it ended.
+/// The result of the command.
 enum Outcome {
-    /// The finalizer is on none of the PVs any more (or would be on none).
+    /// None of the PVs keeps the finalizer, or in a dry run none would.
     AllReleased,
-    /// Some keep it.
+    /// Some PVs keep it.
     SomeStay,
     /// The DaemonSet exists, so its PVs keep the finalizer.
     Installed,
 }
 
-/// Removes finalizers as the command line says.
+/// Removes the finalizer from the PVs of the command line.
 ///
 /// # Errors
-/// [`Misuse`] where nothing was changed and the command line or a running provisioner is the reason;
-/// else when a request failed. What was done until then stays done.
+/// [`UsageError`] when nothing was changed because of the command line, a running provisioner or an existing node;
+/// another error when a request failed. Earlier changes are not rolled back.
 pub async fn command(
     args: Release,
     environment: Environment,
@@ -76,19 +74,19 @@ pub async fn command(
 ) -> Result<ExitCode> {
     let scope = Scope::read(&args, environment)?;
     let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
-    let mut looks = Looks::new(&cluster, &args, &scope);
+    let mut releaser = Releaser::new(&cluster, &args, &scope);
     let outcome = loop {
-        match looks.look(out).await {
+        match releaser.pass(out).await {
             Ok(Some(outcome)) => break outcome,
             Ok(None) => {}
-            Err(error) if is_passing(&error) && Instant::now() < looks.deadline => {
+            Err(error) if is_passing(&error) && Instant::now() < releaser.deadline => {
                 writeln!(out, "{}; trying again.", chain(error.as_ref()))?;
-                // Unseen is not absent.
-                looks.absent_since = None;
+                // A failed pass does not prove that the DaemonSet is absent.
+                releaser.absent_since = None;
             }
             Err(error) => return Err(error),
         }
-        sleep(PAUSE).await;
+        sleep(PASS_PAUSE).await;
     };
     Ok(match outcome {
         Outcome::AllReleased => ExitCode::SUCCESS,
@@ -98,7 +96,7 @@ pub async fn command(
 }
 
 impl Scope {
-    fn read(args: &Release, environment: Environment) -> Result<Self, Misuse> {
+    fn read(args: &Release, environment: Environment) -> Result<Self, UsageError> {
         let known = (!environment.namespace_defaulted).then_some(environment.namespace);
         let namespace = args.namespace.clone().or(known);
         match (args.node.clone(), args.daemonset.clone(), namespace) {
@@ -107,14 +105,14 @@ impl Scope {
             (None, Some(name), Some(namespace)) => {
                 Ok(Self::Installation(Installation { namespace, name }))
             }
-            (None, Some(_), None) => Err(Misuse(
+            (None, Some(_), None) => Err(UsageError(
                 "name the namespace of the DaemonSet with --namespace".into(),
             )),
         }
     }
 
-    /// Whether a PV is meant. On a node: only if it names no other. (A class with a `selector` may let
-    /// other nodes use the data, too; it is still that node's provisioner that made the PV.)
+    /// Whether a PV is in scope. With a node: only if the PV names no other node. (With a `selector` in its class,
+    /// other nodes may use the data too, but the PV was created by the provisioner of that node.)
     fn includes(&self, pv: &PvView) -> bool {
         match self {
             Self::Installation(_) | Self::All(_) => true,
@@ -126,7 +124,7 @@ impl Scope {
     }
 }
 
-/// For `map_err`: what the request was for.
+/// For `map_err`: adds the purpose of the request.
 fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
     move |error| match error {
         ApiError::Forbidden { .. } => Error::from(error).context(format!(
@@ -143,8 +141,8 @@ fn is_passing(error: &Error) -> bool {
     })
 }
 
-/// What one look did about a PV.
-enum Fate {
+/// What a pass did with a PV.
+enum PvResult {
     Released,
     Abandoned,
     Stays(&'static str),
@@ -153,30 +151,30 @@ enum Fate {
     Failed(Error),
 }
 
-/// What the looks so far have found and done.
-struct Looks<'a> {
+/// The state of the command between passes.
+struct Releaser<'a> {
     cluster: &'a Cluster,
     args: &'a Release,
     scope: &'a Scope,
-    /// Until when errors that may pass are retried.
+    /// Until when transient errors are retried.
     deadline: Instant,
     absent_since: Option<Instant>,
     /// Whether the provisioner is known to be gone.
     is_gone: bool,
-    /// What was reported last as being waited for.
+    /// The last report of what the command waits for.
     reported: String,
-    /// By UID the PVs whose write was not confirmed, with its error.
-    unsettled: BTreeMap<String, (PvView, Error)>,
-    /// The errors of writes to PVs that are no longer meant.
+    /// By UID, the PVs whose write is unconfirmed, with its error.
+    unconfirmed: BTreeMap<String, (PvView, Error)>,
+    /// The errors of writes to PVs that are no longer in scope.
     failed: Vec<Error>,
     released: usize,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> Releaser<'a> {
     fn new(cluster: &'a Cluster, args: &'a Release, scope: &'a Scope) -> Self {
         let limit = match scope {
             Scope::Installation(_) if !args.dry_run => args.timeout + args.absent_for,
-            _ => RETRY_FOR,
+            _ => RETRY_LIMIT,
         };
         Self {
             cluster,
@@ -186,14 +184,14 @@ impl<'a> Looks<'a> {
             absent_since: None,
             is_gone: false,
             reported: String::new(),
-            unsettled: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             failed: Vec::new(),
             released: 0,
         }
     }
 
-    /// One look; `None` when another is due.
-    async fn look(&mut self, out: &mut (dyn Write + Send)) -> Result<Option<Outcome>> {
+    /// Runs a pass; `None` when another one is due.
+    async fn pass(&mut self, out: &mut (dyn Write + Send)) -> Result<Option<Outcome>> {
         if !self.is_gone {
             match self.wait(out).await? {
                 State::Gone => {}
@@ -201,42 +199,42 @@ impl<'a> Looks<'a> {
                 State::Installed => return Ok(Some(Outcome::Installed)),
             }
             self.is_gone = true;
-            self.deadline = Instant::now() + RETRY_FOR;
+            self.deadline = Instant::now() + RETRY_LIMIT;
         }
         let held = self.held(|pv| self.scope.includes(pv)).await?;
         if let (Scope::Node(node), true, 0) = (self.scope, held.is_empty(), self.released)
-            && self.unsettled.is_empty()
+            && self.unconfirmed.is_empty()
         {
-            tell::no_match(node, &self.held(|_| true).await?, out)?;
+            output::no_match(node, &self.held(|_| true).await?, out)?;
             return Ok(Some(Outcome::AllReleased));
         }
-        self.settle(&held, out).await?;
-        let fates = stream::iter(&held).map(async |pv| (pv, self.release(pv).await));
-        let fates: Vec<_> = fates.buffer_unordered(CONCURRENCY).collect().await;
+        self.resolve_unconfirmed(&held, out).await?;
+        let results = stream::iter(&held).map(async |pv| (pv, self.release(pv).await));
+        let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
         let (mut stay, mut failed, mut installed) = (Vec::new(), Vec::new(), 0);
-        for (pv, fate) in fates {
-            match fate {
-                Fate::Released => self.released += 1,
-                Fate::Abandoned => tell::abandoned(pv, self.args.dry_run, out)?,
-                Fate::Stays(why) => stay.push((pv, why)),
-                Fate::Installed => installed += 1,
-                Fate::Failed(error) if is_passing(&error) && Instant::now() < self.deadline => {
-                    self.unsettled.insert(pv.uid.clone(), (pv.clone(), error));
+        for (pv, result) in results {
+            match result {
+                PvResult::Released => self.released += 1,
+                PvResult::Abandoned => output::abandoned(pv, self.args.dry_run, out)?,
+                PvResult::Stays(why) => stay.push((pv, why)),
+                PvResult::Installed => installed += 1,
+                PvResult::Failed(error) if is_passing(&error) && Instant::now() < self.deadline => {
+                    self.unconfirmed.insert(pv.uid.clone(), (pv.clone(), error));
                 }
-                Fate::Failed(error) => failed.push(error),
+                PvResult::Failed(error) => failed.push(error),
             }
         }
-        if !self.unsettled.is_empty() && installed == 0 {
+        if !self.unconfirmed.is_empty() && installed == 0 {
             return Ok(None);
         }
         failed.append(&mut self.failed);
         for error in &failed {
             writeln!(out, "FAILED: {}", chain(error.as_ref()))?;
         }
-        tell::released(self.released, self.args.dry_run, out)?;
+        output::released(self.released, self.args.dry_run, out)?;
         if !stay.is_empty() {
             stay.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-            tell::unclean(&stay, out)?;
+            output::unclean(&stay, out)?;
         }
         if installed > 0 {
             writeln!(
@@ -249,21 +247,25 @@ impl<'a> Looks<'a> {
             (0, 0, _) => Ok(Some(Outcome::SomeStay)),
             (0, ..) => Ok(Some(Outcome::Installed)),
             (count, ..) => bail!(
-                "{count} PersistentVolumes keep the finalizer {FINALIZER}, since the requests for them failed: each has a line with FAILED; fix that, and run this again"
+                "{count} PersistentVolumes keep the finalizer {FINALIZER}, since their requests failed: see the lines with FAILED, fix the causes, and run this again"
             ),
         }
     }
 
-    /// The PVs with the finalizer, as they are now.
+    /// Lists the wanted PVs with the finalizer.
     async fn held(&self, wanted: impl Fn(&PvView) -> bool) -> Result<Vec<PvView>> {
         let is_held = |pv: &PvView| pv.has_finalizer() && wanted(pv);
         let held = self.cluster.pvs_in_pages(ListParams::default(), is_held);
         held.await.map_err(api("listing the PersistentVolumes"))
     }
 
-    /// Finds out what became of unconfirmed writes to PVs that are no longer among those that are held.
-    async fn settle(&mut self, held: &[PvView], out: &mut (dyn Write + Send)) -> Result<()> {
-        for (uid, (pv, error)) in std::mem::take(&mut self.unsettled) {
+    /// Reads the PVs with unconfirmed writes that no longer have the finalizer or are no longer in scope.
+    async fn resolve_unconfirmed(
+        &mut self,
+        held: &[PvView],
+        out: &mut (dyn Write + Send),
+    ) -> Result<()> {
+        for (uid, (pv, error)) in std::mem::take(&mut self.unconfirmed) {
             if held.iter().any(|held| held.uid == uid) {
                 continue;
             }
@@ -274,25 +276,25 @@ impl<'a> Looks<'a> {
             } else if judge(&pv) == Judgement::Free {
                 self.released += 1;
             } else {
-                tell::abandoned(&pv, false, out)?;
+                output::abandoned(&pv, false, out)?;
             }
         }
         Ok(())
     }
 
-    /// Removes the finalizer from a PV as it was listed.
-    async fn release(&self, pv: &PvView) -> Fate {
-        let fate = match judge(pv) {
-            Judgement::Free => Fate::Released,
-            Judgement::Unclean(_) if self.args.abandon_uncleaned => Fate::Abandoned,
-            Judgement::Unclean(why) => return Fate::Stays(why),
+    /// Removes the finalizer from the listed version of a PV.
+    async fn release(&self, pv: &PvView) -> PvResult {
+        let result = match judge(pv) {
+            Judgement::Free => PvResult::Released,
+            Judgement::Unclean(_) if self.args.abandon_uncleaned => PvResult::Abandoned,
+            Judgement::Unclean(why) => return PvResult::Stays(why),
         };
         if self.args.dry_run {
-            return fate;
+            return result;
         }
-        // Node and DaemonSet may have come back since the beginning.
-        let is_back = match (self.scope, &fate) {
-            (Scope::Node(node), Fate::Abandoned) => {
+        // The Node or the DaemonSet may have come back since the first pass.
+        let is_back = match (self.scope, &result) {
+            (Scope::Node(node), PvResult::Abandoned) => {
                 confirm_gone(self.cluster, node).await.map(|()| false)
             }
             (Scope::Installation(installation), _) => {
@@ -303,29 +305,29 @@ impl<'a> Looks<'a> {
         };
         match is_back {
             Ok(false) => {}
-            Ok(true) => return Fate::Installed,
-            Err(error) => return Fate::Failed(error),
+            Ok(true) => return PvResult::Installed,
+            Err(error) => return PvResult::Failed(error),
         }
-        let metadata = json!({ "finalizers": without_ours(pv) });
-        match self.cluster.patch_pv(&pv.reference(), metadata).await {
-            Ok(_) => fate,
+        let (reference, others) = (pv.reference(), without_ours(pv));
+        let removed = self.cluster.remove_finalizer(&reference, &others).await;
+        match removed {
+            Ok(()) => result,
             Err(error) => {
-                let what = format!("taking the finalizer off {}", tell::data(pv));
-                Fate::Failed(api(what)(error))
+                let what = format!("removing the finalizer from {}", output::data(pv));
+                PvResult::Failed(api(what)(error))
             }
         }
     }
 }
 
-/// A node that is there has a provisioner, which would add the finalizer again; and its data is not
-/// lost at all.
+/// Ensures that a node is gone. An existing node has its data, and a provisioner that would add the finalizer again.
 async fn confirm_gone(cluster: &Cluster, node: &str) -> Result<()> {
     let found = cluster.nodes_known_as(node).await;
-    let found = found.map_err(api(format!("looking whether node {node:?} is gone")))?;
+    let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
     if found.is_empty() {
         return Ok(());
     }
-    Err(anyhow!(Misuse(format!(
+    Err(anyhow!(UsageError(format!(
         "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; its PersistentVolumes are left alone; delete that Node first if it never comes back",
         found.join(", ")
     ))))

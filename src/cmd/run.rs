@@ -1,4 +1,4 @@
-//! What the program does on every node: puts the parts together and runs until it is told to stop.
+//! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,45 +33,42 @@ use crate::server;
 use crate::status::{Pass, Status};
 use crate::view::NodeView;
 
-/// How long to wait between tries to read our Node at start.
-const START_RETRY: Duration = Duration::from_secs(2);
-/// How long the cleaners have to stop, and the last events to be written, at the end.
+/// The pause between attempts to read our Node at start.
+const START_RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// The time limit for stopping the cleaners, and for writing the last events.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many requests may wait to be sent; the buffer of the client itself is as long.
-const BACKLOG: usize = 1024;
-/// How many periods the loop may be silent before `/healthz` says so, and how long at least.
-const SILENT_PERIODS: u32 = 3;
-const SILENCE: Duration = Duration::from_mins(1);
+/// The number of requests that can wait to be sent, as in the buffer of the client itself.
+const REQUEST_BACKLOG: usize = 1024;
+/// How long a pass may take before `/healthz` fails: in periods, and the minimum.
+const PASS_TIMEOUT_PERIODS: u32 = 3;
+const MIN_PASS_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// An error of the administrator's: exit code 2, and no use in trying again.
+/// A usage or configuration error: exit code 2. A retry cannot succeed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Misuse(pub String);
+pub struct UsageError(pub String);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`Misuse`] for what only an administrator can mend; anything else may pass.
+/// [`UsageError`] for a usage or configuration error; other errors may be transient.
 #[allow(
     clippy::too_many_lines,
     reason = "the wiring, in one piece and in order"
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let epoch = Instant::now();
-    // One for all: another would not hear what this one has heard.
-    let mut told = Told::new()?;
+    // One instance, since another one would not receive a signal that this one has received.
+    let mut signals = StopSignals::new()?;
     let node_name = environment
         .require_node_name()
-        .map_err(|error| Misuse(error.to_string()))?;
+        .map_err(|error| UsageError(error.to_string()))?;
     if environment.namespace_defaulted {
-        tracing::warn!(
-            "MY_NAMESPACE is not set; taking {:?}",
-            environment.namespace
-        );
+        tracing::warn!("MY_NAMESPACE is not set; using {:?}", environment.namespace);
     }
     let (files, loaded) = read(&args)?;
     log::set_level(loaded.config.log_level);
-    let metrics = Arc::new(Metrics::new().context("making the metrics")?);
+    let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
     metrics.config_last_reload_successful.set(1);
     metrics.config_last_reload_timestamp.set(unix_time());
 
@@ -89,13 +86,13 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         pass: passes,
         table: Arc::clone(&table),
         permissions: Arc::clone(cluster.permissions()),
-        pass_timeout: (args.discovery_period * SILENT_PERIODS).max(SILENCE),
+        pass_timeout: (args.discovery_period * PASS_TIMEOUT_PERIODS).max(MIN_PASS_TIMEOUT),
     };
     let metrics_path = args.metrics_path.clone();
     let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));
 
     let work = async {
-        let node = own_node(&cluster, node_name, &mut told).await?;
+        let node = own_node(&cluster, node_name, &mut signals).await?;
         let provisioner =
             provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
         tracing::info!(
@@ -106,7 +103,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         );
         if args.node_isolation {
             isolation::check(Some(&node), &settings.config)
-                .map_err(|refused| Misuse(refused.to_string()))?;
+                .map_err(|refused| UsageError(refused.to_string()))?;
         }
         let pod = own_pod(&environment, &provisioner);
         let reporter = Reporter::start(&cluster, &provisioner, pod);
@@ -115,7 +112,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             settings: settings.clone(),
             node: node.clone(),
             occupied: Arc::new(Occupied::default()),
-            // Until the first pass has looked.
+            // No cleanup starts before the first pass.
             paused: true,
         });
         let jobs = JobCache::new(&cluster, &environment.namespace, Arc::clone(&wake));
@@ -144,11 +141,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let class_names = settings.config.classes.keys().cloned().collect();
         let (send, readings) = watch::channel(None);
         let woken = Arc::clone(&wake);
-        let tell = move |reading| {
+        let notify = move |reading| {
             send.send_replace(Some(Arc::new(reading)));
             woken.notify_one();
         };
-        config::watch(&args.config, files.clone(), args.config_sync_period, tell)
+        config::watch(&args.config, files.clone(), args.config_sync_period, notify)
             .context("starting the thread that watches the configuration")?;
         let reloads = Reloads {
             dir: args.config.clone(),
@@ -179,7 +176,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         };
         tokio::select! {
             () = controller.run(jobs) => {}
-            name = told.stop_wanted() => tracing::info!("{name}: stopping; volumes that are being cleaned here are cleaned anew by the next process, and Jobs go on"),
+            name = signals.received() => tracing::info!("{name}: stopping; the next process repeats interrupted cleanups, and Jobs continue"),
         }
         table.cancel_all();
         let idle = async {
@@ -197,18 +194,18 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     }
 }
 
-/// Reads the configuration and says what is wrong with it.
+/// Reads the configuration, and logs its warnings and faults.
 ///
 /// # Errors
-/// [`Misuse`] when nothing can be made of it.
+/// [`UsageError`] when it cannot be read or parsed.
 pub fn load(args: &Args) -> Result<Loaded> {
     Ok(read(args)?.1)
 }
 
-fn read(args: &Args) -> Result<(Files, Loaded), Misuse> {
-    let in_words = |error: LoadError| Misuse(crate::errors::chain(&error));
-    let files = config::read_dir(&args.config).map_err(in_words)?;
-    let loaded = config::from_files(&files).map_err(in_words)?;
+fn read(args: &Args) -> Result<(Files, Loaded), UsageError> {
+    let usage_error = |error: LoadError| UsageError(crate::errors::chain(&error));
+    let files = config::read_dir(&args.config).map_err(usage_error)?;
+    let loaded = config::from_files(&files).map_err(usage_error)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
@@ -218,42 +215,42 @@ fn read(args: &Args) -> Result<(Files, Loaded), Misuse> {
     Ok((files, loaded))
 }
 
-/// A client of the cluster that the environment names.
+/// A client of the cluster in the environment.
 ///
 /// # Errors
-/// [`Misuse`] where it names none.
+/// [`UsageError`] if the environment has none.
 pub async fn client() -> Result<Client> {
     client_of(infer().await?)
 }
 
-/// The cluster that the environment names.
+/// The client configuration in the environment.
 pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
-        Misuse(format!(
-            "no cluster to talk to: {}; run in a pod with a service account, or set KUBECONFIG",
+        UsageError(format!(
+            "no API server is configured: {}; run in a pod with a service account, or set KUBECONFIG",
             crate::errors::chain(&error)
         ))
     })?;
     Ok(config)
 }
 
-/// Listens where `--listen-address` says.
-pub(super) async fn listen(address: &ListenAddress) -> Result<TcpListener, Misuse> {
+/// Listens on `--listen-address`.
+pub(super) async fn listen(address: &ListenAddress) -> Result<TcpListener, UsageError> {
     let candidates = address.candidates().map_err(|error| {
-        Misuse(format!(
+        UsageError(format!(
             "--listen-address {address} cannot be used: {error}"
         ))
     })?;
     server::bind(&candidates).await.map_err(|error| {
-        Misuse(format!(
+        UsageError(format!(
             "cannot listen: {error}; choose another --listen-address"
         ))
     })
 }
 
-/// The Pod that this is, for events on it. Where its name is not known, `instead` stands for it.
-pub(super) fn own_pod(environment: &Environment, instead: &str) -> ObjectReference {
-    let name = environment.pod_name.as_deref().unwrap_or(instead);
+/// The Pod of this process, for events. `default_name` is used if its name is unknown.
+pub(super) fn own_pod(environment: &Environment, default_name: &str) -> ObjectReference {
+    let name = environment.pod_name.as_deref().unwrap_or(default_name);
     ObjectReference {
         api_version: Some("v1".into()),
         kind: Some("Pod".into()),
@@ -264,21 +261,21 @@ pub(super) fn own_pod(environment: &Environment, instead: &str) -> ObjectReferen
     }
 }
 
-/// A client of this cluster, with retries of ours in place of its own.
+/// A client of this cluster, with our retry policy instead of the default one.
 pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
     config.default_retry = false;
-    let retries = retries().context("making the API client")?;
-    let client = ClientBuilder::try_from(config).context("making the API client")?;
-    // A retry requires a service that can be cloned.
-    let client = client.with_layer(&BufferLayer::new(BACKLOG));
+    let retries = retries().context("creating the API client")?;
+    let client = ClientBuilder::try_from(config).context("creating the API client")?;
+    // The retry layer requires a service that can be cloned.
+    let client = client.with_layer(&BufferLayer::new(REQUEST_BACKLOG));
     Ok(client.with_layer(&RetryLayer::new(retries)).build())
 }
 
-/// Our Node, as soon as the API server answers. A name that it does not know is a mistake.
-async fn own_node(cluster: &Cluster, name: &str, told: &mut Told) -> Result<NodeView> {
+/// Reads our Node, and retries until the API server answers. An unknown name is a [`UsageError`].
+async fn own_node(cluster: &Cluster, name: &str, signals: &mut StopSignals) -> Result<NodeView> {
     tokio::select! {
         node = until_read(cluster, name) => node,
-        signal = told.stop_wanted() => anyhow::bail!("{signal} before the API server answered"),
+        signal = signals.received() => anyhow::bail!("{signal} before the API server answered"),
     }
 }
 
@@ -287,28 +284,28 @@ async fn until_read(cluster: &Cluster, name: &str) -> Result<NodeView> {
         let error = match cluster.node(name).await {
             Ok(metadata) => match NodeView::from_metadata(&metadata) {
                 Ok(node) => return Ok(node),
-                Err(fault) => return Err(Misuse(fault.to_string()).into()),
+                Err(fault) => return Err(UsageError(fault.to_string()).into()),
             },
             Err(ApiError::NotFound) => {
                 let text = format!(
                     "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
                 );
-                return Err(Misuse(text).into());
+                return Err(UsageError(text).into());
             }
             Err(error) => error,
         };
-        tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY:?}");
-        tokio::time::sleep(START_RETRY).await;
+        tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY_PAUSE:?}");
+        tokio::time::sleep(START_RETRY_PAUSE).await;
     }
 }
 
-/// The signals that end the process.
-pub(super) struct Told {
+/// The signals that stop the process.
+pub(super) struct StopSignals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
 }
 
-impl Told {
+impl StopSignals {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -316,7 +313,7 @@ impl Told {
         })
     }
 
-    pub(super) async fn stop_wanted(&mut self) -> &'static str {
+    pub(super) async fn received(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

@@ -1,4 +1,4 @@
-//! `status`: what `/status` knows, as a table. It changes nothing.
+//! `status`: shows `/status` of provisioners as a table. It changes nothing.
 
 mod ask;
 mod document;
@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::release::others::running;
-use super::run::{Misuse, client};
+use super::release::provisioners::running;
+use super::run::{UsageError, client};
 use super::table::printable;
 use crate::args::{Args, Environment, OutputFormat, Status};
 use crate::cluster::{ApiError, Cluster};
@@ -22,14 +22,14 @@ use crate::metrics::Metrics;
 use crate::terminal;
 use document::{Concern, Document, Volume};
 
-/// The answer of one provisioner, or why there is none.
+/// The answer of one provisioner, or the reason for its absence.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its node.
     pub node: String,
-    /// Its pod, with the namespace; empty where it was not asked by its pod.
+    /// Its pod, with the namespace; empty if it was asked by address.
     pub pod: String,
-    /// The document as it came, and as it is read.
+    /// The document as received and as parsed.
     pub result: Result<(Value, Document), String>,
 }
 
@@ -48,10 +48,10 @@ impl Answer {
     }
 }
 
-/// Asks, writes the answers, and reports by the exit code whether all is ready.
+/// Requests and shows the status. The exit code is 0 if all provisioners are ready.
 ///
 /// # Errors
-/// When no provisioner could be asked, or the output not be written.
+/// When no provisioner could be asked, or the output cannot be written.
 pub async fn command(
     request: &Status,
     args: &Args,
@@ -60,7 +60,7 @@ pub async fn command(
 ) -> Result<ExitCode> {
     let from_outside = request.all || request.node.is_some();
     if request.namespace.is_some() && !from_outside {
-        return Err(Misuse("--namespace requires --node or --all".into()).into());
+        return Err(UsageError("--namespace requires --node or --all".into()).into());
     }
     let answers = if from_outside {
         through_api_server(request, environment).await?
@@ -81,7 +81,7 @@ pub async fn command(
     };
     let colours = terminal::colours(&io::stdout());
     match write(request, &answers, colours, out) {
-        // The reader, such as head, has seen enough.
+        // The reader, such as `head`, has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written.context("writing the result")?,
     }
@@ -131,7 +131,7 @@ fn write(
     colours: bool,
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
-    // Of all nodes a list, however many there are.
+    // `--all` shows a list even for one node.
     let only = match answers {
         [only] if !request.all => only.result.as_ref().ok(),
         _ => None,
@@ -165,7 +165,7 @@ fn list(answers: &[Answer], problems: bool) -> Value {
     json!({ "nodes": nodes })
 }
 
-/// The document as it came, or only with the volumes that need an operator.
+/// The document as received, or reduced to the volumes with problems.
 fn shown(document: &Value, problems: bool) -> Value {
     let mut document = document.clone();
     if let (true, Some(classes)) = (problems, document["classes"].as_array_mut()) {

@@ -1,26 +1,26 @@
-//! Tables of text.
+//! Text tables.
 
 use std::io::{self, Write};
 
 const GAP: &str = "  ";
 
-/// A colour, by its meaning.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
-    /// None.
+    /// No colour.
     Plain,
     /// A heading.
     Heading,
-    /// As it should be.
+    /// No problem.
     Good,
     /// In progress.
     Busy,
-    /// An operator is needed.
+    /// An operator must act.
     Bad,
 }
 
 impl Tint {
-    /// Colours a text, where that is wanted.
+    /// Colours a text if `colours` is set.
     #[must_use]
     pub fn paint(self, text: &str, colours: bool) -> String {
         let code = match self {
@@ -37,7 +37,7 @@ impl Tint {
     }
 }
 
-/// Writes rows with their columns aligned; the first row is the heading.
+/// Writes rows with aligned columns; the first row is the heading.
 ///
 /// # Errors
 /// When the output cannot be written.
@@ -49,8 +49,8 @@ pub fn write<const COLUMNS: usize>(
     out.write_all(render(&rows, 0, false).as_bytes())
 }
 
-/// Rows with their columns aligned; the first row is the heading. The cell of one column has the
-/// colour of its row.
+/// Renders rows with aligned columns; the first row is the heading. The cell in column `tinted` has the colour of its
+/// row.
 #[must_use]
 pub fn render<const COLUMNS: usize>(
     rows: &[([String; COLUMNS], Tint)],
@@ -80,7 +80,7 @@ pub fn render<const COLUMNS: usize>(
     rows.iter().map(line).collect()
 }
 
-/// A text, nothing in which moves the cursor: names of files may hold anything.
+/// Escapes control characters, since a file name can contain terminal sequences.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_in_characters() {
+    fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["PV", "WHY"], ["größer", "x"], ["a", ""]].map(|row| row.map(String::from));
         let mut out = Vec::new();
         write(&rows, &mut out).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cell_is_coloured_and_no_text_moves_the_cursor() {
+    fn one_cell_is_coloured_and_control_characters_are_escaped() {
         let rows = [
             (["STATE", "WHAT"], Tint::Plain),
             (["Refused", "in use\n"], Tint::Bad),

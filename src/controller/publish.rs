@@ -1,4 +1,4 @@
-//! What people and monitoring are told after each pass.
+//! Publishes the outcome of a pass: log lines, events, metrics, the startup taint and `/status`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +13,21 @@ use crate::types::VolumeMode;
 
 use super::{Controller, Memory, unix_time};
 
-/// For how many periods PVs may be in the making before that makes the node unready.
-const SETTLING: u32 = 3;
+/// For how many periods a ready node stays ready while it only waits for new PVs.
+const SETTLING_PERIODS: u32 = 3;
 
 impl Controller {
-    /// Tells people and monitoring how it is.
+    /// Publishes the outcome of a pass.
     pub(super) fn publish_status(&self, memory: &mut Memory, snapshot: &Snapshot, plan: Plan) {
         let before = Arc::clone(&self.pass.borrow());
-        // A recycled volume is without a PV for a moment; that does not make a ready node unready.
+        // A cleaned volume has no PV until the next one is created. A ready node stays ready meanwhile.
         let was_ready = before.ended.is_some() && before.not_ready.is_empty();
         let settling = plan.only_waits_for_pvs();
         if !settling {
             memory.settled_at = Instant::now();
         }
-        let lenient = was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING;
+        let lenient =
+            was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING_PERIODS;
         let Plan {
             made,
             mut notices,
@@ -94,7 +95,7 @@ impl Controller {
         }));
     }
 
-    /// Counts a cleanup that failed or is refused.
+    /// Counts a failed or refused cleanup.
     fn count_failure(&self, snapshot: &Snapshot, about: &About) {
         let pvs = || snapshot.pvs.iter().flatten();
         let mode = match about {
@@ -110,7 +111,7 @@ impl Controller {
         counter.with_label_values(&labels).inc();
     }
 
-    /// Each skipped entry and faulty class is in the log once, when it becomes so.
+    /// Logs each skipped entry and faulty class once.
     fn log_skips(memory: &mut Memory, classes: &[ClassReport]) {
         let mut now = BTreeSet::new();
         for class in classes {
@@ -152,7 +153,7 @@ impl Controller {
         let (mut with_state, mut skipped) = (Series::default(), Series::default());
         let mut paths = BTreeMap::new();
         for class in classes {
-            // There before it counts, so that the first one is an increase.
+            // Prometheus sees an increase only if the series exists before it counts.
             let data_left = &metrics.cleanup_data_left_total;
             data_left.with_label_values(&[class.name.as_str()]);
             for volume in &class.volumes {
@@ -181,7 +182,7 @@ impl Controller {
     }
 }
 
-/// What may still be true although the plan does not say so: what it could not judge.
+/// Selects notices that may still be true although the plan has not repeated them: it could not judge them.
 fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
     let hidden = |class: &str| {
         snapshot
@@ -193,14 +194,14 @@ fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
     let pvs = snapshot.pvs.iter().flatten();
     let is_hidden: BTreeMap<_, _> = pvs.map(|pv| (pv.uid.clone(), hidden(&pv.class))).collect();
     move |notice| match (&notice.about, notice.reason) {
-        // Which are known without a plan.
+        // Missing permissions are known without a plan.
         (_, reasons::PERMISSION_MISSING) => false,
         _ if !made => true,
-        // Which take no look at a PV's volume.
+        // These notices do not depend on the scan of a class.
         (About::Pod, _) | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => {
             false
         }
-        // The volume that shares its storage may be of any class.
+        // The other volume on the same storage may be of any class.
         (About::Pv(_, uid), reasons::VOLUME_DUPLICATE) => {
             some_hidden && is_hidden.contains_key(uid)
         }
@@ -208,8 +209,8 @@ fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
     }
 }
 
-/// The largest resourceVersion of the PVs in a snapshot; 0 without any. Kubernetes lets clients compare the
-/// versions of one type as numbers.
+/// The largest resourceVersion of the PVs in a snapshot; 0 without any. The versions of one resource compare
+/// as numbers.
 fn newest(snapshot: &Snapshot) -> u64 {
     let pvs = snapshot.pvs.iter().flatten();
     let versions = pvs.filter_map(|pv| pv.resource_version.parse().ok());
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_cannot_be_looked_at_leaves_only_its_own_pvs_in_doubt() {
+    fn unreadable_class_leaves_only_its_own_pvs_in_doubt() {
         let pvs = || Some(vec![pv("a", "seen"), pv("b", "hidden")]);
         let partial = snapshot(pvs(), &[("seen", true), ("hidden", false)]);
         for (pv, reason, wanted) in [
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_plan_everything_of_the_last_one_is_in_doubt() {
+    fn all_notices_are_in_doubt_without_a_plan() {
         let unlisted = snapshot(None, &[("seen", true)]);
         let of_pod = |reason| Notice {
             about: About::Pod,

@@ -1,4 +1,6 @@
-//! Another configuration is put in force between two passes, or kept out.
+//! Reloads the configuration between two passes.
+//!
+//! A configuration with any fault is refused as a whole: the last good one stays in force.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,29 +15,29 @@ use crate::view::NodeView;
 
 use super::{Controller, Memory, unix_time};
 
-/// What the loop knows of the configuration directory.
+/// The state of configuration reloads.
 #[derive(Debug)]
 pub struct Reloads {
     /// The directory.
     pub dir: PathBuf,
-    /// The latest reading of it; none before it first changed.
+    /// The latest reading of it; `None` before its first change.
     pub readings: watch::Receiver<Option<Arc<Reading>>>,
-    /// The texts that the configuration in force was made of.
+    /// The files of the configuration in force.
     pub in_force: Files,
-    /// The warnings about it, which have been told.
+    /// The warnings about it, which were logged.
     pub warnings: Vec<String>,
-    /// What the directories of the classes show, in this container.
+    /// The discovery directories that are mounted in this container.
     pub shown: Shown,
-    /// Whether each configuration must suit node isolation.
+    /// Whether node isolation is on, which every configuration must then permit.
     pub node_isolation: bool,
     /// Why the latest reading is not in force; empty if it is.
     pub faults: Vec<String>,
-    /// Whether that is because our Node is not as it would have to be, which may change.
+    /// Whether node isolation refused it. Then it is judged again in each pass, since the Node may change.
     pub unsuited: bool,
 }
 
 impl Reloads {
-    /// What is in the directory and cannot be used, for `/status`.
+    /// The faults of a refused configuration, for `/status`.
     pub(super) fn degraded(&self) -> Vec<String> {
         if self.faults.is_empty() {
             return Vec::new();
@@ -47,12 +49,12 @@ impl Reloads {
 
     fn refusal(&self) -> String {
         format!(
-            "the configuration in {dir} was changed and cannot be used; the last good one stays in force until it is mended (check-config --config {dir} shows the faults in it)",
+            "the configuration in {dir} was changed and cannot be used; the last good one stays in force until it is fixed (check-config --config {dir} shows the faults in it)",
             dir = self.dir.display()
         )
     }
 
-    /// The latest reading, if it has to be judged, and whether it is a new one.
+    /// The latest reading, if it must be judged, and whether it is new.
     fn unjudged(&mut self) -> Option<(Arc<Reading>, bool)> {
         let is_new = self.readings.has_changed().unwrap_or(false);
         if !is_new && !self.unsuited {
@@ -62,7 +64,7 @@ impl Reloads {
         Some((reading, is_new))
     }
 
-    /// What is to be in force, if this process can work by it, without a fault as it is.
+    /// The configuration of a reading, or the faults for which it is refused.
     fn judge<'a>(
         &mut self,
         reading: &'a Reading,
@@ -82,15 +84,15 @@ impl Reloads {
 }
 
 impl Controller {
-    /// Takes over what the configuration directory holds now, if it has changed, or did not suit our
-    /// Node before, and all of it is good.
+    /// Applies the configuration in the directory if it has changed and has no fault. One that node isolation
+    /// refused is judged again.
     pub(super) fn reload(&mut self, memory: &mut Memory) {
         let Some((reading, is_new)) = self.reloads.unjudged() else {
             return;
         };
         if reading.files.as_ref() == Some(&self.reloads.in_force) {
             self.reloads.unsuited = false;
-            self.recovered("it is again what was in force all the time");
+            self.recovered("it was changed back to the configuration in force");
             return;
         }
         match self.reloads.judge(&reading, self.node.view().as_ref()) {
@@ -104,8 +106,8 @@ impl Controller {
         }
     }
 
-    /// The configuration in force stays as it is, whatever parts of the new one are good: nobody wrote
-    /// a mixture.
+    /// Keeps the configuration in force and reports the faults. Good parts of the new one are not applied either:
+    /// the mixture would be a configuration that no operator wrote.
     fn refuse(&mut self, faults: Vec<String>) {
         self.reloads.faults = faults;
         self.metrics.config_last_reload_successful.set(0);
@@ -120,14 +122,14 @@ impl Controller {
             .warning(&About::Pod, reason, "Reload", &message);
     }
 
-    /// Returns what has changed, in words.
+    /// Applies a configuration, and returns a description of the changes.
     fn put_in_force(&mut self, loaded: &Loaded, memory: &mut Memory) -> String {
         let before = &self.settings;
         let had_faults = !before.faulty.is_empty() || !before.faults.is_empty();
         let changes = diff(&before.config, &loaded.config).join(", ");
         if had_faults || *before.config != loaded.config {
             self.settings = Settings::of(loaded, before.generation + 1);
-            self.hand_out(memory);
+            self.distribute(memory);
         }
         for warning in &loaded.warnings {
             if !self.reloads.warnings.contains(warning) {
@@ -136,29 +138,29 @@ impl Controller {
         }
         self.reloads.warnings.clone_from(&loaded.warnings);
         let changes = match changes.as_str() {
-            "" if had_faults => "nothing in it is faulty any more",
-            "" => "it comes to the same as before",
+            "" if had_faults => "it has no faults any more",
+            "" => "no effective change",
             changes => changes,
         };
         tracing::info!("configuration reloaded: {changes}");
         changes.to_owned()
     }
 
-    /// Tells everybody else of the settings.
-    fn hand_out(&mut self, memory: &mut Memory) {
+    /// Passes the new settings to all users of them.
+    fn distribute(&mut self, memory: &mut Memory) {
         let config = &self.settings.config;
         self.reloads.shown.learn(config);
         log::set_level(config.log_level);
-        // Whoever waits for a volume to be cleaned stops at once, and is sent again by the next pass.
+        // A cleanup that is still waiting stops at this change. The next pass starts it again.
         self.state
             .send_modify(|state| state.settings = self.settings.clone());
         self.storage_classes
-            .serve(config.classes.keys().cloned().collect());
-        // What is missed may be so because another directory is looked at.
+            .set_names(config.classes.keys().cloned().collect());
+        // A volume may be missing only because the directory of its class has changed.
         memory.missing_since.clear();
     }
 
-    /// What is in the directory is in force.
+    /// Reports that the configuration in the directory is in force.
     fn recovered(&mut self, how: &str) {
         self.metrics.config_last_reload_successful.set(1);
         self.metrics.config_last_reload_timestamp.set(unix_time());
@@ -182,7 +184,7 @@ mod tests {
     use crate::config::from_files;
 
     #[test]
-    fn what_does_not_suit_the_node_is_judged_until_it_does() {
+    fn configuration_refused_by_node_isolation_is_judged_again() {
         let (send, readings) = watch::channel(None);
         let nothing = from_files(&Files::new()).unwrap();
         let mut reloads = Reloads {
@@ -212,12 +214,12 @@ mod tests {
         let (good, is_new) = reloads.unjudged().unwrap();
         assert!(is_new);
         reloads.judge(&good, Some(&node("other"))).unwrap_err();
-        let (good, is_new) = reloads.unjudged().expect("the label may be mended");
+        let (good, is_new) = reloads.unjudged().expect("the label may be fixed");
         assert!(!is_new);
         assert_eq!(reloads.judge(&good, Some(&node("n"))), Ok(&nothing));
         assert_eq!(reloads.unjudged(), None);
 
-        // Which no Node can mend.
+        // A fault that no change of the Node can fix.
         send.send_replace(reading(Err(vec!["faulty".into()])));
         let (faulty, _) = reloads.unjudged().unwrap();
         reloads.judge(&faulty, Some(&node("other"))).unwrap_err();

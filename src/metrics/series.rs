@@ -1,12 +1,11 @@
-//! Gauges that describe the present.
+//! Gauges of current state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 
 use prometheus::core::{Atomic, Collector, GenericGaugeVec};
 
-/// The series of one family as they are to be: label values in the order of the family's labels, and
-/// what each shows.
+/// The complete series of one family: label values in the order of the family's labels, and the value of each.
 #[derive(Debug)]
 pub struct Series<T>(BTreeMap<Vec<String>, T>);
 
@@ -17,19 +16,19 @@ impl<T> Default for Series<T> {
 }
 
 impl<T: Default + AddAssign> Series<T> {
-    /// What a series shows.
+    /// Sets the value of a series.
     pub fn set<const N: usize>(&mut self, labels: [&str; N], value: T) {
         self.0.insert(labels.map(str::to_owned).into(), value);
     }
 
-    /// Adds to what a series shows, from nothing on.
+    /// Adds to the value of a series, which starts at zero.
     pub fn add<const N: usize>(&mut self, labels: [&str; N], value: T) {
         let labels = labels.map(str::to_owned).into();
         *self.0.entry(labels).or_default() += value;
     }
 
-    /// Lets a family show these series and no others. Who looks meanwhile finds every series that was
-    /// there and stays: emptying the family first would show a moment without any.
+    /// Makes these the only series of a family. A concurrent scrape sees every series that stays, since the
+    /// family is never emptied.
     pub fn show<P: Atomic<T = T>>(self, family: &GenericGaugeVec<P>) {
         let descriptions = family.desc();
         let names = descriptions
@@ -45,7 +44,7 @@ impl<T: Default + AddAssign> Series<T> {
                 let value = |name: &String| labels.get(name.as_str()).copied().map(str::to_owned);
                 let values: Option<Vec<_>> = names.iter().map(value).collect();
                 if !values.is_some_and(|values| self.0.contains_key(&values)) {
-                    // Who else looks at the same time may have removed it already.
+                    // A concurrent scrape may have removed it already.
                     let _ = family.remove(&labels);
                 }
             }
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_goes_and_the_rest_counts_from_nothing() {
+    fn show_removes_old_series_and_resets_the_others() {
         let family = family();
         let show = |series: &[[&str; 2]]| {
             let mut now = Series::default();
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_meanwhile_finds_what_stays() {
+    fn concurrent_scrape_sees_series_that_stay() {
         let family = family();
         let over = AtomicBool::new(false);
         let show = |also: &str| {

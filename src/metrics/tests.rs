@@ -12,7 +12,7 @@ use super::{Metrics, capacity_step};
 use crate::node_cleanup::metrics::Metrics as NodeCleanupMetrics;
 
 const PREFIX: &str = "local_volume_provisioner_";
-/// Where metrics are registered. A family of several series shows only once it has one.
+/// The files that register metrics. A family without any series is not gathered.
 const SOURCES: [&str; 3] = [
     include_str!("../metrics.rs"),
     include_str!("../node_cleanup/metrics.rs"),
@@ -38,7 +38,7 @@ fn kind(family: &MetricFamily) -> &'static str {
 }
 
 #[test]
-fn names_and_help_are_as_the_conventions_have_them() {
+fn names_and_help_follow_the_conventions() {
     for family in gathered() {
         let (name, help) = (family.name(), family.help());
         let prefixes = [PREFIX, "process_", "local_volume_node_cleanup_"];
@@ -54,7 +54,7 @@ fn names_and_help_are_as_the_conventions_have_them() {
 }
 
 #[test]
-fn a_counter_is_there_before_it_counts() {
+fn counters_exist_before_they_count() {
     let text = prometheus::TextEncoder::new()
         .encode_to_string(&Metrics::new().unwrap().registry.gather())
         .unwrap();
@@ -68,7 +68,7 @@ fn a_counter_is_there_before_it_counts() {
 }
 
 #[test]
-fn capacity_is_labelled_in_steps_of_500_gib() {
+fn capacity_label_has_steps_of_500_gib() {
     for (gib, step) in [
         (0, "0G"),
         (1, "500G"),
@@ -81,7 +81,7 @@ fn capacity_is_labelled_in_steps_of_500_gib() {
 }
 
 #[test]
-fn the_page_has_all_metrics_and_no_others() {
+fn docs_list_all_metrics_and_no_others() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let page = std::fs::read_to_string(page).unwrap();
     let registered = Regex::new(r#""((?:local_volume|process)_\w+[a-z])""#).unwrap();

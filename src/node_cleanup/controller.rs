@@ -1,4 +1,4 @@
-//! The loop: look at what the watches show, plan, carry out the most urgent steps, and look again.
+//! The loop: plan by what the watches show, carry out the most urgent steps, and repeat.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use super::watches::View;
 use crate::backoff::Backoff;
 use crate::cluster::ApiError;
 
-/// The most steps of one pass: a node that comes back does not wait behind thousands of volumes.
+/// The maximum number of steps in a pass, so that a node that comes back does not wait behind thousands of volumes.
 const MAX_STEPS: usize = 64;
 /// How long changes are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(200);
-/// The pauses between attempts at one version of a PV. Its next version is a changed basis.
-const RETRY: Backoff = Backoff::new(Duration::from_secs(2), LONGEST_RETRY);
-const LONGEST_RETRY: Duration = Duration::from_mins(5);
+/// The back-off between attempts at one version of a PV. Another version starts again.
+const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), LONGEST_PAUSE);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// What this process remembers of a PV.
+/// The state that this process keeps of a PV.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// The mark on the PV, and since when this process has seen it while the node was gone.
     marked: Option<(String, Instant)>,
-    /// The last attempt: at which version of the PV, and when the next one is due.
+    /// The last attempt: the version of the PV, the back-off, and when the next attempt is due.
     attempt: Option<(String, Backoff, Instant)>,
 }
 
 impl Memory {
-    /// How long the present mark has been seen, from now on if it is a new one.
+    /// How long the present mark has been seen. A new mark counts from `now`.
     fn marked_for(&mut self, volume: &Volume, now: Instant) -> Duration {
         let marked = self.marked.take();
         let same = marked.filter(|(mark, _)| volume.mark.as_ref() == Some(mark));
@@ -51,11 +51,11 @@ impl Memory {
     }
 }
 
-/// What a pass has planned.
+/// The outcome of planning.
 #[derive(Debug)]
 struct Plan {
     steps: Vec<(Step, Volume)>,
-    /// The earliest moment at which another pass would decide differently.
+    /// When the next pass can decide differently.
     wake_at: Instant,
     findings: Findings,
 }
@@ -65,20 +65,20 @@ struct Plan {
 pub struct Controller {
     /// Carries out the steps.
     pub executor: Executor,
-    /// The longest time between two passes.
+    /// The maximum time between two passes.
     pub interval: Duration,
-    /// The most steps at once.
+    /// The maximum number of concurrent steps.
     pub concurrency: usize,
     /// The time of the last progress.
     pub heartbeat: watch::Sender<Instant>,
     /// By the PV's UID.
     pub memories: HashMap<String, Memory>,
-    /// What was logged last.
+    /// The findings that were reported last.
     pub report: Report,
 }
 
 impl Controller {
-    /// Runs for ever. It may be dropped at any moment: each step is one write.
+    /// Runs until it is dropped, which is safe at any time: each step is one write.
     pub async fn run(mut self, view: &View) {
         loop {
             self.heartbeat.send_replace(Instant::now());
@@ -99,8 +99,8 @@ impl Controller {
         }
     }
 
-    /// Plans; `None` until all is listed. Forgets what no PV of a node that is gone needs, so that a delay counts from
-    /// zero after any pass that does not see the node gone.
+    /// Plans; `None` until Nodes and PVs are listed. It drops the state of a PV whose node is not seen gone, so that
+    /// the delay then counts from zero.
     fn pass(&mut self, view: &View) -> Option<Plan> {
         let (nodes, volumes) = view.snapshot()?;
         if !self.executor.metrics.is_synced() {
@@ -137,7 +137,7 @@ impl Controller {
                 _ => steps.push((step, volume)),
             }
         }
-        // Volumes of one node follow each other, as they share the answer that it is gone.
+        // Volumes of one node are adjacent, since they share the confirmation that it is gone.
         steps.sort_unstable_by(|a, b| (a.0, a.1.hosts()).cmp(&(b.0, b.1.hosts())));
         steps.truncate(MAX_STEPS);
         let steps = steps
@@ -163,15 +163,15 @@ impl Controller {
         }
     }
 
-    /// Remembers an attempt. After a success there is nothing to do for this version of the PV.
+    /// Records an attempt. After a success this version of the PV requires no further step.
     fn remember(&mut self, step: Step, volume: &Volume, result: &Result<(), StepError>) {
         let (pv, version) = (&volume.pv.name, &volume.pv.resource_version);
         let memory = self.memories.entry(volume.pv.uid.clone()).or_default();
         let mut backoff = memory
             .attempt_at(version)
-            .map_or(RETRY, |(backoff, _)| backoff);
+            .map_or(RETRY_BACKOFF, |(backoff, _)| backoff);
         let pause = match result {
-            Ok(()) => LONGEST_RETRY,
+            Ok(()) => LONGEST_PAUSE,
             Err(_) => backoff.pause(),
         };
         let node = volume.hosts().join(", ");

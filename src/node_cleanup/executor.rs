@@ -1,4 +1,4 @@
-//! Carries out one step: fresh reads, then one write that names the UID and the version of its object.
+//! Carries out one step: fresh reads, then one write with the UID and the version of its object as preconditions.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -21,7 +21,7 @@ use crate::names::{ANNOTATION_NODE_GONE_SINCE, ANNOTATION_PAUSED, FINALIZER};
 use crate::report::Reporter;
 use crate::view::Phase;
 
-/// How long the answer that a node is gone serves for other volumes of the node.
+/// How long the confirmation that a node is gone is valid for its other volumes.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Why a step was not carried out.
@@ -30,7 +30,7 @@ pub enum StepError {
     /// The objects are not as they were when the step was planned.
     #[error("{0}")]
     Changed(&'static str),
-    /// The watch shows that the node is gone, and the API server does not confirm it.
+    /// The watch shows that the node is gone, but a read does not confirm it.
     #[error("{0}")]
     NotConfirmed(String),
     /// A request failed.
@@ -41,7 +41,7 @@ pub enum StepError {
 use StepError::{Changed, NotConfirmed};
 
 impl StepError {
-    /// Whether an object changed meanwhile, which the next pass takes into account.
+    /// Whether an object has changed, so that the next pass plans again.
     #[must_use]
     pub fn is_change(&self) -> bool {
         let api = matches!(self, Self::Api(ApiError::Conflict | ApiError::NotFound));
@@ -49,7 +49,7 @@ impl StepError {
     }
 }
 
-/// What steps are carried out with.
+/// Carries out steps.
 #[derive(Debug)]
 pub struct Executor {
     /// The API server.
@@ -60,21 +60,21 @@ pub struct Executor {
     pub metrics: Arc<Metrics>,
     /// The StorageClasses.
     pub classes: BTreeSet<String>,
-    /// How long a node must be gone.
+    /// How long a node must be gone before data is given up.
     pub delay: Duration,
-    /// The pause between two requests: there are no bursts.
+    /// The minimum pause between two requests, without bursts.
     pub request_gap: Duration,
     /// When the next request may be made.
     pub next_request: Cell<Instant>,
-    /// When the API server was asked for each name, and had no such Node.
+    /// By node name, when the API server last confirmed that no such Node exists.
     pub confirmed: Mutex<HashMap<String, Instant>>,
 }
 
 impl Executor {
-    /// Carries a step out.
+    /// Carries out a step.
     ///
     /// # Errors
-    /// [`StepError`]; then nothing was changed, or the answer was lost.
+    /// [`StepError`]: nothing was changed, or the response was lost.
     pub async fn execute(&self, step: Step, of: &Volume, view: &View) -> Result<(), StepError> {
         match step {
             Step::Unmark => self.unmark(of).await,
@@ -112,7 +112,7 @@ impl Executor {
     async fn delete_claim(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
         self.read_unchanged(volume).await?;
         let claim = volume.pv.claim.as_ref();
-        let claim = claim.ok_or(Changed("the PV has no claim any more"))?;
+        let claim = claim.ok_or(Changed("the PV has no claim"))?;
         self.admit(1).await;
         let seen = self.cluster.bound_claim(claim).await?;
         let seen = seen.ok_or(Changed("the claim is gone"))?;
@@ -138,9 +138,8 @@ impl Executor {
         self.confirm_gone(volume, view).await?;
         let mut others = volume.pv.finalizers.clone();
         others.retain(|finalizer| finalizer != FINALIZER);
-        let metadata = json!({ "finalizers": others });
         let pv = volume.pv.reference();
-        self.cluster.patch_pv(&pv, metadata).await?;
+        self.cluster.remove_finalizer(&pv, &others).await?;
         self.metrics.finalizers_removed.inc();
         Ok(())
     }
@@ -160,14 +159,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Waits until so many requests may be made.
+    /// Waits until this number of requests is admitted.
     async fn admit(&self, requests: u32) {
         let at = self.next_request.get().max(Instant::now());
         self.next_request.set(at + self.request_gap * requests);
         sleep_until(at).await;
     }
 
-    /// Reads the PV, and makes sure that it is still the version that the step was planned for.
+    /// Reads the PV, and verifies that it is still the version of the plan.
     async fn read_unchanged(&self, volume: &Volume) -> Result<(), StepError> {
         self.admit(1).await;
         let now = self.cluster.pv(&volume.pv.name).await?;
@@ -175,8 +174,8 @@ impl Executor {
         is_same.then_some(()).ok_or(Changed("the PV has changed"))
     }
 
-    /// Asks the API server whether the PV's nodes are gone. The write that follows is admitted here, so that it
-    /// follows at once.
+    /// Verifies with the API server that the PV's nodes are gone. It also admits the write, so that the write follows
+    /// without a pause.
     async fn confirm_gone(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
         let nodes = volume.nodes.as_ref().map_err(|why| Changed(why))?;
         let mut confirmed = self.confirmed.lock().await;
@@ -189,7 +188,7 @@ impl Executor {
         {
             self.admit(3).await;
             let asked = Instant::now();
-            // An empty list of Nodes is a wrong answer, not a cluster without Nodes.
+            // An empty list of Nodes is treated as an error of the API server, not as a cluster without Nodes.
             if !self.cluster.has_nodes().await? {
                 return Err(NotConfirmed("the API server lists no Node at all".into()));
             }
@@ -208,7 +207,7 @@ impl Executor {
         }
     }
 
-    /// Patches the mark. The second request that is admitted is the event's.
+    /// Patches the mark. The second admitted request is for the event.
     async fn annotate(&self, volume: &Volume, mark: Value) -> Result<(), StepError> {
         self.admit(2).await;
         let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: mark } });

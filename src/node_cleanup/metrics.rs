@@ -14,7 +14,7 @@ use crate::metrics::Metrics as Shared;
 
 const PREFIX: &str = "local_volume_node_cleanup_";
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
-/// What the client and the events count for the provisioner, too, and under its prefix.
+/// The metrics that the provisioner shares, shown here under our prefix.
 pub const SHARED: [&str; 4] = [
     "watch_restarts_total",
     "missing_permission",
@@ -41,10 +41,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes all metrics, registered and at zero.
+    /// Creates and registers all metrics.
     ///
     /// # Errors
-    /// When two have one name.
+    /// When two metrics have the same name.
     pub fn new(shared: Arc<Shared>, permissions: Arc<Permissions>) -> prometheus::Result<Self> {
         let registry = Registry::new();
         Ok(Self {
@@ -101,13 +101,13 @@ impl Metrics {
         })
     }
 
-    /// Whether Nodes and PVs were listed.
+    /// Whether Nodes and PVs are listed.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.get() != 0
     }
 
-    /// Everything, for a scrape.
+    /// All metrics, for a scrape.
     #[must_use]
     pub fn gather(&self) -> Vec<MetricFamily> {
         self.shared.set_missing(self.permissions.seen());

@@ -1,5 +1,5 @@
-//! Deletes what is left of nodes that are gone: claims bound to their volumes, their PVs, and our finalizer on
-//! these.
+//! Cleans up after nodes that are gone: deletes claims bound to their volumes, deletes their PVs, and removes our
+//! finalizer from these.
 //!
 //! ```text
 //! watch of Nodes ──┐
@@ -7,10 +7,10 @@
 //! watch of PVs ────┘
 //! ```
 //!
-//! Deleting a claim lets a StatefulSet's pod start elsewhere, and gives the data up. So whatever is unclear does
-//! nothing. A node is gone only if no Node has its name or its hostname label, by the watch and by a fresh read right
-//! before each deletion, while the API server lists other Nodes. The delay counts from what this process has seen, on
-//! its monotonic clock. Two processes at once harm nothing: each write names the UID and the version of its object.
+//! Deleting a claim lets a StatefulSet's pod start elsewhere, and gives up the data. So nothing is done in an unclear
+//! case. A node is gone only if no Node has its name or its hostname label, by the watch and by a fresh read before
+//! each deletion, while the API server lists other Nodes. The delay is measured by the monotonic clock of this process.
+//! Two concurrent processes are safe: each write has the UID and the version of its object as preconditions.
 
 pub mod controller;
 pub mod executor;

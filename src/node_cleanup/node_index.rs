@@ -1,4 +1,4 @@
-//! The names of the Nodes that exist.
+//! An index of the Nodes that exist.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,13 +31,13 @@ impl<'a> NodeIndex<'a> {
         self.names.contains(name)
     }
 
-    /// Whether there is no Node at all.
+    /// Whether no Node exists.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// A Node without the hostname label: the names by which PVs know it are unknown.
+    /// A Node without the hostname label, whose PVs may name it by any former label.
     #[must_use]
     pub fn unlabelled(&self) -> Option<&'a str> {
         self.unlabelled

@@ -13,22 +13,22 @@ pub enum Step {
     Unmark,
     /// Delete the bound claim, so that its pods can start elsewhere.
     DeleteClaim,
-    /// Mark the PV as one of a node that is gone, and warn the claim's owner.
+    /// Mark the PV as one of a node that is gone, and publish an event on its claim.
     Mark,
-    /// Remove our finalizer: the provisioner that would do so is gone, and so is the data.
+    /// Remove our finalizer: the provisioner that would remove it is gone, and so is the data.
     RemoveFinalizer,
     /// Delete the PV.
     DeletePv,
 }
 
-/// What comes next for a PV.
+/// The next step for a PV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing.
     Nothing,
     /// Nothing, because it is unclear whether the node is gone; with the reason.
     Unclear(String),
-    /// This step, when so much more time has passed.
+    /// This step, after this delay.
     Wait(Step, Duration),
     /// This step, now.
     Now(Step),
@@ -37,11 +37,11 @@ pub enum Next {
 /// Whether a PV's nodes are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// At least one Node is there that has, or may have, the data.
+    /// At least one Node exists that has, or may have, the data.
     There,
     /// All are gone.
     Gone,
-    /// It cannot be known; with the reason.
+    /// It is unknown; with the reason.
     Unclear(String),
 }
 
@@ -88,16 +88,16 @@ pub fn next(volume: &Volume, nodes: &NodeIndex<'_>, marked_for: Duration, delay:
     }
 }
 
-/// What is done about a PV whose node is gone, after the delay.
+/// The final step for a PV whose node is gone, after the delay.
 fn last_step(volume: &Volume) -> Option<Step> {
     let pv = &volume.pv;
     match pv.phase {
         Phase::Bound => volume.claim_uid().map(|_| Step::DeleteClaim),
-        // Whatever the policy: the PV is deleted already, and only our finalizer keeps it.
+        // For any policy: the PV is Terminating, and only our finalizer keeps it.
         _ if pv.deleting => pv.has_finalizer().then_some(Step::RemoveFinalizer),
         Phase::Available => Some(Step::DeletePv),
         Phase::Released if pv.policy == ReclaimPolicy::Delete => Some(Step::DeletePv),
-        // Retained on purpose, or for an administrator to judge.
+        // Retained by policy, or left to an operator.
         Phase::Released | Phase::Pending | Phase::Failed => None,
     }
 }

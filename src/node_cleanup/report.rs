@@ -1,4 +1,4 @@
-//! What operators see of a pass: log lines, metrics, and the event about a missing permission.
+//! Reports a pass: log lines, metrics, and the event about a missing permission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use super::watches::Volumes;
 use crate::plan::About;
 use crate::view::Phase;
 
-/// How many PVs a log line names.
+/// The maximum number of PVs that a log line names.
 const MAX_NAMES: usize = 5;
 const REMEDY: &str = "apply the ClusterRole in deploy/node-cleanup.yaml, and bind it to the ServiceAccount of this Pod (docs/node-cleanup.md)";
 
-/// What a pass has found.
+/// The findings of a pass.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Claims and PVs that are going to be deleted.
     left: [i64; 2],
-    /// PVs that are left alone, by reason.
+    /// PVs that are kept, by reason.
     unclear: BTreeMap<String, Vec<String>>,
 }
 
 impl Findings {
-    /// A PV of a node that is gone.
+    /// Counts a PV of a node that is gone.
     pub fn count(&mut self, step: Step, volume: &Volume) {
         match step {
             Step::Unmark => {}
@@ -32,13 +32,13 @@ impl Findings {
         }
     }
 
-    /// A PV that is left alone, and why.
+    /// Records a PV that is kept, with the reason.
     pub fn unclear(&mut self, why: String, pv: &str) {
         self.unclear.entry(why).or_default().push(pv.to_owned());
     }
 }
 
-/// What was reported last.
+/// The findings that were reported last.
 #[derive(Debug, Default)]
 pub struct Report {
     left: [i64; 2],
@@ -91,11 +91,11 @@ impl Report {
             .iter()
             .map(|(resource, verb, _)| (*resource, *verb))
             .collect();
-        self.denied.retain(|right| missing.contains(right));
+        self.denied.retain(|it| missing.contains(it));
     }
 }
 
-/// Reports the first list, and configured classes without any PV: such a name may be misspelt.
+/// Logs the first list, and warns of configured classes without any PV, whose name may be misspelt.
 pub fn first_list(volumes: &Volumes, classes: &BTreeSet<String>) {
     let pvs = volumes.len();
     tracing::info!(pvs, "Nodes and PersistentVolumes are listed");

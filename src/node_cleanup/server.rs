@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use super::metrics::Metrics;
 use crate::server::{exposition, probe};
 
-/// How long the loop may be silent.
+/// The longest silence of a healthy loop.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// What the handlers answer from.
+/// The state that the handlers read.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// When the loop made progress last.
+    /// When the loop last made progress.
     pub heartbeat: watch::Receiver<Instant>,
     /// All metrics.
     pub metrics: Arc<Metrics>,
@@ -43,7 +43,7 @@ impl Observed {
 /// Serves until the process ends.
 ///
 /// # Errors
-/// When the listener breaks.
+/// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
     metrics_path: &str,

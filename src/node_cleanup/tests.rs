@@ -52,7 +52,7 @@ fn verdict(of: &Result<NodeNames, &'static str>, there: &[(&str, Option<&str>)])
     plan::verdict(of, &NodeIndex::new(&nodes(there)))
 }
 
-/// The plan for a volume whose mark was seen for so many seconds.
+/// The plan for a volume whose mark was seen for this number of seconds.
 fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: u64) -> Next {
     let marked_for = Duration::from_secs(seconds);
     plan::next(volume, &NodeIndex::new(&nodes(there)), marked_for, DELAY)
@@ -80,7 +80,7 @@ fn only_local_pvs_of_our_classes_are_read() {
 }
 
 #[test]
-fn a_node_is_there_by_any_name_that_the_pv_knows() {
+fn node_exists_by_any_name_in_the_pv() {
     let bare = |pv: &mut Value| pv["metadata"]["annotations"] = json!({});
     for (what, nodes, pv, expected) in [
         (
@@ -140,7 +140,7 @@ fn a_node_is_there_by_any_name_that_the_pv_knows() {
 }
 
 #[test]
-fn an_affinity_names_all_its_nodes_or_is_left_alone() {
+fn affinity_that_may_match_any_node_is_unclear() {
     let expression = |key: &str, operator: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
     let host = |values: &[&str]| expression("kubernetes.io/hostname", "In", values);
     let place = |list: Value| volume(|pv| *terms(pv) = list).nodes;
@@ -216,7 +216,7 @@ fn the_maker_is_read_with_and_without_its_uid() {
 }
 
 #[test]
-fn what_is_done_in_the_end_depends_on_phase_and_policy() {
+fn final_step_depends_on_phase_and_policy() {
     use Step::{DeleteClaim, DeletePv, RemoveFinalizer};
     for (phase, policy, deleting, protected, expected) in [
         ("Bound", "Delete", false, true, Some(DeleteClaim)),
@@ -228,7 +228,7 @@ fn what_is_done_in_the_end_depends_on_phase_and_policy() {
         ("Released", "Recycle", false, true, None),
         ("Released", "Delete", true, true, Some(RemoveFinalizer)),
         ("Released", "Retain", true, true, Some(RemoveFinalizer)),
-        // Somebody else's finalizer keeps it.
+        // Another controller's finalizer keeps it.
         ("Released", "Delete", true, false, None),
         ("Available", "Retain", false, false, Some(DeletePv)),
         ("Available", "Delete", true, true, Some(RemoveFinalizer)),
@@ -262,7 +262,7 @@ fn what_is_done_in_the_end_depends_on_phase_and_policy() {
 }
 
 #[test]
-fn a_pv_that_was_never_used_is_deleted_at_once() {
+fn never_used_pv_is_deleted_without_delay() {
     let mut volume = volume(|_| {});
     let now = next(&volume, &[ELSEWHERE], 0);
     assert_eq!(now, Next::Now(Step::DeletePv));
@@ -272,7 +272,7 @@ fn a_pv_that_was_never_used_is_deleted_at_once() {
 }
 
 #[test]
-fn a_mark_is_of_its_nodes_and_its_claim() {
+fn mark_names_its_nodes_and_its_claim() {
     let claim = |uid: &str| json!({ "namespace": "n", "name": "c", "uid": uid });
     let mut of = volume(|pv| pv["spec"]["claimRef"] = claim("c-uid"));
     assert!(!of.is_marked());
@@ -298,7 +298,7 @@ fn a_mark_is_of_its_nodes_and_its_claim() {
 }
 
 #[test]
-fn a_mark_is_removed_when_the_node_is_back_and_kept_when_that_is_unclear() {
+fn mark_is_removed_only_when_the_node_is_back() {
     let mut volume = volume(|pv| pv["status"]["phase"] = json!("Bound"));
     mark(&mut volume);
     let back = [ELSEWHERE, ("node-1", Some("host-1"))];
@@ -310,9 +310,9 @@ fn a_mark_is_removed_when_the_node_is_back_and_kept_when_that_is_unclear() {
 }
 
 proptest! {
-    /// Whatever the affinity says, nothing is done while one of its nodes is there.
+    /// For any affinity, nothing is done while one of its nodes exists.
     #[test]
-    fn nothing_is_done_while_a_node_is_there(
+    fn nothing_is_done_while_a_node_exists(
         groups in proptest::collection::vec(proptest::collection::vec(0..6_u8, 1..3), 1..3),
         there in 0..6_u8,
         phase in prop_oneof!["Available", "Bound", "Released"],

@@ -24,12 +24,12 @@ pub struct Volume {
 pub struct NodeNames {
     /// Hostname labels or names of Nodes, by node affinity and hostname label.
     pub hosts: Vec<String>,
-    /// The name of the Node whose provisioner made the PV, if known. It finds a Node whose hostname label changed.
+    /// The name of the Node whose provisioner created the PV, if known. It identifies a Node whose label changed.
     pub maker: Option<String>,
 }
 
 impl NodeNames {
-    /// All names under which a Node may still be there.
+    /// All names by which one of the Nodes may still exist.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         let maker = self.maker.iter();
         let maker = maker.filter(|maker| !self.hosts.contains(maker));
@@ -74,7 +74,7 @@ impl Volume {
         format!("{} {}", now.strftime("%FT%TZ"), self.marked_as())
     }
 
-    /// Whether the mark is of these nodes and this claim. Another claim gets a delay of its own.
+    /// Whether the mark names these nodes and this claim. Another claim has its own delay.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         let mark = self.mark.as_deref().and_then(|mark| mark.split_once(' '));
@@ -101,7 +101,7 @@ fn node_names(spec: &PersistentVolumeSpec, view: &PvView) -> Result<NodeNames, &
     for term in terms {
         let named = hosts_of(term);
         if named.is_empty() {
-            // Any node may match such a term, also one that joins later.
+            // Any node may match such a term, even one that joins later.
             return Err("a term of its node affinity names no node by kubernetes.io/hostname");
         }
         hosts.extend(named);

@@ -1,4 +1,4 @@
-//! The watches of Nodes and PVs, and what they show.
+//! The watches of Nodes and PVs, and their state.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -16,19 +16,19 @@ use tokio::sync::Notify;
 use super::node_index::{NodeIndex, Nodes};
 use super::plan::{self, Verdict};
 use super::volume::Volume;
-use crate::cache::{follow, tells_something};
+use crate::cache::{follow, is_answer};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 
 /// Local PVs of the configured classes, by name.
 pub type Volumes = HashMap<String, Volume>;
 
-/// What is kept of each object of one kind, by name.
+/// The cached part of each object of one kind, by name.
 #[derive(Debug)]
 struct Table<V> {
     /// `None` until the first list is complete.
     listed: Option<HashMap<String, V>>,
-    /// The list that is being read.
+    /// The list in progress.
     listing: HashMap<String, V>,
 }
 
@@ -42,7 +42,7 @@ impl<V> Default for Table<V> {
 }
 
 impl<V: PartialEq> Table<V> {
-    /// Applies an event and returns whether it changed anything: a heartbeat of a Node does not.
+    /// Applies an event, and returns whether the table changed. A heartbeat of a Node does not change it.
     fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(&K) -> Option<V>) -> bool {
         let (object, kept) = match event {
             Event::Init => return false,
@@ -77,7 +77,7 @@ impl<V: PartialEq> Table<V> {
     }
 }
 
-/// What the watches show.
+/// The state of both watches.
 #[derive(Debug, Default)]
 pub struct View {
     nodes: RefCell<Table<Option<String>>>,
@@ -87,7 +87,7 @@ pub struct View {
 }
 
 impl View {
-    /// Runs both watches for ever.
+    /// Runs both watches until it is dropped.
     pub async fn follow(&self, cluster: &Cluster, classes: &BTreeSet<String>) {
         let label = |node: &PartialObjectMeta<Node>| node.labels().get(LABEL_HOSTNAME).cloned();
         let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
@@ -113,7 +113,7 @@ impl View {
                     table.borrow_mut().listing.clear();
                 }
             })
-            .try_filter(tells_something);
+            .try_filter(is_answer);
         follow(cluster.clone(), resource, stream, |event| {
             if table.borrow_mut().apply(event, &keep) {
                 self.changed.notify_one();
@@ -130,7 +130,7 @@ impl View {
         Some((nodes.ok()?, volumes.ok()?))
     }
 
-    /// Whether the nodes of a PV are gone, by the newest that the watch has shown.
+    /// Whether the nodes of a PV are gone, by the latest state of the watch.
     #[must_use]
     pub fn verdict(&self, volume: &Volume) -> Verdict {
         match &self.nodes.borrow().listed {

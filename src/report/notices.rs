@@ -1,4 +1,4 @@
-//! The notices of the last plan, so that each is reported once.
+//! Deduplicates the notices of plans: each is reported once.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Reports the notices that are new, and returns them.
+    /// Reports the new notices and returns them.
     ///
-    /// An old one that is not among `now` but `in_doubt` may still be true: it stays, and is not reported
-    /// again afterwards.
+    /// An old notice that is missing from `now` is kept while it is `in_doubt`, so that it is not reported again
+    /// later.
     pub fn report(
         &mut self,
         mut now: BTreeSet<Notice>,
         in_doubt: impl Fn(&Notice) -> bool,
         reporter: &Reporter,
     ) -> Vec<Notice> {
-        // One text for each PV and reason, or texts with figures in them would pile up.
+        // One notice per PV and reason: messages with changing numbers would accumulate.
         let replaced: BTreeSet<_> = now.iter().map(|it| (&it.about, it.reason)).collect();
         let stays = |old: &&Notice| in_doubt(old) && !replaced.contains(&(&old.about, old.reason));
         let staying: Vec<_> = self.reported.iter().filter(stays).cloned().collect();

@@ -1,7 +1,7 @@
-//! Writes events to the core API, one after the other, and retries what fails for a reason that passes.
+//! Writes events to the core API, one at a time, and retries transient errors.
 //!
-//! An event that comes again within six minutes is counted up instead of written again. The recorder
-//! remembers a bounded number of events, each by a hash and its object's name.
+//! A repeated event within six minutes increments the count of the first one. The recorder remembers a bounded
+//! number of events, each by a hash and a name.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,18 +20,18 @@ use super::{BACKLOG, Message};
 use crate::cluster::{ApiError, Cluster};
 
 const EVENTS: &str = "events";
-/// How long an event is retried: the API server of an upgraded control plane is back by then.
+/// How long an event is retried: long enough for the upgrade of a control plane.
 const RETRY_LIMIT: Duration = Duration::from_mins(5);
 /// The first pause before a retry and the longest; each is twice the one before.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// How long a repeated event is counted up.
-const SERIES: Duration = Duration::from_mins(6);
-/// How many written events are remembered, of some 200 bytes each. The oldest is forgotten first.
-const REMEMBERED: usize = 512;
+/// How long a repeated event increments the count of the first one.
+const SERIES_WINDOW: Duration = Duration::from_mins(6);
+/// How many written events are remembered, at about 200 bytes each. The oldest is evicted first.
+const MAX_REMEMBERED: usize = 512;
 
 pub(super) struct Recorder {
     cluster: Cluster,
-    /// The events that were written, the oldest first.
+    /// The written events, the oldest first.
     written: VecDeque<Written>,
     later: Vec<Waiting>,
 }
@@ -51,7 +51,7 @@ struct Waiting {
     due: Instant,
 }
 
-/// What makes an event the same as an earlier one: object, reason, text.
+/// A hash of object, reason and message: equal for a repeated event.
 fn key(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     let object = &event.involved_object;
@@ -98,7 +98,7 @@ impl Recorder {
         }
     }
 
-    /// Tries what is due by then.
+    /// Retries the events that are due by `by`.
     async fn retry(&mut self, by: Instant) {
         let due = self.later.extract_if(.., |waiting| waiting.due <= by);
         for waiting in due.collect::<Vec<_>>() {
@@ -106,7 +106,7 @@ impl Recorder {
         }
     }
 
-    /// Writes an event. One that is refused, as in a namespace that is being deleted, delays no other.
+    /// Writes an event. A refused one, as in a namespace that is being deleted, delays no other.
     async fn attempt(&mut self, mut waiting: Waiting) {
         let Err(error) = self.write(&waiting.event).await else {
             return;
@@ -126,7 +126,7 @@ impl Recorder {
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.cluster.client().clone(), namespace);
         let (key, now) = (key(event), Timestamp::now());
-        self.written.retain(|it| it.at.elapsed() < SERIES);
+        self.written.retain(|it| it.at.elapsed() < SERIES_WINDOW);
         let before = self.written.iter().position(|it| it.key == key);
         let before = before.and_then(|index| self.written.remove(index));
         if let Some(mut before) = before {
@@ -135,7 +135,7 @@ impl Recorder {
             let params = PatchParams::default();
             let patched = api.patch(&before.name, &params, &patch);
             match self.cluster.limited(EVENTS, "patch", patched).await {
-                // It has expired, or an operator has deleted it: it is written again.
+                // The event has expired or was deleted, so it is created again.
                 Err(ApiError::NotFound) => {}
                 answer => {
                     if answer.is_ok() {
@@ -166,7 +166,7 @@ impl Recorder {
     }
 
     fn remember(&mut self, written: Written) {
-        if self.written.len() >= REMEMBERED {
+        if self.written.len() >= MAX_REMEMBERED {
             self.written.pop_front();
         }
         self.written.push_back(written);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn repeated_event_is_counted_up() {
+    async fn repeated_event_increments_its_count() {
         let (mut recorder, requests) = recorder();
         for text in ["one", "one", "two"] {
             recorder.write(&event(text)).await.unwrap();
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn remembered_events_are_bounded_and_the_oldest_is_forgotten() {
+    async fn remembered_events_are_bounded_and_the_oldest_is_evicted() {
         let (mut recorder, requests) = recorder();
-        for number in 0..=REMEMBERED {
+        for number in 0..=MAX_REMEMBERED {
             recorder.write(&event(&number.to_string())).await.unwrap();
         }
-        assert_eq!(recorder.written.len(), REMEMBERED);
+        assert_eq!(recorder.written.len(), MAX_REMEMBERED);
         requests.lock().unwrap().clear();
-        for text in ["0", &REMEMBERED.to_string()] {
+        for text in ["0", &MAX_REMEMBERED.to_string()] {
             recorder.write(&event(text)).await.unwrap();
         }
         assert_eq!(*requests.lock().unwrap(), [Method::POST, Method::PATCH]);

@@ -314,7 +314,7 @@ fn a_node_without_volumes_is_told_with_those_that_have_some() {
     let free = held(&stage, "free", "Available");
     let (text, code) = told(&run(&stage, &["release", "--finalizers", "--node=typo"]));
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("is of node \"typo\""), "{text}");
+    assert!(text.contains("belongs to node \"typo\""), "{text}");
     assert!(text.contains(&stage.named("elsewhere")), "{text}");
     assert!(is_held(&stage, &free));
 }

@@ -24,7 +24,7 @@ fn helps() -> Vec<(Command, String)> {
 }
 
 #[test]
-fn every_help_text_is_for_people() {
+fn every_flag_has_help_and_every_command_an_example() {
     let helps = helps();
     assert!(helps.len() > 5);
     for (command, help) in &helps {
@@ -42,10 +42,7 @@ fn every_help_text_is_for_people() {
         for arg in command.get_arguments() {
             assert!(has_help(&arg), "{name}: {} has no help", arg.get_id());
         }
-        assert!(
-            command.get_about().is_some(),
-            "{name} says nothing of itself"
-        );
+        assert!(command.get_about().is_some(), "{name} has no description");
         let is_top = command.get_subcommands().next().is_some();
         assert!(
             is_top || help.contains("Example"),
@@ -59,7 +56,7 @@ fn every_help_text_is_for_people() {
 }
 
 #[test]
-fn the_help_names_the_environment_and_the_signals() {
+fn help_names_the_environment_and_the_signals() {
     let (_, help) = helps().remove(0);
     for word in [
         "MY_NODE_NAME",
@@ -77,7 +74,7 @@ fn the_help_names_the_environment_and_the_signals() {
 }
 
 #[test]
-fn the_version_names_the_program_and_the_revision() {
+fn version_names_the_program_and_the_revision() {
     let version = program().render_version();
     assert!(
         version.starts_with(concat!(
@@ -89,11 +86,11 @@ fn the_version_names_the_program_and_the_revision() {
     );
 }
 
-/// With `WRITE=1` in the environment this writes the page.
+/// Writes the page if the environment has `WRITE=1`.
 #[test]
 fn the_page_of_the_command_line_has_all_help_texts() {
     let mut page = String::from(
-        "# The command line\n\nWhat `--help` says, of the program and of each command. This page is made by\n`WRITE=1 cargo test --lib the_page_of_the_command_line`.\n",
+        "# The command line\n\nThe `--help` texts of the program and of each command. To generate this page:\n`WRITE=1 cargo test --lib the_page_of_the_command_line`.\n",
     );
     for (command, help) in helps() {
         let name = command.get_name();
@@ -110,6 +107,6 @@ fn the_page_of_the_command_line_has_all_help_texts() {
     let written = fs::read_to_string(PAGE).unwrap_or_default();
     assert!(
         written == page,
-        "docs/command-line.md is not what --help says: WRITE=1 cargo test --lib the_page_of_the_command_line"
+        "docs/command-line.md differs from --help: WRITE=1 cargo test --lib the_page_of_the_command_line"
     );
 }

@@ -8,10 +8,10 @@ use tokio::task::spawn_blocking;
 
 use crate::types::MountPath;
 
-/// Requires the path to be typed: no habit answers that.
+/// Requires the operator to type the path, which cannot be confirmed by habit.
 pub async fn confirm(path: MountPath) -> Result<()> {
     let answer = spawn_blocking(move || {
-        // Input from before the question is no answer to it.
+        // Discards input that was typed before the question.
         tcflush(io::stdin(), FlushArg::TCIFLUSH).context("the question cannot be asked")?;
         ask(&path, &mut io::stdin().lock(), &mut io::stderr())
     });
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_path_itself_is_a_yes() {
+    fn only_the_path_confirms() {
         let path = MountPath::normalise("/mnt/disks/a b").unwrap();
         for (typed, good) in [
             ("/mnt/disks/a b\n", true),

@@ -1,4 +1,4 @@
-//! What an operator sees of a volume before it is cleaned.
+//! Shows a volume before it is cleaned.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::wipe::signature;
 
 use super::target::Target;
 
-/// Writes what is there, and what will be done with it.
+/// Writes the properties of the volume and how it will be cleaned.
 pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
     let (is, holds) = match &target.volume {
         Volume::Filesystem(root) => {

@@ -1,4 +1,4 @@
-//! The volume: found by the plan of the provisioner, opened, locked and inspected.
+//! Finds the volume by the provisioner's plan, then opens, locks and inspects it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
 
-/// How long other programs may have the volume open.
-const USED_WITHIN: Duration = Duration::from_secs(1);
+/// How long to wait while other programs have the volume open.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A volume that may be cleaned: open, locked and inspected.
 pub struct Target {
@@ -45,9 +45,9 @@ pub struct Target {
     lock: VolumeLock,
 }
 
-/// What a volume is found by.
+/// Finds the requested volume.
 pub struct Finder {
-    wanted: String,
+    requested: String,
     method: Option<Cleaner>,
     node: String,
     namespace: String,
@@ -60,7 +60,7 @@ impl Finder {
     /// Reads the configuration and connects to the cluster.
     pub async fn new(request: &Clean, args: &Args, environment: &Environment) -> Result<Self> {
         Ok(Self {
-            wanted: request.volume.clone(),
+            requested: request.volume.clone(),
             method: request.method.map(Cleaner::Method),
             node: discover::node_name(request.node_name.as_ref(), environment)?,
             namespace: environment.namespace.clone(),
@@ -73,7 +73,7 @@ impl Finder {
     /// Finds, opens, locks and inspects the volume.
     ///
     /// # Errors
-    /// Why it must not be cleaned, or why that is unknown.
+    /// Why it must not be cleaned, or why it cannot be checked.
     pub async fn open(&self) -> Result<Target> {
         let node = self.cluster.node(&self.node).await;
         let node = NodeView::from_metadata(&node.context("reading the Node")?)?;
@@ -91,7 +91,7 @@ impl Finder {
             .into_iter()
             .find(|pv| pv.path().is_some_and(|it| it.as_str() == entry.path));
         match &pv {
-            Some(pv) => is_let_go(pv, &jobs)?,
+            Some(pv) => ensure_unclaimed(pv, &jobs)?,
             None if entry
                 .reason
                 .is_none_or(|reason| reason == SkipReason::NotEmpty) => {}
@@ -122,7 +122,7 @@ impl Finder {
             let path = path.clone();
             move || open(&path, kind, &kubelet, &config)
         };
-        let found = cleaner::inspect(USED_WITHIN, &Progress::default(), inspection).await;
+        let found = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let (volume, lock, candidate) = found.map_err(|failure| anyhow!(failure.message))?;
         ensure!(!candidate.read_only, "{path} is read-only");
         self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
@@ -163,36 +163,36 @@ impl Finder {
         Ok(())
     }
 
-    /// The class and the entry that are wanted, by PV, or by the path on the host or in this container.
+    /// The requested class and entry, by PV, or by the path on the host or in this container.
     fn find<'a>(
         &'a self,
         classes: &'a [ClassReport],
     ) -> Result<(&'a Arc<Class>, &'a VolumeReport)> {
-        let wanted = std::path::absolute(&self.wanted)?;
+        let path = std::path::absolute(&self.requested)?;
         let mut entries = classes.iter().filter_map(|report| {
             let class = self.settings.config.classes.get(&report.name)?;
             let mut entries = report.volumes.iter();
             let entry = entries.find(|entry| {
-                entry.pv.as_ref() == Some(&self.wanted)
-                    || wanted == Path::new(&entry.path)
-                    || wanted == class.mount_dir.join(&entry.entry).as_path()
+                entry.pv.as_ref() == Some(&self.requested)
+                    || path == Path::new(&entry.path)
+                    || path == class.mount_dir.join(&entry.entry).as_path()
             })?;
             Some((class, entry))
         });
-        // Classes that share a directory report the entries of the others, too.
+        // Classes that share a directory also report the entries of the others.
         let is_matched =
             |(_, entry): &(_, &VolumeReport)| entry.reason != Some(SkipReason::NamePatternMismatch);
         entries.find(is_matched).with_context(|| {
             format!(
                 "{} is no entry of a configured class, and no PersistentVolume of one on node {}; see discover",
-                self.wanted, self.node
+                self.requested, self.node
             )
         })
     }
 }
 
-/// Makes sure that no claim has the PV, and that the provisioner does not clean its volume.
-fn is_let_go(pv: &PvView, jobs: &[JobView]) -> Result<()> {
+/// Ensures that the PV is not bound to a claim and that the provisioner is not cleaning its volume.
+fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
     let name = &pv.name;
     ensure!(
         !pv.deleting,
@@ -210,7 +210,7 @@ fn is_let_go(pv: &PvView, jobs: &[JobView]) -> Result<()> {
     Ok(())
 }
 
-/// Opens, locks and inspects a volume, as the gate of a cleanup does. Blocking.
+/// Opens, locks and inspects a volume like the gate of a cleanup. Blocking.
 fn open(
     path: &MountPath,
     kind: VolumeMode,
@@ -237,7 +237,7 @@ fn open(
 }
 
 impl Target {
-    /// Deletes the data and verifies that; returns the outcome in words.
+    /// Deletes the data and verifies it. Returns a description of the outcome.
     pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
         let idle = self.volume.is_alone();
         let (lock, trim) = (self.lock, self.class.trim);
@@ -245,7 +245,7 @@ impl Target {
             Volume::Filesystem(root) => {
                 let of_thread = progress.clone();
                 let work = move || {
-                    // The lock is held as long as this thread works.
+                    // Holds the lock until this thread ends.
                     let _lock = lock;
                     wipe::empty(&root, trim, &of_thread)
                 };

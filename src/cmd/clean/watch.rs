@@ -9,27 +9,27 @@ use tokio::time::{interval, timeout};
 
 use crate::cleanup::Failure;
 use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
-use crate::cmd::run::Told;
+use crate::cmd::run::StopSignals;
 use crate::wipe::pace::Pace;
 use crate::wipe::progress::Progress;
 
-/// How often the bar is drawn.
-const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// How often the progress bar is drawn.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Awaits a wipe and shows its progress on standard error. SIGINT and SIGTERM cancel it; `None` if
-/// that left it unfinished.
+/// Waits for a wipe and shows its progress on standard error. SIGINT and SIGTERM cancel it. `None` if it was
+/// cancelled before it finished.
 pub async fn watch<T>(
     progress: &Progress,
-    told: &mut Told,
+    signals: &mut StopSignals,
     wipe: impl Future<Output = Result<T, Failure>>,
 ) -> Option<Result<T, Failure>> {
     let begun = Instant::now();
-    // Hidden where standard error is no terminal that can draw it.
+    // Hidden if standard error is not a terminal.
     let bar = ProgressBar::no_length();
     let mut ticks = interval(if bar.is_hidden() {
         TELL_EVERY
     } else {
-        DRAW_EVERY
+        DRAW_INTERVAL
     });
     ticks.tick().await;
     let mut wipe = pin!(wipe);
@@ -39,7 +39,7 @@ pub async fn watch<T>(
                 bar.finish_and_clear();
                 return Some(result);
             }
-            _ = told.stop_wanted() => break,
+            _ = signals.received() => break,
             _ = ticks.tick() => show(&bar, &progress.pace(begun.elapsed())),
         }
     }
@@ -47,7 +47,7 @@ pub async fn watch<T>(
     let end = timeout(STOPS_WITHIN, wipe).await;
     bar.finish_and_clear();
     match end {
-        // It ended before the cancellation reached it.
+        // The wipe ended before the cancellation took effect.
         Ok(result) if !matches!(&result, Err(failure) if failure.stopped) => Some(result),
         _ => None,
     }
@@ -58,7 +58,7 @@ fn show(bar: &ProgressBar, pace: &Pace) {
         let _ = writeln!(io::stderr(), "cleaning goes on: {pace}");
         return;
     }
-    // The end of a deletion is not known beforehand.
+    // A deletion has no known total, so it has no bar.
     let template = match pace.bytes_total {
         0 => "{spinner} {wide_msg}",
         total => {

@@ -1,7 +1,7 @@
-//! Whether the provisioner is uninstalled. Deletes nothing.
+//! Checks that the provisioner is uninstalled. It never deletes anything.
 //!
-//! Where the chart was rendered and applied, its hook is an ordinary Job that runs beside the DaemonSet,
-//! perhaps before that is applied. So one look that finds no DaemonSet proves nothing.
+//! If the chart was rendered and applied, its hook is an ordinary Job that may run before the DaemonSet is applied. So
+//! the DaemonSet must be absent for a while, not only in one pass.
 
 use std::fmt;
 use std::io::Write;
@@ -9,8 +9,8 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
-use super::others::{self, names};
-use super::{Looks, Scope, api, confirm_gone};
+use super::provisioners::{self, names};
+use super::{Releaser, Scope, api, confirm_gone};
 use crate::cluster::{Cluster, DaemonSetState};
 
 /// The DaemonSet of a provisioner.
@@ -41,8 +41,8 @@ impl fmt::Display for Installation {
     }
 }
 
-impl Looks<'_> {
-    /// Looks once whether the provisioner is gone, and reports what is left. A dry run does not wait.
+impl Releaser<'_> {
+    /// Checks once whether the provisioner is gone, and reports what is left. A dry run does not wait.
     pub(super) async fn wait(&mut self, out: &mut (dyn Write + Send)) -> Result<State> {
         let abandon = self.args.abandon_uncleaned;
         let installation = match self.scope {
@@ -51,7 +51,7 @@ impl Looks<'_> {
                 return Ok(State::Gone);
             }
             Scope::All(namespace) => {
-                others::look(self.cluster, namespace.as_deref(), abandon, out).await?;
+                provisioners::check(self.cluster, namespace.as_deref(), abandon, out).await?;
                 return Ok(State::Gone);
             }
             Scope::Installation(installation) => installation,
@@ -76,7 +76,7 @@ impl Looks<'_> {
                 self.absent_since = None;
                 Some("the DaemonSet, which is being deleted".to_owned())
             }
-            None => self.left_behind(installation).await?,
+            None => self.remaining(installation).await?,
         } {
             if Instant::now() >= self.deadline {
                 bail!(
@@ -93,13 +93,13 @@ impl Looks<'_> {
             writeln!(out, "DaemonSet {installation} and its Pods are gone.")?;
         }
         let namespace = Some(installation.namespace.as_str());
-        others::look(self.cluster, namespace, abandon, out).await?;
+        provisioners::check(self.cluster, namespace, abandon, out).await?;
         Ok(State::Gone)
     }
 
-    /// What is left of an installation whose DaemonSet this look did not find. The garbage collector
-    /// deletes its Pods later; until they end they clean volumes and add the finalizer again.
-    async fn left_behind(&mut self, installation: &Installation) -> Result<Option<String>> {
+    /// What is left of an installation whose DaemonSet is absent. The garbage collector deletes its Pods later. Until
+    /// they end, they clean volumes and add the finalizer again.
+    async fn remaining(&mut self, installation: &Installation) -> Result<Option<String>> {
         let absent_for = self.args.absent_for;
         let since = *self.absent_since.get_or_insert_with(Instant::now);
         if since.elapsed() < absent_for {

@@ -1,4 +1,4 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -23,14 +23,14 @@ fn pv(change: impl FnOnce(&mut Value)) -> PvView {
 }
 
 #[test]
-fn only_pvs_without_a_tenants_data_are_free() {
+fn only_pvs_without_data_of_a_tenant_are_free() {
     let claim = json!({ "namespace": "default", "name": "c", "uid": "c-uid" });
     let used = json!({ "local-volume-provisioner/used": "true" });
     for (phase, policy, claimed, marked, deleting, free) in [
         ("Available", "Delete", false, false, false, true),
         ("Available", "Delete", false, false, true, true),
         ("Pending", "Delete", false, false, true, true),
-        // It stays Available with its data, as an administrator wanted; deleted, it would be forgotten.
+        // An operator has kept it Available with its data. If it is deleted, the data would be abandoned.
         ("Available", "Delete", false, true, false, true),
         ("Available", "Delete", false, true, true, false),
         ("Bound", "Delete", true, true, false, true),
@@ -66,14 +66,14 @@ fn only_pvs_without_a_tenants_data_are_free() {
 }
 
 #[test]
-fn a_node_has_the_pvs_that_no_other_node_can_have() {
+fn node_scope_excludes_pvs_that_name_another_node() {
     let scope = Scope::Node("node-1".into());
     let hostnames = |pv: &mut Value, names: Value| {
         let terms = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
         *pv.pointer_mut(terms).unwrap() = names;
     };
     assert!(scope.includes(&pv(|_| {})));
-    // Made by the Go program.
+    // Created by the Go provisioner.
     assert!(scope.includes(&pv(|pv| pv["metadata"]["labels"] = json!({}))));
     for (what, other) in [
         (

@@ -1,4 +1,4 @@
-//! Asking for the document.
+//! Requests the document of `/status`.
 
 use std::error::Error;
 use std::io;
@@ -11,19 +11,19 @@ use kube::{Client, Config};
 use serde_json::Value;
 
 use super::Answer;
-use super::document::{Document, STRANGE};
+use super::document::{Document, NOT_A_STATUS};
 use crate::cluster::{ApiError, Cluster, ProvisionerPod};
 use crate::errors::chain;
 
-/// A provisioner answers from memory: in milliseconds, or not at all.
+/// A provisioner answers from memory, so it usually answers within milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Nodes that are asked at a time.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 16;
 
-/// Asks a server.
+/// Requests the document from a server.
 ///
 /// # Errors
-/// Why it gave no answer, with the remedy.
+/// Why there is no answer, with the remedy.
 pub async fn server(base: &str) -> Result<String> {
     let url = format!("{base}/status");
     let uri: Uri = base
@@ -60,13 +60,13 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Asks provisioners through the API server.
+/// Requests the documents of provisioners through the API server.
 pub async fn pods(cluster: &Cluster, pods: Vec<ProvisionerPod>) -> Vec<Answer> {
     stream::iter(pods)
         .map(|pod| async move {
             let result = match cluster.provisioner_status(&pod).await {
                 Ok(text) => read(&text).map_err(|error| chain(error.as_ref())),
-                Err(error) => Err(words(error)),
+                Err(error) => Err(explain(error)),
             };
             Answer {
                 node: pod.node,
@@ -79,17 +79,17 @@ pub async fn pods(cluster: &Cluster, pods: Vec<ProvisionerPod>) -> Vec<Answer> {
         .await
 }
 
-/// Reads an answer.
+/// Parses an answer.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not the document of a provisioner.
 pub fn read(text: &str) -> Result<(Value, Document)> {
-    let value = serde_json::from_str(text).context(STRANGE)?;
+    let value = serde_json::from_str(text).context(NOT_A_STATUS)?;
     let document = Document::read(&value)?;
     Ok((value, document))
 }
 
-fn words(error: ApiError) -> String {
+fn explain(error: ApiError) -> String {
     match error {
         ApiError::Forbidden { message, .. } => format!(
             "the permission to ask it through the API server is missing ({message}); it requires this rule: apiGroups: [\"\"], resources: [\"pods/proxy\"], verbs: [\"get\"] (docs/status.md)"

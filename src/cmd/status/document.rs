@@ -1,4 +1,4 @@
-//! The document that `/status` answers with, as far as this command shows it.
+//! The part of the `/status` document that this command shows.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::wipe::pace::{amount, rate};
 
 /// The version of the document that this program knows.
 const VERSION: u64 = 1;
-/// Waiting for longer than this is a problem: seconds.
-const LONG_WAIT: u64 = 600;
-/// The answer of another program.
-pub const STRANGE: &str =
+/// A longer wait is a problem.
+const LONG_WAIT_SECONDS: u64 = 600;
+/// The error for the answer of another program.
+pub const NOT_A_STATUS: &str =
     "the answer is not the status of a provisioner; does another program listen there?";
 
-/// The document of one node. What a later program adds is passed over, and what it leaves out is empty.
+/// The document of one node. Unknown fields are ignored, and missing ones are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Document {
@@ -39,7 +39,7 @@ pub struct Class {
     pub volumes: Vec<Volume>,
 }
 
-/// One volume, or an entry that is none.
+/// One volume, or a skipped entry.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
@@ -53,7 +53,7 @@ pub struct Volume {
     pub cleanup: Option<Cleanup>,
 }
 
-/// How far a cleanup is.
+/// The progress of a cleanup.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cleanup {
@@ -71,33 +71,33 @@ pub struct Cleanup {
     pub retry_in_seconds: Option<u64>,
 }
 
-/// Whether an operator is needed; the most urgent first.
+/// Whether an operator must act; the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
-    /// One is.
+    /// An operator must act.
     Trouble,
     /// Work is in progress.
     Busy,
-    /// All is well.
+    /// No action is required.
     Calm,
 }
 
 impl Document {
-    /// Reads an answer.
+    /// Parses an answer.
     ///
     /// # Errors
-    /// When it is of another program or version.
+    /// When it comes from another program or has another version.
     pub fn read(answer: &Value) -> Result<Self> {
         match answer["schemaVersion"].as_u64() {
-            Some(VERSION) => Self::deserialize(answer).context(STRANGE),
+            Some(VERSION) => Self::deserialize(answer).context(NOT_A_STATUS),
             Some(found) => bail!(
                 "the answer has version {found} of the document, and this program knows {VERSION}: use the program of the same version as the provisioner (kubectl exec POD -- /local-volume-provisioner status)"
             ),
-            None => bail!("{STRANGE} (it has no schemaVersion)"),
+            None => bail!("{NOT_A_STATUS} (it has no schemaVersion)"),
         }
     }
 
-    /// Whether the node is ready and all of it works: what the exit code says.
+    /// Whether the node is ready and not degraded, which decides the exit code.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.ready && self.degraded.is_empty()
@@ -108,7 +108,7 @@ impl Document {
         self.classes.iter().flat_map(|class| &class.volumes)
     }
 
-    /// How many volumes need an operator.
+    /// The number of volumes that require an operator.
     #[must_use]
     pub fn troubles(&self) -> usize {
         self.volumes()
@@ -118,8 +118,7 @@ impl Document {
 }
 
 impl Volume {
-    /// Whether an operator is needed. A state that this program does not know is shown rather than
-    /// hidden.
+    /// Whether an operator must act. An unknown state counts as trouble, so that it is never hidden.
     #[must_use]
     pub fn concern(&self) -> Concern {
         let waits = self.cleanup.as_ref().map_or(0, |cleanup| cleanup.seconds);
@@ -127,7 +126,7 @@ impl Volume {
             ("Available" | "Bound" | "Retained", _) | ("Skipped", Some("NamePatternMismatch")) => {
                 Concern::Calm
             }
-            ("Waiting", _) if waits >= LONG_WAIT => Concern::Trouble,
+            ("Waiting", _) if waits >= LONG_WAIT_SECONDS => Concern::Trouble,
             (
                 "Creating" | "Due" | "Waiting" | "Cleaning" | "Cleaned" | "Paused" | "Terminating",
                 _,
@@ -137,22 +136,22 @@ impl Volume {
         }
     }
 
-    /// How long the state of its cleanup has lasted.
+    /// The age of the state of its cleanup.
     #[must_use]
     pub fn since(&self) -> Option<String> {
         self.cleanup.as_ref().map(|cleanup| age(cleanup.seconds))
     }
 
-    /// The state of its cleanup, its reason and detail, in a sentence.
+    /// A description of its cleanup, reason and detail.
     #[must_use]
     pub fn what(&self) -> String {
-        let mut said: Vec<String> = Vec::new();
-        said.extend(self.cleanup.as_ref().map(Cleanup::words));
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.cleanup.as_ref().map(Cleanup::description));
         let detail = self.detail.as_deref().unwrap_or_default();
-        if !said.iter().any(|words| words.contains(detail)) {
-            said.push(detail.into());
+        if !parts.iter().any(|part| part.contains(detail)) {
+            parts.push(detail.into());
         }
-        let text = said.join("; ");
+        let text = parts.join("; ");
         match &self.reason {
             Some(reason) if text.is_empty() => reason.clone(),
             Some(reason) => format!("{reason}: {text}"),
@@ -162,10 +161,10 @@ impl Volume {
 }
 
 impl Cleanup {
-    fn words(&self) -> String {
+    fn description(&self) -> String {
         match self.state.as_str() {
             "Waiting" => match &self.waiting_for {
-                Some(whom) => format!("waiting: {whom}"),
+                Some(reason) => format!("waiting: {reason}"),
                 None => "waiting".into(),
             },
             "Running" => match &self.job {
@@ -187,31 +186,31 @@ impl Cleanup {
     }
 
     fn pace(&self) -> String {
-        let mut said = Vec::new();
+        let mut parts = Vec::new();
         if let Some(ratio) = self.progress {
-            // Rounded down: 100 % is said of what is done.
+            // Rounded down, so that only a complete wipe shows 100 %.
             let percent = (100.0 * ratio).floor();
-            said.push(format!("{percent} % ({})", amount(self.bytes_wiped)));
+            parts.push(format!("{percent} % ({})", amount(self.bytes_wiped)));
         } else if self.bytes_wiped > 0 {
-            said.push(format!("{} wiped", amount(self.bytes_wiped)));
+            parts.push(format!("{} wiped", amount(self.bytes_wiped)));
         }
         if self.entries_removed > 0 {
-            said.push(format!("{} entries removed", self.entries_removed));
+            parts.push(format!("{} entries removed", self.entries_removed));
         }
-        said.extend(self.rate.map(rate));
+        parts.extend(self.rate.map(rate));
         let left = self
             .eta
             .and_then(|eta| Duration::try_from_secs_f64(eta).ok());
-        said.extend(left.map(|left| format!("{} left", age(left.as_secs()))));
-        if said.is_empty() {
+        parts.extend(left.map(|left| format!("{} left", age(left.as_secs()))));
+        if parts.is_empty() {
             "begun".into()
         } else {
-            said.join(", ")
+            parts.join(", ")
         }
     }
 }
 
-/// A time in its two largest units at most: `42s`, `12m`, `5h12m`, `3d4h`.
+/// A duration in up to two units: `42s`, `12m`, `5h12m`, `3d4h`.
 fn age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match () {

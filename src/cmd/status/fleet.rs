@@ -1,4 +1,4 @@
-//! Many nodes: a line for each.
+//! The list of nodes, one line each.
 
 use std::fmt::Write;
 
@@ -9,8 +9,7 @@ use crate::cmd::table::{Tint, render};
 
 const STATE: usize = 1;
 
-/// A summary, a table of the nodes, those with problems first, and, if only problems are wanted,
-/// what they are.
+/// A summary, and a table of the nodes with problems first. With `problems`, also the volumes with problems.
 #[must_use]
 pub fn show(answers: &[Answer], problems: bool, colours: bool) -> String {
     let ready = answers.iter().filter(|one| one.is_well()).count();
@@ -74,7 +73,7 @@ fn row(answer: &Answer) -> ([String; 6], Tint) {
     ([node, state, volumes, cleaning, troubles, what], tint)
 }
 
-/// The first problem, and how many more there are.
+/// The first problem, and the number of further ones.
 fn what(document: &Document) -> String {
     let volumes = document
         .volumes()

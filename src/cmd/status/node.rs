@@ -1,4 +1,4 @@
-//! One node.
+//! The state of one node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use crate::quantity;
 /// The column of the volume's state.
 const STATE: usize = 2;
 
-/// The state of a node and its volumes, problems first; or only these.
+/// The state of a node and its volumes, problems first. With `problems`, only the volumes with problems.
 #[must_use]
 pub fn show(document: &Document, problems: bool, colours: bool) -> String {
     let mut text = heading(document, colours);
@@ -52,7 +52,7 @@ pub fn show(document: &Document, problems: bool, colours: bool) -> String {
     text
 }
 
-/// Whether a node is ready, degraded or paused, in words.
+/// A label and its colour: whether a node is ready, degraded or paused.
 #[must_use]
 pub fn verdict(document: &Document) -> (String, Tint) {
     let mut words = vec![if document.ready { "ready" } else { "NOT READY" }];
@@ -74,17 +74,17 @@ fn heading(document: &Document, colours: bool) -> String {
     let (words, tint) = verdict(document);
     let node = Tint::Heading.paint(&printable(&document.node), colours);
     let mut text = format!("{node}: {}\n", tint.paint(&words, colours));
-    let mut say = |what: &str, words: &str| {
-        let _ = writeln!(text, "  {what:<11} {}", printable(words));
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(text, "  {key:<11} {}", printable(value));
     };
     for reason in &document.not_ready {
-        say("not ready:", reason);
+        line("not ready:", reason);
     }
     for reason in &document.degraded {
-        say("degraded:", reason);
+        line("degraded:", reason);
     }
     if document.paused {
-        say(
+        line(
             "paused:",
             "nothing new is wiped, by pauseCleaning or an annotation of the Node",
         );
@@ -94,7 +94,7 @@ fn heading(document: &Document, colours: bool) -> String {
         .as_deref()
         .filter(|level| *level != "info")
     {
-        say("log level:", level);
+        line("log level:", level);
     }
     text
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::cmd::table::Tint;
 use crate::plan::VolumeState;
 
-/// A node on which everything happens at once.
+/// A node whose volumes have all kinds of states.
 fn eventful() -> Value {
     json!({
         "schemaVersion": 1,
@@ -61,7 +61,7 @@ fn answer(value: Value) -> Answer {
 }
 
 #[test]
-fn a_node_is_shown_with_its_troubles_first() {
+fn node_is_shown_with_problems_first() {
     let text = node::show(&read(&eventful()), false, false);
     assert_eq!(
         text,
@@ -89,7 +89,7 @@ fault: volumeMode: "Blok" is none
 }
 
 #[test]
-fn of_what_a_job_cleans_the_job_is_named() {
+fn running_job_is_named() {
     let mut status = well("a");
     status["classes"] = json!([{ "name": "raw", "ready": true, "volumes": [{
         "entry": "sda", "pv": "local-pv-1", "phase": "Released", "capacity": 777, "state": "Cleaning",
@@ -103,7 +103,7 @@ fn of_what_a_job_cleans_the_job_is_named() {
 }
 
 #[test]
-fn only_problems_are_shown_if_nothing_else_is_wanted() {
+fn problems_flag_hides_other_volumes() {
     let text = node::show(&read(&eventful()), true, false);
     for (word, is_there) in [
         ("sdc", true),
@@ -120,7 +120,7 @@ fn only_problems_are_shown_if_nothing_else_is_wanted() {
 }
 
 #[test]
-fn trouble_is_coloured_and_no_text_is_a_terminal_command() {
+fn trouble_is_coloured_and_control_sequences_are_escaped() {
     let text = node::show(&read(&eventful()), false, true);
     assert!(
         text.contains("\x1b[1;31mReleased/CleaningFailed"),
@@ -130,7 +130,7 @@ fn trouble_is_coloured_and_no_text_is_a_terminal_command() {
 }
 
 #[test]
-fn many_nodes_are_a_line_each_and_those_with_problems_come_first() {
+fn nodes_have_one_line_each_with_problems_first() {
     let lost = Answer {
         node: "b".into(),
         pod: "kube-system/x".into(),
@@ -158,7 +158,7 @@ a         ready                        1        0         0
 }
 
 #[test]
-fn json_is_the_document_itself_or_a_list_of_them() {
+fn json_is_the_document_or_a_list_of_documents() {
     let problems = shown(&eventful(), true);
     let left: Vec<_> = problems["classes"][0]["volumes"]
         .as_array()
@@ -174,7 +174,7 @@ fn json_is_the_document_itself_or_a_list_of_them() {
 }
 
 #[test]
-fn every_state_is_known_to_be_well_or_not() {
+fn every_state_has_a_concern() {
     use VolumeState as S;
     for (state, concern) in [
         (S::Available, Concern::Calm),
@@ -217,7 +217,7 @@ fn every_state_is_known_to_be_well_or_not() {
 }
 
 #[test]
-fn an_answer_that_is_none_is_explained() {
+fn invalid_answer_is_explained() {
     for (text, words) in [
         ("<html>", "not the status of a provisioner"),
         ("{}", "no schemaVersion"),

@@ -50,7 +50,11 @@ fn an_error_is_told_once() {
     let _denied = reading.forbid();
     let (text, code) = told(&run(&stage, &UNINSTALL));
     assert_eq!(code, Some(1), "{text}");
-    assert_eq!(text.matches("denies the right to get").count(), 1, "{text}");
+    assert_eq!(
+        text.matches("denies permission to get").count(),
+        1,
+        "{text}"
+    );
     assert!(text.contains("deploy/uninstall.yaml"), "{text}");
 }
 
@@ -72,7 +76,7 @@ fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
         assert!(!is_held(&stage, gone));
     }
     assert!(
-        text.contains(&format!("FAILED: taking the finalizer off PV {first} ")),
+        text.contains(&format!("FAILED: removing the finalizer from PV {first} ")),
         "{text}"
     );
     assert!(is_held(&stage, &first));

@@ -92,7 +92,7 @@ fn a_file_that_is_written_slowly_raises_no_event() {
             // On a busy machine half a file may have lain there for as long as it takes to believe it.
             continue;
         }
-        logged(&stage, &provisioner, "it comes to the same as before");
+        logged(&stage, &provisioner, "no effective change");
         assert_eq!(stage.events("ConfigReloadFailed").len(), 0);
         let log = provisioner.log();
         assert_eq!(log.matches("configuration reloaded").count(), 1, "{log}");

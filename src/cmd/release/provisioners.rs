@@ -1,4 +1,4 @@
-//! Provisioners that run although none should.
+//! Finds running provisioners.
 
 use std::io::Write;
 
@@ -6,17 +6,17 @@ use anyhow::{Result, anyhow};
 
 use super::api;
 use crate::cluster::{ApiError, Cluster, ProvisionerPod};
-use crate::cmd::run::Misuse;
+use crate::cmd::run::UsageError;
 
-/// Looks for provisioners and reports them: in all namespaces; if that is denied, in this one.
+/// Finds and reports provisioners in all namespaces; if that is denied, in this one.
 ///
-/// One that runs adds the finalizer again; and a volume that it may be cleaning, or would offer again
-/// with the data, is not abandoned. The Go program ignores the finalizer, but cannot be recognised: the
-/// operator decides.
+/// A running provisioner adds the finalizer again. It may also be cleaning an uncleaned volume, or offer it again with
+/// the data, so no volume is abandoned meanwhile. The Go provisioner ignores the finalizer but looks the same, so
+/// otherwise this is only a warning.
 ///
 /// # Errors
-/// [`Misuse`] if one runs and uncleaned volumes were to be abandoned.
-pub(super) async fn look(
+/// [`UsageError`] if one runs and uncleaned volumes were to be abandoned.
+pub(super) async fn check(
     cluster: &Cluster,
     namespace: Option<&str>,
     abandon: bool,
@@ -30,8 +30,8 @@ pub(super) async fn look(
     }
     let names = names(&running);
     if abandon {
-        return Err(anyhow!(Misuse(format!(
-            "provisioners run {place}: {names}; uncleaned volumes are not abandoned while one may be cleaning or offering them; end them first (a Pod whose node is gone: kubectl delete pod --force)"
+        return Err(anyhow!(UsageError(format!(
+            "provisioners run {place}: {names}; one may be cleaning or offering uncleaned volumes, so none is abandoned; delete their DaemonSet first (a Pod whose node is gone: kubectl delete pod --force)"
         ))));
     }
     writeln!(
@@ -41,8 +41,8 @@ pub(super) async fn look(
     Ok(())
 }
 
-/// The provisioners of all namespaces, or of this one if only that is allowed, and where they run in
-/// words.
+/// The provisioners in all namespaces, or in this one if listing all is denied, and a description of the searched
+/// namespaces.
 pub(in crate::cmd) async fn running(
     cluster: &Cluster,
     namespace: Option<&str>,
@@ -56,7 +56,7 @@ pub(in crate::cmd) async fn running(
     }
 }
 
-/// Pods with their nodes, for a sentence.
+/// Pods with their nodes, for a message.
 pub(super) fn names(pods: &[ProvisionerPod]) -> String {
     const SHOWN: usize = 5;
     let mut names: Vec<_> = pods

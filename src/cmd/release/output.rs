@@ -1,18 +1,17 @@
-//! What is reported about PVs.
+//! The output about PVs.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::cmd::table;
-use crate::view::PvView;
-
 use crate::names::FINALIZER;
+use crate::view::PvView;
 
 fn verb(dry_run: bool) -> &'static str {
     if dry_run { "would be" } else { "was" }
 }
 
-/// A PV that goes with its data.
+/// Reports a PV that is released with its data.
 pub(super) fn abandoned(
     pv: &PvView,
     dry_run: bool,
@@ -29,7 +28,7 @@ pub(super) fn abandoned(
     )
 }
 
-/// How many PVs had nothing to clean.
+/// Reports the number of PVs with nothing to clean.
 pub(super) fn released(
     count: usize,
     dry_run: bool,
@@ -38,11 +37,11 @@ pub(super) fn released(
     let verb = verb(dry_run);
     writeln!(
         out,
-        "The finalizer {FINALIZER} {verb} taken off {count} PersistentVolumes with nothing to clean."
+        "The finalizer {FINALIZER} {verb} removed from {count} PersistentVolumes with nothing to clean."
     )
 }
 
-/// A PV and where its data is, for a sentence.
+/// A PV and the location of its data, for a message.
 pub(super) fn data(pv: &PvView) -> String {
     format!(
         "PV {} (data of {} in {} on node {})",
@@ -53,7 +52,7 @@ pub(super) fn data(pv: &PvView) -> String {
     )
 }
 
-/// The volumes that stay, and what can be done.
+/// Reports the uncleaned volumes and the remedies.
 pub(super) fn unclean(unclean: &[(&PvView, &str)], out: &mut (dyn Write + Send)) -> io::Result<()> {
     let mut rows = vec![["PV", "NODE", "PATH", "CLAIM", "WHY"].map(String::from)];
     rows.extend(unclean.iter().map(|(pv, why)| {
@@ -67,15 +66,15 @@ pub(super) fn unclean(unclean: &[(&PvView, &str)], out: &mut (dyn Write + Send))
     table::write(&rows, out)?;
     writeln!(
         out,
-        "\nTwo ways out:\n\
-         1. Have them cleaned: let the provisioner run (install it again if it is gone) until these PVs are gone or Available;\n   \
-            `kubectl describe pv NAME` says what stands in the way.\n\
-         2. Give the cleaning up with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true): the PVs are let go,\n   \
-            and the data stays on the disks, where the next to get them can read it.\n"
+        "\nEither:\n\
+         1. Clean them: run the provisioner (install it again if it is gone) until these PVs are gone or Available;\n   \
+            `kubectl describe pv NAME` shows what blocks a cleanup.\n\
+         2. Abandon them with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true): the finalizer is removed,\n   \
+            and the data stays on the disks, readable by their next user.\n"
     )
 }
 
-/// Nothing is of the node that was named; `held` are all PVs with our finalizer.
+/// Reports that no PV belongs to the named node; `held` are all PVs with our finalizer.
 pub(super) fn no_match(
     named: &str,
     held: &[PvView],
@@ -83,18 +82,18 @@ pub(super) fn no_match(
 ) -> io::Result<()> {
     let seen: BTreeSet<_> = held.iter().map(node).collect();
     let seen = if seen.is_empty() {
-        "none has it at all".to_owned()
+        "no PersistentVolume has it".to_owned()
     } else {
         let nodes = Vec::from_iter(seen).join("; ");
-        format!("those that have it are of {nodes}")
+        format!("PersistentVolumes with it belong to {nodes}")
     };
     writeln!(
         out,
-        "No PersistentVolume with our finalizer is of node {named:?} alone; {seen}. (Name the node as its label kubernetes.io/hostname does.)"
+        "No PersistentVolume with our finalizer belongs to node {named:?} only; {seen}. Use the value of the label kubernetes.io/hostname as the name."
     )
 }
 
-/// The node's label; without it, all that may have the PV.
+/// The hostname label; without it, the hostnames of the node affinity.
 fn node(pv: &PvView) -> String {
     match &pv.hostname_label {
         Some(label) => label.clone(),

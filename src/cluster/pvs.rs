@@ -1,0 +1,127 @@
+//! The requests about PVs.
+//!
+//! Each write names the UID and the version of its PV, so that it never changes another PV or a newer version.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+
+use super::{ApiError, Cluster};
+use crate::names::LABEL_HOSTNAME;
+use crate::view::{PvRef, PvView};
+
+pub(super) const PVS: &str = "persistentvolumes";
+
+impl Cluster {
+    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    /// Reads a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
+        let pv = self.limited(PVS, "get", self.pvs().get_opt(name)).await?;
+        Ok(pv.as_ref().map(PvView::from_api))
+    }
+
+    /// Creates a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
+        let (pvs, params) = (self.pvs(), PostParams::default());
+        let created = self.counted("create", pvs.create(&params, pv)).await?;
+        Ok(PvView::from_api(&created))
+    }
+
+    /// Merges `metadata` into the metadata of a PV. The API server returns a conflict unless the PV has the UID and
+    /// the version of `pv`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn patch_pv(&self, pv: &PvRef, metadata: Value) -> Result<PvView, ApiError> {
+        self.merge_pv(pv, json!({ "metadata": metadata })).await
+    }
+
+    /// Replaces the finalizers by the `others`, without ours, as [`Self::patch_pv`].
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn remove_finalizer(&self, pv: &PvRef, others: &[String]) -> Result<(), ApiError> {
+        let metadata = json!({ "finalizers": others });
+        self.patch_pv(pv, metadata).await.map(drop)
+    }
+
+    /// As [`Self::patch_pv`], for any part of a PV.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn merge_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
+        body["metadata"]["uid"] = pv.uid.clone().into();
+        body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
+        let body = Patch::Merge(body);
+        let pvs = self.pvs();
+        let params = PatchParams::default();
+        let patched = self
+            .limited(PVS, "patch", pvs.patch(&pv.name, &params, &body))
+            .await?;
+        Ok(PvView::from_api(&patched))
+    }
+
+    /// Deletes a PV, if it has the UID and the version of `pv`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_pv(&self, pv: &PvRef) -> Result<(), ApiError> {
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(pv.uid.clone()),
+            resource_version: Some(pv.resource_version.clone()),
+        });
+        let pvs = self.pvs();
+        self.counted("delete", pvs.delete(&pv.name, &params))
+            .await
+            .map(drop)
+    }
+
+    /// Lists the `wanted` PVs without a hostname label.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn unlabelled_pvs(
+        &self,
+        wanted: impl Fn(&PvView) -> bool,
+    ) -> Result<Vec<PvView>, ApiError> {
+        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
+        self.pvs_in_pages(unlabelled, wanted).await
+    }
+
+    /// Lists the `wanted` PVs page by page.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pvs_in_pages(
+        &self,
+        params: ListParams,
+        wanted: impl Fn(&PvView) -> bool,
+    ) -> Result<Vec<PvView>, ApiError> {
+        let keep = move |pv: PersistentVolume| Some(PvView::from_api(&pv)).filter(&wanted);
+        self.list_pages(PVS, self.pvs(), params, keep).await
+    }
+
+    /// Counts and times a request, for metrics that the Go provisioner also has.
+    async fn counted<T>(
+        &self,
+        verb: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
+        let begun = Instant::now();
+        let result = self.limited(PVS, verb, request).await;
+        self.metrics.request(verb, begun.elapsed(), result.is_err());
+        result
+    }
+}
