@@ -20,12 +20,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
-use kube::api::{ListParams, Patch};
+use kube::api::ListParams;
 use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
@@ -207,16 +206,13 @@ impl Cluster {
     }
 
     /// Lists objects page by page, and holds only one page besides the results of `keep`.
-    async fn list_pages<K, T>(
+    async fn list_pages<K: Clone + Debug + DeserializeOwned, T>(
         &self,
         resource: &'static str,
         api: Api<K>,
         params: ListParams,
         keep: impl Fn(K) -> Option<T>,
-    ) -> Result<Vec<T>, ApiError>
-    where
-        K: Clone + Debug + DeserializeOwned,
-    {
+    ) -> Result<Vec<T>, ApiError> {
         let mut kept = Vec::new();
         let mut params = params.limit(PAGE_SIZE);
         loop {
@@ -311,13 +307,6 @@ pub(crate) fn watch_error(error: &watcher::Error) -> String {
     }
 }
 
-/// Builds a JSON patch.
-fn json_patch(operations: Value) -> Result<Patch<Value>, ApiError> {
-    let operations = serde_json::from_value(operations);
-    let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
-    Ok(Patch::Json(operations))
-}
-
 /// Whether a Pod has ended: Succeeded or Failed.
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
@@ -353,16 +342,13 @@ fn pod_view(pod: &Pod) -> PodView {
             })
         })
         .collect();
+    let started = pod.status.as_ref().and_then(|it| it.start_time.as_ref());
+    let started = started.or(metadata.creation_timestamp.as_ref());
     PodView {
         name: format!("{namespace}/{name}"),
         namespace,
         terminal: has_ended(pod),
-        started: pod
-            .status
-            .as_ref()
-            .and_then(|status| status.start_time.as_ref())
-            .or(metadata.creation_timestamp.as_ref())
-            .map(|time| time.0),
+        started: started.map(|time| time.0),
         claims,
         host_paths,
     }

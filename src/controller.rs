@@ -151,13 +151,15 @@ impl Controller {
     async fn snapshot(&self, memory: &mut Memory) -> Snapshot {
         let node = self.node.view();
         let config = &self.settings.config;
+        let classes = config.classes.values();
+        let dirs: BTreeSet<HostPath> = classes.map(|class| class.host_dir.clone()).collect();
         if let Some(node) = &node {
             let watching = memory.pvs.as_ref().map(PvCache::hostname);
             if watching != Some(node.hostname.as_str()) {
                 memory.pvs = Some(PvCache::start(&self.cluster, &node.hostname, &self.wake));
             }
             if let Some(pvs) = &mut memory.pvs {
-                pvs.find_unlabelled(node, &self.host_dirs());
+                pvs.find_unlabelled(node, &dirs);
             }
             let jobs = &mut memory.jobs;
             jobs.follow(&node.hostname, config.use_job_for_cleaning);
@@ -178,7 +180,7 @@ impl Controller {
             released.for_each(|(it, _)| pvs.expectations().forget_unlabelled(&it.pv_uid));
             writing.extend(pvs.expectations().backing_off());
         }
-        let pvs = self.pvs(memory);
+        let pvs = memory.pvs.as_ref().and_then(|pvs| pvs.views(&dirs));
         if let Some(pvs) = &pvs {
             let cleaning = cleanups.values().filter(|it| it.is_active());
             let paths = pvs.iter().filter_map(PvView::path);
@@ -207,17 +209,6 @@ impl Controller {
             missing_since: std::mem::take(&mut memory.missing_since),
             missing_limit: self.period * MISSING_PERIODS,
         }
-    }
-
-    /// The PVs that concern us, if all of them are known.
-    fn pvs(&self, memory: &Memory) -> Option<Vec<PvView>> {
-        memory.pvs.as_ref()?.views(&self.host_dirs())
-    }
-
-    /// The directories of all classes.
-    fn host_dirs(&self) -> BTreeSet<HostPath> {
-        let classes = self.settings.config.classes.values();
-        classes.map(|class| class.host_dir.clone()).collect()
     }
 }
 

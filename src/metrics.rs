@@ -84,7 +84,7 @@ metrics! {
         histogram_opts!(
             "local_volume_provisioner_persistentvolume_delete_duration_seconds",
             "Time from the start of a cleanup to the release of the PersistentVolume.",
-            long_buckets()
+            [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat()
         ),
         &["mode", "type", "capacity", "cleanup_command"]
     );
@@ -259,10 +259,6 @@ impl Metrics {
                 .inc();
         }
     }
-}
-
-fn long_buckets() -> Vec<f64> {
-    [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat()
 }
 
 fn register_build_info(registry: &Registry) -> prometheus::Result<()> {

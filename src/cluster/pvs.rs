@@ -64,12 +64,9 @@ impl Cluster {
     pub async fn merge_pv(&self, pv: &PvRef, mut body: Value) -> Result<PvView, ApiError> {
         body["metadata"]["uid"] = pv.uid.clone().into();
         body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
-        let body = Patch::Merge(body);
-        let pvs = self.pvs();
-        let params = PatchParams::default();
-        let patched = self
-            .limited(PVS, "patch", pvs.patch(&pv.name, &params, &body))
-            .await?;
+        let (pvs, params, body) = (self.pvs(), PatchParams::default(), Patch::Merge(body));
+        let patched = pvs.patch(&pv.name, &params, &body);
+        let patched = self.limited(PVS, "patch", patched).await?;
         Ok(PvView::from_api(&patched))
     }
 
@@ -83,9 +80,8 @@ impl Cluster {
             resource_version: Some(pv.resource_version.clone()),
         });
         let pvs = self.pvs();
-        self.counted("delete", pvs.delete(&pv.name, &params))
-            .await
-            .map(drop)
+        let deleted = pvs.delete(&pv.name, &params);
+        self.counted("delete", deleted).await.map(drop)
     }
 
     /// Lists the `wanted` PVs without a hostname label.

@@ -2,10 +2,10 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, PatchParams};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{ApiError, Cluster, json_patch};
+use super::{ApiError, Cluster};
 use crate::view::NodeView;
 
 const NODES: &str = "nodes";
@@ -45,7 +45,9 @@ impl Cluster {
         taints: &[Value],
         key: &str,
     ) -> Result<(), ApiError> {
-        let patch = json_patch(operations(&node.uid, taints, key))?;
+        let operations = serde_json::from_value(operations(&node.uid, taints, key));
+        let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
+        let patch: Patch<Value> = Patch::Json(operations);
         let (nodes, params) = (self.untyped_nodes(), PatchParams::default());
         let patched = nodes.patch(&node.name, &params, &patch);
         self.limited(NODES, "patch", patched).await.map(drop)

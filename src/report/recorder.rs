@@ -155,12 +155,11 @@ impl Recorder {
         let params = PostParams::default();
         let created = api.create(&params, &event);
         self.cluster.limited(EVENTS, "create", created).await?;
-        let (count, at) = (1, Instant::now());
         self.remember(Written {
             key,
             name,
-            count,
-            at,
+            count: 1,
+            at: Instant::now(),
         });
         Ok(())
     }
