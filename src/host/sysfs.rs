@@ -1,8 +1,9 @@
-//! What the kernel says about block devices, in `/sys` and (where it can be seen) in udev's database.
+//! Facts about block devices from `/sys` and, where it is mounted, udev's database.
 //!
-//! `/sys` comes first throughout: every container sees it, whereas `/run/udev` is there only if
-//! somebody mounted it. An identity that came and went with a volume mount would be none.
+//! `/sys` takes precedence: every container has it, and `/run/udev` only with a volume mount. An identity must not
+//! depend on that mount.
 
+mod loops;
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,19 +11,18 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::device::Device;
-use super::ioctl;
-use super::mounts::{DeviceNumber, without_newline};
+pub use loops::Loop;
+use loops::backing_file;
 
-/// One reading of `/sys`: each device, and the list of loop devices, is read once. Reading a device costs
-/// some seventy system calls.
+use super::mounts::DeviceNumber;
+
+/// A snapshot of `/sys`: each device, and the list of loop devices, is read once, on first use. Reading a device
+/// costs some seventy system calls.
 ///
-/// A caller that needs current facts, because it is about to destroy data, makes a new one. Tests make
-/// trees of their own.
+/// A caller that is about to destroy data requires current facts, and creates a new snapshot.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
@@ -38,7 +38,7 @@ impl Default for Sysfs {
     }
 }
 
-/// What is known of one block device. An absent value is one that the kernel does not show.
+/// The facts about one block device. `None` is what the kernel does not report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// The device.
@@ -52,8 +52,7 @@ pub struct DeviceFacts {
     pub below: BTreeSet<DeviceNumber>,
     /// The kernel names of the device-mapper and md devices that lie directly on it.
     pub holders: Vec<String>,
-    /// The *disk's* world-wide name, or its model and serial number: no two disks share it, and all
-    /// paths to one disk have the same.
+    /// The *disk's* world-wide name, or its model and serial number. All paths to one disk have the same.
     pub wwid: Option<String>,
     /// The disk's serial number.
     pub serial: Option<String>,
@@ -63,40 +62,26 @@ pub struct DeviceFacts {
     pub dm_uuid: Option<String>,
     /// The UUID of an md array.
     pub md_uuid: Option<String>,
-    /// The number that the kernel gave the *disk* when it appeared, and gives to no other until the
-    /// next boot (Linux 5.15 and later).
+    /// The *disk's* sequence number, unique until the next boot (Linux 5.15 and later).
     pub diskseq: Option<u64>,
     /// The size in bytes.
     pub size: Option<u64>,
     /// The UUID in the partition table.
     pub partition_uuid: Option<String>,
-    /// Where on its disk a partition begins, in units of 512 bytes.
+    /// The first sector of a partition, in units of 512 bytes.
     pub partition_start: Option<u64>,
-    /// The file behind a loop device, or behind the disk of one's partition.
+    /// The file behind a loop device, or behind the disk of a loop device's partition.
     pub loop_backing: Option<PathBuf>,
-    /// Where in that file the device begins, in bytes.
+    /// The device's offset in that file, in bytes.
     pub loop_offset: u64,
-    /// Whether the disk spins: then one cleaning at a time is enough for it.
+    /// Whether the disk is rotational: then it is cleaned one volume at a time.
     pub rotational: bool,
-    /// Whether writing is refused.
+    /// Whether the device is read-only.
     pub read_only: bool,
 }
 
-/// A loop device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loop {
-    /// Its kernel name, such as `loop0`.
-    pub name: String,
-    /// The path of its file, as whoever made the device saw it, possibly in another mount namespace.
-    pub file: PathBuf,
-    /// What the file lies on (its `st_dev`); unknown where we may not open the device.
-    pub lies_on: Option<DeviceNumber>,
-    /// The block device that it was made over, instead of a file.
-    pub over: Option<DeviceNumber>,
-}
-
 impl Sysfs {
-    /// Looks in other places than `/sys` and `/run/udev/data`. Device nodes are those in `/dev`.
+    /// Reads other directories than `/sys` and `/run/udev/data`, with the device nodes of `/dev`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>, udev: impl Into<PathBuf>) -> Self {
         Self {
@@ -117,7 +102,7 @@ impl Sysfs {
         if let Some(facts) = seen().get(&number) {
             return Ok(facts.clone());
         }
-        // Not locked meanwhile: a read of a dead disk must not block the reads of others.
+        // Not locked meanwhile: a read that hangs on a dead disk must not block other reads.
         let facts = self.read_device(number)?;
         seen().insert(number, facts.clone());
         Ok(facts)
@@ -165,11 +150,9 @@ impl Sysfs {
             } else {
                 None
             },
-            partition_start: if is_partition {
-                number_in(&dir.join("start"))
-            } else {
-                None
-            },
+            partition_start: is_partition
+                .then(|| number_in(&dir.join("start")))
+                .flatten(),
             loop_backing: backing_file(&disk_dir),
             loop_offset: number_in(&disk_dir.join("loop/offset")).unwrap_or(0),
             rotational: number_in(&disk_dir.join("queue/rotational")) == Some(1),
@@ -200,8 +183,8 @@ impl Sysfs {
             .find(lies_on_one)
     }
 
-    /// The device and, of a disk, its partitions, or of a partition, its disk: whoever has one of
-    /// these open can write to it.
+    /// The devices through which the device can be written: itself, and a disk's partitions or a partition's
+    /// disk.
     ///
     /// # Errors
     /// When there is no such device, or `/sys` is not there.
@@ -220,46 +203,12 @@ impl Sysfs {
         Ok(devices)
     }
 
-    /// The names of the loop devices that lie on one of these devices. The kernel lists them neither as
-    /// holders, nor does it refuse an exclusive open because of them.
-    ///
-    /// # Errors
-    /// When `/sys` is not there.
-    pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
-        let mut loops = self.loops()?.to_vec();
-        loops.retain(|it| it.over.is_some_and(|below| devices.contains(&below)));
-        Ok(loops.into_iter().map(|it| it.name).collect())
-    }
-
-    /// The loop devices that are in use, each with its file.
-    ///
-    /// # Errors
-    /// When `/sys` is not there.
-    pub fn loops(&self) -> io::Result<&[Loop]> {
-        if let Some(loops) = self.loops.get() {
-            return Ok(loops);
-        }
-        let with_file = |dir: PathBuf| {
-            let file = backing_file(&dir)?;
-            let backing = self.loop_backing(&dir);
-            let over = self.device_below(&file, backing.as_ref());
-            Some(Loop {
-                name: name(&dir),
-                file,
-                lies_on: backing.map(|it| DeviceNumber::from_st_dev(it.dev)),
-                over,
-            })
-        };
-        let loops = self.block_dirs()?.filter_map(with_file).collect();
-        Ok(self.loops.get_or_init(|| loops))
-    }
-
     fn block_dirs(&self) -> io::Result<impl Iterator<Item = PathBuf>> {
         let entries = fs::read_dir(self.root.join("block"))?;
         Ok(entries.filter_map(|entry| Some(entry.ok()?.path())))
     }
 
-    /// The device's own directory. A partition's lies in its disk's.
+    /// The device's directory. A partition's is below its disk's.
     fn dir(&self, number: DeviceNumber) -> io::Result<PathBuf> {
         let link = self.root.join("dev/block").join(number.to_string());
         fs::canonicalize(&link).map_err(|error| {
@@ -288,7 +237,7 @@ impl Sysfs {
             for slave in names_in(&slaves) {
                 match device_number(&slaves.join(slave)) {
                     Ok(number) => queue.push(number),
-                    // A path of a multipath NVMe disk has no number, hence nobody can open it.
+                    // A path of a multipath NVMe disk has no number, so it cannot be opened.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -298,35 +247,6 @@ impl Sysfs {
             }
         }
         Ok(())
-    }
-
-    /// The block device that a loop device was made over (`losetup /dev/loop0 /dev/sdb`). Its driver
-    /// knows. `/sys` has no more than the path by which the device was opened, and the kubelet opens
-    /// those of its pods by one of its own making; only where we have no access to the loop device is
-    /// that path looked at.
-    fn device_below(
-        &self,
-        file: &Path,
-        backing: Option<&ioctl::LoopBacking>,
-    ) -> Option<DeviceNumber> {
-        if let Some(backing) = backing {
-            return (backing.rdev != 0).then(|| DeviceNumber::from_rdev(backing.rdev));
-        }
-        if let Ok(facts) = fs::metadata(file)
-            && facts.file_type().is_block_device()
-        {
-            return Some(DeviceNumber::from_rdev(facts.rdev()));
-        }
-        let name = file.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
-        device_number(&self.root.join("class/block").join(name)).ok()
-    }
-
-    fn loop_backing(&self, dir: &Path) -> Option<ioctl::LoopBacking> {
-        let device = Device::open_readonly(&self.dev.join(name(dir))).ok()?;
-        if device.number() != device_number(dir).ok()? {
-            return None;
-        }
-        ioctl::loop_backing(device.as_fd()).ok()?
     }
 
     fn udev_properties(&self, number: DeviceNumber) -> Properties {
@@ -342,7 +262,7 @@ struct Properties {
 }
 
 impl Properties {
-    /// A file that is not there has no properties.
+    /// A missing file has no properties.
     fn read(file: &Path, prefix: &'static str) -> Self {
         let bytes = fs::read(file).unwrap_or_default();
         Self {
@@ -374,27 +294,27 @@ fn wwid(
         .find_map(|at| word(&disk.join(at)))
         .or_else(|| udev.get("ID_WWN_WITH_EXTENSION"))
         .or_else(|| udev.get("ID_WWN"))
-        // The kernel and udev write the same number differently.
+        // The kernel and udev spell the same number differently.
         .map(|wwid| match wwid.strip_prefix("0x") {
             Some(number) => format!("naa.{}", number.to_ascii_lowercase()),
             None => wwid,
         })
         .filter(|wwid| {
             wwid.split_once('.')
-                .is_none_or(|(_, number)| says_something(number))
+                .is_none_or(|(_, number)| is_meaningful(number))
         })
         .or_else(|| Some(["serial", model.unwrap_or(""), serial?].join(".")))
         .or_else(|| {
             Some(format!(
                 "udev.{}",
-                udev.get("ID_SERIAL").filter(|it| says_something(it))?
+                udev.get("ID_SERIAL").filter(|it| is_meaningful(it))?
             ))
         })
 }
 
-/// An array's UUID, which the kernel and udev punctuate differently.
+/// An md array's UUID, which the kernel and udev punctuate differently.
 fn md_uuid(disk: &Path, udev: &Properties) -> Option<String> {
-    // udev gives the array's UUID to some of its members, too.
+    // udev also gives the array's UUID to some of its members.
     let array = disk.join("md").is_dir().then_some(disk)?;
     let uuid = word(&array.join("md/uuid")).or_else(|| udev.get("MD_UUID"))?;
     Some(uuid.replace([':', '-'], "").to_ascii_lowercase())
@@ -409,17 +329,17 @@ fn serial(disk: &Path) -> Option<String> {
             let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
             joined(&String::from_utf8_lossy(page.get(4..)?))
         })
-        .filter(|serial| says_something(serial))
+        .filter(|serial| is_meaningful(serial))
 }
 
-/// Cheap enclosures all have the same number, `0000`.
-fn says_something(serial: &str) -> bool {
+/// Whether a serial number identifies a disk: cheap enclosures all have `0000`.
+fn is_meaningful(serial: &str) -> bool {
     serial
         .chars()
         .any(|character| !matches!(character, '0' | '_' | '.' | '-' | '\u{fffd}'))
 }
 
-/// A value without its padding: ATA and SCSI fill fields up with blanks, or NUL.
+/// A value without its padding: ATA and SCSI pad fields with blanks or NUL.
 fn joined(text: &str) -> Option<String> {
     let blank = |character: char| character.is_ascii_whitespace() || character == '\0';
     let words: Vec<&str> = text.split(blank).filter(|word| !word.is_empty()).collect();
@@ -432,11 +352,6 @@ fn word(file: &Path) -> Option<String> {
 
 fn number_in(file: &Path) -> Option<u64> {
     word(file)?.parse().ok()
-}
-
-fn backing_file(dir: &Path) -> Option<PathBuf> {
-    let bytes = fs::read(dir.join("loop/backing_file")).ok()?;
-    Some(without_newline(&bytes).into())
 }
 
 fn device_number(dir: &Path) -> io::Result<DeviceNumber> {

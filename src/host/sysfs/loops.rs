@@ -1,0 +1,95 @@
+//! Loop devices and the files behind them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{Sysfs, device_number, name};
+use crate::host::device::Device;
+use crate::host::ioctl;
+use crate::host::mounts::{DeviceNumber, without_newline};
+
+/// A loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Its kernel name, such as `loop0`.
+    pub name: String,
+    /// The path of its file in the mount namespace of the process that created the device.
+    pub file: PathBuf,
+    /// The `st_dev` of the file; `None` where the device cannot be opened.
+    pub lies_on: Option<DeviceNumber>,
+    /// The block device behind it, if it is not a file.
+    pub over: Option<DeviceNumber>,
+}
+
+impl Sysfs {
+    /// The names of the loop devices over one of these devices. The kernel does not list them as holders,
+    /// and they do not make an exclusive open fail.
+    ///
+    /// # Errors
+    /// When `/sys` is not there.
+    pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
+        let mut loops = self.loops()?.to_vec();
+        loops.retain(|it| it.over.is_some_and(|below| devices.contains(&below)));
+        Ok(loops.into_iter().map(|it| it.name).collect())
+    }
+
+    /// The loop devices that are in use, each with its file.
+    ///
+    /// # Errors
+    /// When `/sys` is not there.
+    pub fn loops(&self) -> io::Result<&[Loop]> {
+        if let Some(loops) = self.loops.get() {
+            return Ok(loops);
+        }
+        let with_file = |dir: PathBuf| {
+            let file = backing_file(&dir)?;
+            let backing = self.loop_backing(&dir);
+            let over = self.device_below(&file, backing.as_ref());
+            Some(Loop {
+                name: name(&dir),
+                file,
+                lies_on: backing.map(|it| DeviceNumber::from_st_dev(it.dev)),
+                over,
+            })
+        };
+        let loops = self.block_dirs()?.filter_map(with_file).collect();
+        Ok(self.loops.get_or_init(|| loops))
+    }
+
+    /// The block device behind a loop device (`losetup /dev/loop0 /dev/sdb`), reported by its driver. `/sys` has
+    /// only the path by which it was opened, and the kubelet opens devices by paths of its own. That path is
+    /// used only where the loop device cannot be opened.
+    pub(super) fn device_below(
+        &self,
+        file: &Path,
+        backing: Option<&ioctl::LoopBacking>,
+    ) -> Option<DeviceNumber> {
+        if let Some(backing) = backing {
+            return (backing.rdev != 0).then(|| DeviceNumber::from_rdev(backing.rdev));
+        }
+        if let Ok(facts) = fs::metadata(file)
+            && facts.file_type().is_block_device()
+        {
+            return Some(DeviceNumber::from_rdev(facts.rdev()));
+        }
+        let name = file.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+        device_number(&self.root.join("class/block").join(name)).ok()
+    }
+
+    pub(super) fn loop_backing(&self, dir: &Path) -> Option<ioctl::LoopBacking> {
+        let device = Device::open_readonly(&self.dev.join(name(dir))).ok()?;
+        if device.number() != device_number(dir).ok()? {
+            return None;
+        }
+        ioctl::loop_backing(device.as_fd()).ok()?
+    }
+}
+
+/// The path of the file behind a loop device, by the device's directory in `/sys`.
+pub(super) fn backing_file(dir: &Path) -> Option<PathBuf> {
+    let bytes = fs::read(dir.join("loop/backing_file")).ok()?;
+    Some(without_newline(&bytes).into())
+}
