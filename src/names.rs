@@ -1,37 +1,36 @@
-//! Every name that other programs see: annotations, labels, the finalizer, event reasons, and the
-//! names of PersistentVolumes.
+//! The names that other programs see: annotations, labels, the finalizer, and the names of PVs and Jobs.
 
 /// Label (of Kubernetes) whose value on the Node is the node's hostname value; also on every PV.
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
-/// Annotation (of Kubernetes) that says which provisioner made a PV, hence who cleans it.
+/// Annotation (of Kubernetes) with the provisioner that created a PV, and therefore cleans it.
 pub const ANNOTATION_PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation (of Kubernetes) on a PV whose claimRef was written by a controller.
 pub const ANNOTATION_BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// The volume's recorded identity, see [`crate::host::identity`].
 pub const ANNOTATION_IDENTITY: &str = "local-volume-provisioner/identity";
-/// `"true"` from the first time a PV was seen bound; never taken off.
+/// `"true"` once a PV was seen bound; never removed.
 pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
 /// An administrator's consent to clean or forget a volume whose identity does not match.
 pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 /// `"true"` on a PV or on the Node: nothing new is cleaned.
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
-/// Written by `node-cleanup` on a PV: since when its node is gone, and which node that is.
+/// Written by `node-cleanup` on a PV: the node that is gone, and since when.
 pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
 pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";
-/// On a cleaning Job: how it cleans, as the class said when it was made.
+/// On a cleaning Job: the cleaner that the class had when the Job was created.
 pub const ANNOTATION_JOB_CLEANER: &str = "local-volume-provisioner/cleaner";
-/// On a cleaning Job: a hash of what it is to run, to tell whether we would make the same today.
+/// On a cleaning Job: a hash of its template, to detect that the template has changed since.
 pub const ANNOTATION_JOB_TEMPLATE: &str = "local-volume-provisioner/template";
 
-/// Label of a cleaning Job: its PV's name, or as much of it as a label can hold.
+/// Label of a cleaning Job: its PV's name, truncated to the length of a label.
 pub const LABEL_JOB_PV: &str = "pv";
 /// Label of a cleaning Job: its PV's UID.
 pub const LABEL_JOB_PV_UID: &str = "pvuuid";
-/// Annotation of a cleaning Job: the device, as its container and ours reach it.
+/// Annotation of a cleaning Job: the device's path in its container, which is also ours.
 pub const ANNOTATION_JOB_DEVICE: &str = "device";
-/// Annotation of a cleaning Job: when it was made, in RFC 3339 with nanoseconds.
+/// Annotation of a cleaning Job: its creation time, in RFC 3339 with nanoseconds.
 pub const ANNOTATION_JOB_START: &str = "start-time";
 
 /// Keeps a released PV in the API until its volume is clean.
@@ -42,8 +41,7 @@ pub const PROVISIONER_PREFIX: &str = "local-volume-provisioner";
 
 /// What a provisioner on this node writes into [`ANNOTATION_PROVISIONED_BY`].
 ///
-/// The node's UID tells a node that was deleted and registered again from its former self, unless
-/// the configuration says `useNodeNameOnly`.
+/// The UID changes when the node is deleted and registered again. With `useNodeNameOnly` it is left out.
 #[must_use]
 pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -> String {
     if node_name_only {
@@ -53,16 +51,15 @@ pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -
     }
 }
 
-/// The PV name that the Go provisioner gives too: 32-bit FNV-1a of entry, node and class.
-///
-/// The parts are hashed without a separator, and 32 bits are few: see [`pv_name_on_collision`].
+/// The PV name, as in the Go provisioner: 32-bit FNV-1a of entry, node and class, without a separator.
+/// Two volumes can collide: see [`pv_name_on_collision`].
 #[must_use]
 pub fn pv_name(entry: &str, node_name: &str, class: &str) -> String {
     let bytes = entry.bytes().chain(node_name.bytes()).chain(class.bytes());
     format!("local-pv-{:x}", fnv1a_32(bytes))
 }
 
-/// The name to use when [`pv_name`] is taken by the PV of another volume: 64 bits, NUL-separated.
+/// The name to use when the PV of another volume has [`pv_name`]: 64 bits, NUL-separated.
 #[must_use]
 pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String {
     let bytes = entry
@@ -79,8 +76,8 @@ const JOB_PREFIX: &str = "cleanup-";
 /// The API's limit for the names of Jobs and for the values of labels, in bytes.
 const LABEL_LIMIT: usize = 63;
 
-/// The name of the Job that cleans a PV's device: `cleanup-<pv>`, as in the Go provisioner, or a hash
-/// of the PV's name where that is too long.
+/// The name of the Job that cleans a PV's device: `cleanup-<pv>`, as in the Go provisioner, or
+/// `cleanup-<hash>` where that is too long.
 #[must_use]
 pub fn job_name(pv: &str) -> String {
     let name = format!("{JOB_PREFIX}{pv}");
@@ -90,14 +87,14 @@ pub fn job_name(pv: &str) -> String {
     format!("{JOB_PREFIX}{:016x}", fnv1a_64(pv.bytes()))
 }
 
-/// A PV's name as a label can hold it.
+/// A PV's name, truncated to a valid label value.
 #[must_use]
 pub fn pv_label(pv: &str) -> String {
     let cut = pv.get(..LABEL_LIMIT).unwrap_or(pv);
     cut.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The name of the volume of a cleaning Job's pod that is the discovery directory.
+/// The name of the discovery directory's volume in a cleaning Job's pod.
 #[must_use]
 pub fn job_volume_name(host_dir: &str, mount_dir: &str) -> String {
     let hash = fnv1a_32(host_dir.bytes().chain(mount_dir.bytes()));
@@ -143,7 +140,7 @@ mod tests {
         );
     }
 
-    /// Computed by another program. The second has a leading zero, which the Go provisioner leaves out.
+    /// Computed by another program. The second hash has a leading zero, which the Go provisioner omits.
     #[test]
     fn pv_names_match_fixed_vectors() {
         for (entry, node, class, first, second) in [
@@ -177,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_a_name_that_fits_whatever_its_pv_is_called() {
+    fn job_name_fits_the_length_limit() {
         assert_eq!(job_name("local-pv-1a2b"), "cleanup-local-pv-1a2b");
         let (long, other) = (format!("{}a", "x".repeat(250)), "x".repeat(251));
         for pv in [&long, &other] {

@@ -1,4 +1,4 @@
-//! Words that more than one module needs, as types: modes, policies, paths, reasons.
+//! Types that several modules share: volume mode, host and mount paths, skip reasons.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -36,14 +36,14 @@ impl fmt::Display for VolumeMode {
 
 /// A directory or device as the *host* names it: what `spec.local.path` holds.
 ///
-/// Absolute, without `.`, `..` or doubled slashes. The same file may have another name in our own
-/// mount namespace: that is a [`MountPath`]. Mixing the two up would clean the wrong directory, so
-/// neither converts into the other.
+/// Absolute, without `.`, `..` or doubled slashes. The same file may have another path in our own
+/// mount namespace, a [`MountPath`]. Confusing the two would clean the wrong directory, so neither
+/// converts into the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct HostPath(String);
 
-/// By components, so that what lies below a directory follows it directly.
+/// Orders by components, so that the paths below a directory follow it directly.
 impl Ord for HostPath {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         Path::new(&self.0).cmp(Path::new(&other.0))
@@ -57,7 +57,7 @@ impl PartialOrd for HostPath {
 }
 
 impl HostPath {
-    /// Takes a path as an administrator writes it: doubled and trailing slashes go, and `.` too.
+    /// Normalises a path from the configuration: removes doubled slashes, trailing slashes and `.`.
     ///
     /// # Errors
     /// [`PathFault`] when it is relative or has a `..`.
@@ -65,8 +65,8 @@ impl HostPath {
         Ok(Self(normal_components(text, false)?))
     }
 
-    /// Takes a path from an API object, where a `.` is no typing habit but an attack or a mistake
-    /// (the API server accepts `/mnt/disks/.`).
+    /// Parses a path from an API object. A `.` component is refused: the API server accepts
+    /// `/mnt/disks/.`, which would be the discovery directory itself.
     ///
     /// # Errors
     /// [`PathFault`] when it is relative or has a `.` or `..`.
@@ -117,7 +117,7 @@ impl fmt::Display for HostPath {
 pub struct MountPath(PathBuf);
 
 impl MountPath {
-    /// Takes a path as an administrator writes it; see [`HostPath::normalise`].
+    /// Normalises a path from the configuration; see [`HostPath::normalise`].
     ///
     /// # Errors
     /// [`PathFault`] when it is relative or has a `..`.
@@ -144,7 +144,7 @@ impl fmt::Display for MountPath {
     }
 }
 
-/// Why a text is no usable path.
+/// Why a text is not a usable path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
     /// Does not begin with `/`.
@@ -168,7 +168,7 @@ fn normal_components(text: &str, strict: bool) -> Result<String, PathFault> {
     if text.contains('\0') {
         return Err(PathFault::Nul);
     }
-    // `Path::components` drops every "." but a leading one, so the strict check is on the text.
+    // `Path::components` drops each "." except a leading one, so the strict check reads the text.
     if strict && text.split('/').any(|part| part == ".") {
         return Err(PathFault::Dot);
     }
@@ -190,8 +190,8 @@ fn normal_components(text: &str, strict: bool) -> Result<String, PathFault> {
     })
 }
 
-/// Why an entry of a discovery directory gets no PV. The same words appear in `discover`, in the
-/// metrics' `reason` label, in `/status` and in the docs.
+/// Why an entry of a discovery directory gets no PV. `discover`, the `reason` label of the metrics,
+/// `/status` and the docs use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[allow(
     missing_docs,
@@ -219,7 +219,6 @@ pub enum SkipReason {
 
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The variants are spelt as users see them.
         fmt::Debug::fmt(self, f)
     }
 }
@@ -229,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_paths_normalise_or_say_why_not() {
+    fn host_paths_are_normalised_or_refused() {
         for (text, normal, from_api) in [
             ("/mnt/disks", Ok("/mnt/disks"), Ok("/mnt/disks")),
             ("/mnt//disks/", Ok("/mnt/disks"), Ok("/mnt/disks")),

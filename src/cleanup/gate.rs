@@ -16,7 +16,7 @@ use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
 use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
-use crate::plan::{CleanOrder, Place, reasons};
+use crate::plan::{CleanOrder, PvLocation, reasons};
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
@@ -95,7 +95,7 @@ fn judge(
         .child_of(&order.class.host_dir)
         .unwrap_or_default()
         .to_owned();
-    let place = Place::Volume(&order.class, &entry, candidate);
+    let place = PvLocation::Volume(&order.class, &entry, candidate);
     may_clean(
         pv,
         &state.settings.config,

@@ -30,12 +30,12 @@ pub struct Class {
     /// devices are cleaned.
     #[serde(flatten, deserialize_with = "cleaner::deserialize")]
     pub cleaner: Cleaner,
-    /// `cleanupTimeout` (default none): how long the cleaning of one volume may take from the moment
-    /// that its data is touched; what takes longer is stopped and has failed. Never zero.
+    /// `cleanupTimeout` (default none): the time limit of one volume's cleaning, from the first change of its
+    /// data. A cleaning that takes longer is stopped and fails. Never zero.
     #[serde(default, with = "duration::limit")]
     pub cleanup_timeout: Option<Duration>,
-    /// `trim` (default true): whether the disk below an emptied filesystem is told which blocks are
-    /// free (`FITRIM`), so that it may drop what was deleted.
+    /// `trim` (default true): whether the free blocks of an emptied filesystem are discarded (`FITRIM`), so
+    /// that the disk can drop the deleted data.
     #[serde(default = "enabled", deserialize_with = "text::flag")]
     pub trim: bool,
     /// `volumeMode` (default `Filesystem`; or `Block`): how pods get the volumes.
@@ -44,8 +44,8 @@ pub struct Class {
     /// `accessMode` (default `ReadWriteOnce`).
     #[serde(default)]
     pub access_mode: AccessMode,
-    /// `fsType` (default: the kubelet's choice): the filesystem that the kubelet makes on a device
-    /// of a `Filesystem` class.
+    /// `fsType` (default: the kubelet's choice): the filesystem that the kubelet creates on a device of a
+    /// `Filesystem` class.
     #[serde(default, deserialize_with = "text::non_empty")]
     pub fs_type: Option<String>,
     /// `namePattern` (default `*`): which entries belong to the class.
@@ -55,15 +55,15 @@ pub struct Class {
     /// volumes that more nodes than this one can reach.
     #[serde(default, deserialize_with = "scheduling::selector")]
     pub selector: Vec<NodeSelectorTerm>,
-    /// `weakIdentity` (default `Consent`; or `Accept`): whether a device that cannot be told from
-    /// another after a reboot is cleaned without an administrator's consent.
+    /// `weakIdentity` (default `Consent`; or `Accept`): whether a device whose identity cannot be verified
+    /// after a reboot is cleaned without an administrator's consent.
     #[serde(default)]
     pub weak_identity: WeakIdentity,
     /// `discoveryPolicy` (default `Any`; or `EmptyOnly`): whether volumes that hold data are offered.
     #[serde(default)]
     pub discovery_policy: DiscoveryPolicy,
-    /// `missingVolumePolicy` (default `Report`; or `Delete`): what becomes of an unclaimed PV when its
-    /// disk has vanished.
+    /// `missingVolumePolicy` (default `Report`; or `Delete`): what happens to an unclaimed PV whose disk is
+    /// missing.
     #[serde(default)]
     pub missing_volume_policy: MissingVolumePolicy,
 }
@@ -111,13 +111,13 @@ impl AccessMode {
     }
 }
 
-/// What to do about a device without a lasting identity once the node was rebooted.
+/// How a device without a persistent identity is treated after a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WeakIdentity {
     /// Wait until an administrator has consented.
     #[default]
     Consent,
-    /// Take it for the same device.
+    /// Assume that it is the same device.
     Accept,
 }
 
@@ -131,7 +131,7 @@ pub enum DiscoveryPolicy {
     EmptyOnly,
 }
 
-/// What to do about an Available PV whose volume has vanished.
+/// How an Available PV whose volume is missing is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum MissingVolumePolicy {
     /// Report it.

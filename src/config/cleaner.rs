@@ -9,8 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The program that cleans devices where a class configures nothing.
 pub const DEFAULT_CLEANER: &str = "/scripts/quick_reset.sh";
 
-/// The cleaning of a class's block devices. A class has one of the two keys: with both, an operator
-/// could believe in the one that is not in force.
+/// The cleaner of a class's block devices. Both keys together are refused: one would be ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Cleaner {
     /// `cleanMethod`: one of our own cleaners.
@@ -22,19 +21,19 @@ pub enum Cleaner {
     Command(Vec<String>),
 }
 
-/// Our own cleaners of devices, by what they are for.
+/// Our own cleaners of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CleanMethod {
-    /// `quick`: the contents dropped where the device can, and all signatures overwritten.
+    /// `quick`: discard where the device supports it, and overwrite all signatures.
     Quick,
-    /// `zero`: every byte zero.
+    /// `zero`: write zeros to every byte.
     Zero,
-    /// `overwrite`: random bytes over everything, and then zeros.
+    /// `overwrite`: write random bytes to every byte, and then zeros.
     Overwrite,
-    /// `discard`: the contents dropped and looked for; every byte zero where that does not do.
+    /// `discard`: discard and verify; write zeros where that does not suffice.
     Discard,
-    /// `auto`: the cheapest of them after which every byte is certainly zero.
+    /// `auto`: the cheapest of them that guarantees zeros.
     Auto,
 }
 
@@ -44,7 +43,7 @@ impl Default for Cleaner {
     }
 }
 
-/// The word of the configuration.
+/// The spelling of the configuration.
 impl fmt::Display for CleanMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -61,7 +60,7 @@ impl fmt::Display for Cleaner {
     }
 }
 
-/// From the two keys of a class. An error names the key: its path has only the class.
+/// Reads the two keys of a class. An error names the key, since its path has only the class.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cleaner, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

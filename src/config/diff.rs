@@ -1,4 +1,4 @@
-//! What is in force, key by key, and what has changed from one configuration to the next.
+//! The effective values of a configuration, and the changes from one to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::Config;
 
-/// Longer values are left out of the log.
+/// The maximum length of a value in the log.
 const MAX_SHOWN: usize = 40;
 
 /// Values as text by key; empty where there is none.
 pub type Rows = BTreeMap<String, String>;
 
-/// The keys of a [`Config`], bar its classes, or of a [`Class`](super::Class), with the values in force.
+/// The keys of a [`Config`] without its classes, or of a [`Class`](super::Class), with the effective values.
 #[must_use]
 pub fn rows(keys: &impl Serialize) -> Rows {
     let Ok(Value::Object(values)) = serde_json::to_value(keys) else {
@@ -38,8 +38,7 @@ fn text(value: Value) -> String {
     }
 }
 
-/// Each change in a few words: `class "fast" added`, `pauseCleaning false -> true`. Nothing when the
-/// two come to the same.
+/// One text for each change: `class "fast" added`, `pauseCleaning false -> true`. Empty if the two are equal.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let names: BTreeSet<_> = old.classes.keys().chain(new.classes.keys()).collect();
@@ -103,12 +102,12 @@ mod tests {
     const B: &str = "b: {hostDir: /b, mountDir: /b}\n";
 
     #[test]
-    fn what_has_changed_is_said_in_a_few_words() {
+    fn diff_names_each_change() {
         let class = |more: &str| format!("a: {{hostDir: /a, mountDir: /a, {more}}}\n");
         let map = |text: &str| vec![("storageClassMap", text.to_owned())];
         let key = |key: &'static str, text: &str| vec![(key, text.to_owned())];
         let long = "{operator: Exists, key: one-key-that-is-long}";
-        for (old, new, said) in [
+        for (old, new, changes) in [
             (map(A), map(A), ""),
             (map(A), map(&format!("# the same\n{A}")), ""),
             (map(A), map(&format!("{A}{B}")), r#"class "b" added"#),
@@ -158,7 +157,7 @@ mod tests {
                     .collect();
                 config(&files)
             });
-            assert_eq!(diff(&old, &new).join(", "), said);
+            assert_eq!(diff(&old, &new).join(", "), changes);
         }
     }
 }

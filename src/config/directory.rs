@@ -1,4 +1,4 @@
-//! The directory: one file for each key.
+//! Reads the directory: one file for each key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,8 @@ pub type Files = BTreeMap<String, String>;
 /// Reads the directory. Its entries are the keys, and links are followed; directories, and names
 /// that begin with `..` (where the kubelet keeps the versions of a ConfigMap), are skipped.
 ///
-/// A ConfigMap that the kubelet replaces meanwhile may be read in part old and in part new. Then
-/// [`watch`](super::watch) finds other files a moment later.
+/// While the kubelet replaces a ConfigMap, old and new files may be mixed. [`watch`](super::watch) then reports the
+/// new files a moment later.
 ///
 /// # Errors
 /// [`LoadError::Unreadable`] when it or a file in it cannot be read, or is not UTF-8.
@@ -35,7 +35,7 @@ pub fn read_dir(dir: &Path) -> Result<Files, LoadError> {
     Ok(files)
 }
 
-/// The text of a regular file. A FIFO is not opened, since that would wait for a writer.
+/// The text of a regular file. A FIFO is not opened: that would block until there is a writer.
 fn read_file(path: &Path) -> io::Result<Option<String>> {
     let is_file = fs::metadata(path)?.is_file();
     is_file.then(|| fs::read_to_string(path)).transpose()

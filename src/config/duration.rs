@@ -6,10 +6,10 @@ use jiff::fmt::friendly::{FractionalUnit, Spacing, SpanParser, SpanPrinter};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// What a Go duration can hold: 63 bits of nanoseconds, 292 years.
+/// The maximum of a Go duration: 63 bits of nanoseconds, 292 years.
 const MAX_NANOS: u128 = i64::MAX as u128;
 
-/// Reads a duration. Parts of a nanosecond are cut off.
+/// Parses a duration. Fractions of a nanosecond are truncated.
 ///
 /// # Errors
 /// For a number without a unit other than a plain `0`, a unit that is longer than an hour, a negative
@@ -42,7 +42,7 @@ pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::
     to.serialize_str(&format(*duration))
 }
 
-/// A time limit. It is never zero, which some programs take for no limit and others for no time.
+/// A time limit. Zero is refused, since it could mean no limit or no time.
 pub(super) mod limit {
     use super::{Deserializer, Duration, Error, Serializer};
 

@@ -1,9 +1,9 @@
-//! Which keys there are, and what is done about others: a warning, with the known key that is nearest.
+//! The known keys. An unknown key gives a warning with the most similar known one.
 
 use serde_json::{Map, Value};
 
-/// How alike a misspelt key and a known one are at least (Jaro-Winkler, 0 to 1).
-const ALIKE: f64 = 0.86;
+/// The minimum similarity of a misspelt key to a known one (Jaro-Winkler, 0 to 1).
+const MIN_SIMILARITY: f64 = 0.86;
 
 /// The keys of a map, and those of the maps in their lists.
 pub(super) struct Keys {
@@ -71,7 +71,7 @@ pub(super) const TOLERATION: Keys = Keys {
 };
 
 impl Keys {
-    /// The key of this name, in its own spelling; case is not significant.
+    /// The canonical spelling of a key; case is not significant.
     pub(super) fn find(&self, name: &str) -> Option<&'static str> {
         let mut names = self.names.iter().copied();
         names.find(|known| known.eq_ignore_ascii_case(name))
@@ -80,22 +80,21 @@ impl Keys {
     /// A warning about a key that is not known.
     pub(super) fn unknown(&self, place: &str, name: &str) -> String {
         let lower_case = name.to_ascii_lowercase();
-        let likeness =
+        let similarity =
             |known: &&str| strsim::jaro_winkler(&lower_case, &known.to_ascii_lowercase());
         let known = self.names.iter().copied();
-        let nearest = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let nearest = known.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
         let meant = nearest
-            .filter(|known| likeness(known) >= ALIKE)
+            .filter(|known| similarity(known) >= MIN_SIMILARITY)
             .map(|known| format!("; the nearest known key is {known}"))
             .unwrap_or_default();
         format!("{place}key {name:?} is unknown and ignored{meant}")
     }
 
-    /// A value whose maps have known keys only, in their own spelling. A key without a value counts as
-    /// not given.
+    /// The value with only known keys, in their canonical spelling. A key without a value counts as absent.
     ///
     /// # Errors
-    /// When one map has one key in two spellings.
+    /// When a map has a key in two spellings.
     pub(super) fn normalise(
         &self,
         value: Value,

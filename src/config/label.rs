@@ -27,7 +27,7 @@ pub(super) fn is_dns_subdomain(text: &str) -> bool {
         })
 }
 
-/// Whether the first and the last byte, where there are any, are as wanted.
+/// Whether the first and the last byte, if any, satisfy `wanted`.
 fn has_ends(text: &str, wanted: impl Fn(u8) -> bool) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     ends.into_iter().flatten().all(wanted)

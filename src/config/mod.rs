@@ -1,11 +1,10 @@
 //! The configuration: a directory with one file per key, each holding a YAML value, as a mounted
 //! ConfigMap shows it.
 //!
-//! [`load`] reads it into a plain value. A class with a fault is left out, and the others are used;
-//! [`Loaded`] has the first fault of each class and key, and all warnings. Only a configuration that
-//! cannot be read at all is an error.
+//! [`load`] reads it into a [`Config`]. A class with a fault is omitted, and the others are used. [`Loaded`] has the
+//! first fault of each class and key, and all warnings. It is an error only if nothing can be read.
 //!
-//! [`watch`] reads it again whenever it changes, and [`diff`] names what has changed.
+//! [`watch`] reads it again after each change, and [`diff`] names the changes.
 
 mod class;
 mod cleaner;
@@ -45,11 +44,11 @@ pub use self::watch::{Reading, watch};
 
 /// Where the chart mounts the ConfigMap.
 pub const DEFAULT_DIR: &str = "/etc/provisioner/config/";
-/// The taint that the Go program's chart puts on new nodes.
+/// The taint that the chart of the Go provisioner puts on new nodes.
 pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-not-ready";
 
-/// A configuration in which every value can be used. Each field's key, default and meaning are
-/// those of the ConfigMap; keys are matched without regard to case.
+/// A valid configuration. Each field has the key, default and meaning of the ConfigMap; keys are matched without
+/// regard to case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(
@@ -70,7 +69,7 @@ pub struct Config {
         deserialize_with = "scheduling::label_names"
     )]
     pub node_labels_for_pv: Vec<String>,
-    /// `labelsForPV` (default empty): labels that each PV gets. Never has the hostname label.
+    /// `labelsForPV` (default empty): labels that each PV gets, never the hostname label.
     #[serde(rename = "labelsForPV", deserialize_with = "scheduling::labels")]
     pub labels_for_pv: BTreeMap<String, String>,
     /// `useJobForCleaning` (default false): devices are cleaned by a Job, not in this process.
@@ -79,8 +78,8 @@ pub struct Config {
     /// `jobTolerations` (default empty): the tolerations of such Jobs.
     #[serde(deserialize_with = "scheduling::tolerations")]
     pub job_tolerations: Vec<Toleration>,
-    /// `minResyncPeriod` (default 5m0s): accepted for the sake of existing ConfigMaps; a cache that
-    /// is kept by watches needs no resync.
+    /// `minResyncPeriod` (default 5m0s): ignored, and accepted for existing ConfigMaps; a cache with watches
+    /// requires no resync.
     #[serde(with = "duration")]
     pub min_resync_period: Duration,
     /// `useNodeNameOnly` (default false): the provisioner's name has no node UID, so that a node
@@ -90,18 +89,18 @@ pub struct Config {
     /// `setPVOwnerRef` (default false): each PV is owned by its Node, and is deleted with it.
     #[serde(rename = "setPVOwnerRef", deserialize_with = "text::flag")]
     pub set_pv_owner_ref: bool,
-    /// `removeNodeNotReadyTaint` (default false): take the taint below off the node when ready.
+    /// `removeNodeNotReadyTaint` (default false): remove the taint below from the node when ready.
     #[serde(deserialize_with = "text::flag")]
     pub remove_node_not_ready_taint: bool,
     /// `provisionerNotReadyNodeTaintKey` (default [`DEFAULT_TAINT_KEY`]): the key of that taint.
     #[serde(deserialize_with = "scheduling::label_name")]
     pub provisioner_not_ready_node_taint_key: String,
-    /// `pauseCleaning` (default false): no new cleanup begins. True also when the value cannot be
-    /// read, since data is kept in doubt.
+    /// `pauseCleaning` (default false): no new cleanup starts. Also true when the value cannot be read, so
+    /// that data is kept.
     #[serde(deserialize_with = "text::flag")]
     pub pause_cleaning: bool,
     /// `protectReleasedData` (default false): a finalizer keeps every PV with policy Delete until
-    /// its volume is clean, also under `kubectl delete pv`. True also when the value cannot be read.
+    /// its volume is clean, also under `kubectl delete pv`. Also true when the value cannot be read.
     #[serde(deserialize_with = "text::flag")]
     pub protect_released_data: bool,
     /// `maxConcurrentCleanups` (default 4, at most 65535): volumes cleaned at the same time.

@@ -1,4 +1,4 @@
-//! From files to a [`Config`].
+//! Parses the files into a [`Config`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,27 +16,27 @@ use super::{
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
-/// Longer values are cut in messages.
+/// The maximum length of a value in messages.
 const MAX_SHOWN: usize = 80;
 const CLASSES: &str = "storageClassMap";
 const CLASS_NAME_FAULT: &str = "its name cannot be that of a StorageClass; use small letters, digits, \
      \"-\" and \".\", with a letter or digit at both ends";
-/// Keys that are true when their value cannot be read: data is kept in doubt.
+/// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
-/// What a directory held.
+/// The contents of a directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// The part that can be used.
+    /// The valid part.
     pub config: Config,
     /// The first fault of each class, and of each key outside of the classes.
     pub faults: Vec<Fault>,
-    /// What works, but is probably not meant so.
+    /// Values that are valid, but probably not intended.
     pub warnings: Vec<String>,
 }
 
 impl Loaded {
-    /// The classes that are off because of a fault, by name.
+    /// The names of the classes that are switched off because of a fault.
     #[must_use]
     pub fn faulty_classes(&self) -> BTreeSet<&str> {
         let classes = self
@@ -47,12 +47,12 @@ impl Loaded {
     }
 }
 
-/// A value that cannot be used. Its class is off; without a class, the key has its safe value.
+/// An invalid value. Its class is switched off; outside of the classes, the key has its safe value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The class whose part of `storageClassMap` it is in.
     pub class: Option<String>,
-    /// The key with the way to it, its value, what is wrong, and what to write instead.
+    /// The path of the key, its value, the error, and what to write instead.
     pub message: String,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// There is no configuration at all. At start this ends the process with exit code 2; at a reload
-/// the last good configuration stays.
+/// Nothing can be loaded. At start this ends the process with exit code 2; at a reload the last good configuration
+/// stays in effect.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The directory or a file in it.
@@ -103,15 +103,15 @@ pub enum LoadError {
     AlphaApi,
 }
 
-/// Reads the directory and makes a configuration of it.
+/// Loads the configuration from a directory.
 ///
 /// # Errors
-/// [`LoadError`] when no configuration can be made of it; faults of single values are not errors.
+/// [`LoadError`] when nothing can be loaded; faults of single values are not errors.
 pub fn load(dir: &Path) -> Result<Loaded, LoadError> {
     from_files(&read_dir(dir)?)
 }
 
-/// Makes a configuration of the files' texts, by file name.
+/// Loads the configuration from the texts of the files, by file name.
 ///
 /// # Errors
 /// [`LoadError`] when a text is not YAML, a key is there twice, or `useAlphaAPI` is true.
@@ -135,7 +135,7 @@ pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
 
 #[derive(Default)]
 struct Parser {
-    /// The values by known key, in its own spelling.
+    /// The values by known key, in its canonical spelling.
     values: Map<String, Value>,
     faults: Vec<Fault>,
     warnings: Vec<String>,
@@ -144,7 +144,7 @@ struct Parser {
 impl Parser {
     fn add(&mut self, name: &str, text: &str) -> Result<(), LoadError> {
         let Some(key) = keys::CONFIG.find(name) else {
-            // It need not be YAML either.
+            // Its value need not be YAML.
             self.warnings.push(keys::CONFIG.unknown("", name));
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Removes the classes whose name or keys cannot be used.
+    /// Removes the classes with an invalid name or invalid keys.
     fn check_classes(&mut self) {
         let classes = match self.values.remove(CLASSES) {
             Some(Value::Object(classes)) => classes,
@@ -221,18 +221,18 @@ impl Parser {
         }
     }
 
-    /// What is left without the classes and keys that have a fault. Each attempt finds one of them.
+    /// The configuration without the faulty classes and keys. Each attempt finds and removes one.
     fn config(&mut self) -> Config {
         loop {
             let values = Value::Object(self.values.clone());
             match serde_path_to_error::deserialize(&values) {
                 Ok(config) => return config,
-                Err(error) => self.take_out(&values, &error),
+                Err(error) => self.remove_faulty(&values, &error),
             }
         }
     }
 
-    fn take_out(&mut self, values: &Value, error: &Error<serde_json::Error>) {
+    fn remove_faulty(&mut self, values: &Value, error: &Error<serde_json::Error>) {
         let segments: Vec<&Segment> = error.path().iter().collect();
         let name = |n: usize| match segments.get(n) {
             Some(Segment::Map { key }) => Some(key.as_str()),
@@ -262,13 +262,13 @@ impl Parser {
         } else if TRUE_IN_DOUBT.contains(&key) {
             self.values.insert(key.to_owned(), "true".into());
         } else if self.values.remove(key).is_none() {
-            // A fault without a key leaves nothing to go on with.
+            // A fault without a key: no part of the values is usable.
             self.values.clear();
         }
     }
 }
 
-/// `key "value": what is wrong`, as far as there are such.
+/// `key "value": error`, without the parts that are absent.
 fn fault_text(place: &str, value: Option<&Value>, error: &serde_json::Error) -> String {
     let value = value.map(|value| format!("{:?}", shown(value)));
     match (place, value) {
@@ -291,7 +291,7 @@ fn shown(value: &Value) -> String {
     text
 }
 
-/// Warnings that concern what a class hands out, or two classes together.
+/// Warnings about the volumes of a class, or about two classes together.
 fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut rest = classes.values();

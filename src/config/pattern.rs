@@ -1,9 +1,9 @@
 //! `namePattern`: which entries of a discovery directory belong to a class.
 //!
-//! The patterns mean what Go's `filepath.Match` makes of them, because running clusters were set up
-//! with that: `[^a]` negates (`!` does not), a backslash escapes, a `*` is a single level. The
-//! `glob` and `globset` crates differ in these, and accept patterns that Go refuses.
-//! So each glob becomes a regular expression. `tests::agrees_with_go` holds answers taken from Go.
+//! The patterns have the semantics of Go's `filepath.Match`, since existing clusters are configured for it: `[^a]`
+//! negates (`!` does not), a backslash escapes, `*` does not match a slash. The `glob` and `globset` crates differ,
+//! and accept patterns that Go refuses. So each glob is translated into a regular expression.
+//! `tests::agrees_with_go` has the results of Go.
 
 use std::fmt::{self, Write};
 use std::str::Chars;
@@ -17,7 +17,7 @@ use regex::Regex;
 #[derive(Clone, Debug)]
 pub struct NamePattern {
     text: String,
-    /// All globs in one. The default has none, and every name matches.
+    /// All globs in one expression. `None` matches every name.
     regex: Option<Regex>,
 }
 
@@ -28,10 +28,10 @@ impl PartialEq for NamePattern {
 }
 
 impl NamePattern {
-    /// Takes the value of `namePattern`. Blanks around a comma are not part of a glob.
+    /// Parses the value of `namePattern`. Blanks around a comma are not part of a glob.
     ///
     /// # Errors
-    /// What is wrong with the first faulty glob, and what to write instead.
+    /// The error in the first faulty glob, and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let globs: Vec<String> = text
             .split(',')
@@ -85,8 +85,7 @@ const SET: &str = "a set of characters is empty or lacks its \"]\"";
 const RANGE: &str = "in a set, write \"\\-\" for the character \"-\"";
 const ESCAPE: &str = "it ends in a backslash; write two for the character";
 
-/// One glob as a regular expression. No entry name has a `/`, but a glob that is asked about one
-/// answers as Go's does.
+/// Translates one glob. Entry names have no `/`, but it is treated as in Go.
 fn translate(glob: &str) -> Result<String, &'static str> {
     let mut chars = glob.chars();
     let mut regex = String::new();
@@ -103,17 +102,17 @@ fn translate(glob: &str) -> Result<String, &'static str> {
 }
 
 fn push_literal(regex: &mut String, literal: char) {
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let _ = write!(regex, "\\x{{{:x}}}", u32::from(literal));
 }
 
-/// The rest of a set, up to and with its `]`.
+/// Translates the rest of a set, including its `]`.
 fn translate_set(chars: &mut Chars<'_>) -> Result<String, &'static str> {
     let negated = chars.as_str().starts_with('^');
     if negated {
         chars.next();
     }
-    // A range that is the wrong way round holds nothing, and a set may hold such ranges only.
+    // A reversed range matches nothing, and a set may have only such ranges.
     let mut ranges = String::new();
     let mut is_first = true;
     loop {
@@ -143,7 +142,7 @@ fn translate_set(chars: &mut Chars<'_>) -> Result<String, &'static str> {
 
 fn set_member(chars: &mut Chars<'_>) -> Result<char, &'static str> {
     match chars.next() {
-        // `[a`, `[]` and `[a-]`: all look for a character and find the end.
+        // `[a`, `[]` and `[a-]`: the set ends where a character is required.
         None | Some(']') => Err(SET),
         Some('-') => Err(RANGE),
         Some('\\') => chars.next().ok_or(ESCAPE),
@@ -157,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Of one glob, which may also be empty or have blanks at its ends.
+    /// The result of one glob, which may be empty or begin or end with blanks.
     fn answer(glob: &str, name: &str) -> Option<bool> {
         let regex = translate(glob).ok()?;
         Some(Regex::new(&format!("^{regex}$")).unwrap().is_match(name))
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_says_which_glob_and_why() {
+    fn bad_pattern_error_names_the_glob_and_the_cause() {
         for (pattern, fault) in [
             ("", "no glob"),
             (" , ", "no glob"),
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_are_no_reason_to_wait() {
+    fn many_stars_match_in_linear_time() {
         let glob = "*a".repeat(200) + "b";
         assert_eq!(answer(&glob, &"a".repeat(5000)), Some(false));
     }

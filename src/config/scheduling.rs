@@ -1,5 +1,5 @@
-//! The values that Kubernetes checks later: node selector terms, tolerations and labels. A mistake in
-//! one is found now, and not when the API server refuses every volume of the class.
+//! Validates node selector terms, tolerations and labels. Without this, an error would appear only when the API server
+//! refuses each PV of the class.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) fn label_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Stri
     checked.map(|()| names).map_err(D::Error::custom)
 }
 
-/// Labels by name; nothing is an empty value.
+/// Labels by name; null is an empty value.
 pub(super) fn labels<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -86,7 +86,7 @@ fn check_requirement(requirement: &NodeSelectorRequirement) -> Result<(), String
         .ok_or_else(|| format!("operator {operator} requires {required}, and {found} are given"))
 }
 
-/// One of `jobTolerations` as it is written.
+/// The keys of one of `jobTolerations`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a map")]
 struct TolerationKeys {

@@ -1,8 +1,7 @@
-//! Which directory of the host each `mountDir` shows.
+//! Which host directory is mounted at each `mountDir` of this container.
 //!
-//! A container's mounts are made when it starts. A class that gets another `hostDir` for the same
-//! `mountDir` has it in the next container: in this one, the old directory is still to be seen there,
-//! and its disks would be offered and cleaned under the names of others.
+//! A container's mounts do not change while it runs. If a class gets another `hostDir` for the same `mountDir`, this
+//! container still has the old directory there: its disks would be offered and cleaned under the wrong paths.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,12 +9,12 @@ use std::path::Path;
 use super::Config;
 use crate::types::{HostPath, MountPath};
 
-/// What the configurations of this process have said so far.
+/// The pairs of `mountDir` and `hostDir` of all configurations so far.
 #[derive(Clone, Debug)]
 pub struct Shown(BTreeSet<(MountPath, HostPath)>);
 
 impl Shown {
-    /// What the first configuration says, which the container was made for.
+    /// The pairs of the first configuration, which the container's mounts were created for.
     #[must_use]
     pub fn at_start(config: &Config) -> Self {
         let mut shown = Self(BTreeSet::new());
@@ -23,17 +22,17 @@ impl Shown {
         shown
     }
 
-    /// From now on this holds, too.
+    /// Adds the pairs of a configuration that takes effect.
     pub fn learn(&mut self, config: &Config) {
         let classes = config.classes.values();
         let pairs = classes.map(|class| (class.mount_dir.clone(), class.host_dir.clone()));
         self.0.extend(pairs);
     }
 
-    /// Whether nothing that is known contradicts a configuration.
+    /// Checks that a configuration does not contradict the known pairs.
     ///
     /// # Errors
-    /// For the first class of which this container does not have the directory.
+    /// For the first class whose `hostDir` is not mounted at its `mountDir`.
     pub fn suits(&self, config: &Config) -> Result<(), String> {
         for class in config.classes.values() {
             let (mount_dir, host_dir) = (&class.mount_dir, &class.host_dir);
@@ -58,14 +57,14 @@ impl Shown {
         let depth = |known: &Path| known.components().count();
         let known = self.0.iter().map(|(known_mount, _)| known_mount.as_path());
         let around = known.filter(|known| mount.starts_with(known));
-        // It hides what those further out have there.
+        // The innermost mount hides the others.
         let nearest = around.map(depth).max();
         self.0.iter().find(|(known_mount, known_host)| {
             let (known_mount, known_host) = (known_mount.as_path(), Path::new(known_host.as_str()));
             if let Ok(below) = mount.strip_prefix(known_mount) {
                 Some(depth(known_mount)) == nearest && known_host.join(below) != host
             } else if let Ok(below) = known_mount.strip_prefix(mount) {
-                // Around a mount lies the container's own directory, if not another mount.
+                // Outside of all mounts is the container's own filesystem.
                 nearest.is_none() || host.join(below) != known_host
             } else {
                 false
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_mounted_from_the_start_or_is_unknown_suits() {
+    fn only_directories_mounted_at_start_or_unknown_are_accepted() {
         let shown = Shown::at_start(&config(&[("/host/a", "/a"), ("/mnt/b", "/mnt/b")]));
         for (host, mount, suits) in [
             ("/host/a", "/a", true),
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn of_mounts_in_one_another_the_nearest_counts() {
+    fn nearest_of_nested_mounts_decides() {
         let shown = Shown::at_start(&config(&[("/mnt", "/mnt"), ("/ssd", "/mnt/fast")]));
         for (host, mount, suits) in [
             ("/ssd/x", "/mnt/fast/x", true),
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_force_is_remembered() {
+    fn earlier_configurations_are_remembered() {
         let mut shown = Shown::at_start(&config(&[]));
         let first = config(&[("/host/a", "/a")]);
         shown.suits(&first).unwrap();
@@ -148,9 +147,9 @@ mod tests {
         shown.suits(&first).unwrap();
     }
 
-    /// Which is a warning at the start, whatever the container shows there.
+    /// At start this is a warning; whatever is mounted there, it is no contradiction later.
     #[test]
-    fn two_that_share_a_mount_dir_from_the_start_may_go_on() {
+    fn classes_sharing_a_mount_dir_at_start_are_accepted() {
         let both = config(&[("/host/a", "/a"), ("/host/b", "/a")]);
         Shown::at_start(&both).suits(&both).unwrap();
     }

@@ -1,4 +1,4 @@
-//! How single values are read from their texts and written back. (For `#[serde(with = "...")]`.)
+//! Reads single values from their texts and writes them, for `#[serde(with = "...")]`.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 use super::NamePattern;
 use crate::types::{HostPath, MountPath, PathFault};
 
-/// By `FromStr`, whose error says what to write instead.
+/// By `FromStr`. The error has to name what to write instead.
 pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,
@@ -43,7 +43,7 @@ pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T,
     number.map_err(|_| D::Error::custom("not a whole number from 1 to 65535; write one, such as 4"))
 }
 
-/// A text that counts as not given when it is empty.
+/// A text; empty counts as absent.
 pub(super) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(from)?;
     Ok((!text.is_empty()).then_some(text))

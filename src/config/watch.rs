@@ -1,7 +1,7 @@
-//! The configuration, read again whenever it changes.
+//! Reads the configuration again after each change.
 //!
-//! A thread of its own waits for inotify and reads the directory every few seconds in any case, so that
-//! a directory on a disk that hangs delays nothing else. Only changed contents are reported.
+//! A separate thread waits for inotify events, and also reads the directory periodically. A directory on a disk that
+//! hangs therefore delays nothing else. Only changed contents are reported.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,25 +13,24 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::AddWatchFlags;
 
 use super::{Files, LoadError, Loaded, from_files, read_dir};
-use crate::host::dir_watch::{DirWatch, names};
+use crate::host::dir_watch::{DirWatch, name_events};
 
-/// For how long the files must be unchanged before they are used. Neither editors nor the kubelet
-/// change a directory in one step: a file is truncated before it is written again, and a link is there
-/// a moment before or after its target.
-const QUIET: Duration = Duration::from_millis(200);
+/// How long the files must be unchanged before they are used. Editors and the kubelet do not change a directory
+/// atomically: a file is truncated before it is written, and a link exists before or after its target.
+const SETTLE_TIME: Duration = Duration::from_millis(200);
 /// The same for files that are not a valid configuration.
-const QUIET_IF_INVALID: Duration = Duration::from_millis(1200);
-/// How often the files are compared meanwhile.
-const STEP: Duration = Duration::from_millis(50);
-/// How long to wait for unchanged files at most: they may be written all the time.
-const LONGEST: Duration = Duration::from_secs(10);
+const INVALID_SETTLE: Duration = Duration::from_millis(1200);
+/// The interval between comparisons of the files.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The maximum time to wait for unchanged files: a process may write them continuously.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// What the directory held when it was read.
+/// The contents of the directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The texts; none if they could not be read.
     pub files: Option<Files>,
-    /// The configuration, if there is no fault in it at all; else the faults, in words.
+    /// The configuration if it has no fault, else the messages of the faults.
     pub verdict: Result<Loaded, Vec<String>>,
 }
 
@@ -40,33 +39,29 @@ impl Reading {
         Self {
             files: contents.as_ref().ok().cloned(),
             verdict: contents.as_ref().map_err(Clone::clone).and_then(|files| {
-                let loaded = from_files(files).map_err(|error| in_words(&error))?;
-                without_faults(loaded)
+                let loaded = from_files(files).map_err(|error| messages(&error))?;
+                if loaded.faults.is_empty() {
+                    return Ok(loaded);
+                }
+                Err(loaded.faults.iter().map(ToString::to_string).collect())
             }),
         }
     }
 }
 
-/// What was read of the directory, or why it cannot be read.
+/// The files of the directory, or why it cannot be read.
 type Contents = Result<Files, Vec<String>>;
 
 fn contents(dir: &Path) -> Contents {
-    read_dir(dir).map_err(|error| in_words(&error))
+    read_dir(dir).map_err(|error| messages(&error))
 }
 
-fn in_words(error: &LoadError) -> Vec<String> {
+fn messages(error: &LoadError) -> Vec<String> {
     vec![crate::errors::chain(error)]
 }
 
-fn without_faults(loaded: Loaded) -> Result<Loaded, Vec<String>> {
-    if loaded.faults.is_empty() {
-        return Ok(loaded);
-    }
-    Err(loaded.faults.iter().map(ToString::to_string).collect())
-}
-
-/// Watches `dir`, which held `files` a moment ago, and calls `publish` with every reading that differs
-/// from the one before. Reads every `period` at least. Ends with the process.
+/// Watches `dir`, whose last known contents are `files`, and calls `publish` with each reading that differs from the
+/// last. Reads at least once per `period`. Runs until the process ends.
 ///
 /// # Errors
 /// When the thread cannot be started.
@@ -76,14 +71,14 @@ pub fn watch(
     period: Duration,
     mut publish: impl FnMut(Reading) + Send + 'static,
 ) -> io::Result<()> {
-    // A relative path has no directories above it to wait in.
+    // The watch of a missing directory requires its ancestors.
     let dir = std::path::absolute(dir)?;
     let mut changes = Changes::new(dir.clone(), period);
     let name = "configuration".to_owned();
     thread::Builder::new().name(name).spawn(move || {
         let mut last = Ok(files);
         loop {
-            // Before the files are read, so that no change is missed in between.
+            // Before the files are read, so that no later change is missed.
             changes.arm();
             if let Some(contents) = changed(&dir, &last) {
                 publish(Reading::of(&contents));
@@ -95,20 +90,20 @@ pub fn watch(
     Ok(())
 }
 
-/// What the directory holds once it is at rest, if that differs from what it held last.
+/// The contents of the directory once they no longer change, if they differ from `last`.
 fn changed(dir: &Path, last: &Contents) -> Option<Contents> {
-    let end = Instant::now() + LONGEST;
+    let end = Instant::now() + MAX_WAIT;
     let mut now = contents(dir);
     let mut since = Instant::now();
     while now != *last {
-        let quiet = match Reading::of(&now).verdict {
-            Ok(_) => QUIET,
-            Err(_) => QUIET_IF_INVALID,
+        let settle_time = match Reading::of(&now).verdict {
+            Ok(_) => SETTLE_TIME,
+            Err(_) => INVALID_SETTLE,
         };
-        if since.elapsed() >= quiet || Instant::now() >= end {
+        if since.elapsed() >= settle_time || Instant::now() >= end {
             return Some(now);
         }
-        thread::sleep(STEP);
+        thread::sleep(POLL_INTERVAL);
         let again = contents(dir);
         if again != now {
             now = again;
@@ -123,14 +118,14 @@ struct Changes {
     dir: PathBuf,
     period: Duration,
     inotify: Option<DirWatch>,
-    /// The fault of the watch that was logged last.
+    /// The last logged error of the watch.
     fault: String,
 }
 
 impl Changes {
     fn new(dir: PathBuf, period: Duration) -> Self {
         let contents = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
-        let inotify = DirWatch::new(names() | contents | AddWatchFlags::IN_ATTRIB)
+        let inotify = DirWatch::new(name_events() | contents | AddWatchFlags::IN_ATTRIB)
             .inspect_err(|error| {
                 tracing::warn!(%error, "the configuration is not watched and only read every {period:?}; raise the sysctl fs.inotify.max_user_instances");
             })
@@ -155,7 +150,7 @@ impl Changes {
         self.fault = fault;
     }
 
-    /// Waits until something happens, but not longer than the period.
+    /// Waits for an event, up to the period.
     fn wait(&self) {
         let Some(inotify) = &self.inotify else {
             thread::sleep(self.period);
@@ -164,9 +159,9 @@ impl Changes {
         let timeout = PollTimeout::try_from(self.period).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
         if let Err(error) = poll(&mut fds, timeout) {
-            // Mostly interrupted. The pause keeps this from being a loop without one.
+            // Usually EINTR. The pause prevents a busy loop on any other error.
             tracing::debug!(%error, "waiting for a change of the configuration failed");
-            thread::sleep(QUIET.min(self.period));
+            thread::sleep(SETTLE_TIME.min(self.period));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! YAML as JSON values in which every scalar is the text that was written.
+//! Parses YAML into JSON values in which each scalar is its source text.
 //!
-//! Types are not guessed here, as YAML would (`1.10` is a number, `yes` a boolean, `0x1F` is 31): the
-//! model reads the text, and a label keeps it. Anchors, aliases and merge keys work, since they do in
-//! the Go program's YAML; a key that is given twice is an error.
+//! YAML's implicit types are not applied (`1.10` is a number, `yes` a boolean, `0x1F` is 31): [`Config`](super::Config)
+//! parses the text, and a label keeps it. Anchors, aliases and merge keys work as in the Go provisioner. A duplicate
+//! key is an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,11 +15,10 @@ use serde_saphyr::{Location, NonFiniteFloatPolicy, Spanned, UserMessageFormatter
 /// Reads one YAML document; an empty text is null.
 ///
 /// # Errors
-/// For a text that is not YAML, or that is larger than a configuration can be (see the library's
-/// budget): where, if that is known, and what is wrong there.
+/// The error, with its place if that is known, for a text that is not YAML or exceeds the library's budget.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
-        // Only the text counts: a value is not refused because a float cannot hold it.
+        // Only the text is used, so a number that a float cannot represent is accepted.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
     };
@@ -37,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
         })
 }
 
-/// Keeps the place out of the library's message, which is before it already.
+/// Omits the place from the library's message: our message begins with it.
 struct WithoutPlace;
 
 impl Localizer for WithoutPlace {
@@ -46,12 +45,11 @@ impl Localizer for WithoutPlace {
     }
 }
 
-/// A node as the library hands it out. Scalars that it takes for numbers or booleans come as their
-/// type, and their text is looked up at their place in the source.
+/// A node as the library parses it. The library types numbers and booleans; their text is looked up in the source.
 enum Node {
     Null,
     Text(String),
-    /// The library's reading, in case the source text cannot be found.
+    /// The library's value, used if the source text is not found.
     Typed(String),
     List(Vec<Spanned<Node>>),
     Map(Vec<(String, Spanned<Node>)>),
@@ -74,7 +72,7 @@ fn with_texts(node: Spanned<Node>, source: &str) -> Value {
     }
 }
 
-/// The plain scalar at this place. Explicit tags (`!!int "5"`) are left to the library.
+/// The plain scalar at this place; `None` for quotes, anchors and explicit tags (`!!int "5"`).
 fn source_text(at: Location, source: &str) -> Option<String> {
     let start = usize::try_from(at.span().byte_offset()?).ok()?;
     let length = usize::try_from(at.span().byte_len()?).ok()?;
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_its_place_and_no_word_about_rust() {
+    fn yaml_error_names_line_and_column_only() {
         for (yaml, at, word) in [
             ("a: 1\nb: 2\na: 3\n", (3, 1), "duplicate mapping key `a`"),
             ("a: [1", (1, 4), "unclosed"),

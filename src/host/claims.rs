@@ -1,5 +1,5 @@
-//! Which user has claimed a block device, for messages. The kernel refuses an exclusive open without
-//! naming one, and not every user can be found: a journal device, for example, names no filesystem.
+//! Finds the user that has claimed a block device, for messages only. A failed exclusive open does not name it, and
+//! not every user can be found: a journal device, for example, names no filesystem.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::mounts::{DeviceNumber, unescape};
 use super::sysfs::Sysfs;
 
-/// What has claimed a device, a partition of it, or the disk that it is a partition of, in words.
+/// Describes what has claimed a device, a partition of it, or its disk.
 #[must_use]
 pub fn claimed_by(device: DeviceNumber, sysfs: &Sysfs) -> Option<String> {
     let devices = sysfs.writable_through(device).ok()?;

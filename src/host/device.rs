@@ -1,4 +1,4 @@
-//! A block device, opened once and never looked up by its path again.
+//! An open block device. Its path is resolved once; [`Device::recheck`] verifies that it still leads here.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
@@ -14,19 +14,19 @@ use super::{ioctl, through_proc};
 /// Why a device was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel has it claimed: mounted (anywhere), swap, a journal, btrfs, LVM, md, device-mapper.
+    /// It is claimed: mounted (in any namespace), swap, a journal, btrfs, LVM, md, device-mapper.
     #[error("{} is in use: it is mounted (perhaps in another namespace), swap, a journal device, or part of btrfs, LVM or RAID", path.display())]
     InUse {
         /// The path.
         path: PathBuf,
     },
-    /// It takes no writes.
+    /// It is read-only.
     #[error("{} is read-only: see its write protection, and `blockdev --getro`", path.display())]
     ReadOnly {
         /// The path.
         path: PathBuf,
     },
-    /// Something else is there. It was not opened.
+    /// The path is not a block device. It was not opened.
     #[error("{} is {found}, not a block device", path.display())]
     NotABlockDevice {
         /// The path.
@@ -34,12 +34,12 @@ pub enum OpenError {
         /// What it is.
         found: &'static str,
     },
-    /// A container that is not privileged opens no block devices, whoever it runs as.
+    /// The container is not privileged, so it may not open block devices, even as root.
     #[error("this container may not open block devices, so {} cannot be offered or cleaned: set privileged: true in the chart, or take it out of the discovery directory ({source})", path.display())]
     NotAllowed {
         /// The path.
         path: PathBuf,
-        /// In the kernel's words.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The path leads to another device than the one that was opened, or its size changed.
@@ -52,7 +52,7 @@ pub enum OpenError {
         /// Number and size now.
         is: String,
     },
-    /// The kernel refused.
+    /// Any other error.
     #[error("{} cannot be opened: {source}", path.display())]
     Io {
         /// The path.
@@ -71,8 +71,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens a device for looking at it. Links are followed; anything but a block device is left
-    /// unopened.
+    /// Opens a device for reading. Links are followed; only block devices are opened.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -80,9 +79,9 @@ impl Device {
         Self::open(path, OpenOptions::new().read(true), 0)
     }
 
-    /// Opens a device for writing, as its only user as far as the kernel knows. It does not know of
-    /// those who opened it without asking to be the only one (a pod's raw volume, a loop device):
-    /// see [`super::kubelet`], [`super::users`] and [`super::sysfs::Sysfs::loops_over`].
+    /// Opens a device for writing, exclusively. That does not exclude users without an exclusive open
+    /// (a pod's raw volume, a loop device): see [`super::kubelet`], [`super::users`] and
+    /// [`super::sysfs::Sysfs::loops_over`].
     ///
     /// # Errors
     /// [`OpenError`].
@@ -90,18 +89,18 @@ impl Device {
         Self::exclusive(path, OpenOptions::new().read(true).write(true))
     }
 
-    /// The same for looking only. When a device that was open for writing is closed, udev takes it for
-    /// changed and reads it anew.
+    /// Opens a device for reading, exclusively. Closing a device that was open for writing would make udev
+    /// probe it again.
     ///
     /// # Errors
-    /// [`OpenError`], also where it could not be written to.
+    /// [`OpenError`], also when the device is read-only.
     pub fn open_exclusive_readonly(path: &Path) -> Result<Self, OpenError> {
         Self::exclusive(path, OpenOptions::new().read(true))
     }
 
     fn exclusive(path: &Path, options: &mut OpenOptions) -> Result<Self, OpenError> {
         let device = Self::open(path, options, libc::O_EXCL)?;
-        // Most drivers let a write-protected device be opened and refuse each write afterwards.
+        // Most drivers open a write-protected device for writing, and fail each write.
         match ioctl::block_read_only(device.as_fd()) {
             Ok(false) => Ok(device),
             Ok(true) => Err(OpenError::ReadOnly {
@@ -119,8 +118,7 @@ impl Device {
             path: path.to_owned(),
             source,
         };
-        // This only gets hold of the file. Opening it happens through this very handle, so that the
-        // file that was looked at is the file that is opened.
+        // The file is opened through this `O_PATH` handle, so it is the file whose type was checked.
         let handle = options_for_handle().open(path).map_err(failed)?;
         let number = block_number(path, &handle)?;
         let file = options
@@ -133,7 +131,7 @@ impl Device {
                 Some(libc::EROFS) => OpenError::ReadOnly {
                     path: path.to_owned(),
                 },
-                // The devices cgroup says EPERM, a mount without devices EACCES.
+                // The devices cgroup returns EPERM, a `nodev` mount EACCES.
                 Some(libc::EPERM | libc::EACCES) => OpenError::NotAllowed {
                     path: path.to_owned(),
                     source,
@@ -162,16 +160,16 @@ impl Device {
         self.number
     }
 
-    /// Its size in bytes, when it was opened.
+    /// Its size in bytes at the time of opening.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Makes sure that the device still has its size and that `path` still leads to it.
+    /// Verifies that the device still has its size and that `path` still leads to it.
     ///
     /// # Errors
-    /// [`OpenError::Changed`], or why it cannot be told.
+    /// [`OpenError::Changed`], or why the check failed.
     pub fn recheck(&self, path: &Path) -> Result<(), OpenError> {
         let failed = |source| OpenError::Io {
             path: path.to_owned(),
@@ -191,7 +189,7 @@ impl Device {
     }
 }
 
-/// `O_PATH` gets hold of a file without opening it: no driver is called, nothing can block.
+/// `O_PATH` resolves a path without opening the file: no driver is called, so it cannot block.
 fn options_for_handle() -> OpenOptions {
     let mut options = OpenOptions::new();
     options

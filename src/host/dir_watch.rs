@@ -1,4 +1,4 @@
-//! A directory watched by inotify, also while it does not exist.
+//! An inotify watch of one directory, which need not exist yet.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
-/// Names that come and go, and the directory itself.
+/// The events of added and removed entries, and of the directory itself.
 #[must_use]
-pub(crate) fn names() -> AddWatchFlags {
+pub(crate) fn name_events() -> AddWatchFlags {
     AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_DELETE
         | AddWatchFlags::IN_MOVE
@@ -18,15 +18,15 @@ pub(crate) fn names() -> AddWatchFlags {
         | AddWatchFlags::IN_ONLYDIR
 }
 
-/// Where the directory is watched: in itself or, while it does not exist, in the nearest one above it
-/// that does, for the entry that leads to it.
+/// What is watched: the directory or, while it does not exist, its nearest existing ancestor, for the entry
+/// that leads to it.
 #[derive(Clone, Debug)]
 struct Watched {
     at: WatchDescriptor,
     awaited: Option<PathBuf>,
 }
 
-/// The watch. Its descriptor is readable when something has happened; nothing here waits for that.
+/// The watch. Its descriptor is readable when there is an event. No method waits for one.
 #[derive(Debug)]
 pub struct DirWatch {
     inotify: Inotify,
@@ -35,7 +35,7 @@ pub struct DirWatch {
 }
 
 impl DirWatch {
-    /// Begins to watch for these events, in no directory yet.
+    /// Creates a watch for these events, without a directory.
     pub(crate) fn new(events: AddWatchFlags) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         Ok(Self {
@@ -45,27 +45,26 @@ impl DirWatch {
         })
     }
 
-    /// Watches this directory and no other. To be called before each reading of it: the path may
-    /// meanwhile lead to another directory, because one was made, or something was mounted over it. Blocks
-    /// as long as the lookup of the path does.
+    /// Watches only this directory. Has to be called before each reading of it: the path may lead to another
+    /// directory by now, a new one or a mount. Blocks as long as the lookup of the path does.
     ///
-    /// All that happened until now is forgotten: the caller is about to read everything.
+    /// Drops earlier events: the caller is about to read the whole directory.
     ///
     /// # Errors
-    /// When the kernel does not watch it.
+    /// When the watch cannot be set.
     pub fn set_dir(&mut self, dir: &Path) -> io::Result<()> {
         while self.inotify.read_events().is_ok() {}
         let now = self.watch(dir);
         let at = now.as_ref().ok().map(|now| now.at);
         if let Some(before) = self.watched.take().filter(|it| Some(it.at) != at) {
-            // It fails when the directory has gone, and the watch with it.
+            // Fails when the directory was removed, and the watch with it.
             let _ = self.inotify.rm_watch(before.at);
         }
         self.watched = Some(now?);
         Ok(())
     }
 
-    /// Whether something has happened since; `EAGAIN` when there is no event.
+    /// Whether an event concerns the directory; `EAGAIN` when there is no event.
     pub(crate) fn read(&self) -> Result<bool, Errno> {
         let events = self.inotify.read_events()?;
         let watched = self.watched.as_ref();
@@ -74,19 +73,19 @@ impl DirWatch {
 
     fn watch(&self, dir: &Path) -> io::Result<Watched> {
         let mut awaited: Option<PathBuf> = None;
-        let mut place = dir;
+        let mut path = dir;
         loop {
-            match self.inotify.add_watch(place, self.events) {
+            match self.inotify.add_watch(path, self.events) {
                 Ok(at) => {
-                    // Made while the lookup went up? No event would tell.
+                    // Created during the lookup: no event would report it.
                     if awaited.as_ref().is_none_or(|entry| !entry.is_dir()) {
                         return Ok(Watched { at, awaited });
                     }
-                    (awaited, place) = (None, dir);
+                    (awaited, path) = (None, dir);
                 }
                 Err(error @ (Errno::ENOENT | Errno::ENOTDIR)) => {
-                    awaited = Some(place.to_owned());
-                    place = place.parent().ok_or(error)?;
+                    awaited = Some(path.to_owned());
+                    path = path.parent().ok_or(error)?;
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -1,4 +1,4 @@
-//! The root of a filesystem volume, opened once.
+//! The open root directory of a filesystem volume.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use super::mounts::{DeviceNumber, Mount, MountTable, mount_id_in_fdinfo};
 use super::through_proc;
 
-/// Why a path is no filesystem volume.
+/// Why a path is not a filesystem volume.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
     /// Nothing is there.
@@ -22,19 +22,19 @@ pub enum FsError {
         /// The path.
         path: PathBuf,
     },
-    /// Something else is there, or a symbolic link.
+    /// The path is another kind of file, or a symbolic link.
     #[error("{} is not a directory (a symbolic link to one does not count: bind-mount it)", path.display())]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
-    /// A directory on which nothing is mounted. Tools look for these words in the log.
+    /// A directory on which nothing is mounted. The log line must not change: tools search for it.
     #[error("path \"{}\" is not a valid mount point", path.display())]
     NotMounted {
         /// The path.
         path: PathBuf,
     },
-    /// The kernel refused to look.
+    /// Any other error.
     #[error("{} cannot be opened: {source}", path.display())]
     Io {
         /// The path.
@@ -44,8 +44,7 @@ pub enum FsError {
     },
 }
 
-/// A mounted filesystem's root directory. Whatever is mounted at its path later, this descriptor
-/// goes on meaning what it was opened for.
+/// A mounted filesystem's root directory. A later mount at its path does not change the descriptor.
 #[derive(Debug)]
 pub struct FsRoot {
     file: File,
@@ -54,11 +53,10 @@ pub struct FsRoot {
 }
 
 impl FsRoot {
-    /// Opens the directory at `path` and makes sure that it is, in `mounts`, the root of the
-    /// topmost mount there.
+    /// Opens the directory at `path`, and verifies that `mounts` has it as the root of the topmost mount there.
     ///
-    /// Links on the way to the directory are followed, a link in its place is not. A table that is
-    /// older than the mount gives [`FsError::NotMounted`]: read it again.
+    /// Symbolic links are followed, except in the last component. A table that is older than the mount gives
+    /// [`FsError::NotMounted`]: read it again.
     ///
     /// # Errors
     /// [`FsError`].
@@ -71,14 +69,14 @@ impl FsRoot {
                 _ => FsError::Io { path, source },
             }
         };
-        // O_DIRECTORY: the kernel opens nothing else, so that no FIFO or device is touched.
+        // O_DIRECTORY: no FIFO or device is opened.
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
             .map_err(failed)?;
         let id = mount_id(file.as_fd()).map_err(failed)?;
-        // The kernel's own name for what was opened: in it there are no links.
+        // The kernel's path of the open directory has no links.
         let real = std::fs::read_link(through_proc(&file)).map_err(failed)?;
         let on = DeviceNumber::from_st_dev(file.metadata().map_err(failed)?.dev());
         match mounts
@@ -120,7 +118,7 @@ impl FsRoot {
         self.mount.device
     }
 
-    /// Which directory of the filesystem this is: `/`, or what was bind-mounted, or a subvolume.
+    /// The directory within the filesystem: `/`, the source of a bind mount, or a subvolume.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.mount.root
@@ -135,7 +133,7 @@ impl FsRoot {
         Ok(facts.blocks().saturating_mul(facts.fragment_size()))
     }
 
-    /// Whether writing is refused right now, by the mount or by the filesystem.
+    /// Whether the mount or the filesystem is read-only now.
     ///
     /// # Errors
     /// When the filesystem does not answer.
@@ -145,18 +143,17 @@ impl FsRoot {
     }
 }
 
-/// Whether a file with this `st_dev` can be in a mount. Mount ids are given again: after an unmount
-/// and another mount at the same place, an old table's id fits, and its device does not.
+/// Whether a file with this `st_dev` can be in a mount. The kernel reuses mount ids: after a remount at the same
+/// point, an old table's id may match, but its device does not.
 ///
-/// Of the filesystems that hold volumes only btrfs gives its files another number than the mount
-/// table gives the filesystem: each subvolume has one of its own, without a device like all of
-/// btrfs. (Overlay does so for files only, not for directories.)
+/// Of the filesystems that hold volumes, only btrfs has another `st_dev` than the mount table's number: each
+/// subvolume has its own, with major 0. (Overlay differs for files only, not for directories.)
 pub(super) fn may_lie_on(mount: &Mount, st_dev: DeviceNumber) -> bool {
     st_dev == mount.device || (mount.fs_type == "btrfs" && st_dev.major == 0)
 }
 
-/// The id of the mount that a descriptor was opened through. Kernels before 5.8 tell it in `fdinfo`
-/// only, which costs six system calls.
+/// The id of the mount that a descriptor was opened through. Kernels before 5.8 report it only in `fdinfo`,
+/// which costs six system calls.
 fn mount_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let facts = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID) {
@@ -164,5 +161,5 @@ fn mount_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
     }
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
     mount_id_in_fdinfo(&text)
-        .ok_or_else(|| io::Error::other("the kernel does not tell the descriptor's mount"))
+        .ok_or_else(|| io::Error::other("the kernel does not report the descriptor's mount"))
 }

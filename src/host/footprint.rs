@@ -1,4 +1,4 @@
-//! What storage a volume occupies, and whether two volumes occupy the same: one device, one PV.
+//! The storage that a volume occupies, and whether two volumes overlap: a device must have only one PV.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,12 +10,12 @@ use super::fs_uuid;
 use super::mounts::DeviceNumber;
 use super::sysfs::{DeviceFacts, Sysfs};
 
-/// Which filesystem: the number that the mount table gives it, one for all its mounts (of btrfs,
-/// for all subvolumes; `st_dev` would differ between these).
+/// A filesystem, by its number in the mount table. All its mounts have the same, also all subvolumes of btrfs,
+/// whose `st_dev` differ.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FsKey(pub DeviceNumber);
 
-/// The storage behind a volume, as long as nothing is mounted or unplugged.
+/// The storage behind a volume. Valid until devices or mounts change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Footprint {
     /// A directory of a mounted filesystem.
@@ -33,7 +33,7 @@ pub enum Footprint {
         number: DeviceNumber,
         /// It and all that it lies on, down to the disks.
         below: BTreeSet<DeviceNumber>,
-        /// A whole disk's world-wide name. Not a partition's: two partitions of a disk share it.
+        /// A whole disk's world-wide name; `None` for a partition, since all partitions of a disk share it.
         wwid: Option<String>,
         /// The names of the devices that lie on it.
         holders: Vec<String>,
@@ -49,11 +49,11 @@ pub enum Overlap {
     SameFilesystemRoot,
     /// One is a directory within the other: emptying the outer empties the inner.
     Nested,
-    /// One is the device, or part of the devices, that the other's filesystem lies on.
+    /// One is the device, or one of the devices, below the other's filesystem.
     DeviceUnderFilesystem,
     /// One is a partition of the other, or it is built from it (LVM, RAID, multipath, loop).
     PartOf,
-    /// Both are the same disk, reached in two ways.
+    /// Both are paths to the same disk.
     SameWwid,
 }
 
@@ -116,17 +116,16 @@ pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<De
             None => Ok(BTreeSet::new()),
         };
     }
-    // Major 0 is handed out to filesystems without a device.
+    // Filesystems without a device have major 0.
     Ok(Some(root.device())
         .filter(|number| number.major != 0)
         .into_iter()
         .collect())
 }
 
-/// How two volumes share storage, if they do. It does not matter which comes first.
+/// How two volumes share storage, if they do. The order does not matter.
 ///
-/// Neighbours do not overlap: two partitions of one disk, two logical volumes of one group, two
-/// directories side by side.
+/// Siblings do not overlap: two partitions of one disk, two logical volumes of one group, two sibling directories.
 #[must_use]
 pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
     use Footprint::{Device, Filesystem};

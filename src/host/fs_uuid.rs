@@ -1,4 +1,4 @@
-//! A filesystem's UUID, asked of a descriptor in it.
+//! Reads a filesystem's UUID through a descriptor.
 
 use std::fmt::Write;
 use std::io;
@@ -6,17 +6,17 @@ use std::os::fd::BorrowedFd;
 
 use super::ioctl::{self, Uuid};
 
-/// Filesystems that keep their UUID on the disk. Others (tmpfs, overlay) make one up at every
-/// mount, which would tell a volume from itself.
-const KEEP_THEIR_UUID: [&str; 7] = ["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs"];
+/// Filesystems with a UUID on disk. Others (tmpfs, overlay) generate one at each mount, which does not identify
+/// the volume.
+const FS_WITH_UUID: [&str; 7] = ["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs"];
 
-/// The UUID on the disk, or `None` where there is none or the kernel has no way to ask.
+/// The UUID on disk; `None` where there is none or the kernel cannot report it.
 pub fn on_disk(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<String>> {
-    if !KEEP_THEIR_UUID.contains(&fs_type) {
+    if !FS_WITH_UUID.contains(&fs_type) {
         return Ok(None);
     }
     let uuid = if fs_type == "btrfs" {
-        // Not the generic question: it answers with the made-up `fsid` of a mounted clone.
+        // The generic ioctl returns the temporary `fsid` of a mounted clone.
         ioctl::btrfs(fd)?.map(|btrfs| btrfs.metadata_uuid.unwrap_or(btrfs.fsid))
     } else if let Some(uuid) = ioctl::generic_uuid(fd)? {
         Some(uuid)
@@ -57,9 +57,9 @@ mod tests {
 
     use super::*;
 
-    /// The kernel that runs the tests may have the generic way, so that no other would be taken.
+    /// On a kernel with the generic ioctl, no other test reaches the old ones.
     #[test]
-    fn the_old_ways_of_asking_tell_the_same() {
+    fn old_ioctls_report_the_same_uuid() {
         let Some(sandbox) = Sandbox::enter() else {
             return;
         };
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_made_up_at_mount_time_is_none() {
+    fn uuid_generated_at_mount_time_is_ignored() {
         let Some(sandbox) = Sandbox::enter() else {
             return;
         };
         let root = File::open(sandbox.tmpfs("ram", "size=1m").unwrap()).unwrap();
         assert_eq!(on_disk(root.as_fd(), "tmpfs").unwrap(), None);
-        // A filesystem that does not know the question says so, and that is no error.
+        // An unsupported ioctl is not an error.
         assert_eq!(ioctl::ext4_uuid(root.as_fd()).unwrap(), None);
     }
 

@@ -1,4 +1,4 @@
-//! Which storage a volume is, as a text that stays the same as long as the storage does.
+//! The identity of a volume: a text that is stable as long as the storage is the same.
 //!
 //! `v1:` and `key=value` fields, sorted and separated by commas. Values are percent-encoded where
 //! they hold `,`, `=`, `%` or anything but printable ASCII.
@@ -6,19 +6,19 @@
 //! | fields | meaning |
 //! |---|---|
 //! | `fs`, `root`, `uuid` | a filesystem volume: type, directory within the filesystem, UUID |
-//! | `on` | the disk below the filesystem, itself as fields: tells clones with one UUID apart |
-//! | `fs`, `path`, `root` | a filesystem that keeps no UUID, or whose kernel does not tell it: *weak* |
+//! | `on` | the disk below the filesystem, itself as fields: distinguishes clones with one UUID |
+//! | `fs`, `path`, `root` | a filesystem without a UUID, or whose UUID the kernel does not report: *weak* |
 //! | `wwid` | a disk |
 //! | `start`, `partuuid` | a partition: first sector, UUID in the partition table |
 //! | `dm`, `md` | a device-mapper device or md array, by its UUID |
-//! | `loop`, `offset` | a loop device: file, inode and where in the file it begins |
-//! | `boot`, `seq`, `size`, `start`, `link` | a device that has nothing of all this: *weak* |
+//! | `loop`, `offset` | a loop device: file, inode and offset in the file |
+//! | `boot`, `seq`, `size`, `start`, `link` | a device without any of these: *weak* |
 //!
-//! A filesystem without a UUID has `on`, too. If the disk below it has no name either, the fields of
-//! a weak device stand beside its own.
+//! A filesystem without a UUID also has `on`. If the disk below it has no name either, it has the fields of a weak
+//! device.
 //!
-//! Neither mount ids, nor device numbers, nor the names of devices are part of it: they change at
-//! a reboot. What a pod or the kubelet puts on a device does not change the device's identity.
+//! Mount ids, device numbers and device names are never part of it: they change at a reboot. Data that a pod or the
+//! kubelet writes to a device does not change the device's identity.
 
 mod sharing;
 
@@ -38,19 +38,18 @@ pub use sharing::may_share;
 
 const VERSION: &str = "v1:";
 
-/// Fields of which one alone, where both have it, shows that two identities are about one thing.
-const TELLING: [&str; 8] = ["dm", "loop", "md", "on", "partuuid", "path", "uuid", "wwid"];
+/// Fields that identify storage: if both identities have one with equal values, they may be the same.
+const IDENTIFYING: [&str; 8] = ["dm", "loop", "md", "on", "partuuid", "path", "uuid", "wwid"];
 
-/// Fields of a weak device that another boot changes.
-const UNTIL_REBOOT: [&str; 2] = ["boot", "seq"];
+/// Fields of a weak device that change at a reboot.
+const BOOT_FIELDS: [&str; 2] = ["boot", "seq"];
 
 /// An observed identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The canonical text.
     pub text: String,
-    /// Whether it could be true of other storage too. A weak identity of one volume must not be
-    /// compared with another volume's.
+    /// Whether other storage can have the same. A weak identity must not be compared with another volume's.
     pub weak: bool,
 }
 
@@ -67,11 +66,11 @@ pub enum Match {
     Same,
     /// Other storage.
     Different,
-    /// Cannot be told: nothing may be destroyed without consent. See [`only_rebooted`].
+    /// Unknown: cleaning requires consent. See [`only_rebooted`].
     Unknown,
 }
 
-/// Compares what was recorded on a PV with what is there now.
+/// Compares the identity recorded on a PV with the observed one.
 #[must_use]
 pub fn compare(recorded: &str, observed: &Identity) -> Match {
     if recorded == observed.text && Fields::parse(recorded).is_some() {
@@ -80,7 +79,7 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
         return Match::Unknown;
     };
-    // Within one boot no two disks have had the same `seq`; the next boot counts anew.
+    // `seq` is unique within one boot; the next boot starts counting again.
     let rebooted = then.0.get("boot") != now.0.get("boot");
     let may_change = |key| key == "boot" || (rebooted && key == "seq");
     if then
@@ -98,21 +97,21 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     }
     let has_uuid_now = then.has("on") && then.has("path") && now.has("uuid");
     if has_uuid_now && then.without(&["path"]) == now.without(&["uuid"]) {
-        // A newer kernel tells the UUID. Before, the disk below had to suffice, and it still does.
+        // A newer kernel reports the UUID. The disk below sufficed before, and still does.
         return Match::Same;
     }
-    // A filesystem of which no more was known than until the reboot could be any of its kind now.
-    let is_telling = |key| TELLING.contains(&key) || (key == "fs" && then.has("boot"));
+    // A filesystem on a weak device can be any of its type after a reboot.
+    let identifies = |key| IDENTIFYING.contains(&key) || (key == "fs" && then.has("boot"));
     let (then_keys, now_keys) = (then.without(&["seq"]), now.without(&["seq"]));
-    if then_keys.keys().eq(now_keys.keys()) || then.shared(&now).any(|(key, ..)| is_telling(key)) {
+    if then_keys.keys().eq(now_keys.keys()) || then.shared(&now).any(|(key, ..)| identifies(key)) {
         Match::Unknown
     } else {
         Match::Different
     }
 }
 
-/// Whether the only difference is that a weak device was recorded before the last reboot. This
-/// alone is what `weakIdentity: Accept` accepts.
+/// Whether the only difference is that a weak device was recorded before the last reboot, which is all that
+/// `weakIdentity: Accept` accepts.
 #[must_use]
 pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
     let Some((then, now)) = Fields::parse(recorded).zip(Fields::parse(&observed.text)) else {
@@ -120,7 +119,7 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
     };
     let boots = then.0.get("boot").zip(now.0.get("boot"));
     boots.is_some_and(|(then, now)| then != now)
-        && then.without(&UNTIL_REBOOT) == now.without(&UNTIL_REBOOT)
+        && then.without(&BOOT_FIELDS) == now.without(&BOOT_FIELDS)
 }
 
 /// The identity of a filesystem volume.
@@ -178,8 +177,7 @@ pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Iden
     })
 }
 
-/// The one device that a filesystem lies on. A btrfs of several has none: which disks these are
-/// changes in its life.
+/// The only device below a filesystem. A btrfs of several has none: its set of disks can change.
 fn device_below(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Option<DeviceFacts>> {
     let devices = super::footprint::devices_of(root, sysfs)?;
     match (devices.first(), devices.len()) {
@@ -188,7 +186,7 @@ fn device_below(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Option<DeviceFacts>>
     }
 }
 
-/// What a device is known by; nothing if that is too little.
+/// The identifying fields of a device; empty if it has none.
 fn device_fields(facts: &DeviceFacts, loop_inode: Option<u64>) -> Fields {
     let mut fields = disk_fields(facts);
     if let Some(inode) = loop_inode
@@ -205,7 +203,7 @@ fn device_fields(facts: &DeviceFacts, loop_inode: Option<u64>) -> Fields {
     fields
 }
 
-/// As much of a device's identity as every kernel shows to everybody.
+/// The identifying fields that every kernel shows to every container.
 fn disk_fields(facts: &DeviceFacts) -> Fields {
     let mut fields = Fields::default();
     if let Some(wwid) = &facts.wwid {
@@ -228,7 +226,7 @@ fn disk_fields(facts: &DeviceFacts) -> Fields {
     fields
 }
 
-/// What tells a device without a name from others, until the next boot. `size` is in bytes.
+/// What distinguishes a device without a name until the next boot. `size` is in bytes.
 fn weak_fields(facts: &DeviceFacts, size: Option<u64>) -> io::Result<Fields> {
     let mut fields = Fields::default();
     fields.set("boot", super::boot_id()?);
@@ -286,7 +284,7 @@ impl Fields {
         format!("{VERSION}{self}")
     }
 
-    /// Reads a text of ours, and only the canonical form of it.
+    /// Parses an identity; only the canonical form is accepted.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = BTreeMap::new();
         for field in text.strip_prefix(VERSION)?.split(',') {

@@ -1,11 +1,11 @@
-//! The few questions that only `ioctl` answers, each asked of an open descriptor.
+//! Wrappers of the ioctls that read facts about devices and filesystems. None of them writes.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
-/// A filesystem's or device's 16 bytes.
+/// A filesystem's UUID.
 pub type Uuid = [u8; 16];
 
 mod raw {
@@ -75,7 +75,7 @@ pub fn block_size_bytes(fd: impl AsFd) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Whether a block device refuses writing.
+/// Whether a block device is read-only.
 #[expect(unsafe_code, reason = "nix has no wrapper for BLKROGET")]
 pub fn block_read_only(fd: impl AsFd) -> io::Result<bool> {
     let mut flag = 0;
@@ -84,7 +84,7 @@ pub fn block_read_only(fd: impl AsFd) -> io::Result<bool> {
     Ok(flag != 0)
 }
 
-/// The UUID that any filesystem has told the kernel's common layer (Linux 6.9 and later).
+/// The UUID of any filesystem that sets it in its superblock (Linux 6.9 and later).
 #[expect(unsafe_code, reason = "nix has no wrapper for FS_IOC_GETFSUUID")]
 pub fn generic_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
     let mut answer = raw::GenericUuid::default();
@@ -102,7 +102,7 @@ pub fn ext4_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
         length: 16,
         ..Default::default()
     };
-    // SAFETY: EXT4_IOC_GETFSUUID writes `length` bytes, and there are so many.
+    // SAFETY: EXT4_IOC_GETFSUUID writes `length` bytes, the size of `uuid`.
     let result = unsafe { raw::ext4_uuid(fd.as_fd().as_raw_fd(), &raw mut answer) };
     Ok(supported(result)?.map(|()| answer.uuid))
 }
@@ -116,16 +116,16 @@ pub fn xfs_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
     Ok(supported(result)?.map(|()| answer.uuid))
 }
 
-/// What btrfs says of itself.
+/// The UUIDs of a btrfs filesystem.
 pub struct Btrfs {
-    /// The name of its directory in `/sys/fs/btrfs`. Made up at mount time for the second of two
-    /// clones, hence no identity.
+    /// The name of its directory in `/sys/fs/btrfs`. The second of two mounted clones gets a temporary one, so
+    /// it is not an identity.
     pub fsid: Uuid,
-    /// The UUID on the disk, since the filesystem was made. `None` before Linux 5.11.
+    /// The UUID on disk. `None` before Linux 5.11.
     pub metadata_uuid: Option<Uuid>,
 }
 
-/// Asks btrfs about itself.
+/// Reads the UUIDs of a btrfs filesystem.
 #[expect(unsafe_code, reason = "nix has no wrapper for BTRFS_IOC_FS_INFO")]
 pub fn btrfs(fd: impl AsFd) -> io::Result<Option<Btrfs>> {
     const METADATA_UUID: u64 = 1 << 2;
@@ -150,15 +150,15 @@ pub fn btrfs(fd: impl AsFd) -> io::Result<Option<Btrfs>> {
 
 /// The file behind a loop device.
 pub struct LoopBacking {
-    /// Its `st_dev`: what it lies on.
+    /// Its `st_dev`.
     pub dev: u64,
     /// Its inode.
     pub inode: u64,
-    /// Its `st_rdev`: the device that it is the node of, 0 for a regular file.
+    /// Its `st_rdev`: the device, if it is a device node; 0 for a regular file.
     pub rdev: u64,
 }
 
-/// Asks a loop device (or the partition of one) about the file behind it.
+/// The file behind a loop device, or behind the disk of its partition.
 #[expect(unsafe_code, reason = "nix has no wrapper for LOOP_GET_STATUS64")]
 pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
     let mut answer = raw::LoopStatus {
@@ -176,7 +176,7 @@ pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
     }))
 }
 
-/// `None` where the question is unknown to the file's driver; any other error is one.
+/// `None` where the driver does not support the ioctl.
 fn supported(result: nix::Result<i32>) -> io::Result<Option<()>> {
     match result {
         Ok(_) => Ok(Some(())),
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layouts_are_the_kernels() {
+    fn layouts_match_the_kernel() {
         assert_eq!(size_of::<raw::GenericUuid>(), 17);
         assert_eq!(size_of::<raw::Ext4Uuid>(), 24);
         assert_eq!(size_of::<raw::XfsGeometry>(), 112);

@@ -1,10 +1,8 @@
-//! What the kubelet still holds of a local volume, by the traces below its directory, and all that it
-//! has mounted there.
+//! The local volumes that the kubelet still has mounted or mapped, by the entries below its directory.
 //!
-//! The API is not enough: the containers of a pod that was deleted by force may live on after the
-//! pod's object is gone. The kubelet removes these entries when it has unmounted or unmapped the
-//! volume, and not before. Its own mount of a disk that it formatted is not looked for here: the
-//! exclusive open of the device finds that one in whatever namespace it is.
+//! The API does not suffice: the containers of a force-deleted pod can outlive the Pod object. The kubelet removes
+//! these entries only after it has unmounted or unmapped the volume. Its mount of a disk that it formatted is not
+//! searched here: the exclusive open of the device detects it in any namespace.
 
 use std::fs;
 use std::io;
@@ -13,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::mounts::{Mount, MountTable};
 use crate::types::VolumeMode;
 
-/// The kubelet's name for the plugin, as a directory.
+/// The directory name of the kubelet's plugin for local volumes.
 const PLUGIN: &str = "kubernetes.io~local-volume";
 
 /// The kubelet's directory, `/var/lib/kubelet` on most nodes.
@@ -24,7 +22,7 @@ pub struct KubeletDir {
 }
 
 impl KubeletDir {
-    /// Takes the directory as we see it, and the UID of the pod that we run in, if it is known.
+    /// The directory in our mount namespace, and the UID of our own pod, if it is known.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, own_pod: Option<String>) -> Self {
         Self {
@@ -47,7 +45,7 @@ impl KubeletDir {
 
     /// All mounts below these directories.
     pub fn mounts<'a>(&self, table: &'a MountTable) -> impl Iterator<Item = &'a Mount> + use<'a> {
-        // The mount table knows no links.
+        // The mount table has no symbolic links.
         let dirs = self.volume_dirs();
         let dirs = dirs.map(|dir| dir.canonicalize().unwrap_or(dir));
         let is_below = move |mount: &&Mount| {
@@ -57,9 +55,8 @@ impl KubeletDir {
         table.iter().filter(is_below)
     }
 
-    /// Whether the node's pods can be seen, so that what is not there is not in use. Where our own pod
-    /// is missing, or there is none at all, it is not the kubelet's directory, but an empty one in its
-    /// place, or what an earlier kubelet has left.
+    /// Whether the node's pods are visible, so that an absent entry means that a volume is not in use. Without
+    /// our own pod, or without any pod, it is not the directory of the running kubelet.
     #[must_use]
     pub fn visible(&self) -> bool {
         let pods = self.path.join("pods");
@@ -69,22 +66,21 @@ impl KubeletDir {
         }
     }
 
-    /// Whether what the node's pods have of such volumes can be seen. The kubelet makes `plugins` when
-    /// it starts; without it only `pods` was mounted here, which tells all about filesystems and not
-    /// enough about raw devices.
+    /// Whether the pods' uses of such volumes are visible. Raw devices also require `plugins`, which the kubelet
+    /// creates when it starts; it is missing where only `pods` is mounted here.
     #[must_use]
     pub fn sees(&self, mode: VolumeMode) -> bool {
-        let tells_enough = match mode {
+        let suffices = match mode {
             VolumeMode::Filesystem => true,
             VolumeMode::Block => fs::read_dir(self.path.join("plugins")).is_ok(),
         };
-        tells_enough && self.visible()
+        suffices && self.visible()
     }
 
-    /// All that the kubelet still has mounted or mapped of a PV; empty when it has let go.
+    /// The kubelet's mounts and mappings of a PV; empty once it has unmounted and unmapped the volume.
     ///
     /// # Errors
-    /// When it cannot be told, which is not the same as none.
+    /// When a directory cannot be read, so that the mounts are unknown.
     pub fn mounts_of(&self, pv_name: &str) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for pod in entries(&self.path.join("pods"))? {
@@ -95,7 +91,7 @@ impl KubeletDir {
                 }
             }
         }
-        // One entry per pod that a raw device is mapped for. The directory itself may outlive them.
+        // One entry per pod that a raw device is mapped for. The directory can outlive them.
         let mapped = self
             .path
             .join("plugins")
@@ -120,7 +116,7 @@ fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Whether there is anything at a path. Not followed: the target of a link may be gone.
+/// Whether a path exists. Symbolic links are not followed: the target may be gone.
 fn exists(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -129,7 +125,7 @@ fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A pod's directory may go while we look.
+/// Whether a file does not exist: the kubelet may remove a pod's directory while it is read.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -164,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_held_as_long_as_an_entry_is_there() {
+    fn volume_is_held_while_the_kubelet_has_an_entry() {
         let dir = tempfile::tempdir().unwrap();
         let kubelet = KubeletDir::new(dir.path(), None);
         let pods = dir.path().join("pods");

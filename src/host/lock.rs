@@ -1,8 +1,8 @@
-//! One cleaner per volume: an advisory lock on the volume itself.
+//! An advisory lock on a volume, so that it has one cleaner at a time.
 //!
-//! Everything of ours that cleans takes it first: the loop, the `clean` command and a Job, of this
-//! version or another, in whatever container. udev takes a shared lock on a disk while it probes it
-//! and leaves one alone that is locked, so that a device may seem held for a moment.
+//! The provisioner, the `clean` command and the Jobs acquire it before they clean, in any version and container.
+//! udev holds a shared lock on a disk while it probes it, and skips a locked disk. So a device can be locked for a
+//! moment by udev.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -17,13 +17,13 @@ use super::through_proc;
 /// Why a volume was not locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another process holds it.
     #[error("{} is locked by another process, probably another cleaner: see `lslocks` on the node", path.display())]
     Held {
         /// The volume.
         path: PathBuf,
     },
-    /// The kernel refused.
+    /// Any other error.
     #[error("{} cannot be locked: {source}", path.display())]
     Io {
         /// The volume.
@@ -33,8 +33,8 @@ pub enum LockError {
     },
 }
 
-/// A volume that is locked until this is dropped, and until every process that inherited the
-/// descriptor has ended: it is never unlocked in so many words.
+/// A locked volume. It is unlocked when this is dropped and every process that inherited the descriptor has ended,
+/// never explicitly.
 #[derive(Debug)]
 pub struct VolumeLock {
     held: File,
@@ -43,8 +43,8 @@ pub struct VolumeLock {
 impl VolumeLock {
     /// Locks the directory or device that `volume` has open, without waiting. `path` is for messages.
     ///
-    /// The lock is on an open file description of its own: it holds also while the caller closes
-    /// and reopens the device.
+    /// The lock has an open file description of its own, so it holds while the caller closes and reopens the
+    /// device.
     ///
     /// # Errors
     /// [`LockError`].
@@ -68,7 +68,7 @@ impl VolumeLock {
         }
     }
 
-    /// The locked file. A process that inherits it holds the lock, too.
+    /// The locked file. A process that inherits it also holds the lock.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.held.as_fd()

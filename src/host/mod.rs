@@ -1,12 +1,12 @@
-//! What this machine says about its disks: mounts, devices, filesystems, identities, users.
+//! Reads the host's storage: mounts, devices, filesystems, identities, users.
 //!
-//! Everything here only *looks*. The one mark that is left behind is the advisory lock of
-//! [`lock`], and that goes with its descriptor. Two rules hold throughout:
+//! It never writes to a volume. Its only side effect is the advisory lock of [`lock`], which ends with its
+//! descriptor. Two invariants hold:
 //!
-//! * A path is resolved once. Whatever is asked afterwards is asked of the descriptor, so that a
-//!   disk that is swapped or a link that is turned in between cannot vouch for another.
-//! * Only directories and block devices are ever opened. Opening a FIFO would hang and opening a
-//!   tape would wind it, so a file's type is read from an `O_PATH` handle first.
+//! * A path is resolved once, and all later queries use the descriptor. A disk that is replaced or a link that is
+//!   changed meanwhile cannot be confused with the first.
+//! * Only directories and block devices are opened. Opening a FIFO would block and opening a tape would rewind
+//!   it, so the file type is read through an `O_PATH` handle first.
 
 pub mod claims;
 pub mod device;
@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
-/// The kernel's random name for the time since it booted.
+/// The kernel's random ID of the current boot.
 ///
 /// # Errors
 /// When `/proc` is not there.
@@ -37,8 +37,7 @@ pub fn boot_id() -> io::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// The name under which the file behind a descriptor can be opened again or looked at: the file
-/// itself, whatever has meanwhile been put at its path.
+/// A path that leads to the open file itself, whatever is at its original path now.
 fn through_proc(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }

@@ -1,9 +1,8 @@
 //! The mount table: `/proc/<thread>/mountinfo`, parsed from bytes.
 //!
-//! Not the `procfs` crate's parser: that one splits lines at Unicode white space and wants UTF-8,
-//! so that one no-break space or one stray byte in any mount path of the node, put there by any
-//! pod, makes the whole table unreadable. The kernel's separator is a single blank, and what could
-//! be mistaken for one is written as an octal escape.
+//! The `procfs` crate's parser splits lines at Unicode white space and requires UTF-8. One no-break space or one
+//! invalid byte in a mount path, which any pod can cause, makes the whole table unreadable there. The kernel
+//! separates fields by a single blank, and escapes blanks within a field in octal.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -61,29 +60,28 @@ impl fmt::Display for DeviceNumber {
 /// One line of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The kernel's id of this mount; given again after an unmount.
+    /// The kernel's id of this mount; reused after an unmount.
     pub id: u64,
     /// The id of the mount that this one is mounted on.
     pub parent: u64,
-    /// The filesystem, as one number for all its mounts (of btrfs, for all subvolumes).
+    /// The filesystem's number, the same for all its mounts (and all subvolumes of btrfs).
     pub device: DeviceNumber,
-    /// Which directory of the filesystem is mounted. One that was removed meanwhile ends in
-    /// `//deleted`.
+    /// The directory of the filesystem that is mounted; one that was removed ends in `//deleted`.
     pub root: PathBuf,
     /// Where it is mounted, as our process sees it.
     pub point: PathBuf,
     /// The kind of filesystem, such as `ext4`.
     pub fs_type: String,
-    /// What was mounted, in the words of whoever mounted it. Proves nothing.
+    /// The source argument of mount(2), which proves nothing.
     pub source: OsString,
-    /// Whether writing is refused, by this mount or by the whole filesystem.
+    /// Whether this mount or the whole filesystem is read-only.
     pub read_only: bool,
 }
 
 impl Mount {
-    /// Where in its filesystem a file lies whose path leads through this mount.
+    /// The path within the filesystem of a file whose path leads through this mount.
     #[must_use]
-    pub fn place_of(&self, path: &Path) -> Option<PathBuf> {
+    pub fn path_in_fs(&self, path: &Path) -> Option<PathBuf> {
         let rest = path.strip_prefix(&self.point).ok()?;
         Some(self.root.join(rest))
     }
@@ -109,8 +107,8 @@ impl MountTable {
         std::fs::read("/proc/thread-self/mountinfo").map(|bytes| Self::parse(&bytes))
     }
 
-    /// Parses the text of a `mountinfo` file. A line that does not parse is left out, and kept in
-    /// [`Self::unparsed`]: one strange mount must not hide all others.
+    /// Parses a `mountinfo` file. A line that does not parse is kept in [`Self::unparsed`]: it must not hide the
+    /// other mounts.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut table = Self::default();
@@ -147,20 +145,20 @@ impl MountTable {
         self.holding(point).filter(|mount| mount.point == point)
     }
 
-    /// All mounts that are mounted inside a directory of a filesystem, by whatever path: also where
-    /// the directory itself is mounted a second time, and what is hidden by other mounts.
+    /// All mounts inside a directory of a filesystem, by any path: also where the directory is mounted a second
+    /// time, and those that other mounts hide.
     pub fn inside(&self, fs: DeviceNumber, dir: &Path) -> impl Iterator<Item = &Mount> {
         let by_id: HashMap<u64, &Mount> = self.mounts.iter().map(|it| (it.id, it)).collect();
         self.mounts.iter().filter(move |mount| {
             by_id
                 .get(&mount.parent)
                 .filter(|parent| parent.device == fs)
-                .and_then(|parent| parent.place_of(&mount.point))
-                .is_some_and(|place| place != dir && place.starts_with(dir))
+                .and_then(|parent| parent.path_in_fs(&mount.point))
+                .is_some_and(|path| path != dir && path.starts_with(dir))
         })
     }
 
-    /// The mounts of a part of a volume: of a directory or subvolume in it.
+    /// The mounts of a directory or subvolume within a volume.
     pub fn of_parts(&self, volume: &Mount) -> impl Iterator<Item = &Mount> {
         self.mounts.iter().filter(|mount| {
             mount.device == volume.device
@@ -194,7 +192,7 @@ impl MountTable {
     pub fn complete(&self) -> Result<(), String> {
         if let Some(line) = self.unparsed.first() {
             return Err(format!(
-                "this line of the mount table is not understood: {line}"
+                "this line of the mount table does not parse: {line}"
             ));
         }
         match self.at(Path::new("/")) {
@@ -203,8 +201,8 @@ impl MountTable {
         }
     }
 
-    /// The mount in which a lookup of `path` ends: walks down from the root and steps onto a mount
-    /// wherever the mount it is on has one, just as the kernel does. Symbolic links are not followed.
+    /// The mount in which a lookup of `path` ends: descends from the root and crosses mount points, as the kernel
+    /// does. Symbolic links are not followed.
     #[must_use]
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
         let mut prefixes: Vec<&Path> = path.ancestors().collect();
@@ -214,7 +212,7 @@ impl MountTable {
             let Some(here) = self.by_point.get(prefix) else {
                 continue;
             };
-            // No mount is stepped onto twice, whatever the table says.
+            // Bounded, so that a cycle in the table ends.
             for _ in here {
                 let mounts = here.iter().map(|at| &self.mounts[*at]);
                 match mounts
@@ -232,7 +230,7 @@ impl MountTable {
     fn is_mounted_on(&self, mount: &Mount, parent: Option<&Mount>) -> bool {
         match parent {
             Some(parent) => mount.parent == parent.id && mount.id != parent.id,
-            // The first mount's parent is outside what we may see, or the mount itself.
+            // The root mount's parent is not visible, or is the mount itself.
             None => mount.parent == mount.id || !self.ids.contains(&mount.parent),
         }
     }
@@ -262,7 +260,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let fs_type = unescape(fields.next()?).to_string_lossy().into_owned();
     let source = unescape(fields.next()?);
     let super_options = fields.next()?;
-    // The second word is of ext4, whose flags still say writable after an error made it read-only.
+    // `emergency_ro` is ext4's: after an error made it read-only, its flags still say writable.
     let read_only = [options, super_options].iter().any(|options| {
         options
             .split(|byte| *byte == b',')
@@ -280,7 +278,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's `\ooo` escapes; a backslash that begins none stands for itself.
+/// Decodes the kernel's `\ooo` escapes; any other backslash is literal.
 pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -303,7 +301,7 @@ pub(crate) fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Removes the one newline that `/sys` and `/proc` put at the end of a value, and no other.
+/// Removes the one newline that `/sys` and `/proc` append to a value.
 pub(super) fn without_newline(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
 }

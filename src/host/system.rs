@@ -1,9 +1,8 @@
-//! Storage that a node needs for itself and its pods, recognised by filesystem and directory, not by
-//! the path where it is mounted.
+//! Recognises storage that the node needs for itself and its pods, by filesystem and directory, not by mount point.
 //!
-//! A container does not see the host's mounts. Where the host has its own directories is concluded from
-//! those of which both paths are known: discovery directories and the kubelet's. What the host has on
-//! other filesystems than these is not recognised there.
+//! A container does not see the host's mounts. The host's directories are derived from those whose paths are known on
+//! both sides: the discovery directories and the kubelet's. Host directories on other filesystems are not recognised
+//! from a container.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,16 +10,16 @@ use std::path::{Path, PathBuf};
 use super::kubelet::KubeletDir;
 use super::mounts::{DeviceNumber, Mount, MountTable, unescape};
 
-/// Of these not even a part is a volume, nor is what is mounted below them.
+/// No part of these is a volume, and nothing that is mounted below them.
 const SYSTEM: [&str; 13] = [
     "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin",
     "/sys", "/usr",
 ];
 
-/// Of these not even a part is a volume.
+/// No part of these is a volume.
 const PRIVATE: [&str; 2] = ["/var/lib/containerd", "/var/lib/etcd"];
 
-/// A volume may lie within these, but may not hold them.
+/// A volume may be inside these, but must not contain them.
 const HELD: [&str; 14] = [
     "/",
     "/home",
@@ -46,7 +45,7 @@ pub struct FsDir {
 }
 
 impl FsDir {
-    /// What is mounted.
+    /// The directory that a mount shows.
     #[must_use]
     pub fn mounted(mount: &Mount) -> Self {
         Self {
@@ -60,17 +59,17 @@ impl FsDir {
         let mount = table.holding(path)?;
         Some(Self {
             device: mount.device,
-            dir: mount.place_of(path)?,
+            dir: mount.path_in_fs(path)?,
         })
     }
 
-    /// Whether this is the other directory, or lies in it.
+    /// Whether this is the other directory, or inside it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.device == other.device && self.dir.starts_with(&other.dir)
     }
 
-    /// Whether one is the other, or lies in it.
+    /// Whether one is the other, or inside it.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.is_within(other) || other.is_within(self)
@@ -115,14 +114,14 @@ pub struct SystemStorage {
     system: Vec<Dir>,
     private: Vec<Dir>,
     held: Vec<Dir>,
-    /// Discovery directories, without links: what is mounted in them is no system's.
+    /// Discovery directories, without links: mounts inside them are not system storage.
     discovery: Vec<PathBuf>,
     /// Directories of the host with their paths here.
     known: Vec<(PathBuf, PathBuf)>,
 }
 
 impl SystemStorage {
-    /// Looks what there is on this machine.
+    /// Reads the directories of this machine.
     ///
     /// # Errors
     /// What cannot be read.
@@ -149,7 +148,7 @@ impl SystemStorage {
                 .map(Dir::new)
                 .into_iter()
                 .chain([Dir::new(kubelet.path())])
-                .chain(own("/proc/self/exe", "this very program"))
+                .chain(own("/proc/self/exe", "the running program"))
                 .chain(swap_files()?)
                 .chain(discovered)
                 .collect(),
@@ -160,62 +159,63 @@ impl SystemStorage {
         })
     }
 
-    /// With the directory or file that a link of ours in `/proc` leads to.
+    /// Adds the target of one of our links in `/proc`.
     #[must_use]
     pub fn with(mut self, link: &str, what: &str) -> Self {
         self.held.extend(own(link, what));
         self
     }
 
-    /// Whether a mount point is an entry of a discovery directory, or lies in one.
+    /// Whether a mount point is inside a discovery directory.
     #[must_use]
     pub fn is_discovered(&self, point: &Path) -> bool {
         let mut dirs = self.discovery.iter();
         dirs.any(|dir| point != dir && point.starts_with(dir))
     }
 
-    /// What the node needs of a mounted filesystem, if anything.
+    /// Why the node needs a mounted filesystem, if it does.
     #[must_use]
     pub fn needs(&self, mount: &Mount, table: &MountTable) -> Option<String> {
         let volume = FsDir::mounted(mount);
-        let why = |dir: &Dir, place: &FsDir| {
-            if volume.is_within(place) {
+        let why = |dir: &Dir, location: &FsDir| {
+            if volume.is_within(location) {
                 format!("it is a part of {}", dir.what)
             } else {
                 format!("{} is in it", dir.what)
             }
         };
         for dir in self.system.iter().chain(&self.private) {
-            if let Some(place) = self.places(dir, table).find(|it| it.overlaps(&volume)) {
-                return Some(why(dir, &place));
+            if let Some(location) = self.locations(dir, table).find(|it| it.overlaps(&volume)) {
+                return Some(why(dir, &location));
             }
         }
         let mut held = self.held.iter();
-        let is_held = |dir: &&Dir| self.places(dir, table).any(|it| it.is_within(&volume));
+        let is_held = |dir: &&Dir| self.locations(dir, table).any(|it| it.is_within(&volume));
         if let Some(dir) = held.find(is_held) {
             return Some(format!("{} is in it", dir.what));
         }
-        // Last, for a better reason: a container has files of the kubelet's mounted in its `/etc`.
+        // Last, so that the checks above name their better reasons: a container has files of the kubelet
+        // mounted in its `/etc`.
         for dir in &self.system {
             let is_below = |point: &Path| {
                 let here = dir.here.as_ref();
                 here.is_some_and(|here| point.starts_with(here)) && !self.is_discovered(point)
             };
             let below = table.iter().filter(|other| is_below(&other.point));
-            if let Some(place) = below.map(FsDir::mounted).find(|it| it.overlaps(&volume)) {
-                return Some(why(dir, &place));
+            if let Some(location) = below.map(FsDir::mounted).find(|it| it.overlaps(&volume)) {
+                return Some(why(dir, &location));
             }
         }
         None
     }
 
-    /// Where a directory lies, as far as it can be seen.
-    fn places<'a>(&'a self, dir: &'a Dir, table: &'a MountTable) -> impl Iterator<Item = FsDir> {
+    /// The known locations of a directory.
+    fn locations<'a>(&'a self, dir: &'a Dir, table: &'a MountTable) -> impl Iterator<Item = FsDir> {
         let here = dir.here.as_ref().and_then(|here| FsDir::at(here, table));
         let on_host = self.known.iter().filter_map(|(host, here)| {
             let known = FsDir::at(here, table)?;
-            // What both paths have in common at the end lies within one filesystem; above that is where
-            // the host has the filesystem mounted.
+            // The common end of both paths is within one filesystem; the rest of the host's path is the
+            // filesystem's mount point there.
             let (mut point, mut root) = (host.as_path(), known.dir.as_path());
             while point.file_name().is_some() && point.file_name() == root.file_name() {
                 (point, root) = (point.parent()?, root.parent()?);
@@ -241,7 +241,7 @@ fn own(link: &str, what: &str) -> Option<Dir> {
 /// The files that the machine swaps to. The first line is a heading.
 fn swap_files() -> Result<Vec<Dir>, String> {
     let table = match std::fs::read("/proc/swaps") {
-        // A kernel that does not swap.
+        // A kernel without swap.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         table => table.map_err(|error| format!("/proc/swaps cannot be read: {error}"))?,
     };

@@ -1,5 +1,4 @@
-//! The storage of an open volume, and the loop devices over files in it. The kernel lists these
-//! nowhere as users of the volume.
+//! The storage of an open volume, and the loop devices over files in it, which the kernel does not list as users.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,12 +9,12 @@ use super::filesystem::{FsRoot, may_lie_on};
 use super::mounts::{DeviceNumber, Mount, MountTable};
 use super::sysfs::{Loop, Sysfs};
 
-/// What a volume occupies, as its users see it.
+/// The storage of a volume.
 #[derive(Clone, Debug)]
 pub enum Storage {
     /// A directory of a filesystem, as it is mounted here.
     Filesystem(Mount),
-    /// A device, its partitions or the disk that it is a partition of, and the same of its twins.
+    /// A device and its partitions or its disk, and those of its twins.
     Device(BTreeSet<DeviceNumber>),
 }
 
@@ -40,8 +39,8 @@ impl Storage {
     }
 }
 
-/// How many loop devices a message names.
-const NAMED: usize = 3;
+/// The number of loop devices that a message names.
+const MAX_NAMED: usize = 3;
 
 /// The loop devices for a message; `None` if there are none.
 #[must_use]
@@ -51,17 +50,17 @@ pub fn in_words(loops: &[Loop]) -> Option<String> {
         let file = it.file.to_string_lossy();
         format!("{} is a loop device over {file:?} in it", it.name)
     };
-    let mut named: Vec<_> = loops.iter().take(NAMED).map(name).collect();
-    if loops.len() > NAMED {
-        named.push(format!("and {} more", loops.len() - NAMED));
+    let mut named: Vec<_> = loops.iter().take(MAX_NAMED).map(name).collect();
+    if loops.len() > MAX_NAMED {
+        named.push(format!("and {} more", loops.len() - MAX_NAMED));
     }
     (!named.is_empty()).then(|| named.join(", "))
 }
 
 /// The loop devices over files in a filesystem volume. [`Sysfs::loops_over`] lists those over a device.
 ///
-/// The driver reports the filesystem of the file, not its directory. Where the volume is only a directory
-/// of its filesystem, the path decides, which fails for a path of another mount namespace.
+/// The driver reports the file's filesystem, not its directory. If the volume is a directory of a filesystem, the
+/// path decides. That misses a file whose path is from another mount namespace.
 ///
 /// # Errors
 /// When `/sys` is not there.
@@ -84,8 +83,8 @@ fn is_loop_in(it: &Loop, volume: &Mount, mounts: &MountTable) -> bool {
     mounts.holding(&it.file).is_some_and(|through| {
         through.device == volume.device
             && through
-                .place_of(&it.file)
-                .is_some_and(|place| place.starts_with(&volume.root))
+                .path_in_fs(&it.file)
+                .is_some_and(|path| path.starts_with(&volume.root))
     })
 }
 

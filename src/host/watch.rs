@@ -1,7 +1,7 @@
 //! Kernel events as futures: a changed mount table, a changed directory.
 //!
-//! Both are descriptors in tokio's reactor, so that an idle node costs no CPU time. An event may be
-//! reported once too often, never too seldom.
+//! Both are descriptors in tokio's reactor, so an idle node uses no CPU time. An event can be reported twice, but is
+//! never lost.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::io::{Interest, Ready};
 
 use super::dir_watch::{self, DirWatch};
 
-/// Changes of the mount table. Belongs to the runtime that it was made in.
+/// Changes of the mount table. Bound to the runtime that it was created in.
 #[derive(Debug)]
 pub struct MountEvents(AsyncFd<OwnedFd>);
 
@@ -30,8 +30,7 @@ impl MountEvents {
         registered(file.into(), Interest::PRIORITY).map(Self)
     }
 
-    /// Waits until something was mounted, unmounted or remounted since the last call. May be dropped
-    /// while it waits.
+    /// Waits for a mount, unmount or remount since the last call. Cancel-safe.
     ///
     /// # Errors
     /// When the reactor has ended.
@@ -42,8 +41,8 @@ impl MountEvents {
     }
 }
 
-/// Changes of the names in a directory, and of the directory itself. Belongs to the runtime that it was
-/// made in.
+/// Added and removed entries of a directory, and changes of the directory itself. Bound to the runtime that it was
+/// created in.
 #[derive(Debug)]
 pub struct DirEvents {
     watch: Option<DirWatch>,
@@ -52,7 +51,7 @@ pub struct DirEvents {
 }
 
 impl DirEvents {
-    /// Watches no directory yet.
+    /// Creates a watch without a directory.
     ///
     /// # Errors
     /// When the kernel has no more instances for this user: sysctl `fs.inotify.max_user_instances`.
@@ -60,8 +59,8 @@ impl DirEvents {
     /// # Panics
     /// Outside of a tokio runtime with I/O.
     pub fn new() -> io::Result<Self> {
-        // No attributes and no contents: no volume depends on them.
-        let watch = DirWatch::new(dir_watch::names())?;
+        // Attributes and contents of entries are not watched: no volume depends on them.
+        let watch = DirWatch::new(dir_watch::name_events())?;
         let fd = watch.as_fd().try_clone_to_owned()?;
         Ok(Self {
             watch: Some(watch),
@@ -69,21 +68,21 @@ impl DirEvents {
         })
     }
 
-    /// Hands the watch out, to a thread that may hang while it looks the directory up: see
-    /// [`DirWatch::set_dir`]. No event is reported until [`Self::restore`].
+    /// Removes the watch, for a thread that calls [`DirWatch::set_dir`], which can hang. No event is reported
+    /// until [`Self::restore`].
     pub fn take(&mut self) -> Option<DirWatch> {
         self.watch.take()
     }
 
-    /// Takes the watch back.
+    /// Puts the watch back.
     pub fn restore(&mut self, watch: DirWatch) {
         self.watch = Some(watch);
     }
 
-    /// Waits for the next change. May be dropped while it waits; nothing is lost.
+    /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
-    /// When the kernel refuses to tell.
+    /// When events cannot be read.
     pub async fn changed(&mut self) -> io::Result<()> {
         let Some(watch) = &self.watch else {
             return std::future::pending().await;

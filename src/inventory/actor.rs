@@ -1,8 +1,8 @@
-//! One class's actor: it alone lists, probes and watches the class's directory.
+//! The actor of one class: the only one that lists, probes and watches the class's directory.
 //!
-//! Every system call that touches the directory runs on a thread that can be left behind. An entry that
-//! does not answer in time is published as `TimedOut`, another thread goes on with the next entry, and
-//! the entry is left alone until its thread returns.
+//! Each system call that touches the directory runs on a thread that the actor can abandon. An entry that does not
+//! answer in time is published as `TimedOut`, and is not probed again until its thread returns. Another thread
+//! continues with the next entry.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,19 +21,19 @@ use super::classes::{ClassInventory, Taken};
 use super::listing::{Listing, Name};
 use super::mount_watch::{Concern, MountWatch};
 use super::probe::{Machine, probe};
-use super::shield::{MAX_STUCK, Stuck};
+use super::stuck::{MAX_STUCK, Stuck};
 use super::{Entry, Finding, Observation, Skip};
 
-/// How long the first silent entry may delay a scan. A healthy one takes microseconds.
+/// The timeout of the first entry that does not answer. A healthy one takes microseconds.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same for each further entry: where one disk is dead, its neighbours often are.
+/// The timeout of each further entry: where one disk is dead, its neighbours often are.
 const NEXT_PROBE_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long an event waits for others, so that one scan serves them all.
+/// The delay between an event and the scan, so that one scan serves several events.
 const COALESCE: Duration = Duration::from_millis(20);
-/// The name under which a thread is left behind that cannot even list the directory.
+/// The name of a stuck thread that lists the directory.
 const DIRECTORY: &str = "/";
 
-/// The actor's own.
+/// The actor's state.
 pub(super) struct Actor {
     pub(super) class: Arc<Class>,
     /// The longest time between two scans.
@@ -46,7 +46,7 @@ pub(super) struct Actor {
     pub(super) mounts_changed: Arc<Notify>,
     pub(super) events: Option<DirEvents>,
     pub(super) stuck: Stuck,
-    /// The last warning that changes are not noticed.
+    /// The last logged warning that changes are not watched.
     pub(super) warning: String,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Actor {
 #[derive(Default)]
 struct Found {
     findings: Vec<Finding>,
-    /// The devices through which those that are in use may be used.
+    /// The devices through which the devices in use can be written.
     in_use: BTreeSet<DeviceNumber>,
     abandoned: bool,
 }
@@ -82,14 +82,14 @@ impl Actor {
             };
             has_event = event;
             if has_event {
-                // Scans that take long are not made back to back.
+                // A slow scan is followed by a pause of the same length.
                 tokio::time::sleep(COALESCE.max(took)).await;
             }
         }
     }
 
-    /// Waits for a reason to scan again: an event, or the end of the period. `None` when there is no main
-    /// loop any more.
+    /// Waits for the next scan. Returns whether an event is the cause and not the period; `None` when the main loop
+    /// has ended.
     async fn event(&mut self) -> Option<bool> {
         let in_dir = async {
             match &mut self.events {
@@ -119,7 +119,7 @@ impl Actor {
         }
     }
 
-    /// Looks at every entry once.
+    /// Lists the directory and probes each entry once.
     async fn scan(&mut self, taken: &Taken) -> Observation {
         self.stuck.forget_returned();
         let listing = match self.list().await {
@@ -202,7 +202,7 @@ impl Actor {
         Ok(listing)
     }
 
-    /// What an entry is that is not looked at.
+    /// The finding of an entry that is not probed.
     fn without_probe(&self, Name { text, utf8 }: &Name) -> Option<Finding> {
         let (dir, pattern) = (&self.class.mount_dir, &self.class.name_pattern);
         let (reason, why) = if !utf8 {
@@ -222,8 +222,8 @@ impl Actor {
         Some(skipped(reason, why))
     }
 
-    /// Probes entries, each batch on a thread of its own: one, unless an entry hangs. Returns the devices
-    /// through which volumes are in use.
+    /// Probes entries on one thread, and on another after each entry that hangs. Returns the devices through
+    /// which the devices in use can be written.
     async fn probe_all(
         &mut self,
         mut todo: Vec<String>,
@@ -234,7 +234,7 @@ impl Actor {
     ) -> BTreeSet<DeviceNumber> {
         let dir = self.class.mount_dir.clone();
         let mut in_use = BTreeSet::new();
-        let mut patience = PROBE_TIMEOUT;
+        let mut timeout = PROBE_TIMEOUT;
         while !todo.is_empty() {
             if self.stuck.is_full() {
                 *fault = Some(format!(
@@ -244,7 +244,7 @@ impl Actor {
                 break;
             }
             let (mut thread, found) = self.start_probing(&todo, machine, taken);
-            let ended = ended_in_time(&mut thread, &found, patience).await;
+            let ended = ended_in_time(&mut thread, &found, timeout).await;
             let nothing_more = Found {
                 abandoned: true,
                 ..Found::default()
@@ -266,7 +266,7 @@ impl Actor {
                 skipped(SkipReason::Unreadable, why)
             } else {
                 self.stuck.push(&name, thread);
-                patience = NEXT_PROBE_TIMEOUT;
+                timeout = NEXT_PROBE_TIMEOUT;
                 let why = format!("{dir}: the entry {name:?} did not answer for {PROBE_TIMEOUT:?}");
                 skipped(SkipReason::TimedOut, why)
             };
@@ -300,16 +300,15 @@ impl Actor {
     }
 }
 
-/// Waits for the end of a thread as long as it makes progress. Returns `None` if it makes none, and
-/// otherwise how it ended, in words.
+/// Waits for a thread while it makes progress. Returns `None` on timeout, else the text of its panic, or an empty one.
 async fn ended_in_time(
     thread: &mut JoinHandle<()>,
     found: &Mutex<Found>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Option<String> {
     let mut before = 0;
     loop {
-        if let Ok(ended) = tokio::time::timeout(patience, &mut *thread).await {
+        if let Ok(ended) = tokio::time::timeout(timeout, &mut *thread).await {
             return Some(ended.map_or_else(|panic| panic.to_string(), |()| String::new()));
         }
         let now = lock(found).findings.len();
@@ -338,7 +337,7 @@ fn used_through(finding: &Finding, machine: &Machine) -> BTreeSet<DeviceNumber> 
 }
 
 impl Observation {
-    /// Of a directory of which nothing is known.
+    /// The observation of a directory that could not be read.
     pub(super) fn failed(fault: String) -> Self {
         Self {
             entries: Vec::new(),

@@ -1,4 +1,4 @@
-//! The inventory of all classes: one actor for each, and what it published last.
+//! The inventory of all classes: one actor for each, with its last published scan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::types::HostPath;
 use super::Observation;
 use super::actor::Actor;
 use super::mount_watch::MountWatch;
-use super::shield::Stuck;
+use super::stuck::Stuck;
 
-/// For how many periods an inventory is taken as complete.
+/// The number of periods after which an inventory no longer counts as complete.
 const MAX_AGE: u32 = 3;
 
 /// The paths that have PVs or are being cleaned; `None` while the PVs are not known.
 pub type Taken = Option<Arc<BTreeSet<HostPath>>>;
 
-/// What an actor has found in its class's directory.
+/// The result of an actor's scan.
 #[derive(Debug)]
 pub struct ClassInventory {
     /// The directory's entries.
@@ -55,19 +55,18 @@ struct Handle {
     task: JoinHandle<()>,
 }
 
-/// What all classes show.
+/// The last observations of all classes.
 #[derive(Debug, Default)]
 pub struct Observed {
     /// By class name.
     pub classes: BTreeMap<String, Observation>,
-    /// Paths that were taken when they were last looked at, and are free now. They are about to be looked
-    /// at again, and must not be offered before.
+    /// Paths that were taken at the last scan, and are free now. They must not be offered before the next scan.
     pub outdated: BTreeSet<HostPath>,
 }
 
 impl Inventory {
-    /// Without classes. `wake` is notified when the inventory of a class has changed. A class is scanned
-    /// every `period` at least.
+    /// Creates an inventory without classes. `wake` is notified when the inventory of a class has changed. Each
+    /// class is scanned at least once per `period`.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O.
@@ -94,8 +93,8 @@ impl Inventory {
         }
     }
 
-    /// Follows the configuration. A class whose settings have changed is a new one: the same names may be
-    /// other disks.
+    /// Starts and stops actors for these classes. A class with changed settings is a new one: the same names may
+    /// be other disks.
     pub fn serve(&mut self, classes: &BTreeMap<String, Arc<Class>>) {
         let mounts = &self.mounts;
         self.actors.retain(|name, actor| {
@@ -112,8 +111,7 @@ impl Inventory {
         }
     }
 
-    /// The paths that have PVs or are being cleaned. Scans the classes again in which a path is no longer
-    /// taken.
+    /// Sets the paths that have PVs or are being cleaned. Classes in which a path was freed are scanned again.
     pub fn set_taken(&mut self, paths: &BTreeSet<HostPath>) {
         for actor in self.actors.values_mut() {
             let dir = &actor.class.host_dir;
@@ -170,7 +168,7 @@ impl Inventory {
         }
     }
 
-    /// What the classes show. Never waits.
+    /// The last observations. Never waits.
     #[must_use]
     pub fn observe(&self) -> Observed {
         let mut observed = Observed::default();

@@ -1,8 +1,7 @@
-//! Whether a volume holds something, for classes that offer empty ones only.
+//! Whether a volume is empty, for classes with `discoveryPolicy: EmptyOnly`.
 //!
-//! A volume is empty by the very checks that end our own cleaning, so that a volume that was cleaned
-//! is offered again. They read one directory, or a few hundred KiB of a device, through the descriptor
-//! that is open already.
+//! These are the checks that verify our own cleaning, so a cleaned volume is offered again. They read one directory,
+//! or a few hundred KiB of a device, through the open descriptor.
 
 use std::io;
 
@@ -11,14 +10,14 @@ use crate::host::filesystem::FsRoot;
 use crate::wipe::signature;
 use crate::wipe::tree::{self, TreeError};
 
-/// What looking into a volume showed.
+/// What is in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nobody looked: it has a PV, it is in use, or its class does not care.
+    /// Not read: it has a PV, it is in use, or its class offers volumes with data.
     NotLookedAt,
-    /// Nothing, or a `lost+found` with nothing in it; of a device, no known signature.
+    /// Nothing but an empty `lost+found`; on a device, no known signature.
     Empty,
-    /// Something, of which this is the first that was found, in words.
+    /// Data; this names the first that was found.
     Holds(String),
 }
 

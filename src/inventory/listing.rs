@@ -1,4 +1,5 @@
-//! What a discovery directory holds, by name only, and what the probes of all entries need.
+//! Reads the names in a discovery directory, and the facts that the probes of all entries share. It never touches
+//! an entry.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +14,7 @@ use super::probe::Machine;
 /// A reading of the directory.
 pub(super) struct Listing {
     pub(super) watch: Option<DirWatch>,
-    /// Why changes are not noticed.
+    /// Why the directory is not watched.
     pub(super) warning: Option<String>,
     pub(super) machine: io::Result<Machine>,
     /// The directory's path without links.
@@ -29,7 +30,7 @@ pub(super) struct Name {
 }
 
 impl Listing {
-    /// Blocking. The watch comes first, so that no change is missed after the directory was read.
+    /// Blocks. The watch is set first, so that no change after the reading is missed.
     pub(super) fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
         let fault = watch.as_mut().and_then(|it| it.set_dir(dir).err());
         let warning = fault.map(|error| {
@@ -47,8 +48,7 @@ impl Listing {
     }
 }
 
-/// The names in a directory, and what went wrong. The entries themselves are not touched: one of them
-/// may be a dead disk.
+/// The names in a directory, and the last error. The entries are not touched: one may be a dead disk.
 fn list(dir: &Path) -> (Vec<Name>, Option<String>) {
     let unreadable =
         |error: io::Error| format!("the directory {} cannot be read: {error}", dir.display());

@@ -1,7 +1,7 @@
-//! The inventory of the discovery directories: one actor for each class, which alone touches its disks.
+//! The inventory of the discovery directories. Each class has one actor, the only one that scans its disks.
 //!
-//! A scan opens directories and block devices for reading and nothing else. It reports everything that it
-//! found beside everything that is wrong, never just the first error. The main loop never waits for a disk.
+//! A scan opens only directories and block devices, for reading. It reports all entries and all errors, never only
+//! the first error. The main loop never waits for a disk.
 
 mod actor;
 mod classes;
@@ -9,7 +9,7 @@ mod contents;
 mod listing;
 mod mount_watch;
 mod probe;
-mod shield;
+mod stuck;
 
 use std::collections::BTreeSet;
 
@@ -26,9 +26,9 @@ pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
 /// One class's discovery directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What is in it, sorted by name.
+    /// Its entries, sorted by name.
     pub entries: Vec<Entry>,
-    /// Whether that is all. If not, nothing may be concluded from an entry's absence.
+    /// Whether the reading is complete. If not, an absent entry means nothing.
     pub complete: bool,
     /// Why the directory itself could not be read.
     pub fault: Option<String>,
@@ -68,9 +68,9 @@ pub struct Entry {
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Something that can be offered as a volume.
+    /// A volume that can be offered.
     Volume(Box<Candidate>),
-    /// Something else.
+    /// Not a volume that can be offered.
     Skipped(Skip),
 }
 
@@ -81,7 +81,7 @@ pub struct Skip {
     pub reason: SkipReason,
     /// One sentence for an operator, with the path and what is wrong with it.
     pub detail: String,
-    /// Whether that is because the volume is not there: nothing is mounted, a link leads to nothing.
+    /// Whether the volume is missing: nothing is mounted, or a link is dangling.
     pub gone: bool,
 }
 
@@ -95,7 +95,7 @@ impl Skip {
         }
     }
 
-    /// The same, where there is no volume (any more).
+    /// Marks the volume as missing.
     #[must_use]
     pub fn gone(mut self) -> Self {
         self.gone = true;
@@ -106,21 +106,20 @@ impl Skip {
 /// A volume as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Whether it is a mount point or a device, whatever the class makes of it.
+    /// Whether it is a mount point or a device, independent of the class's volume mode.
     pub kind: VolumeMode,
     /// Size in bytes, not rounded.
     pub capacity: u64,
-    /// What tells it from every other volume.
+    /// Its identity.
     pub identity: Identity,
     /// The storage that it occupies.
     pub footprint: Footprint,
-    /// Whether it is mounted read-only, or the device is.
+    /// Whether the mount or the device is read-only.
     pub read_only: bool,
-    /// Who uses the device (a mount, LVM, md, ...), as far as looking shows.
+    /// The visible user of the device (a mount, LVM, md, ...).
     pub in_use: Option<String>,
     /// What is in it.
     pub contents: Contents,
-    /// The disks below that have to seek: cleaning two volumes of one at a time is slower than one
-    /// after the other.
+    /// The rotational disks below it. Cleaning two volumes of one in parallel is slower than in sequence.
     pub rotational: BTreeSet<DeviceNumber>,
 }

@@ -1,7 +1,7 @@
-//! Which classes a change of the mount table concerns.
+//! Notifies the classes that a change of the mount table concerns.
 //!
-//! A busy node mounts and unmounts many times a second. The table is read at the first change, and then
-//! four times a second at most; once a second while no change concerns a class.
+//! A busy node mounts and unmounts many times a second. The table is read at the first change, and then up to four
+//! times a second, or once a second while no change concerns a class.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::watch::MountEvents;
 
-const SHORT_PAUSE: Duration = Duration::from_millis(250);
-const LONG_PAUSE: Duration = Duration::from_secs(1);
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a class needs to know of the mount table.
+/// The part of the mount table that a class depends on.
 #[derive(Debug)]
 pub(super) struct Concern {
-    /// Its directory, by all paths.
+    /// The paths of its directory.
     dirs: Vec<PathBuf>,
     /// Devices that are in use, and not offered for that reason.
     devices: BTreeSet<DeviceNumber>,
-    /// The part of the table that its last scan has seen.
+    /// That part, as of its last scan.
     seen: Vec<Mount>,
     changed: Arc<Notify>,
 }
 
 impl Concern {
-    /// Of a scan that has read this table. `changed` is notified when another would see more.
+    /// The concern after a scan that has read this table. `changed` is notified when that part changes.
     pub(super) fn new(
         table: &MountTable,
         dirs: Vec<PathBuf>,
@@ -89,19 +89,19 @@ impl MountWatch {
         any
     }
 
-    /// Follows the mount table until it is dropped.
+    /// Watches the mount table. Never returns without an error.
     ///
     /// # Errors
     /// When the table cannot be watched or read.
     pub(super) async fn run(&self, events: MountEvents) -> io::Result<()> {
-        let mut pause = SHORT_PAUSE;
+        let mut pause = MIN_PAUSE;
         loop {
             events.changed().await?;
             let table = tokio::task::spawn_blocking(MountTable::read).await??;
             pause = if self.notify(&table) {
-                SHORT_PAUSE
+                MIN_PAUSE
             } else {
-                LONG_PAUSE.min(pause * 2)
+                MAX_PAUSE.min(pause * 2)
             };
             tokio::time::sleep(pause).await;
         }

@@ -1,4 +1,4 @@
-//! One entry of a discovery directory: what it is, or why it is no volume.
+//! Probes one entry of a discovery directory: what it is, or why it is not a volume.
 
 use std::collections::BTreeSet;
 use std::fs::{self, FileType};
@@ -16,12 +16,12 @@ use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 use super::{Candidate, Contents, Finding, Skip, contents};
 
-/// The machine's own tables, read once for a whole scan.
+/// The facts of the machine, read once for a whole scan.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What is mounted, in our mount namespace.
+    /// The mounts of our mount namespace.
     pub mounts: MountTable,
-    /// What the kernel says of block devices.
+    /// The facts about block devices.
     pub sysfs: Sysfs,
 }
 
@@ -38,8 +38,8 @@ impl Machine {
     }
 }
 
-/// Looks at one entry. It looks into it only if it is not taken: a volume with a PV may be in use. Never opens anything but a directory or a block device: opening a FIFO
-/// would hang, and opening a tape would rewind it.
+/// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
+/// directories and block devices: opening a FIFO would block, and opening a tape would rewind it.
 #[must_use]
 pub fn probe(
     class: &Class,
@@ -64,13 +64,13 @@ pub fn probe(
     }
 }
 
-/// Whether it matters what is in the volume.
+/// Whether the contents of the volume have to be read.
 fn looks_into(class: &Class, entry: &str, taken: Option<&BTreeSet<HostPath>>) -> bool {
     class.discovery_policy == DiscoveryPolicy::EmptyOnly
         && taken.is_some_and(|paths| !paths.contains(&class.host_dir.join(entry)))
 }
 
-/// The type of what is at the path, where a symbolic link counts only if it leads to a device.
+/// The file type at the path. A symbolic link counts only if it leads to a block device.
 fn file_type(path: &MountPath) -> Result<FileType, Skip> {
     let unreadable = |error: &io::Error| {
         Skip::new(
@@ -119,7 +119,7 @@ fn filesystem(
         ));
     }
     let root = FsRoot::open(path.as_path(), &machine.mounts).map_err(|error| match error {
-        // Tools look for this very line; the Go provisioner writes it.
+        // Tools search for this log line, which the Go provisioner writes too.
         FsError::NotMounted { .. } => Skip::new(
             SkipReason::NotMounted,
             format!("path \"{path}\" is not a valid mount point"),
@@ -164,8 +164,7 @@ fn with_capacity(candidate: Candidate, path: &MountPath) -> Result<Candidate, Sk
     Ok(candidate)
 }
 
-/// The candidate behind an open filesystem root. Cleaning calls it too, on the very descriptor that
-/// it is going to clean through.
+/// The candidate of an open filesystem root. A cleanup calls it on the descriptor that it cleans through.
 ///
 /// # Errors
 /// When the kernel does not answer.
@@ -183,7 +182,7 @@ pub fn candidate_of_filesystem(root: &FsRoot, machine: &Machine) -> io::Result<C
     })
 }
 
-/// The candidate behind an open device; see [`candidate_of_filesystem`].
+/// The candidate of an open device; see [`candidate_of_filesystem`].
 ///
 /// # Errors
 /// When the kernel does not answer.
@@ -207,18 +206,18 @@ pub fn candidate_of_device(
     })
 }
 
-/// Who uses a device, as far as looking shows.
+/// The visible user of a device.
 ///
 /// # Errors
 /// When `/sys` does not answer.
 pub(crate) fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<String>> {
-    // A disk is in use with any of its partitions, and a partition with its disk.
+    // A disk is in use if one of its partitions is, and a partition if its disk is.
     let through = machine.sysfs.writable_through(facts.number)?;
     let mut mounts = through
         .iter()
         .filter_map(|it| machine.mounts.of_device(*it));
     let mounted = mounts.next();
-    // An exclusive open does not see a loop device on top.
+    // A loop device over it does not make an exclusive open fail.
     let loops = machine.sysfs.loops_over(&through)?;
     Ok(mounted
         .map(|mount| {

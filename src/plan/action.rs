@@ -1,4 +1,4 @@
-//! What a plan says to do.
+//! The actions of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::wipe::method::Method;
 
 use super::CleanupState;
 
-/// One thing to do. Every write names the object's UID and the version that it was decided on.
+/// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Make a PV.
+    /// Create a PV.
     Create(Box<PvDraft>),
     /// Change a PV's metadata or capacity.
     Patch(Patch),
@@ -27,21 +27,21 @@ pub enum Action {
     Track(Box<Track>),
     /// Remove our finalizer from the PV of a wiped volume.
     Release(Tenancy),
-    /// Delete a PV that nobody ever used and that no longer stands for its disk.
+    /// Delete a PV without cleaning, or only remove our finalizer from it.
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
     /// Delete the Job of a PV that is gone.
     Collect(JobView),
-    /// Delete a Job that is in the way or has done its work, and why.
+    /// Delete a Job that blocks a cleanup or has completed, and why.
     DeleteJob(JobView, String),
-    /// Delete the Job of a PV that is not to be cleaned (now), and why.
+    /// Delete the Job of a PV that must not be cleaned (now), and why.
     CallOff(JobView, String),
-    /// Remove the ownerReference of a Job at work: a deleted PV must not stop it halfway.
+    /// Remove the ownerReference of a running Job: the PV's deletion must not stop it halfway.
     Disown(JobView),
 }
 
-/// The state of a cleanup that the plan reads off the cluster.
+/// The state of a cleanup, as the plan derives it from the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
     /// The PV and its claim.
@@ -52,16 +52,16 @@ pub struct Track {
     pub path: HostPath,
     /// The state.
     pub state: CleanupState,
-    /// What it was decided on.
+    /// See [`super::Cleanup::basis`].
     pub basis: u64,
 }
 
-/// A PV to be made.
+/// A PV to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PvDraft {
     /// The PV's name.
     pub name: String,
-    /// The name to take if the first turns out to be another volume's.
+    /// The name to use if the PV of another volume has the first.
     pub second_name: String,
     /// The class.
     pub class: String,
@@ -73,13 +73,13 @@ pub struct PvDraft {
     pub labels: BTreeMap<String, String>,
     /// All annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Whether our finalizer is on it from the start.
+    /// Whether it is created with our finalizer.
     pub finalizer: bool,
     /// The owning Node, with `setPVOwnerRef`.
     pub owner: Option<OwnerReference>,
     /// Bytes, rounded down.
     pub capacity: u64,
-    /// How pods get it.
+    /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// The device, if it is one on disk.
     pub device: Option<DraftDevice>,
@@ -95,37 +95,36 @@ pub struct PvDraft {
     pub selector: Vec<NodeSelectorTerm>,
 }
 
-/// A device that a PV is to be made for.
+/// The device of a PV to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftDevice {
     /// Its path in our mount namespace.
     pub mount_path: MountPath,
-    /// The device that was looked at.
+    /// The device that the scan found.
     pub number: DeviceNumber,
 }
 
-/// A change of one PV's metadata and capacity, made in one request that fails if the PV is no longer the
-/// version that was looked at.
+/// A change of one PV's metadata and capacity, in one request that fails if the PV has changed since.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
     /// The PV.
     pub pv: PvRef,
-    /// Annotations to set or (`None`) to take off.
+    /// Annotations to set or (`None`) to remove.
     pub annotations: BTreeMap<&'static str, Option<String>>,
     /// The hostname label to set.
     pub hostname_label: Option<String>,
-    /// All finalizers that it shall have.
+    /// The complete new list of finalizers.
     pub finalizers: Option<Vec<String>>,
-    /// All owners that it shall have.
+    /// The complete new list of owners.
     pub owners: Option<Vec<OwnerReference>>,
     /// `spec.capacity` in bytes.
     pub capacity: Option<u64>,
-    /// What is told once it is done: an event's reason and text.
+    /// The events to report once the patch is written: reason and text.
     pub events: Vec<(&'static str, String)>,
 }
 
 impl Patch {
-    /// A patch that changes nothing yet.
+    /// An empty patch.
     #[must_use]
     pub fn of(pv: &PvView) -> Self {
         Self {
@@ -155,7 +154,7 @@ impl Patch {
 pub struct Withdrawal {
     /// The PV.
     pub pv: PvRef,
-    /// The finalizers to leave on it, if ours has to come off first.
+    /// The remaining finalizers, if ours has to be removed first.
     pub finalizers: Option<Vec<String>>,
     /// Whether it is still to be deleted.
     pub delete: bool,
@@ -165,13 +164,12 @@ pub struct Withdrawal {
     pub because: String,
 }
 
-/// A released volume that is to be cleaned. Everything in it was true when the plan was made; the
-/// gate looks again.
+/// A released volume to be cleaned, as of the plan. The gate checks it again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CleanOrder {
     /// The PV as it was.
     pub pv: PvView,
-    /// The class, by whose settings the volume is cleaned from beginning to end.
+    /// The class. A cleanup uses these settings to its end.
     pub class: Arc<Class>,
     /// The path that the PV names.
     pub path: HostPath,
@@ -181,21 +179,21 @@ pub struct CleanOrder {
     pub kind: VolumeMode,
     /// How it is cleaned.
     pub method: Method,
-    /// With `useJobForCleaning` and a device: it is cleaned by a Job, made in these terms.
+    /// What its cleaning Job gets from Node and configuration; set for a device with `useJobForCleaning`.
     pub job: Option<JobTerms>,
-    /// The Job that has cleaned it: only the result is checked.
+    /// The Job that has cleaned it; then only the result is verified.
     pub cleaned_by: Option<JobView>,
     /// The volume's size in bytes.
     pub capacity: u64,
-    /// The disks below that have to seek.
+    /// The rotational disks below it.
     pub rotational: BTreeSet<DeviceNumber>,
-    /// What the decision was made on, see [`super::Cleanup::basis`].
+    /// See [`super::Cleanup::basis`].
     pub basis: u64,
-    /// The configuration that it was made under, see [`super::Settings::generation`].
+    /// See [`super::Settings::generation`].
     pub generation: u64,
 }
 
-/// What a cleaning Job has from the Node and the configuration.
+/// What a cleaning Job gets from the Node and the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobTerms {
     /// The value of the Node's hostname label, which may differ from its name.

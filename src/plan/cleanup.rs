@@ -1,7 +1,7 @@
 //! The steps of a cleanup: for each PV that is due, what comes next.
 //!
-//! One row a state, the first match wins ([`Planner::due_pv`] and [`Planner::next_step`]). Nothing else decides
-//! about a cleanup: an attempt runs to its end without waiting or retrying, and leaves a [`CleanupState`].
+//! [`Planner::reconcile_due`] and [`Planner::next_step`] decide alone; the first match wins. An attempt runs to its
+//! end without waiting or retrying, and leaves a [`CleanupState`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{
     reasons,
 };
 
-/// What a cleanup waits for while `maxConcurrentCleanups` others are at work.
+/// What a cleanup waits for while `maxConcurrentCleanups` others run.
 pub const FOR_A_SLOT: &str = "for a permit";
 
 /// For how long a Job may be pending before it holds no slot and is reported.
@@ -28,12 +28,12 @@ const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
 /// provisioner two of them run on the node, and each would replace the other's Job without end.
 const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What cleanups may still begin: `maxConcurrentCleanups`, and one for each disk that has to seek.
+/// The free slots: `maxConcurrentCleanups` in all, and one for each rotational disk.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     limit: usize,
     held: usize,
-    /// Wipes at work, also those that stand still.
+    /// Running wipes, including stalled ones, which hold no slot.
     wipes: usize,
     disks: BTreeSet<DeviceNumber>,
 }
@@ -54,7 +54,7 @@ impl Slots {
         slots
     }
 
-    /// Takes a slot, if there is one.
+    /// Acquires a slot, if one is free.
     fn take(&mut self, disks: &BTreeSet<DeviceNumber>) -> bool {
         let is_free =
             self.held < self.limit && self.wipes < 2 * self.limit && self.disks.is_disjoint(disks);
@@ -71,49 +71,49 @@ impl Slots {
     }
 }
 
-/// What the Job that has the name of a PV's Job is to its cleanup.
+/// What a Job with the name of a PV's Job means for the PV's cleanup.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing<'a> {
+enum JobVerdict<'a> {
     /// Its pod does not run yet.
     Pending,
-    /// It says that it has cleaned.
+    /// It succeeded.
     Succeeded,
-    /// It could not.
+    /// It failed, with this cause.
     Failed(&'a str),
-    /// It is deleted first, for this reason.
-    InTheWay(&'static str),
+    /// It has to be deleted before the next attempt, for this reason.
+    Blocking(&'static str),
 }
 
 /// `template` is the fingerprint of the Job that would be created now; the Job is not [running](is_at_work).
-fn standing<'a>(
+fn judge_job<'a>(
     job: &'a JobView,
     order: &CleanOrder,
     template: Option<&str>,
     date: Timestamp,
-) -> Standing<'a> {
+) -> JobVerdict<'a> {
     let old_template = || template.is_some() && job.template.as_deref() != template;
     match &job.state {
-        _ if job.deleting => Standing::InTheWay("which is being deleted"),
+        _ if job.deleting => JobVerdict::Blocking("which is being deleted"),
         _ if !job.is_for(&order.pv.tenancy()) => {
-            Standing::InTheWay("which belongs to another PV or to an earlier claim")
+            JobVerdict::Blocking("which belongs to another PV or to an earlier claim")
         }
         JobState::Pending | JobState::Running if order.job.is_none() => {
-            Standing::InTheWay("which has not started, and Jobs are switched off now")
+            JobVerdict::Blocking("which has not started, and Jobs are switched off now")
         }
         JobState::Pending | JobState::Running if old_template() && had_time_to_start(job, date) => {
-            Standing::InTheWay("which has not started, and whose template has changed")
+            JobVerdict::Blocking("which has not started, and whose template has changed")
         }
-        JobState::Pending | JobState::Running => Standing::Pending,
+        JobState::Pending | JobState::Running => JobVerdict::Pending,
         JobState::Succeeded if job.cleaner != Some(order.class.cleaner.to_string()) => {
-            Standing::InTheWay("which cleaned by another method than the class has now")
+            JobVerdict::Blocking("which cleaned by another method than the class has now")
         }
-        JobState::Succeeded => Standing::Succeeded,
-        JobState::Failed(why) if order.job.is_some() => Standing::Failed(why),
-        JobState::Failed(_) => Standing::InTheWay("which failed, and Jobs are switched off now"),
+        JobState::Succeeded => JobVerdict::Succeeded,
+        JobState::Failed(why) if order.job.is_some() => JobVerdict::Failed(why),
+        JobState::Failed(_) => JobVerdict::Blocking("which failed, and Jobs are switched off now"),
     }
 }
 
-/// Whether a Job is old enough to have started; so is one without a date.
+/// Whether a Job is old enough to have started. A Job without a date is.
 fn had_time_to_start(job: &JobView, date: Timestamp) -> bool {
     job.made_at
         .is_none_or(|made_at| date.duration_since(made_at) >= JOB_TEMPLATE_GRACE)
@@ -129,7 +129,7 @@ impl<'a> Planner<'a> {
         self.snapshot.cleanups.get(&pv.tenancy())
     }
 
-    /// Forgets cleanups that no longer have a PV, or whose PV is not due any more.
+    /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
         for (tenancy, cleanup) in &self.snapshot.cleanups {
             let pv = self.pvs.iter().find(|pv| pv.uid == tenancy.pv_uid);
@@ -160,7 +160,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A cleanup that does not begin (again) here, whatever is known of the PV by now. Returns whether it is one.
+    /// Handles a cleanup that runs or has wiped the volume. Returns `false` if there is none.
     pub(super) fn cleanup_at_work(&mut self, pv: &'a PvView) -> bool {
         let Some(cleanup) = self.cleanup(pv) else {
             return false;
@@ -182,7 +182,8 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// The data is gone. The Job is deleted first: the next tenant must not meet its pod.
+    /// Releases the PV of a wiped volume. Its Job is deleted first, so that its pod cannot touch the next
+    /// tenant's data.
     fn release(
         &mut self,
         pv: &'a PvView,
@@ -216,7 +217,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A Job deletes the data. Returns whether one does.
+    /// Handles a Job that deletes the data. Returns `false` if there is none.
     pub(super) fn job_at_work(&mut self, pv: &'a PvView, disks: &BTreeSet<DeviceNumber>) -> bool {
         let job = self.snapshot.jobs.get(&job_name(&pv.name));
         let Some(job) = job.filter(|job| is_at_work(job, &pv.tenancy())) else {
@@ -233,7 +234,7 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// What comes next for a volume that may be cleaned.
+    /// Decides the next step for a volume that may be cleaned.
     pub(super) fn next_step(&mut self, pv: &'a PvView, mut order: CleanOrder) {
         if let Some(cleanup) = self.cleanup(pv) {
             self.notify_blocked(pv, cleanup);
@@ -250,11 +251,11 @@ impl<'a> Planner<'a> {
                 .zip(source.image.as_ref())
                 .map(|(terms, image)| fingerprint(&order, terms, source, image));
             let shown = source.shown(&pv.name);
-            match standing(job, &order, template.as_deref(), self.snapshot.date) {
-                Standing::Succeeded => order.cleaned_by = Some(job.clone()),
-                Standing::Pending => return self.job_pending(pv, shown, &order),
-                Standing::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
-                Standing::InTheWay(why) => {
+            match judge_job(job, &order, template.as_deref(), self.snapshot.date) {
+                JobVerdict::Succeeded => order.cleaned_by = Some(job.clone()),
+                JobVerdict::Pending => return self.job_pending(pv, shown, &order),
+                JobVerdict::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
+                JobVerdict::Blocking(why) => {
                     self.delete_job(job, why);
                     let reason = format!("for the end of Job {shown}, {why}");
                     return self.wait(pv, reason, Some(shown), order.basis);
@@ -283,7 +284,7 @@ impl<'a> Planner<'a> {
                 retry_at, error, ..
             } => {
                 self.wake_at(*retry_at);
-                // Of a Job that failed: an attempt reports its failure itself.
+                // A failed attempt reports its failure itself; a failed Job does not.
                 let job_failed = self.failed_job(pv).is_some();
                 if job_failed {
                     let reason = reasons::VOLUME_FAILED_DELETE;
@@ -386,7 +387,7 @@ impl<'a> Planner<'a> {
                 self.plan.actions.push(Action::Clean(Box::new(order)));
                 continue;
             }
-            // What it was blocked by, or how it failed, says more.
+            // A blocked or failed cleanup keeps its state, which names the cause.
             let cleanup = self.snapshot.cleanups.get(&order.pv.tenancy());
             let is_new = cleanup.is_none_or(|it| {
                 matches!(

@@ -1,4 +1,5 @@
-//! DeletePVs: what becomes of the PVs that exist.
+//! DeletePVs: reconciles the PVs that exist. It never deletes data itself: it orders cleanups, which the gate checks
+//! again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
-use super::{Action, CleanOrder, Patch, Place, Planner, VolumeState, Withdrawal, reasons};
+use super::{Action, CleanOrder, Patch, Planner, PvLocation, VolumeState, Withdrawal, reasons};
 
-/// What to do where there is no image to run Jobs with.
+/// The error, and its fix, when no image for cleaning Jobs is known.
 pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
     the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
     does), or switch useJobForCleaning off";
@@ -17,34 +18,34 @@ pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment var
 const FORGOTTEN: &str = "an administrator consented to forget it; its data was not touched";
 
 impl<'a> Planner<'a> {
-    /// Goes through our PVs: keeps their metadata right, and sends what is due to be cleaned.
+    /// Reconciles the metadata of our PVs, and starts the cleanups that are due.
     pub(super) fn delete_pvs(&mut self) {
         self.forget_cleanups();
         for pv in self.pvs {
-            // Whatever has become of the PV: what has begun comes to its end.
+            // A cleanup that has begun ends, also when the PV has changed its owner.
             if self.cleanup_at_work(pv) {
                 continue;
             }
             match pv.ownership(self.node, self.settings.config.use_node_name_only) {
                 Ownership::Foreign => {}
-                Ownership::FormerNode => self.take_over(pv),
-                Ownership::Ours => self.our_pv(pv),
+                Ownership::FormerNode => self.adopt(pv),
+                Ownership::Ours => self.reconcile_own(pv),
             }
         }
     }
 
-    fn our_pv(&mut self, pv: &'a PvView) {
-        let place = self.place(pv);
+    fn reconcile_own(&mut self, pv: &'a PvView) {
+        let location = self.locate(pv);
         match due(pv) {
-            // First of all it has to come into our sight: no watch tells of a consent on it, or its end.
+            // Our watch selects by the hostname label: without it no later change of the PV is seen.
             Due::Yes | Due::Unused | Due::Kept if self.lacks_label(pv) => self.label_due_pv(pv),
-            Due::Yes => self.due_pv(pv, &place),
-            Due::Unused => self.let_go(pv, "it was never used", VolumeState::Terminating),
+            Due::Yes => self.reconcile_due(pv, &location),
+            Due::Unused => self.remove_finalizer(pv, "it was never used", VolumeState::Terminating),
             Due::Kept => {
                 let why = format!("its reclaim policy is {}", pv.policy.as_str());
-                self.let_go(pv, &why, VolumeState::Terminating);
+                self.remove_finalizer(pv, &why, VolumeState::Terminating);
             }
-            Due::No => self.living_pv(pv, &place),
+            Due::No => self.reconcile_active(pv, &location),
         }
     }
 
@@ -63,9 +64,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A PV whose volume has to be cleaned.
-    fn due_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
-        let disks = place.candidate().map(|it| it.rotational.clone());
+    /// Reconciles a PV whose volume has to be cleaned.
+    fn reconcile_due(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
+        let disks = location.candidate().map(|it| it.rotational.clone());
         if self.job_at_work(pv, &disks.unwrap_or_default()) {
             return;
         }
@@ -75,32 +76,32 @@ impl<'a> Planner<'a> {
         }
         if self.plan.paused || pv.paused {
             let message = "cleaning is paused; the volume will be cleaned when it no longer is";
-            self.call_off_pending(pv, message);
+            self.cancel_pending_job(pv, message);
             self.notice(&pv.reference(), reasons::CLEANING_PAUSED, message.into());
             self.states
                 .insert(&pv.name, (VolumeState::Paused, Some(message.into())));
             return;
         }
-        if matches!(place, Place::Unknown) {
+        if matches!(location, PvLocation::Unknown) {
             let wait = "its directory cannot be read at the moment; cleaning waits until it can";
             self.states
                 .insert(&pv.name, (VolumeState::Due, Some(wait.into())));
             return;
         }
         let config = &self.settings.config;
-        let verdict = may_clean(pv, config, self.node, place, &self.occupied);
-        let (Ok(_), Place::Volume(class, entry, candidate), Some(path)) =
-            (&verdict, place, pv.path())
+        let verdict = may_clean(pv, config, self.node, location, &self.occupied);
+        let (Ok(_), PvLocation::Volume(class, entry, candidate), Some(path)) =
+            (&verdict, location, pv.path())
         else {
             if let Err(refusal) = verdict {
-                self.call_off_pending(pv, &refusal.message);
+                self.cancel_pending_job(pv, &refusal.message);
                 self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
                 self.states
                     .insert(&pv.name, (refusal.state, Some(refusal.message)));
             }
             return;
         };
-        let basis = self.basis(pv, place);
+        let basis = self.basis(pv, location);
         let job = self.job_terms(candidate.kind);
         if job.is_some() && self.snapshot.job_source.image.is_none() {
             self.notice(
@@ -132,9 +133,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A fingerprint of what a cleanup is decided on. When it changes, a failed one is tried again at
-    /// once. It leaves out what our own writes change.
-    fn basis(&self, pv: &PvView, place: &Place<'a>) -> u64 {
+    /// A hash of the facts that a cleanup depends on. When it changes, a failed cleanup is retried at once.
+    /// It excludes what our own writes change.
+    fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
         let mut hasher = DefaultHasher::new();
         (
             self.settings.generation,
@@ -144,7 +145,7 @@ impl<'a> Planner<'a> {
             self.failed_job(pv),
         )
             .hash(&mut hasher);
-        if let Some(candidate) = place.candidate() {
+        if let Some(candidate) = location.candidate() {
             (
                 &candidate.identity.text,
                 candidate.read_only,
@@ -155,10 +156,10 @@ impl<'a> Planner<'a> {
         hasher.finish()
     }
 
-    /// Takes our finalizer off a Terminating PV that goes without being cleaned.
-    fn let_go(&mut self, pv: &'a PvView, why: &str, state: VolumeState) {
+    /// Removes our finalizer from a Terminating PV that is not cleaned.
+    fn remove_finalizer(&mut self, pv: &'a PvView, why: &str, state: VolumeState) {
         self.states.insert(&pv.name, (state, Some(why.to_owned())));
-        let because = format!("the PV was deleted and goes without being cleaned, because {why}");
+        let because = format!("the PV was deleted and its volume is not cleaned, because {why}");
         self.push_withdrawal(pv, reasons::VOLUME_DELETE, because, false);
     }
 
@@ -167,7 +168,7 @@ impl<'a> Planner<'a> {
         self.withdraw_as(reasons::VOLUME_DELETE, pv, because);
     }
 
-    /// The same, told by an event with this reason.
+    /// The same, with this event reason.
     pub(super) fn withdraw_as(&mut self, reason: &'static str, pv: &'a PvView, because: &str) {
         self.states.insert(
             &pv.name,
@@ -183,9 +184,9 @@ impl<'a> Planner<'a> {
         because: String,
         delete: bool,
     ) {
-        // What is said to be untouched must not be wiped after that. When the Job is gone, we are back.
+        // The event reports the data as untouched, so no Job may start. The next plan after its deletion goes on.
         if let Some(job) = self.job_of(pv).cloned() {
-            self.call_off(job, &because);
+            self.cancel_job(job, &because);
         } else if !self.is_busy(pv) {
             self.plan.actions.push(Action::Withdraw(Withdrawal {
                 pv: pv.reference(),
@@ -197,8 +198,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A PV that is not due.
-    fn living_pv(&mut self, pv: &'a PvView, place: &Place<'a>) {
+    /// Reconciles a PV that is not due.
+    fn reconcile_active(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
         let state = match (pv.deleting, pv.phase) {
             (true, _) => VolumeState::Terminating,
             (false, Phase::Bound) => VolumeState::Bound,
@@ -207,18 +208,18 @@ impl<'a> Planner<'a> {
             (false, Phase::Pending | Phase::Available) => VolumeState::Available,
         };
         self.states.insert(&pv.name, (state, None));
-        self.call_off_pending(pv, "the PV is not to be cleaned");
+        self.cancel_pending_job(pv, "the PV is not to be cleaned");
         let waits_for_us = !pv.deleting || pv.has_finalizer();
         if waits_for_us && matches!(pv.phase, Phase::Released | Phase::Failed) {
-            self.released_but_not_due(pv, place);
+            self.released_but_not_due(pv, location);
         }
         if !pv.deleting {
-            self.upkeep(pv, place);
+            self.upkeep(pv, location);
         }
     }
 
-    fn released_but_not_due(&mut self, pv: &'a PvView, place: &Place<'a>) {
-        let told = match &pv.policy {
+    fn released_but_not_due(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
+        let problem = match &pv.policy {
             ReclaimPolicy::Recycle => Some((
                 reasons::VOLUME_UNSUPPORTED_RECLAIM_POLICY,
                 "its reclaim policy Recycle is not supported for local volumes; nothing is done; change it to Delete or Retain".to_owned(),
@@ -227,7 +228,7 @@ impl<'a> Planner<'a> {
                 reasons::VOLUME_UNKNOWN_RECLAIM_POLICY,
                 format!("its reclaim policy {policy:?} is unknown to this program; nothing is done"),
             )),
-            _ if matches!(place, Place::ClassGone | Place::ClassInvalid) => Some((
+            _ if matches!(location, PvLocation::ClassGone | PvLocation::ClassInvalid) => Some((
                 reasons::VOLUME_FAILED_DELETE,
                 format!("its class {:?} is not (any longer) in the valid configuration; nothing is done", pv.class),
             )),
@@ -237,16 +238,16 @@ impl<'a> Planner<'a> {
             )),
             ReclaimPolicy::Delete | ReclaimPolicy::Retain => None,
         };
-        if let Some((reason, message)) = told {
+        if let Some((reason, message)) = problem {
             self.notice(&pv.reference(), reason, message.clone());
             self.states
                 .insert(&pv.name, (VolumeState::Failed, Some(message)));
         }
     }
 
-    /// A PV made before the Node object was registered again.
-    fn take_over(&mut self, pv: &'a PvView) {
-        match self.takeover(pv) {
+    /// Adopts a PV that was created before the Node object was registered again.
+    fn adopt(&mut self, pv: &'a PvView) {
+        match self.adoption_patch(pv) {
             Ok(patch) => {
                 self.states.insert(
                     &pv.name,
@@ -256,7 +257,7 @@ impl<'a> Planner<'a> {
                     self.patch(patch);
                 }
             }
-            // As one of ours: never while a claim has it.
+            // As with our own PVs: never while a claim uses it.
             Err(_) if consents_to_forget(pv) && (pv.never_used() || due(pv) != Due::No) => {
                 self.withdraw(pv, FORGOTTEN);
             }
@@ -274,11 +275,5 @@ impl<'a> Planner<'a> {
                     .insert(&pv.name, (VolumeState::Foreign, Some(message)));
             }
         }
-    }
-
-    pub(super) fn event_patch(pv: &PvView, reason: &'static str, text: String) -> Patch {
-        let mut patch = Patch::of(pv);
-        patch.events.push((reason, text));
-        patch
     }
 }

@@ -1,6 +1,6 @@
 //! DiscoverLocalVolumes: which entries of the discovery directories become PVs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Class;
@@ -20,11 +20,11 @@ use super::{
     VolumeState, reasons,
 };
 
-/// Entries that one event names.
-const NAMED: usize = 5;
+/// The number of entries that one event names.
+const MAX_NAMED: usize = 5;
 
 impl<'a> Planner<'a> {
-    /// Goes through what was observed, class by class, and through the PVs that it does not explain.
+    /// Reports the entries of each class and the PVs without an entry, and creates the missing PVs.
     pub(super) fn discover_local_volumes(&mut self) {
         let settings = self.settings;
         for (name, class) in &settings.config.classes {
@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
             .iter()
             .map(|entry| self.entry(class, storage_class, observation.complete, entry))
             .collect();
-        self.tell_of_contents(class, &volumes);
+        self.report_contents(class, &volumes);
         let hindered =
             |volume: &VolumeReport| volume.state == VolumeState::Creating || volume.is_unreadable();
         let ready = faults.is_empty() && !volumes.iter().any(hindered);
@@ -95,8 +95,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// One event for all volumes of a class that are not offered for what they hold: there may be many.
-    fn tell_of_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
+    /// Reports the volumes of a class that are not offered because they hold data, all in one event.
+    fn report_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
         let not_empty = |volume: &&VolumeReport| volume.reason == Some(SkipReason::NotEmpty);
         let entries: Vec<_> = volumes
             .iter()
@@ -106,13 +106,13 @@ impl<'a> Planner<'a> {
         if entries.is_empty() {
             return;
         }
-        let named = entries[..entries.len().min(NAMED)].join(", ");
-        let more = match entries.len().saturating_sub(NAMED) {
+        let named = entries[..entries.len().min(MAX_NAMED)].join(", ");
+        let more = match entries.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let message = format!(
-            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {named}{more}; /status and `local-volume-provisioner discover` say what; clean those that nobody needs with `local-volume-provisioner clean PATH`",
+            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {named}{more}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`",
             class.name, class.host_dir
         );
         self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
@@ -189,7 +189,7 @@ impl<'a> Planner<'a> {
         report
     }
 
-    /// The PV that stands for this entry in this class.
+    /// The PV of this entry in this class.
     fn pv_of_entry(&self, class: &Class, path: &HostPath) -> Option<&'a PvView> {
         let ours = |pv: &&&PvView| {
             pv.class == class.name
@@ -225,7 +225,7 @@ impl<'a> Planner<'a> {
                 report.state = VolumeState::Creating;
                 report.pv = Some(draft.name.clone());
             }
-            // It stands until the action below has been tried again.
+            // The refusal is reported until the action below has been retried.
             Some(Refusal { skip, .. }) => {
                 report.reason = Some(skip.reason);
                 report.detail = Some(skip.detail.clone());
@@ -298,9 +298,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// PVs of ours whose path shows no entry are reported too, under their class.
+    /// Reports our PVs whose path is not an entry, under their class.
     fn add_pvs_without_entry(&mut self) {
-        let reported: std::collections::BTreeSet<String> = self
+        let reported: BTreeSet<String> = self
             .plan
             .classes
             .iter()

@@ -1,4 +1,4 @@
-//! Which volumes without a PV are free to be offered.
+//! Which volumes without a PV can be offered.
 
 use crate::config::{Class, DiscoveryPolicy};
 use crate::host::footprint::Overlap;
@@ -11,7 +11,7 @@ use super::Planner;
 use super::occupied::around;
 
 impl<'a> Planner<'a> {
-    /// Whether a volume without a PV of ours is free to be offered.
+    /// Checks that a volume without a PV of ours can be offered.
     pub(super) fn unclaimed(
         &self,
         class: &Class,
@@ -21,7 +21,7 @@ impl<'a> Planner<'a> {
         let skip = |reason, detail: String| Err(Skip::new(reason, detail));
         if let Some(pv) = self.by_path.get(path).and_then(|pvs| pvs.first()) {
             let detail = format!(
-                "PV {} of class {:?} already stands for {path}",
+                "PV {} of class {:?} has the path {path} already",
                 pv.name, pv.class
             );
             return skip(SkipReason::PathClaimedByOtherPV, detail);
@@ -35,7 +35,7 @@ impl<'a> Planner<'a> {
         if self.with_job.contains(path) {
             return skip(
                 SkipReason::CleanupRunning,
-                format!("{path} has a cleaning Job still"),
+                format!("{path} still has a cleaning Job"),
             );
         }
         if let Some(user) = &candidate.in_use {
@@ -50,11 +50,11 @@ impl<'a> Planner<'a> {
         }
         if let Some(pv) = self.pv_around(path) {
             let other = pv.path().map_or("", HostPath::as_str);
-            let detail = format!("{path} and {other} of PV {} lie in one another", pv.name);
+            let detail = format!("{path} and {other} of PV {} are nested", pv.name);
             return skip(SkipReason::NestedVolume, detail);
         }
         if let Some(other) = self.occupied.around(path) {
-            let detail = format!("{path} and {} lie in one another", other.path);
+            let detail = format!("{path} and {} are nested", other.path);
             return skip(SkipReason::NestedVolume, detail);
         }
         if let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) {
@@ -67,11 +67,11 @@ impl<'a> Planner<'a> {
         }
         if let Some(upper) = self.layers.upon(&candidate.footprint) {
             let detail = format!(
-                "{path} is the device below {upper}, which goes first: a disk is offered as a whole or in parts; take one of the two away"
+                "{path} is the device below {upper}, which takes precedence: a disk is offered as a whole or in parts; remove one of the two"
             );
             return skip(SkipReason::DuplicateDevice, detail);
         }
-        // Its PV's own path shows something else now, or nothing: the volume was moved.
+        // No volume at that PV's path matched above, so the volume was moved here.
         let identity = &candidate.identity;
         if !identity.weak
             && let Some(name) = self.occupied.recorded_on(&identity.text)
@@ -87,7 +87,7 @@ impl<'a> Planner<'a> {
             let pv = self.by_name.get(name);
             let other = pv.and_then(|pv| pv.path()).map_or("", HostPath::as_str);
             let detail = format!(
-                "{path} may share its storage with {other} of PV {name}, which is not to be seen at the moment; mount it there again and have its class in the configuration, or delete that PV"
+                "{path} may share its storage with {other} of PV {name}, which is not visible at the moment; mount it there again and restore its class in the configuration, or delete that PV"
             );
             return skip(SkipReason::DuplicateDevice, detail);
         }
@@ -96,7 +96,7 @@ impl<'a> Planner<'a> {
                 .mount_dir
                 .join(path.child_of(&class.host_dir).unwrap_or_default());
             let detail = format!(
-                "{path} is not empty: it holds {what}; class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if nobody needs what is in it: local-volume-provisioner clean {mount_path}",
+                "{path} is not empty: it holds {what}; class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if its data is no longer needed: local-volume-provisioner clean {mount_path}",
                 class.name
             );
             return skip(SkipReason::NotEmpty, detail);
@@ -104,8 +104,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Whether a PV that may not be known yet is being made for this path or this storage, whoever
-    /// wanted it: what comes of that has to be waited for.
+    /// Whether a PV that the cache may not show yet is being created for this path or this storage, also for
+    /// an earlier configuration. Its result has to be awaited.
     pub(super) fn is_being_made(&self, path: &HostPath, identity: &Identity) -> bool {
         let making = &self.snapshot.making;
         let is_recorded = |recorded: &String| !identity.weak && identity.text == *recorded;
@@ -114,14 +114,14 @@ impl<'a> Planner<'a> {
             || making.values().any(is_recorded)
     }
 
-    /// A PV whose path lies within `path`, or the other way round.
+    /// A PV whose path is inside or around `path`.
     pub(super) fn pv_around(&self, path: &HostPath) -> Option<&'a PvView> {
         around(&self.by_path, path).and_then(|pvs| pvs.first().copied())
     }
 }
 
-/// Whether all is known of a volume that its class wants to know before it is offered. It is not, for
-/// a moment, of one whose PV went while the scan was under way.
+/// Whether the volume's contents are known, if its class requires that. They are not when its PV was deleted
+/// during the scan.
 pub(super) fn may_be_offered(class: &Class, candidate: &Candidate) -> bool {
     match class.discovery_policy {
         DiscoveryPolicy::Any => true,

@@ -1,8 +1,8 @@
 //! The Job that cleans a device.
 //!
-//! Name, labels, annotations and container are those of the Go provisioner, whose tools may look for
-//! them; its command is our own program ([`crate::cmd::job`]), which looks at the device once more,
-//! since by the time that it runs whoever made the Job may be wrong about it.
+//! Name, labels, annotations and container are those of the Go provisioner, so that its tools find them. The
+//! command is our own program ([`crate::cmd::job`]), which checks the device again: the facts may change before
+//! the Job starts.
 
 #[cfg(test)]
 mod tests;
@@ -48,23 +48,23 @@ impl JobSource {
 
 /// Where our program is in the image.
 pub const PROGRAM: &str = "/local-volume-provisioner";
-/// The variable that names the device to whatever cleans it.
+/// The variable with the path of the device.
 pub const ENV_DEVICE: &str = "LOCAL_PV_BLKDEVICE";
 /// The variable with the PV's name.
 pub const ENV_PV: &str = "LOCAL_PV_NAME";
-/// The variable with the identity of the device that is meant.
+/// The variable with the expected identity of the device.
 pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
-/// The variable with that device's size in bytes.
+/// The variable with the expected size of the device in bytes.
 pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
 
 /// Where device nodes are.
 const DEV: &str = "/dev";
-/// udev's database, which some identities come from. The Job sees it if we do: it must find the same.
+/// udev's database, the source of some identities. The Job mounts it if we do, so that both find the same.
 const UDEV: &str = "/run/udev/data";
-/// Our program stops within a second. This is for a node that is busy.
+/// Our program stops within a second; a busy node may delay it.
 const GRACE_SECONDS: i64 = 10;
 
-/// The Job for a device of this identity and size, in bytes, that begins at `date`.
+/// The Job for a device of this identity and size (in bytes), created at `date`.
 #[must_use]
 pub fn job(
     order: &CleanOrder,
@@ -95,8 +95,8 @@ pub fn job(
             namespace: Some(source.namespace.clone()),
             labels: Some(labels(order, terms)),
             annotations: Some(annotations),
-            // Whatever becomes of the PV, no Job of it starts later: the next tenant would meet it. When
-            // it has started, that is taken off again (see [`super::Action::Disown`]).
+            // A pending Job is garbage-collected with its PV: started later, it would wipe the next tenant's
+            // data. Once it runs, the owner is removed (see [`super::Action::Disown`]).
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".into(),
                 kind: "PersistentVolume".into(),
@@ -111,7 +111,7 @@ pub fn job(
     }
 }
 
-/// A hash of all that the Jobs for this volume are made of, but for the device that is there.
+/// A hash of the Job's spec, without the identity and size of the device.
 #[must_use]
 pub fn fingerprint(
     order: &CleanOrder,
@@ -180,7 +180,7 @@ fn spec(
     }
 }
 
-/// As in the annotation: empty where the PV names no claim.
+/// The annotation's value: empty where the PV names no claim.
 pub(super) fn claim_uid(order: &CleanOrder) -> String {
     order.pv.tenancy().claim_uid.unwrap_or_default()
 }
@@ -199,8 +199,8 @@ fn container(
         (ENV_IDENTITY, identity.to_owned()),
         (ENV_SIZE, size.to_string()),
     ];
-    // The words of a blockCleanerCommand are taken as Kubernetes takes a container's: $(VARIABLE) in
-    // them is replaced, as in the Go provisioner's Jobs. These values are meant as they are.
+    // Kubernetes expands $(VARIABLE) in a blockCleanerCommand, as in the Go provisioner's Jobs. It must not
+    // expand these values.
     let env = env.map(|(name, value)| EnvVar {
         name: name.into(),
         value: Some(value.replace('$', "$$")),
@@ -209,7 +209,7 @@ fn container(
     Container {
         name: "cleaner".into(),
         image: Some(image.to_owned()),
-        // Whoever makes this Job runs from the same image, by default.
+        // By default the provisioner runs from the same image, so the node has it.
         image_pull_policy: Some("IfNotPresent".into()),
         command: Some(vec![PROGRAM.into(), "job".into()]),
         args: Some(match &order.class.cleaner {
@@ -226,7 +226,7 @@ fn container(
     }
 }
 
-/// The directories of the host that it takes to reach the device and to know it.
+/// The host directories that are required to reach and to identify the device.
 fn volumes(order: &CleanOrder) -> Vec<(Volume, VolumeMount)> {
     let (host_dir, mount_dir) = (
         order.class.host_dir.as_str(),

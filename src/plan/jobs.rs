@@ -1,4 +1,4 @@
-//! Cleaning Jobs: whose they are, and what they stand in the way of.
+//! Cleaning Jobs: the PV that each belongs to, the paths that they block, and their deletion.
 
 use std::collections::BTreeSet;
 
@@ -24,40 +24,39 @@ pub(super) fn paths(settings: &Settings, snapshot: &Snapshot) -> BTreeSet<HostPa
 }
 
 impl Planner<'_> {
-    /// Sends Jobs away whose PVs are gone. One that is at work comes to its end first: what it has begun
-    /// is not offered half clean.
-    pub(super) fn collect_jobs(&mut self) {
-        let is_over = |job: &&JobView| {
+    /// Deletes Jobs whose PVs are gone, unless they run: a volume must not be offered partly clean.
+    pub(super) fn delete_orphaned_jobs(&mut self) {
+        let is_orphaned = |job: &&JobView| {
             let pv_uid = job.pv_uid.as_deref();
             let is_known = self.pvs.iter().any(|pv| pv_uid == Some(&pv.uid));
             let is_busy = self.snapshot.writing.contains(&job.name);
-            // Without the PV's name it is none of ours, nor the Go provisioner's.
+            // Every Job of ours and of the Go provisioner has the PV's name.
             job.pv_uid.is_some()
                 && job.pv.is_some()
                 && !(is_known || is_busy || job.deleting)
                 && job.state != JobState::Running
         };
-        let over = self.snapshot.jobs.values().filter(is_over);
-        let collected = over.cloned().map(Action::Collect);
+        let orphaned = self.snapshot.jobs.values().filter(is_orphaned);
+        let collected = orphaned.cloned().map(Action::Collect);
         self.plan.actions.extend(collected);
     }
 
-    /// The Job of a PV's, whichever claim's data it deletes.
+    /// The Job of a PV, for any of its claims.
     pub(super) fn job_of(&self, pv: &PvView) -> Option<&JobView> {
         let mut jobs = self.snapshot.jobs.values();
         jobs.find(|job| job.pv_uid.as_ref() == Some(&pv.uid))
     }
 
-    /// Sends the PV's Job away, if it has one that waits to start.
-    pub(super) fn call_off_pending(&mut self, pv: &PvView, why: &str) {
+    /// Deletes the PV's Job if it is pending.
+    pub(super) fn cancel_pending_job(&mut self, pv: &PvView, why: &str) {
         let job = self.job_of(pv);
         if let Some(job) = job.filter(|job| job.state == JobState::Pending) {
             let job = job.clone();
-            self.call_off(job, why);
+            self.cancel_job(job, why);
         }
     }
 
-    /// Deletes a Job, unless that is under way.
+    /// Deletes a Job, unless it is being written or deleted already.
     pub(super) fn delete_job(&mut self, job: &JobView, why: &str) {
         if !job.deleting && !self.snapshot.writing.contains(&job.name) {
             let action = Action::DeleteJob(job.clone(), why.to_owned());
@@ -65,13 +64,13 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn call_off(&mut self, job: JobView, why: &str) {
+    pub(super) fn cancel_job(&mut self, job: JobView, why: &str) {
         if !job.deleting && !self.snapshot.writing.contains(&job.name) {
             self.plan.actions.push(Action::CallOff(job, why.to_owned()));
         }
     }
 
-    /// The terms of the Job that cleans a volume of this kind, if one does.
+    /// What a Job for a volume of this kind gets, if Jobs clean such volumes.
     pub(super) fn job_terms(&self, kind: VolumeMode) -> Option<JobTerms> {
         let config = &self.settings.config;
         (config.use_job_for_cleaning && kind == VolumeMode::Block).then(|| JobTerms {
@@ -80,7 +79,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The UID of the Job that failed to clean this PV. When it is deleted, cleaning is tried again.
+    /// The UID of the Job that failed to clean this PV. When that Job is deleted, cleaning is retried.
     pub(super) fn failed_job(&self, pv: &PvView) -> Option<&str> {
         let job = self.snapshot.jobs.get(&job_name(&pv.name))?;
         let failed = job.is_for(&pv.tenancy()) && matches!(job.state, JobState::Failed(_));

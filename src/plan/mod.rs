@@ -1,8 +1,8 @@
-//! What to do, from what is: pure, total, without clock, client or filesystem.
+//! Decides what to do: a pure, total function without clock, client or filesystem.
 //!
-//! [`plan`] reads a [`Snapshot`] and says which PVs to make, change, clean and withdraw, what people
-//! have to be told, and how every volume is. The same rules judge a volume once more, with fresh
-//! facts, right before it is cleaned: see [`verdict`].
+//! [`plan`] maps a [`Snapshot`] to the PVs to create, patch, clean and withdraw, the notices to report, and the
+//! state of each volume. The same rules check a volume again on fresh facts right before it is cleaned: see
+//! [`verdict`].
 
 mod action;
 mod cleanup;
@@ -11,9 +11,9 @@ mod discover;
 mod eligible;
 pub mod job_object;
 mod jobs;
+mod location;
 mod missing;
 mod occupied;
-mod place;
 mod report;
 mod snapshot;
 #[cfg(test)]
@@ -32,36 +32,36 @@ pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Trac
 pub use cleanup::FOR_A_SLOT;
 use cleanup::Slots;
 pub use delete_pvs::NO_JOB_IMAGE;
+pub use location::PvLocation;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
-pub use place::Place;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
 pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot, StorageClasses};
 
-/// What to do and what to say.
+/// The decisions of one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What to do; deletions first.
+    /// The actions; deletions first.
     pub actions: Vec<Action>,
-    /// What people have to be told. A notice that was in the last plan too has been told.
+    /// The problems to report. A notice that the last plan had too is not reported again.
     pub notices: BTreeSet<Notice>,
-    /// How every class and volume is.
+    /// The state of each class and volume.
     pub classes: Vec<ClassReport>,
     /// Why the node is not ready; empty when it is.
     pub not_ready: Vec<String>,
-    /// Whether there was enough to plan from; otherwise nothing is known of the storage.
+    /// Whether Node and PVs were known; otherwise the plan is empty.
     pub made: bool,
     /// Whether cleaning is paused on the whole node.
     pub paused: bool,
-    /// Since when which PVs, by UID, have been without their volumes, if that will have consequences.
+    /// Since when volumes are missing, by PV UID; only of PVs that `missingVolumePolicy: Delete` concerns.
     pub missing_since: BTreeMap<String, Duration>,
-    /// The storage that is spoken for, to judge a volume by right before it is cleaned.
+    /// The storage that PVs occupy; the gate checks a volume against it.
     pub occupied: Arc<Occupied>,
-    /// The earliest moment at which the same facts give another plan, in [`Snapshot::now`]'s time.
+    /// The earliest time at which the same facts give another plan, on the clock of [`Snapshot::now`].
     pub wake_at: Option<Duration>,
 }
 
-/// Decides.
+/// Makes the plan.
 #[must_use]
 pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     let Some(node) = &snapshot.node else {
@@ -72,7 +72,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     };
     let mut planner = Planner::new(settings, snapshot, node, pvs);
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
-    planner.collect_jobs();
+    planner.delete_orphaned_jobs();
     planner.delete_pvs();
     planner.start_cleanups();
     planner.discover_local_volumes();
@@ -82,7 +82,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
 }
 
 impl Plan {
-    /// Whether all that the node lacks are PVs that are being made, as after each cleanup.
+    /// Whether the node is not ready only because PVs are being created, as after each cleanup.
     #[must_use]
     pub fn only_waits_for_pvs(&self) -> bool {
         let waiting = self
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// One planning: the snapshot with its indices, and the plan as far as it is made.
+/// The snapshot with its indices, and the plan so far.
 struct Planner<'a> {
     settings: &'a Settings,
     snapshot: &'a Snapshot,
@@ -109,16 +109,16 @@ struct Planner<'a> {
     /// PVs with a local path on this node.
     by_path: BTreeMap<&'a HostPath, Vec<&'a PvView>>,
     by_name: BTreeMap<&'a str, &'a PvView>,
-    /// Paths on which a cleanup is at work.
+    /// Paths that active cleanups hold.
     cleaning: BTreeSet<&'a HostPath>,
-    /// Paths of devices that have a cleaning Job, whoever's.
+    /// Paths of devices that have a cleaning Job, ours or the Go provisioner's.
     with_job: BTreeSet<HostPath>,
     occupied: Occupied,
     layers: Layers,
-    /// How each PV that concerns us is, by name.
+    /// The state and detail of each PV that is reported, by name.
     states: BTreeMap<&'a str, (VolumeState, Option<String>)>,
     slots: Slots,
-    /// The attempts that are due, before slots are given.
+    /// The attempts that are due, before slots are assigned.
     due: Vec<CleanOrder>,
     plan: Plan,
 }
@@ -165,8 +165,8 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Enters every volume that has a PV, whoever made it, or is being cleaned, and what lies on what,
-    /// before any candidate is judged.
+    /// Indexes the layers of all devices, and each volume that is being cleaned or has a PV of any provisioner,
+    /// before candidates are checked.
     fn occupy_by_pvs(&mut self) {
         for (name, class) in &self.settings.config.classes {
             let Some(observation) = self.snapshot.observed.get(name) else {
@@ -188,7 +188,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        // A volume whose class is gone, or that cannot be looked at, has its storage all the same.
+        // A volume whose class is gone, or that cannot be read, occupies its storage too.
         for (path, pvs) in &self.by_path {
             if self.occupied.at(path).is_none() {
                 for pv in pvs {
@@ -200,17 +200,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Where a PV's volume is, as far as the scan shows.
-    fn place(&self, pv: &'a PvView) -> Place<'a> {
+    /// Where a PV's volume is, according to the scan.
+    fn locate(&self, pv: &'a PvView) -> PvLocation<'a> {
         if let Some(refusal) = verdict::elsewhere(pv, self.node) {
-            return Place::Outside(refusal.message);
+            return PvLocation::Outside(refusal.message);
         }
-        Place::of(pv, self.settings, &self.snapshot.observed)
+        PvLocation::of(pv, self.settings, &self.snapshot.observed)
     }
 
-    /// Whether something is under way for the PV, so that what is decided now would collide with it.
+    /// Whether a write or a cleanup is in flight for the PV, which a new decision would conflict with.
     fn is_busy(&self, pv: &PvView) -> bool {
-        // By path: the cleanup may be an earlier tenancy's that has not noticed yet.
+        // By path: a cleanup of an earlier tenancy may still run.
         self.snapshot.writing.contains(&pv.name)
             || pv.path().is_some_and(|path| self.cleaning.contains(path))
     }

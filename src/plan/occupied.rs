@@ -1,7 +1,7 @@
-//! Which storage the node's volumes occupy, to keep one device one PV.
+//! Which storage the node's volumes occupy, so that no two PVs share a device.
 //!
-//! [`overlap`] says whether two volumes share storage; this index finds the volumes that it would
-//! say so of, without comparing each with each.
+//! [`overlap`] decides whether two volumes share storage. This index finds the candidates for it without
+//! comparing all pairs.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -35,18 +35,18 @@ pub struct Occupied {
     /// All volumes by every device that they lie on.
     upon: BTreeMap<DeviceNumber, Vec<usize>>,
     by_wwid: BTreeMap<String, Vec<usize>>,
-    /// Filesystem volumes by filesystem and root within it: roots in one another are neighbours here.
+    /// Filesystem volumes by filesystem and root within it: nested roots are neighbours in this order.
     roots: BTreeMap<FsKey, BTreeMap<PathBuf, Vec<usize>>>,
     /// The UIDs and names of PVs by the identity that is recorded on them.
     recorded: BTreeMap<String, Vec<(String, String)>>,
     /// Identity, UID and name of PVs whose volumes are not among the occupants: their class is gone, or
-    /// they cannot be looked at.
+    /// they cannot be read.
     unseen: Vec<(String, String, String)>,
     /// The UIDs and names of PVs by the path that they name.
     named: BTreeMap<HostPath, Vec<(String, String)>>,
 }
 
-/// Another PV that stands in a volume's way.
+/// Another PV that names the path of a volume, or one inside or around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rival<'a> {
     /// Its name.
@@ -88,13 +88,13 @@ impl Occupied {
         self.occupants.push(occupant);
     }
 
-    /// Adds a PV that says which storage it is for, wherever that may be now.
+    /// Adds a PV with a recorded identity, wherever its storage is now.
     pub fn record(&mut self, identity: &str, pv: &PvView) {
         let pvs = self.recorded.entry(identity.to_owned()).or_default();
         pvs.push((pv.uid.clone(), pv.name.clone()));
     }
 
-    /// The name of a PV on which this identity is recorded. Weak identities say nothing here.
+    /// The name of a PV on which this identity is recorded. The result means nothing for a weak identity.
     #[must_use]
     pub fn recorded_on(&self, identity: &str) -> Option<&str> {
         self.recorded_on_another(identity, "")
@@ -108,14 +108,13 @@ impl Occupied {
             .map(|(_, name)| name.as_str())
     }
 
-    /// Adds a PV whose volume was not seen, so that nothing is known of it but what is recorded.
+    /// Adds a PV whose volume was not seen: only its recorded identity is known.
     pub fn unseen(&mut self, identity: &str, pv: &PvView) {
         let (uid, name) = (pv.uid.clone(), pv.name.clone());
         self.unseen.push((identity.to_owned(), uid, name));
     }
 
-    /// The name of a PV of another UID than `uid` that was not seen and may share storage with what is
-    /// seen now.
+    /// The name of an unseen PV of another UID than `uid` that may share storage with `observed`.
     #[must_use]
     pub fn unseen_sharing(&self, observed: &Identity, uid: &str) -> Option<&str> {
         let mut pvs = self.unseen.iter();
@@ -152,7 +151,7 @@ impl Occupied {
         self.by_path.get(path).map(|at| &self.occupants[*at])
     }
 
-    /// A volume whose path lies within `path`, or the other way round.
+    /// A volume whose path is inside or around `path`.
     #[must_use]
     pub fn around(&self, path: &HostPath) -> Option<&Occupant> {
         around(&self.by_path, path).map(|at| &self.occupants[*at])
@@ -169,7 +168,7 @@ impl Occupied {
             .find_map(|other| Some((other, overlap(&other.footprint, footprint)?)))
     }
 
-    /// Lists of volumes, each of which can share storage with `footprint`.
+    /// The volumes that may share storage with `footprint`.
     fn suspects(&self, footprint: &Footprint) -> Vec<&Vec<usize>> {
         match footprint {
             Footprint::Device {
@@ -200,17 +199,17 @@ impl Occupied {
     }
 }
 
-/// What lies on which device among all that discovery found, whether it is offered or not.
+/// Which found volumes lie on which device, whether they are offered or not.
 ///
-/// A disk and its partition cannot both be offered. The partition is what somebody made on purpose,
-/// and its data is part of the disk: so the disk gives way, by whatever names they are found.
+/// A disk and its partition cannot both be offered. The partition takes precedence: it was created on
+/// purpose, and its data is part of the disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     upon: BTreeMap<DeviceNumber, HostPath>,
 }
 
 impl Layers {
-    /// Adds what was found at a path.
+    /// Adds the volume at a path.
     pub fn insert(&mut self, path: &HostPath, footprint: &Footprint) {
         let own = match footprint {
             Footprint::Device { number, .. } => Some(number),
@@ -226,7 +225,7 @@ impl Layers {
         }
     }
 
-    /// The path of something that lies on the device of `footprint`: a partition, a filesystem on one.
+    /// The path of a volume that lies on the device of `footprint`: a partition, or a filesystem on one.
     pub fn upon(&self, footprint: &Footprint) -> Option<&HostPath> {
         match footprint {
             Footprint::Device { number, .. } => self.upon.get(number),
@@ -235,7 +234,7 @@ impl Layers {
     }
 }
 
-/// What a map by paths has for a path that lies within `path`, or the other way round.
+/// The value of a path inside or around `path` in a map by paths.
 pub(super) fn around<'m, K, V>(paths: &'m BTreeMap<K, V>, path: &HostPath) -> Option<&'m V>
 where
     K: Borrow<HostPath> + Ord,

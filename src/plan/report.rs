@@ -1,11 +1,11 @@
-//! What a plan says of the world: one line for each volume, and what people have to be told.
+//! What a plan reports: the state of each volume, and notices for operators.
 
 use serde::Serialize;
 
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvRef};
 
-/// Something that people have to be told, once, when it becomes true.
+/// A problem to report to operators, once, when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notice {
     /// What it is about.
@@ -58,13 +58,13 @@ pub mod reasons {
     pub const CONFIG_RELOAD_FAILED: &str = "ConfigReloadFailed";
 }
 
-/// What is the matter with a volume, in one word.
+/// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[allow(missing_docs, reason = "they are explained in docs/status.md")]
 pub enum VolumeState {
-    /// Not offered, for the reason beside it.
+    /// Not offered, for the reason in [`VolumeReport::reason`].
     Skipped,
-    /// Its PV is being made.
+    /// Its PV is being created.
     Creating,
     Available,
     Bound,
@@ -74,28 +74,28 @@ pub enum VolumeState {
     Due,
     Waiting,
     Cleaning,
-    /// Clean; the object is about to go.
+    /// Clean; the PV is about to be deleted.
     Cleaned,
-    /// Cleaning failed and will be tried again.
+    /// Cleaning failed and will be retried.
     CleaningFailed,
-    /// Cleaning is refused until somebody does something.
+    /// Cleaning is refused until an operator acts.
     Refused,
     Paused,
     /// Terminating, and not (yet) to be cleaned.
     Terminating,
-    /// Another disk than the one that the PV was made for.
+    /// The disk is not the one that the PV was created for.
     IdentityMismatch,
     Missing,
     NotMounted,
     Unhealthy,
-    /// The PV belongs to somebody else.
+    /// The PV belongs to another provisioner.
     Foreign,
     /// The PV's class is no longer configured, or is switched off.
     ClassGone,
     Failed,
 }
 
-/// One volume, or one entry that is none.
+/// One volume, or one entry that is not a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeReport {
@@ -108,22 +108,22 @@ pub struct VolumeReport {
     /// The PV's phase.
     #[serde(serialize_with = "phase")]
     pub phase: Option<Phase>,
-    /// How pods get it.
+    /// The volume mode.
     pub mode: Option<VolumeMode>,
     /// Bytes.
     pub capacity: Option<u64>,
     /// The identity that was seen.
     pub identity: Option<String>,
-    /// What is the matter.
+    /// The state.
     pub state: VolumeState,
     /// Why it is not offered, if it is not.
     pub reason: Option<SkipReason>,
-    /// A sentence about it.
+    /// The cause, for an operator.
     pub detail: Option<String>,
 }
 
 impl VolumeReport {
-    /// Whether the kernel does not say what it is.
+    /// Whether the kernel did not answer what it is.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         use SkipReason::{NoCapacity, TimedOut, Unreadable};
@@ -149,7 +149,7 @@ fn phase<S: serde::Serializer>(phase: &Option<Phase>, serializer: S) -> Result<S
 pub struct ClassReport {
     /// Its name.
     pub name: String,
-    /// Whether every eligible entry has a PV and nothing stood in the way of finding out.
+    /// Whether the class has no fault, every entry could be read, and each eligible one has a PV.
     pub ready: bool,
     /// What is wrong with the class itself.
     pub faults: Vec<String>,
@@ -158,7 +158,7 @@ pub struct ClassReport {
 }
 
 impl ClassReport {
-    /// Whether all that it lacks are PVs that are being made.
+    /// Whether it is not ready only because PVs are being created.
     #[must_use]
     pub fn only_waits_for_pvs(&self) -> bool {
         !self.ready

@@ -1,4 +1,4 @@
-//! Everything that a plan is made from, at one moment.
+//! The input of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub struct Settings {
     pub config: Arc<Config>,
     /// Classes that are switched off, with all their faults.
     pub faulty: BTreeMap<String, Vec<String>>,
-    /// Faults outside of the classes; what they concern has a safe value.
+    /// Faults outside of the classes; their keys have safe values.
     pub faults: Vec<String>,
-    /// Counts configurations; a new one resets the back-off of failed cleanups.
+    /// Incremented with each configuration; a new one resets the back-off of failed cleanups.
     pub generation: u64,
 }
 
 impl Settings {
-    /// What was loaded.
+    /// The settings of a loaded configuration.
     #[must_use]
     pub fn of(loaded: &Loaded, generation: u64) -> Self {
         let mut of_classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -55,10 +55,9 @@ impl Settings {
 /// The StorageClasses, as far as they are known.
 #[derive(Clone, Debug)]
 pub enum StorageClasses {
-    /// Those of the cluster: `None` is one that does not exist, and one that is not in here could not
-    /// be read so far.
+    /// Those of the cluster: `None` does not exist, an absent key could not be read so far.
     Known(BTreeMap<String, Option<StorageClassView>>),
-    /// No cluster was asked (`discover`): every class is taken to exist, with Kubernetes' defaults.
+    /// Without a cluster (`discover`): every class is assumed to exist, with Kubernetes' defaults.
     Assumed(StorageClassView),
 }
 
@@ -66,7 +65,7 @@ impl StorageClasses {
     /// The StorageClass of that name.
     ///
     /// # Errors
-    /// Why its volumes are not offered, in words.
+    /// Why its volumes are not offered.
     pub fn get(&self, name: &str) -> Result<&StorageClassView, String> {
         let known = match self {
             Self::Known(classes) => classes.get(name).map(Option::as_ref),
@@ -99,9 +98,9 @@ pub struct Cleanup {
     pub at_work: bool,
     /// Whether that task has made no progress for so long that it holds no slot.
     pub stalled: bool,
-    /// The disks below the volume that have to seek.
+    /// The rotational disks below the volume.
     pub disks: BTreeSet<DeviceNumber>,
-    /// What the last attempt was decided on; with other facts the next one begins at once.
+    /// A hash of the facts that the last attempt was decided on. When it changes, the next attempt is due at once.
     pub basis: u64,
 }
 
@@ -179,7 +178,7 @@ pub struct Refusal {
     pub skip: Skip,
 }
 
-/// The world at one moment.
+/// The state of cluster and node at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Our Node; absent while it is not registered.
@@ -188,7 +187,7 @@ pub struct Snapshot {
     pub storage_classes: StorageClasses,
     /// What each class's directory holds, by class name.
     pub observed: BTreeMap<String, Observation>,
-    /// Our PVs, and everybody's below our directories; `None` until they were listed.
+    /// Our PVs, and all PVs below our directories; `None` until they were listed.
     pub pvs: Option<Vec<PvView>>,
     /// Cleanups, by tenancy.
     pub cleanups: BTreeMap<Tenancy, Cleanup>,
@@ -196,19 +195,18 @@ pub struct Snapshot {
     pub jobs: Jobs,
     /// What cleaning Jobs are made from.
     pub job_source: Arc<JobSource>,
-    /// Names of PVs and Jobs that a write is under way for: what is decided next must wait for its result.
+    /// Names of PVs and Jobs with a write in flight: the next decision must wait for its result.
     pub writing: BTreeSet<String>,
-    /// Paths that PVs are being made for that may not be among [`Snapshot::pvs`] yet, and the identities
-    /// that are recorded on these. An earlier configuration may have wanted them, under other names.
+    /// Paths of PVs that are being created and that [`Snapshot::pvs`] may not have yet, with their recorded
+    /// identities. They may come from an earlier configuration, with other names.
     pub making: BTreeMap<HostPath, String>,
     /// The devices that could not be opened exclusively.
     pub refusals: BTreeMap<HostPath, Refusal>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
-    /// The date, for what the API server dates.
+    /// The wall clock, to compare with timestamps of the API.
     pub date: Timestamp,
-    /// Since when ([`Snapshot::now`]) which PVs, by UID, have been without their volumes: what the last
-    /// plan said in [`super::Plan::missing_since`].
+    /// [`super::Plan::missing_since`] of the last plan.
     pub missing_since: BTreeMap<String, Duration>,
     /// For how long that must last before `missingVolumePolicy: Delete` takes effect.
     pub missing_limit: Duration,

@@ -1,4 +1,4 @@
-//! What a PV's metadata has to say, and what people have to be told while it lives.
+//! Keeps the metadata and capacity of active PVs up to date, and reports their problems.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -12,11 +12,13 @@ use crate::types::{SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
 use super::verdict::{consents_to_wipe, elsewhere, mismatch, or_forget, without_ours};
-use super::{Patch, Place, Planner, VolumeState, reasons};
+use super::{Patch, Planner, PvLocation, VolumeState, reasons};
 
-/// The capacity of a PV that no claim has follows its volume, whose disk may have been exchanged or
-/// resized. A capacity that cannot be read is left as it is, as is that of a PV whose disk may be another
-/// one with data of a former claim.
+const PATH_IS_DIRECTORY: &str =
+    "its volumeMode is Block, but its path is now a directory; it will not be cleaned";
+
+/// Sets the capacity of an unclaimed PV to that of its volume, whose disk may have been replaced or resized.
+/// It keeps a capacity that does not parse, and that of a used PV whose disk may be another one.
 fn capacity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
     let is_its_disk = || match &pv.identity {
         _ if pv.never_used() => true,
@@ -35,8 +37,8 @@ fn capacity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
 }
 
 impl<'a> Planner<'a> {
-    /// Keeps a PV that is neither due nor Terminating as it ought to be.
-    pub(super) fn upkeep(&mut self, pv: &'a PvView, place: &Place<'a>) {
+    /// Reconciles a PV that is neither due nor Terminating.
+    pub(super) fn upkeep(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
         let mut patch = Patch::of(pv);
         self.label(pv, &mut patch);
         if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
@@ -45,16 +47,16 @@ impl<'a> Planner<'a> {
                 .insert(ANNOTATION_USED, Some("true".into()));
         }
         self.finalizer(pv, &mut patch);
-        match place {
-            Place::Volume(_, _, candidate) => {
-                if !self.identity(pv, candidate, &mut patch) || !self.sole(pv, candidate) {
+        match location {
+            PvLocation::Volume(_, _, candidate) => {
+                if !self.identity(pv, candidate, &mut patch) || !self.check_unique(pv, candidate) {
                     return;
                 }
-                self.health(pv, candidate);
+                self.report_health(pv, candidate);
                 capacity(pv, candidate, &mut patch);
             }
-            place => {
-                if !self.absence(pv, place) {
+            location => {
+                if !self.report_absence(pv, location) {
                     return;
                 }
             }
@@ -68,7 +70,7 @@ impl<'a> Planner<'a> {
         pv.hostname_label.is_none() && pv.is_on(self.node)
     }
 
-    /// The hostname label brings a PV into our watch.
+    /// Adds the hostname label, by which our watch selects PVs.
     pub(super) fn label(&self, pv: &PvView, patch: &mut Patch) {
         if self.lacks_label(pv) {
             patch.hostname_label = Some(self.node.hostname.clone());
@@ -77,8 +79,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Our finalizer is on every PV whose data has to be cleaned one day, if the configuration wants
-    /// deletion in any order to be safe.
+    /// Adds our finalizer to each PV with policy Delete if `protectReleasedData` is on, and removes it
+    /// otherwise.
     fn finalizer(&self, pv: &PvView, patch: &mut Patch) {
         let protect = self.settings.config.protect_released_data;
         let wanted = protect && pv.policy == ReclaimPolicy::Delete;
@@ -90,7 +92,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Compares what is recorded with what is there. `false` if the PV is withdrawn.
+    /// Compares the recorded identity with the observed one. Returns `false` if the PV is withdrawn.
     fn identity(&mut self, pv: &'a PvView, candidate: &Candidate, patch: &mut Patch) -> bool {
         let observed = &candidate.identity;
         let owner = self.occupied.recorded_on_another(&observed.text, &pv.uid);
@@ -122,7 +124,7 @@ impl<'a> Planner<'a> {
                         patch,
                         format!("the volume's identity is {:?}", observed.text),
                     );
-                    // So that no other PV gets the same one in this very plan.
+                    // No other PV may get the same identity in this plan.
                     self.occupied.record(&observed.text, pv);
                 }
             }
@@ -133,11 +135,11 @@ impl<'a> Planner<'a> {
                     observed.text
                 ),
             ),
-            // Nothing is wrong with a device that cannot prove itself, until it is to be cleaned.
+            // A device whose identity cannot be verified is a problem only once it has to be cleaned.
             Some((_, Match::Unknown)) => {}
             Some((recorded, Match::Different)) => {
                 let message = format!(
-                    "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}; whoever uses the PV may see other data; it will not be cleaned",
+                    "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}; pods that use the PV may see other data; it will not be cleaned",
                     observed.text
                 );
                 self.notice(
@@ -152,8 +154,9 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// One device, one PV, also where older provisioners made two. `false` if the PV is withdrawn.
-    fn sole(&mut self, pv: &'a PvView, candidate: &Candidate) -> bool {
+    /// Reports a PV that shares its storage with another, as older provisioners could create. Returns `false`
+    /// if the PV is withdrawn.
+    fn check_unique(&mut self, pv: &'a PvView, candidate: &Candidate) -> bool {
         let Some(path) = pv.path() else { return true };
         let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) else {
             return true;
@@ -161,7 +164,7 @@ impl<'a> Planner<'a> {
         let Some(other_pv) = other.pv.as_deref().and_then(|name| self.by_name.get(name)) else {
             return true;
         };
-        // Of two unused ones, the one with the later path goes.
+        // Of two unused ones, the one with the later path is withdrawn.
         if pv.never_used() && (!other_pv.never_used() || other.path < *path) {
             let because = format!(
                 "it was never used, and shares its storage with {} of PV {}: {overlap}",
@@ -171,23 +174,17 @@ impl<'a> Planner<'a> {
             return false;
         }
         let message = format!(
-            "it shares its storage with {} of PV {}: {overlap}; two tenants may use one disk, and neither PV will be cleaned; take one of the two away",
+            "it shares its storage with {} of PV {}: {overlap}; two tenants may use one disk, and neither PV will be cleaned; remove one of the two",
             other.path, other_pv.name
         );
         self.notice(&pv.reference(), reasons::VOLUME_DUPLICATE, message);
         true
     }
 
-    fn health(&mut self, pv: &'a PvView, candidate: &Candidate) {
+    fn report_health(&mut self, pv: &'a PvView, candidate: &Candidate) {
         if pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem {
-            let message =
-                "its volumeMode is Block, but its path is now a directory; it will not be cleaned"
-                    .to_owned();
-            self.notice(
-                &pv.reference(),
-                reasons::VOLUME_FAILED_DELETE,
-                message.clone(),
-            );
+            let (reason, message) = (reasons::VOLUME_FAILED_DELETE, PATH_IS_DIRECTORY.to_owned());
+            self.notice(&pv.reference(), reason, message.clone());
             self.states
                 .insert(&pv.name, (VolumeState::Unhealthy, Some(message)));
         } else if candidate.read_only {
@@ -197,48 +194,48 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The volume of a PV is not there. `false` if the PV is withdrawn.
-    fn absence(&mut self, pv: &'a PvView, place: &Place<'a>) -> bool {
+    /// Reports a PV whose volume is not there. Returns `false` if the PV is withdrawn.
+    fn report_absence(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
         if let Some(refusal) = elsewhere(pv, self.node) {
             self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
             self.states
                 .insert(&pv.name, (refusal.state, Some(refusal.message)));
             return true;
         }
-        let (reason, state, message) = match place {
-            Place::Missing => (
+        let (reason, state, message) = match location {
+            PvLocation::Missing => (
                 reasons::VOLUME_MISSING,
                 VolumeState::Missing,
                 "there is nothing at its path any more; pods that need it will not start; put the volume back, or delete the PV".to_owned(),
             ),
-            Place::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
+            PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
                 reasons::VOLUME_NOT_MOUNTED,
                 VolumeState::NotMounted,
                 format!("{}; pods would write to the disk below; mount the volume", skip.detail),
             ),
-            Place::Skipped(skip) if pv.mode == VolumeMode::Block && skip.reason == SkipReason::ModeMismatch => (
+            PvLocation::Skipped(skip) if pv.mode == VolumeMode::Block && skip.reason == SkipReason::ModeMismatch => (
                 reasons::VOLUME_FAILED_DELETE,
                 VolumeState::Unhealthy,
-                "its volumeMode is Block, but its path is now a directory; it will not be cleaned".to_owned(),
+                PATH_IS_DIRECTORY.to_owned(),
             ),
-            Place::Skipped(skip) => (
+            PvLocation::Skipped(skip) => (
                 reasons::VOLUME_MISSING,
                 if skip.gone { VolumeState::Missing } else { VolumeState::Unhealthy },
                 format!("{} ({})", skip.detail, skip.reason),
             ),
-            Place::ClassGone | Place::ClassInvalid => {
-                let detail = format!("its class {:?} is not in the valid configuration; when it is released, nobody will clean it", pv.class);
+            PvLocation::ClassGone | PvLocation::ClassInvalid => {
+                let detail = format!("its class {:?} is not in the valid configuration; it will not be cleaned when it is released", pv.class);
                 self.states.insert(&pv.name, (VolumeState::ClassGone, Some(detail)));
                 return true;
             }
-            Place::Outside(why) => (
+            PvLocation::Outside(why) => (
                 reasons::VOLUME_FAILED_DELETE,
                 VolumeState::Refused,
                 format!("{why}; it will not be cleaned"),
             ),
-            Place::Unknown | Place::Volume(..) => return true,
+            PvLocation::Unknown | PvLocation::Volume(..) => return true,
         };
-        let message = if place.is_gone() {
+        let message = if location.is_gone() {
             match self.missing(pv, message) {
                 Some(message) => message,
                 None => return false,
@@ -251,12 +248,12 @@ impl<'a> Planner<'a> {
         true
     }
 
-    /// The patch that makes a PV of this node's former self ours, or why not.
-    pub(super) fn takeover(&self, pv: &'a PvView) -> Result<Patch, String> {
-        let place = self.place(pv);
-        let candidate = match place {
-            Place::Volume(_, _, candidate) => candidate,
-            Place::Outside(why) => return Err(why),
+    /// The patch that adopts a PV from before this Node was registered again, or why it is not adopted.
+    pub(super) fn adoption_patch(&self, pv: &'a PvView) -> Result<Patch, String> {
+        let location = self.locate(pv);
+        let candidate = match location {
+            PvLocation::Volume(_, _, candidate) => candidate,
+            PvLocation::Outside(why) => return Err(why),
             _ => {
                 let forget = or_forget(pv.identity.as_deref());
                 return Err(format!(
@@ -281,11 +278,12 @@ impl<'a> Planner<'a> {
             "; an administrator consented to wipe what is at its path when it is released"
         };
         let text = format!("this Node was registered again; the PV is now kept by {name}{consent}");
-        let mut patch = Self::event_patch(pv, reasons::VOLUME_ADOPTED, text);
+        let mut patch = Patch::of(pv);
+        patch.events.push((reasons::VOLUME_ADOPTED, text));
         patch
             .annotations
             .insert(ANNOTATION_PROVISIONED_BY, Some(name));
-        // The garbage collector deletes a PV whose owner is gone, so both change in one request.
+        // The garbage collector deletes a PV whose owner is gone, so one request changes both.
         let is_node = |owner: &&OwnerReference| owner.kind == "Node";
         if pv.owners.iter().any(|owner| is_node(&owner)) {
             let others = pv.owners.iter().filter(|owner| !is_node(owner)).cloned();

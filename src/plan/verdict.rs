@@ -1,7 +1,7 @@
 //! Whether a released volume may be cleaned.
 //!
-//! Judged twice by the same rules: when the plan is made, and again at the gate, on fresh facts,
-//! right before the first byte is deleted. Whatever is not known for certain refuses.
+//! The same rules apply when the plan is made and again at the gate, on fresh facts, right before the first byte is
+//! deleted. An unknown fact refuses.
 
 use crate::config::{Config, WeakIdentity};
 use crate::host::identity::{Match, compare, only_rebooted};
@@ -11,22 +11,22 @@ use crate::quantity;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Ownership, Phase, PvView, ReclaimPolicy};
 
-use super::{Occupied, Place, VolumeState, reasons};
+use super::{Occupied, PvLocation, VolumeState, reasons};
 
-/// Whether a PV's life has come to the point where its volume has to be cleaned.
+/// Whether a PV's volume has to be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// No: it can be used, or is kept, or its claim still lives.
+    /// No: it is usable, retained, or still bound.
     No,
     /// Yes.
     Yes,
-    /// It is Terminating and was never used: it can go as it is.
+    /// It is Terminating and was never used: it can be deleted without cleaning.
     Unused,
-    /// It is Terminating, and its reclaim policy says that its data is kept: it can go as it is.
+    /// It is Terminating, and its reclaim policy keeps the data: it can be deleted without cleaning.
     Kept,
 }
 
-/// Decides by the object alone.
+/// Decides by the PV alone.
 #[must_use]
 pub fn due(pv: &PvView) -> Due {
     if pv.deleting {
@@ -35,7 +35,7 @@ pub fn due(pv: &PvView) -> Due {
             ReclaimPolicy::Retain => Due::Kept,
             _ if pv.never_used() => Due::Unused,
             ReclaimPolicy::Delete => Due::Yes,
-            // Nobody said that the data is kept, so it must not be offered again with a new PV.
+            // Neither policy allows cleaning or keeping: the volume must not be offered again with the data.
             ReclaimPolicy::Recycle | ReclaimPolicy::Other(_) => Due::No,
         };
     }
@@ -72,24 +72,24 @@ impl Refusal {
     }
 }
 
-/// Permission to clean, as far as looking can give it.
+/// Permission to clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// The identity that was judged, to be recorded if it is not yet what the PV says.
+    /// The identity that was checked, to be recorded if the PV has another.
     pub identity: String,
-    /// Whether an administrator consented to it, which is thereby used up.
+    /// Whether this consumes an administrator's consent.
     pub consent_used: bool,
 }
 
-/// Judges a PV that is due.
+/// Checks a PV that is due.
 ///
 /// # Errors
-/// [`Refusal`], which names the first thing that stands in the way.
+/// [`Refusal`] with the first obstacle.
 pub fn may_clean(
     pv: &PvView,
     config: &Config,
     node: &NodeView,
-    place: &Place<'_>,
+    location: &PvLocation<'_>,
     occupied: &Occupied,
 ) -> Result<Permission, Refusal> {
     if pv.ownership(node, config.use_node_name_only) != Ownership::Ours {
@@ -101,8 +101,8 @@ pub fn may_clean(
     if let Some(refusal) = elsewhere(pv, node) {
         return Err(refusal);
     }
-    let (class, candidate) = match place {
-        Place::Volume(class, _, candidate) => (class, *candidate),
+    let (class, candidate) = match location {
+        PvLocation::Volume(class, _, candidate) => (class, *candidate),
         other => return Err(not_a_volume(pv, other)),
     };
     if pv.mode != class.volume_mode
@@ -151,7 +151,7 @@ pub fn may_clean(
         return Err(Refusal::new(
             reasons::VOLUME_DUPLICATE,
             format!(
-                "{path} shares its storage with {}{whose}: {overlap}; cleaning one would destroy the other, so nothing was touched; take one of the two away",
+                "{path} shares its storage with {}{whose}: {overlap}; cleaning one would destroy the other, so nothing was touched; remove one of the two",
                 other.path
             ),
         ));
@@ -160,14 +160,14 @@ pub fn may_clean(
         return Err(Refusal::new(
             reasons::VOLUME_DUPLICATE,
             format!(
-                "it may share its storage with PV {other}, whose volume is not to be seen at the moment; cleaning one could destroy the other, so nothing was touched; mount that one again and have its class in the configuration, or delete that PV"
+                "it may share its storage with PV {other}, whose volume is not visible at the moment; cleaning one could destroy the other, so nothing was touched; mount that one again and restore its class in the configuration, or delete that PV"
             ),
         ));
     }
     Ok(permission)
 }
 
-/// Why a PV is not of this node by the affinity that Kubernetes enforces, if it is not.
+/// Why a PV is not on this node, by the affinity that Kubernetes enforces.
 pub(super) fn elsewhere(pv: &PvView, node: &NodeView) -> Option<Refusal> {
     if pv.is_on(node) {
         return None;
@@ -199,9 +199,9 @@ fn kind_in_words(kind: VolumeMode) -> &'static str {
     }
 }
 
-fn not_a_volume(pv: &PvView, place: &Place<'_>) -> Refusal {
-    match place {
-        Place::Skipped(skip) if skip.reason == SkipReason::NotMounted => Refusal::new(
+fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
+    match location {
+        PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => Refusal::new(
             reasons::VOLUME_NOT_MOUNTED,
             format!(
                 "{}; what lies there is not the volume, so nothing was touched; mount the volume and it will be cleaned",
@@ -209,37 +209,36 @@ fn not_a_volume(pv: &PvView, place: &Place<'_>) -> Refusal {
             ),
         )
         .state(VolumeState::NotMounted),
-        Place::Skipped(skip) => Refusal::new(
+        PvLocation::Skipped(skip) => Refusal::new(
             reasons::VOLUME_FAILED_DELETE,
             format!("{} ({}); nothing was touched", skip.detail, skip.reason),
         ),
-        Place::Missing => Refusal::new(
+        PvLocation::Missing => Refusal::new(
             reasons::VOLUME_MISSING,
             "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV",
         )
         .state(VolumeState::Missing),
-        Place::ClassInvalid => Refusal::new(
+        PvLocation::ClassInvalid => Refusal::new(
             reasons::CLASS_INVALID,
-            format!("its class {:?} is switched off because of its configuration; repair that and the volume will be cleaned", pv.class),
+            format!("its class {:?} is switched off because of its configuration; fix that and the volume will be cleaned", pv.class),
         )
         .state(VolumeState::ClassGone),
-        Place::ClassGone => Refusal::new(
+        PvLocation::ClassGone => Refusal::new(
             reasons::VOLUME_FAILED_DELETE,
-            format!("its class {:?} is no longer in the configuration, so nobody says how to clean it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV", pv.class),
+            format!("its class {:?} is no longer in the configuration, so no cleaning method is configured for it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV", pv.class),
         )
         .state(VolumeState::ClassGone),
-        Place::Outside(why) => {
+        PvLocation::Outside(why) => {
             Refusal::new(reasons::VOLUME_FAILED_DELETE, format!("{why}; nothing was touched"))
         }
-        Place::Unknown | Place::Volume(..) => Refusal::new(
+        PvLocation::Unknown | PvLocation::Volume(..) => Refusal::new(
             reasons::VOLUME_FAILED_DELETE,
             "its discovery directory cannot be read at the moment; cleaning waits until it can",
         ),
     }
 }
 
-/// Whether the disk is the one that the PV was made for, or an administrator said to go on all the
-/// same.
+/// Checks that the disk is the one that the PV was created for, or that an administrator consented.
 fn identity(
     pv: &PvView,
     candidate: &Candidate,
@@ -256,7 +255,7 @@ fn identity(
     if !observed.weak
         && let Some(other) = occupied.recorded_on_another(&observed.text, &pv.uid)
     {
-        // Not even by consent: that would be consent to wipe the other PV's data.
+        // Consent does not help: it would be consent to wipe the other PV's data.
         return Err(Refusal::new(
             reasons::VOLUME_IDENTITY_MISMATCH,
             format!(
@@ -270,7 +269,7 @@ fn identity(
         return Ok(permission);
     }
     let Some(recorded) = recorded else {
-        // Made by the Go provisioner and released before we came. The size is all there is to go by.
+        // Created by the Go provisioner and released before we started: only the size can be compared.
         let offered = quantity::offered(candidate.capacity);
         if pv.capacity.as_ref() == Some(&offered) {
             return Ok(permission);
@@ -305,7 +304,7 @@ fn identity(
     }
 }
 
-/// How to drop a PV. Without a recorded identity there is nothing that the consent could name.
+/// How to drop a PV. Without a recorded identity the consent has nothing to name.
 pub(super) fn or_forget(recorded: Option<&str>) -> String {
     recorded.map_or_else(String::new, |recorded| {
         format!(
@@ -334,8 +333,7 @@ pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
         == Some(observed)
 }
 
-/// Whether an administrator said to drop the object and touch nothing, naming the identity that is
-/// recorded on it.
+/// Whether an administrator consented to delete the PV without cleaning, with its recorded identity.
 #[must_use]
 pub fn consents_to_forget(pv: &PvView) -> bool {
     let named = pv
@@ -345,7 +343,7 @@ pub fn consents_to_forget(pv: &PvView) -> bool {
     named.is_some() && named == pv.identity.as_deref()
 }
 
-/// The finalizers that stay when ours goes.
+/// The PV's finalizers without ours.
 #[must_use]
 pub fn without_ours(pv: &PvView) -> Vec<String> {
     pv.finalizers

@@ -15,16 +15,16 @@ use crate::view::Tenancy;
 /// Jobs by name.
 pub type Jobs = Arc<BTreeMap<String, JobView>>;
 
-/// How far a Job is.
+/// The state of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// No pod of it runs: it has none yet, or between two tries, or none that can start.
+    /// No pod of it runs: it has none yet, it waits for a retry, or its pod cannot start.
     Pending,
-    /// Its pod runs, or has ended and is being counted: there is nothing to call off (any more).
+    /// Its pod runs, or has ended and is not counted yet: it is too late to cancel.
     Running,
-    /// It ended well.
+    /// It succeeded.
     Succeeded,
-    /// It is given up: the API server's reason and words.
+    /// It failed: reason and message of the condition.
     Failed(String),
 }
 
@@ -37,32 +37,32 @@ pub struct JobView {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: Option<String>,
-    /// The PV's name, as far as a label holds it.
+    /// The PV's name, truncated to the length of a label.
     pub pv: Option<String>,
-    /// The PV's UID. None: it is no cleaning Job.
+    /// The PV's UID. `None`: it is not a cleaning Job.
     pub pv_uid: Option<String>,
-    /// The claim's UID; empty where the PV named none. None: it is the Go provisioner's Job.
+    /// The claim's UID; empty where the PV named none. `None`: it is a Job of the Go provisioner.
     pub claim_uid: Option<String>,
-    /// The device, as it is reached below the class's `mountDir`.
+    /// The device's path below the class's `mountDir`.
     pub device: Option<String>,
-    /// The identity of the device that it is to clean.
+    /// The expected identity of the device.
     pub identity: Option<String>,
-    /// How it cleans.
+    /// The cleaner.
     pub cleaner: Option<String>,
-    /// A hash of what it runs.
+    /// A hash of its template.
     pub template: Option<String>,
-    /// Whether Kubernetes deletes it when its PV is gone.
+    /// Whether Kubernetes garbage-collects it with its PV.
     pub owned: bool,
-    /// When it was made, by the clock of this node.
+    /// When it was created, by the clock of this node.
     pub made_at: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// How far it is.
+    /// The state.
     pub state: JobState,
 }
 
 impl JobView {
-    /// Reads metadata and status; the rest of a Job does not matter.
+    /// Reads metadata and status of a Job.
     #[must_use]
     pub fn from_api(job: &Job) -> Self {
         let metadata = &job.metadata;
@@ -93,7 +93,7 @@ impl JobView {
         }
     }
 
-    /// Whether we made it for this very tenancy: an earlier one's success must not vouch for it.
+    /// Whether we created it for this tenancy: the success of an earlier tenancy's Job proves nothing.
     #[must_use]
     pub fn is_for(&self, tenancy: &Tenancy) -> bool {
         let claim = tenancy.claim_uid.as_deref().unwrap_or_default();
@@ -112,19 +112,19 @@ fn state(status: &JobStatus) -> JobState {
         return JobState::Succeeded;
     }
     if let Some(failed) = condition("Failed") {
-        let word = failed.reason.as_deref().unwrap_or("Failed");
+        let reason = failed.reason.as_deref().unwrap_or("Failed");
         return JobState::Failed(match failed.message.as_deref() {
-            Some(text) if !text.is_empty() => format!("{word}: {text}"),
-            _ => word.to_owned(),
+            Some(text) if !text.is_empty() => format!("{reason}: {text}"),
+            _ => reason.to_owned(),
         });
     }
-    // By then no pod runs, and the last word comes only with a later write.
+    // No pod runs any more, and the final condition follows in a later write.
     let ends = ["SuccessCriteriaMet", "FailureTarget"]
         .iter()
         .any(|it| condition(it).is_some());
     let uncounted = status.uncounted_terminated_pods.as_ref();
     let has_done = uncounted.is_some_and(|pods| pods.succeeded.iter().flatten().count() > 0);
-    // Kubernetes before 1.24 does not count the pods that run.
+    // Kubernetes before 1.24 does not report ready pods.
     let runs = status.ready.or(status.active).unwrap_or_default() > 0;
     if ends || has_done || runs {
         JobState::Running
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_far_as_its_conditions_say() {
+    fn job_state_follows_conditions_and_pods() {
         let condition = |type_: &str, status: &str| {
             json!({ "conditions": [
                 { "type": type_, "status": status, "reason": "BackoffLimitExceeded", "message": "too often" },
@@ -172,12 +172,12 @@ mod tests {
             (json!({ "active": 1, "ready": 0 }), JobState::Pending),
             (json!({ "active": 1, "ready": 1 }), JobState::Running),
             (json!({ "active": 1 }), JobState::Running),
-            // Neither counts before the last pod is gone, and nothing starts any more.
+            // Neither is final before the last pod is gone, and no pod starts any more.
             (condition("SuccessCriteriaMet", "True"), JobState::Running),
             (condition("FailureTarget", "True"), JobState::Running),
             (condition("SuccessCriteriaMet", "False"), JobState::Pending),
             (uncounted("succeeded"), JobState::Running),
-            // It is tried again.
+            // The Job controller retries it.
             (uncounted("failed"), JobState::Pending),
             (condition("Complete", "True"), JobState::Succeeded),
             (condition("Complete", "False"), JobState::Pending),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_one_tenancy_only() {
+    fn job_belongs_to_one_tenancy() {
         let ours = job(&json!({}));
         let at: Timestamp = "2026-11-21T09:20:30.123456789Z".parse().unwrap();
         assert_eq!(ours.made_at, Some(at));

@@ -1,4 +1,4 @@
-//! What the plan sees of API objects: a few plain fields, read once, with nothing left to parse.
+//! The fields of API objects that decisions depend on, parsed once.
 
 mod job;
 mod node;

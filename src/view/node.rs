@@ -25,12 +25,12 @@ pub struct NodeView {
 /// Why a Node cannot be served.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFault {
-    /// The label that every PV's node affinity needs is not there.
+    /// The label that each PV's node affinity requires is missing.
     #[error(
         "the Node {0:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {0} {LABEL_HOSTNAME}={0}"
     )]
     NoHostname(String),
-    /// The API server always sets these; an answer without them is not a Node.
+    /// A field is missing that the API server always sets.
     #[error("the Node object has no {0}")]
     Incomplete(&'static str),
 }
@@ -39,7 +39,7 @@ impl NodeView {
     /// Reads a Node's metadata.
     ///
     /// # Errors
-    /// [`NodeFault`] when it lacks what PVs for it need.
+    /// [`NodeFault`] when a required field is missing.
     pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, NodeFault> {
         let name = metadata.name.clone().ok_or(NodeFault::Incomplete("name"))?;
         let uid = metadata.uid.clone().ok_or(NodeFault::Incomplete("uid"))?;
@@ -58,7 +58,7 @@ impl NodeView {
         })
     }
 
-    /// What makes an object go with this Node.
+    /// The owner reference that garbage-collects an object with this Node.
     #[must_use]
     pub fn as_owner(&self) -> OwnerReference {
         OwnerReference {

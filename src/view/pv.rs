@@ -9,8 +9,8 @@ use kube::api::ObjectMeta;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PAUSED,
-    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, PROVISIONER_PREFIX,
-    provisioner_name, pv_name, pv_name_on_collision,
+    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
+    pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, PathFault, VolumeMode};
 use crate::view::NodeView;
@@ -39,7 +39,7 @@ pub enum ReclaimPolicy {
     Delete,
     Retain,
     Recycle,
-    /// A word that this program does not know.
+    /// An unknown policy.
     Other(String),
 }
 
@@ -72,9 +72,9 @@ impl ReclaimPolicy {
 pub enum Source {
     /// `spec.local` with a usable path.
     Local(HostPath),
-    /// `spec.local` with a path that names no volume for certain.
+    /// `spec.local` with an invalid path.
     BadPath(String, PathFault),
-    /// Something else (hostPath, CSI, ...): never ours to touch, whatever its annotations say.
+    /// Another source (hostPath, CSI, ...): never cleaned, whatever its annotations are.
     NotLocal,
 }
 
@@ -95,8 +95,8 @@ impl fmt::Display for ClaimRef {
     }
 }
 
-/// One life of a volume with one tenant. The state of a cleanup belongs to a tenancy, so that it
-/// can never vouch for the volume's next tenant or for a new PV of the same name.
+/// One use of a volume by one tenant. The state of a cleanup belongs to a tenancy, so that it never applies to the
+/// volume's next tenant or to a new PV of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenancy {
     /// The PV's UID.
@@ -105,29 +105,29 @@ pub struct Tenancy {
     pub claim_uid: Option<String>,
 }
 
-/// A PV at one moment: what a write needs so that it cannot hit another object or another state.
+/// The preconditions of a write: it fails on another object or another version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PvRef {
     /// The name.
     pub name: String,
     /// The UID.
     pub uid: String,
-    /// The version that was looked at when the write was decided.
+    /// The version that the write was decided on.
     pub resource_version: String,
 }
 
-/// Whose a PV is, by its provisioner annotation.
+/// The owner of a PV, by its provisioner annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Made by this provisioner, or one with the same name.
+    /// Created by this provisioner, or one with the same name.
     Ours,
-    /// Made on this node before the Node object was deleted and registered again.
+    /// Created on this node before the Node object was deleted and registered again.
     FormerNode,
-    /// Made by somebody else.
+    /// Created by another provisioner.
     Foreign,
 }
 
-/// The part of a PersistentVolume that decisions are made on.
+/// The part of a PersistentVolume that decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -158,7 +158,7 @@ pub struct PvView {
     pub claim: Option<ClaimRef>,
     /// `status.phase`.
     pub phase: Phase,
-    /// When the phase last changed, or deletion began: the best known moment of release.
+    /// When the phase last changed or deletion began: the best known time of the release.
     pub released_at: Option<Timestamp>,
     /// The hostname values that the required node affinity allows.
     pub hostnames: Vec<String>,
@@ -166,7 +166,7 @@ pub struct PvView {
     pub hostname_label: Option<String>,
     /// Annotation `pv.kubernetes.io/provisioned-by`.
     pub provisioned_by: Option<String>,
-    /// Whether a controller wrote the claimRef at some time.
+    /// Whether a controller ever wrote the claimRef.
     pub bound_by_controller: bool,
     /// Whether the PV was ever seen bound.
     pub used: bool,
@@ -181,8 +181,8 @@ pub struct PvView {
 }
 
 impl PvView {
-    /// Reads a PV. An object of the API always has a name, a UID and a version; one that has not is
-    /// read as empty text there, which no precondition matches.
+    /// Reads a PV. The API server always sets name, UID and version. A missing one is read as empty, which no
+    /// precondition matches.
     #[must_use]
     pub fn from_api(pv: &PersistentVolume) -> Self {
         let metadata = &pv.metadata;
@@ -249,7 +249,7 @@ impl PvView {
         }
     }
 
-    /// The object and version that a write decided now must find.
+    /// The preconditions of a write that is decided now.
     #[must_use]
     pub fn reference(&self) -> PvRef {
         PvRef {
@@ -259,7 +259,7 @@ impl PvView {
         }
     }
 
-    /// The tenancy that a cleanup decided now would end.
+    /// The current tenancy.
     #[must_use]
     pub fn tenancy(&self) -> Tenancy {
         Tenancy {
@@ -268,7 +268,7 @@ impl PvView {
         }
     }
 
-    /// The local path, if there is a usable one.
+    /// The local path, if it is valid.
     #[must_use]
     pub fn path(&self) -> Option<&HostPath> {
         match &self.source {
@@ -277,7 +277,7 @@ impl PvView {
         }
     }
 
-    /// Whether our finalizer is on it.
+    /// Whether it has our finalizer.
     #[must_use]
     pub fn has_finalizer(&self) -> bool {
         self.finalizers
@@ -285,8 +285,7 @@ impl PvView {
             .any(|finalizer| finalizer == FINALIZER)
     }
 
-    /// Whether nobody can ever have written to the volume through this PV. Only such a PV goes
-    /// without being cleaned.
+    /// Whether no pod can ever have written to the volume through this PV, so that it need not be cleaned.
     #[must_use]
     pub fn never_used(&self) -> bool {
         matches!(self.phase, Phase::Pending | Phase::Available)
@@ -301,15 +300,15 @@ impl PvView {
         self.hostnames.contains(&node.hostname)
     }
 
-    /// The names that the provisioner of this Node gives to the PV of the volume at its path.
+    /// The names that the provisioner of this Node would give to a PV with this path and class.
     #[must_use]
     pub fn names_on(&self, node: &NodeView) -> Option<[String; 2]> {
         let (_, entry) = self.path()?.as_str().rsplit_once('/')?;
         Some([pv_name, pv_name_on_collision].map(|name| name(entry, &node.name, &self.class)))
     }
 
-    /// Whether the provisioner of this Node made it, by annotation and name. Its affinity may name a
-    /// hostname that the Node no longer has.
+    /// Whether the provisioner of this Node created it, by annotation and name. Its affinity may name an earlier
+    /// hostname of the Node.
     #[must_use]
     pub fn was_made_on(&self, node: &NodeView) -> bool {
         let names = || self.names_on(node);
@@ -323,13 +322,13 @@ impl PvView {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Whether it stands for the volume at its path on this node.
+    /// Whether its path is on this node, by affinity or by its provisioner.
     #[must_use]
     pub fn stands_on(&self, node: &NodeView) -> bool {
         self.is_on(node) || self.was_made_on(node)
     }
 
-    /// Whose it is. An annotation can be forged: ownership alone never justifies a wipe.
+    /// The owner. An annotation can be forged: ownership alone never permits a wipe.
     #[must_use]
     pub fn ownership(&self, node: &NodeView, node_name_only: bool) -> Ownership {
         let Some(by) = self.provisioned_by.as_deref() else {
@@ -338,7 +337,6 @@ impl PvView {
         let name = provisioner_name(&node.name, &node.uid, node_name_only);
         let on_node = self.hostname_label.as_ref() == Some(&node.hostname) || self.stands_on(node);
         let extends_bare = self.names_provisioner_of(node);
-        debug_assert!(name.starts_with(PROVISIONER_PREFIX));
         if by == name
             || (node_name_only
                 && extends_bare

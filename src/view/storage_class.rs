@@ -4,7 +4,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::ReclaimPolicy;
 
-/// What a new PV takes from its StorageClass.
+/// The fields of a StorageClass that a new PV copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageClassView {
     /// Copied to each PV; Kubernetes' default is Delete.

@@ -85,8 +85,8 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
         let is_told = |series: &String| metric(&mut provisioner, series) == Some(1);
         series.iter().all(is_told).then_some(())
     });
-    stage.event("VolumeMissing", "nobody has used the PV");
-    stage.event("VolumeNotMounted", "nobody has used the PV");
+    stage.event("VolumeMissing", "the PV was never used");
+    stage.event("VolumeNotMounted", "the PV was never used");
     for pv in [&first, &second] {
         is_gone(&stage, pv);
     }

@@ -23,7 +23,7 @@ use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
 use crate::metrics::Metrics;
 use crate::names::{pv_name, pv_name_on_collision};
 use crate::plan::verdict::may_clean;
-use crate::plan::{ClassReport, Place, Settings, VolumeReport};
+use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, Phase, PvView};
 use crate::wipe::method::Method;
@@ -128,7 +128,7 @@ impl Finder {
         self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
             .await?;
         if let Some(pv) = &pv {
-            let place = Place::Volume(class, &entry.entry, &candidate);
+            let place = PvLocation::Volume(class, &entry.entry, &candidate);
             may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }

@@ -1,4 +1,4 @@
-//! Real directories, changed in all the ways that people and programs have.
+//! Real directories, changed as editors, `kubectl` and the kubelet change them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -35,7 +35,7 @@ impl Ground {
         .unwrap();
         // The first look is at once, and must find nothing new.
         let ground = Self { root, readings };
-        ground.silent(QUIET * 2);
+        ground.silent(SETTLE_TIME * 2);
         ground
     }
 
@@ -89,13 +89,13 @@ impl Ground {
     }
 
     fn silent(&self, lasting: Duration) {
-        let told = self.readings.recv_timeout(lasting);
-        assert_eq!(told, Err(RecvTimeoutError::Timeout));
+        let received = self.readings.recv_timeout(lasting);
+        assert_eq!(received, Err(RecvTimeoutError::Timeout));
     }
 }
 
 /// A watched directory after `act`, which returns for how long the files may have been left alone
-/// meanwhile: begun anew if that was for as long as `limit`, after which they may be read.
+/// meanwhile: started again if that was for as long as `limit`, after which they may be read.
 fn in_time(period: Duration, limit: Duration, act: impl Fn(&Ground) -> Duration) -> Ground {
     loop {
         let ground = Ground::new(period);
@@ -127,7 +127,7 @@ fn remove(dir: &Path) {
 }
 
 #[test]
-fn every_manner_of_editing_is_seen() {
+fn every_way_of_editing_is_detected() {
     let ground = Ground::new(NEVER);
     let (dir, map) = (ground.dir(), ground.map());
     let other = dir.join(".storageClassMap.swp");
@@ -160,7 +160,7 @@ fn every_manner_of_editing_is_seen() {
     fs::create_dir(&dir).unwrap();
     fs::write(&map, A).unwrap();
     ground.becomes(&["a"], "gone for a while");
-    ground.silent(QUIET * 2);
+    ground.silent(SETTLE_TIME * 2);
 }
 
 /// As the kubelet does it: a new directory, and one rename of a link.
@@ -177,7 +177,7 @@ fn a_config_maps_new_version_is_seen() {
     };
     publish("..2026_1", A);
     ground.put(|new| symlink("..data/storageClassMap", new).unwrap());
-    ground.silent(QUIET * 2);
+    ground.silent(SETTLE_TIME * 2);
 
     publish("..2026_2", B);
     remove(&dir.join("..2026_1"));
@@ -190,15 +190,15 @@ fn without_an_event_the_period_finds_it() {
     let elsewhere = ground.root.path().join("elsewhere");
     fs::write(&elsewhere, A).unwrap();
     ground.put(|new| symlink(&elsewhere, new).unwrap());
-    ground.silent(QUIET * 2);
+    ground.silent(SETTLE_TIME * 2);
     // Nothing happens in the watched directory.
     fs::write(&elsewhere, B).unwrap();
     ground.becomes(&["b"], "elsewhere");
 }
 
 #[test]
-fn what_is_the_same_in_the_end_is_no_news() {
-    let ground = in_time(NEVER, QUIET, |ground| {
+fn unchanged_contents_are_not_reported() {
+    let ground = in_time(NEVER, SETTLE_TIME, |ground| {
         let begun = Instant::now();
         fs::write(ground.map(), A).unwrap();
         File::open(ground.map())
@@ -209,7 +209,7 @@ fn what_is_the_same_in_the_end_is_no_news() {
         fs::write(ground.map(), A).unwrap();
         begun.elapsed()
     });
-    ground.silent(QUIET * 3);
+    ground.silent(SETTLE_TIME * 3);
 }
 
 /// An editor that cuts the file off and writes it piece by piece. Each beginning of it is either
@@ -218,30 +218,30 @@ fn what_is_the_same_in_the_end_is_no_news() {
 fn a_file_that_is_being_written_is_left_alone() {
     let text = format!("{A}b:\n  hostDir: /b\n  mountDir: \"/b\"\n  volumeMode: \"Block\"\n");
     let pieces: Vec<&[u8]> = text.as_bytes().chunks(6).collect();
-    let ground = in_time(Duration::from_millis(20), QUIET, |ground| {
-        write_slowly(&ground.map(), &pieces, QUIET / 4)
+    let ground = in_time(Duration::from_millis(20), SETTLE_TIME, |ground| {
+        write_slowly(&ground.map(), &pieces, SETTLE_TIME / 4)
     });
     assert_eq!(ground.classes(), ["a", "b"]);
-    ground.silent(QUIET_IF_INVALID);
+    ground.silent(INVALID_SETTLE);
 }
 
 /// One that takes a break in the middle of a line.
 #[test]
-fn half_a_file_is_doubted_for_a_while() {
+fn truncated_file_is_not_used_at_once() {
     let (first, second) = B.as_bytes().split_at(12);
-    let ground = in_time(NEVER, QUIET_IF_INVALID, |ground| {
-        write_slowly(&ground.map(), &[first, second], QUIET_IF_INVALID * 6 / 10)
+    let ground = in_time(NEVER, INVALID_SETTLE, |ground| {
+        write_slowly(&ground.map(), &[first, second], INVALID_SETTLE * 6 / 10)
     });
     assert_eq!(ground.classes(), ["b"]);
 }
 
 #[test]
-fn what_stays_invalid_is_told_once() {
+fn invalid_configuration_is_reported_once() {
     let ground = Ground::new(NEVER);
     ground.put_text(BROKEN);
     assert!(ground.faults().contains("not valid YAML"));
     ground.put_text(BROKEN);
-    ground.silent(QUIET_IF_INVALID + QUIET * 2);
+    ground.silent(INVALID_SETTLE + SETTLE_TIME * 2);
     ground.put_text("a: {hostDir: x, mountDir: y}");
     let faults = ground.faults();
     assert!(faults.contains("hostDir"), "{faults}");
@@ -250,7 +250,7 @@ fn what_stays_invalid_is_told_once() {
 }
 
 #[test]
-fn of_a_thousand_changes_the_last_one_counts() {
+fn last_of_many_changes_is_reported() {
     let ground = Ground::new(NEVER);
     for number in 0..1000 {
         let text = format!("c{number}: {{hostDir: /c, mountDir: /c}}\n");
@@ -264,7 +264,7 @@ fn of_a_thousand_changes_the_last_one_counts() {
     }
     let last = std::iter::repeat_with(|| ground.classes()).find(|classes| classes == &["c999"]);
     assert!(last.is_some());
-    ground.silent(QUIET * 2);
+    ground.silent(SETTLE_TIME * 2);
 }
 
 #[test]
@@ -275,9 +275,9 @@ fn files_that_are_written_all_the_time_are_read() {
     let (stop, stopped) = channel::<()>();
     let writer = thread::spawn(move || {
         let begun = Instant::now();
-        while stopped.try_recv() == Err(TryRecvError::Empty) && begun.elapsed() < LONGEST * 3 {
+        while stopped.try_recv() == Err(TryRecvError::Empty) && begun.elapsed() < MAX_WAIT * 3 {
             fs::write(&map, format!("{B}# {:?}\n", begun.elapsed())).unwrap();
-            thread::sleep(STEP / 5);
+            thread::sleep(POLL_INTERVAL / 5);
         }
     });
     assert!(changed(root.path(), &Ok(Files::new())).is_some());

@@ -39,7 +39,7 @@ fn filesystem(fs: &str, root: &str, devices: &str) -> Footprint {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn one_device_one_pv() {
+fn volumes_that_share_storage_overlap() {
     use Overlap::{
         DeviceUnderFilesystem, Nested, PartOf, SameDevice, SameFilesystemRoot, SameWwid,
     };

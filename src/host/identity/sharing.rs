@@ -1,4 +1,4 @@
-//! Whether two volumes may have storage in common, by what is recorded of one of them.
+//! Whether two volumes may share storage, by the recorded identity of one of them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,9 +6,8 @@ use std::path::Path;
 
 use super::{Fields, Identity, VERSION};
 
-/// Whether a volume that was recorded may have storage in common with another that is seen now: a disk
-/// with its partition, a device with the filesystem on it, a directory of a filesystem with one inside
-/// it. For a volume that cannot be looked at itself. Weak identities say nothing here.
+/// Whether a recorded volume that cannot be read may share storage with an observed one: a disk with its partition,
+/// a device with the filesystem on it, a directory of a filesystem with one inside it. Weak identities never match.
 #[must_use]
 pub fn may_share(recorded: &str, observed: &Identity) -> bool {
     let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
@@ -24,12 +23,12 @@ pub fn may_share(recorded: &str, observed: &Identity) -> bool {
             );
             a.starts_with(b) || b.starts_with(a)
         });
-        // Another disk is a clone of the filesystem, with a life of its own.
+        // The same UUID on another disk is a clone, which shares no storage.
         return same("uuid") == Some(true) && same("on") != Some(false) && nested;
     }
     let (then, now) = (then.disk(), now.disk());
     let is_one = |key: &str| match (then.0.get(key), now.0.get(key)) {
-        // A device's own identity has the file's inode behind its name.
+        // The identity of a loop device appends the file's inode to its path.
         (Some(a), Some(b)) if key == "loop" => a.starts_with(b) || b.starts_with(a),
         (Some(a), Some(b)) => a == b,
         _ => false,
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::too_many_lines, reason = "a table")]
-    fn what_may_share_storage_with_a_volume_that_is_not_seen() {
+    fn recorded_identity_shares_storage_with_observed_volumes() {
         let on = |disk: &str| format!("on={}", encode(disk.as_bytes()));
         let fs =
             |on: &str, root: &str, uuid: &str| format!("v1:fs=ext4,{on},root={root},uuid={uuid}");

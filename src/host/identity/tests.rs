@@ -14,7 +14,7 @@ fn seen(text: &str) -> Identity {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn same_different_or_unknown() {
+fn identities_are_same_different_or_unknown() {
     use Match::{Different, Same, Unknown};
     for (recorded, observed, expected) in [
         // Filesystems.
@@ -59,7 +59,7 @@ fn same_different_or_unknown() {
             "v1:fs=ext4,root=/,uuid=a",
             Different,
         ),
-        // Filesystems without a UUID: the disk below tells.
+        // Filesystems without a UUID: the disk below decides.
         (
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
@@ -80,7 +80,7 @@ fn same_different_or_unknown() {
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
             Unknown,
         ),
-        // A newer kernel tells the UUID, an older one does not.
+        // A newer kernel reports the UUID, an older one does not.
         (
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
             "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a",
@@ -291,7 +291,7 @@ fn facts() -> DeviceFacts {
 }
 
 #[test]
-fn a_device_is_known_by_the_best_that_it_has() {
+fn device_identity_uses_the_most_specific_field() {
     let text = |value: &str| Some(value.to_owned());
     for (device, expected) in [
         (

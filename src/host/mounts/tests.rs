@@ -125,7 +125,7 @@ fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
             "/a",
             Some(3),
         ),
-        // Ids are given again, so their order says nothing.
+        // Ids are reused, so their order means nothing.
         (
             "stacked, ids reused",
             line(9, 1, "/", "/a") + &line(3, 9, "/", "/a"),

@@ -172,7 +172,7 @@ fn stacked_devices_lie_on_all_below_them() {
 }
 
 #[test]
-fn a_hidden_path_of_a_multipath_nvme_disk_is_passed_over() {
+fn hidden_path_of_a_multipath_nvme_disk_is_skipped() {
     let fixture = Fixture::new();
     fixture.device("nvme0n1", "259:1", &[("wwid", "eui.0025388b710116a1")]);
     let hidden = fixture
@@ -273,7 +273,7 @@ fn disks_with_the_same_bytes_are_twins() {
     ] {
         symlink(sys.join("devices").join(disk), sys.join("block").join(disk)).unwrap();
     }
-    // A path that nobody can open.
+    // An NVMe path, which cannot be opened.
     fs::create_dir(sys.join("block/nvme0c0n1")).unwrap();
     for (number, twins) in [
         ("8:0", &["sdb"][..]),

@@ -1,4 +1,4 @@
-//! Disks that are there twice.
+//! Disks that the kernel shows twice: multipath without device-mapper, and loop devices over one file.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,9 +8,9 @@ use crate::host::device::{Device, OpenError};
 use crate::host::mounts::DeviceNumber;
 
 impl Sysfs {
-    /// Other disks that have the same bytes as one of the devices that a volume lies on: further paths
-    /// to the disk, without a multipath device over them, and loop devices over the same part of a file.
-    /// To the kernel they are strangers: who uses one is not in the way of an exclusive open of the other.
+    /// Other disks with the same bytes as one of the devices that a volume lies on: further paths to the disk
+    /// without a multipath device over them, and loop devices over the same part of a file. The kernel does not
+    /// relate them, so a user of one does not make an exclusive open of the other fail.
     ///
     /// # Errors
     /// When there is no such device, or `/sys` does not answer.
@@ -23,7 +23,7 @@ impl Sysfs {
             return Ok(twins);
         }
         for dir in self.block_dirs()? {
-            // A path of a multipath NVMe disk has no number, and what has no size has no bytes.
+            // A path of a multipath NVMe disk has no number, and an empty disk has no bytes to share.
             let Ok(number) = device_number(&dir) else {
                 continue;
             };
@@ -32,11 +32,11 @@ impl Sysfs {
             }
             let other = match self.device(number) {
                 Ok(other) => other,
-                // It has gone meanwhile.
+                // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            // What the volume lies on, and what lies on the same disks, is not a second path.
+            // The volume's own devices, and others on the same disks, are not second paths.
             if disks.iter().any(|disk| other.below.contains(&disk.number)) {
                 continue;
             }
@@ -51,8 +51,8 @@ impl Sysfs {
         Ok(twins)
     }
 
-    /// Whether the kernel has a disk claimed for one user, in whatever mount namespace: a mount of it or
-    /// of a partition, swap, LVM, md, device-mapper, another exclusive open.
+    /// Whether a disk is claimed, in any mount namespace: by a mount of it or of a partition, swap, LVM, md,
+    /// device-mapper, or another exclusive open.
     ///
     /// # Errors
     /// When the disk cannot be opened.
@@ -88,14 +88,15 @@ impl Sysfs {
                 (file.dev, file.inode) == (other.dev, other.inode)
             }
             (Some(node), Some(other)) => node.rdev == other.rdev,
-            // Paths of two mount namespaces, perhaps, where no driver may be asked.
+            // Without access to the devices: the paths may belong to two mount namespaces.
             (None, None) => false,
             _ => path == other_path,
         })
     }
 }
 
-/// Whether a world-wide name says that two disks are one. Disks of some machines have the same serial number.
+/// Whether two disks have the same world-wide name. Serial numbers do not count: some machines give all disks
+/// the same.
 fn is_same_disk(one: &DeviceFacts, other: &DeviceFacts) -> bool {
     let name = |disk: &DeviceFacts| {
         let of_serial = |wwid: &String| wwid.starts_with("serial.") || wwid.starts_with("udev.");

@@ -131,7 +131,7 @@ fn system_storage_of_the_host_is_recognised_in_a_container() {
 }
 
 #[test]
-fn this_machine_needs_what_it_runs_on() {
+fn root_filesystem_of_this_machine_is_needed() {
     let table = MountTable::read().unwrap();
     let kubelet = KubeletDir::new("/var/lib/kubelet", None);
     let storage = SystemStorage::read(&kubelet, &[]).unwrap();

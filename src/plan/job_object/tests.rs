@@ -73,7 +73,7 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
 }
 
 #[test]
-fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
+fn job_matches_the_go_provisioners_and_names_the_expected_device() {
     let (order, job) = made(
         &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "2"] }),
         &json!([]),
@@ -168,7 +168,7 @@ fn it_is_the_go_provisioners_job_and_says_what_is_to_be_checked() {
 }
 
 #[test]
-fn it_has_what_class_and_configuration_say() {
+fn job_follows_class_and_configuration() {
     let tolerations = json!([{ "key": "disks", "operator": "Exists" }]);
     for (timeout, seconds) in [("90s", 90), ("1500ms", 2), ("1ms", 1)] {
         let settings = json!({ "cleanMethod": "zero", "cleanupTimeout": timeout });
@@ -199,7 +199,7 @@ fn a_directory_is_mounted_once() {
 }
 
 #[test]
-fn its_template_changes_with_all_that_it_is_made_of_but_the_device() {
+fn template_fingerprint_covers_everything_but_the_device() {
     let template = |settings: Value, tolerations: Value, secrets: &[&str]| {
         let (_, job) = made(&settings, &tolerations, secrets);
         JobView::from_api(&job).template.unwrap()

@@ -100,7 +100,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn what_is_absent_is_read_as_the_harmless_value() {
+fn absent_fields_are_read_as_safe_values() {
     let pv = read(json!({}));
     assert_eq!(
         (pv.policy.clone(), pv.phase),
@@ -128,7 +128,7 @@ fn a_path_that_names_no_volume_for_certain_is_no_path() {
 }
 
 #[test]
-fn only_a_term_that_names_hosts_by_in_says_where_a_pv_is() {
+fn only_in_terms_locate_a_pv() {
     for (expression, hosts) in [
         (
             json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": ["a", "b"] }),
@@ -169,7 +169,7 @@ fn a_claim_that_is_only_reserved_has_no_uid() {
 }
 
 #[test]
-fn one_trace_of_use_is_enough() {
+fn one_trace_of_use_makes_a_pv_used() {
     let annotated = |key: &str| read_with("metadata", "annotations", json!({ key: "true" }));
     for (trace, pv) in [
         (
@@ -191,7 +191,7 @@ fn one_trace_of_use_is_enough() {
 }
 
 #[test]
-fn deletion_stands_in_for_a_release_that_nobody_timed() {
+fn deletion_time_replaces_a_missing_release_time() {
     let pv = read_with(
         "metadata",
         "deletionTimestamp",
@@ -204,7 +204,7 @@ fn deletion_stands_in_for_a_release_that_nobody_timed() {
 }
 
 #[test]
-fn whose_a_pv_is_depends_on_name_uid_and_host() {
+fn ownership_depends_on_name_uid_and_host() {
     use Ownership::{Foreign, FormerNode, Ours};
     let node = NodeView {
         name: "node-1".into(),

@@ -9,9 +9,9 @@ use crate::view::{PvView, Source};
 
 use super::Settings;
 
-/// What stands at a PV's path.
+/// What is at a PV's path.
 #[derive(Clone, Debug)]
-pub enum Place<'a> {
+pub enum PvLocation<'a> {
     /// A volume that discovery would offer, of this class, under this entry name.
     Volume(&'a Arc<Class>, &'a str, &'a Candidate),
     /// An entry that discovery does not offer.
@@ -24,12 +24,12 @@ pub enum Place<'a> {
     ClassInvalid,
     /// The PV's class is not in the configuration.
     ClassGone,
-    /// The PV's path is not a direct child of its class's directory; why, in words.
+    /// The PV's path is not a direct child of its class's directory, with the cause.
     Outside(String),
 }
 
-impl<'a> Place<'a> {
-    /// Looks a PV's path up in what was observed.
+impl<'a> PvLocation<'a> {
+    /// Looks up a PV's path in the observations.
     pub(super) fn of(
         pv: &'a PvView,
         settings: &'a Settings,
@@ -69,7 +69,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Whether it is certain that the volume is not there.
+    /// Whether the volume is certainly missing.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! Threads in system calls that may never return: on a dead disk or network filesystem nothing can
-//! interrupt them. Such a thread is left behind until its call returns.
+//! Threads that are stuck in uninterruptible system calls, as on a dead disk or network filesystem. Nothing waits
+//! for such a thread; it ends when its call returns.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
 
-/// How many threads of one class may be left behind at a time.
+/// The maximum number of stuck threads of one class.
 pub(super) const MAX_STUCK: usize = 64;
 
-/// The threads of a class that were left behind, by the names of what they look at.
+/// The stuck threads of a class, by the names of their entries.
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     threads: FuturesUnordered<BoxFuture<'static, String>>,
@@ -19,24 +19,24 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// Leaves a thread behind.
+    /// Adds a thread.
     pub(super) fn push<T: Send + 'static>(&mut self, name: &str, thread: JoinHandle<T>) {
         let name = name.to_owned();
         self.names.insert(name.clone());
         self.threads.push(thread.map(|_| name).boxed());
     }
 
-    /// Whether a thread still looks at this.
+    /// Whether a thread is stuck on this entry.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether no more threads may be left behind.
+    /// Whether the maximum is reached.
     pub(super) fn is_full(&self) -> bool {
         self.names.len() >= MAX_STUCK
     }
 
-    /// Waits until a thread has returned. May be dropped while it waits.
+    /// Waits until a thread has returned. Cancel-safe.
     pub(super) async fn returned(&mut self) {
         match self.threads.next().await {
             Some(name) => self.names.remove(&name),
@@ -44,7 +44,7 @@ impl Stuck {
         };
     }
 
-    /// Forgets the threads that have returned by now.
+    /// Removes the threads that have returned.
     pub(super) fn forget_returned(&mut self) {
         while let Some(()) = self.returned().now_or_never() {}
     }
