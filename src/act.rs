@@ -1,10 +1,10 @@
-//! Carries out what a plan says, in the background, and remembers what is under way.
+//! Executes the actions of a plan in the background and records which writes are in flight.
 
 mod create;
 mod device_checks;
+mod in_flight;
 mod jobs;
 mod withdraw;
-mod writing;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,49 +22,49 @@ use crate::render;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
 pub use device_checks::DeviceChecks;
-use writing::Entered;
-pub use writing::{UnderWay, Writing};
+use in_flight::InFlightGuard;
+pub use in_flight::{InFlight, InFlightWrites};
 
-/// Writes to the API server at a time.
-const CONCURRENCY: usize = 8;
+/// Concurrent writes to the API server.
+const MAX_CONCURRENT_WRITES: usize = 8;
 
-/// Carries out plans.
+/// Executes plans.
 #[derive(Clone, Debug)]
 pub struct Actor {
     context: Arc<CleanupContext>,
-    /// The Jobs that the watch shows.
+    /// The Jobs in the watch cache.
     jobs: watch::Receiver<Option<Jobs>>,
-    writing: Writing,
+    in_flight: InFlightWrites,
     device_checks: DeviceChecks,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Actor {
-    /// `context` is what cleanups stand on.
+    /// An actor without writes in flight.
     #[must_use]
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
             context,
             jobs,
-            writing: Writing::default(),
+            in_flight: InFlightWrites::default(),
             device_checks: DeviceChecks::default(),
-            places: Arc::new(Semaphore::new(CONCURRENCY)),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         }
     }
 
-    /// What is under way.
+    /// The writes in flight.
     #[must_use]
-    pub fn writing(&self) -> &Writing {
-        &self.writing
+    pub fn in_flight(&self) -> &InFlightWrites {
+        &self.in_flight
     }
 
-    /// What is known of the devices that PVs were to be made for.
+    /// The results of the exclusive opens before PVs are created.
     #[must_use]
     pub fn device_checks(&self) -> &DeviceChecks {
         &self.device_checks
     }
 
-    /// Starts everything; waits for nothing.
+    /// Starts all actions and does not wait for them.
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
         for action in actions {
             match action {
@@ -74,12 +74,12 @@ impl Actor {
                 Action::Release(tenancy) => self.release(tenancy),
                 Action::Disown(job) => {
                     let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.disown(&job).await };
+                    let work = async move { this.remove_owner_reference(&job).await };
                     self.write_job(before, expectations, work);
                 }
                 Action::Collect(job) => {
                     let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.collect(&job).await };
+                    let work = async move { this.garbage_collect(&job).await };
                     self.write_job(before, expectations, work);
                 }
                 Action::DeleteJob(job, why) => {
@@ -89,7 +89,7 @@ impl Actor {
                 }
                 Action::CallOff(job, why) => {
                     let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.call_off(&job, &why).await };
+                    let work = async move { this.cancel_job(&job, &why).await };
                     self.write_job(before, expectations, work);
                 }
                 Action::Create(draft) => self.offer(draft, expectations.clone(), pass),
@@ -109,26 +109,22 @@ impl Actor {
         }
     }
 
-    /// Changes a PV that was in this state when that was decided.
+    /// Changes a PV. `before` is the PV as the plan saw it.
     fn write_pv<F>(&self, before: PvRef, expectations: &Expectations, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let entered = self.writing.enter(&before.name);
+        let guard = self.in_flight.enter(&before.name);
         let expectations = expectations.clone();
-        self.write(
-            entered,
-            |_| work,
-            move |()| expectations.has_changed(&before),
-        );
+        self.write(guard, |_| work, move |()| expectations.has_changed(&before));
     }
 
-    /// Changes a Job that was in this state when that was decided.
+    /// Changes a Job. `before` is the Job as the plan saw it.
     fn write_job<F>(&self, before: JobView, expectations: &Expectations, work: F)
     where
         F: Future<Output = Result<(), ApiError>> + Send + 'static,
     {
-        let entered = self.writing.enter(&before.name);
+        let guard = self.in_flight.enter(&before.name);
         let (known, expectations) = (self.jobs.clone(), expectations.clone());
         let has_changed = move |done: Result<(), ApiError>| {
             if done.is_err_and(|error| !error.is_passing()) {
@@ -137,44 +133,46 @@ impl Actor {
             let jobs = known.borrow();
             jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
         };
-        self.write(entered, |_| work, has_changed);
+        self.write(guard, |_| work, has_changed);
     }
 
-    /// `work` is told which configuration wants it. `is_news` is asked when nothing is under way any
-    /// more: whether the passes meanwhile may have seen, and left alone, what the next one would act on.
-    /// It must not be so each time that the API server refuses the same thing for the same reason.
+    /// Runs `work` for the current configuration. It receives that configuration's generation.
+    ///
+    /// Passes ignore an object while a write to it is in flight. `needs_pass` runs after the write and
+    /// reports whether such a pass skipped something. It must not return true for each repeated
+    /// refusal by the API server: the main loop would spin.
     fn write<F>(
         &self,
-        entered: Option<Entered>,
+        guard: Option<InFlightGuard>,
         work: impl FnOnce(u64) -> F,
-        is_news: impl FnOnce(F::Output) -> bool + Send + 'static,
+        needs_pass: impl FnOnce(F::Output) -> bool + Send + 'static,
     ) where
         F: Future + Send + 'static,
         F::Output: Send,
     {
-        let Some(entered) = entered else {
+        let Some(guard) = guard else {
             return;
         };
         let this = self.clone();
         let generation = self.generation();
         let work = work(generation);
         tokio::spawn(async move {
-            let place = this.places.acquire().await;
-            // What an earlier configuration wanted, the next pass decides anew.
+            let permit = this.permits.acquire().await;
+            // After a reload, the next pass decides again.
             let done = if this.generation() == generation {
                 Some(work.await)
             } else {
                 None
             };
-            drop((place, entered));
-            // The watch may have told of it while this was under way, and of some things it never does.
-            if this.generation() != generation || done.is_some_and(is_news) {
+            drop((permit, guard));
+            // The pass that a watch event triggered may have skipped the object. Some changes trigger none.
+            if this.generation() != generation || done.is_some_and(needs_pass) {
                 this.context.wake.notify_one();
             }
         });
     }
 
-    /// Which configuration is in force.
+    /// The generation of the current configuration.
     fn generation(&self) -> u64 {
         self.context.state.borrow().settings.generation
     }
@@ -183,28 +181,28 @@ impl Actor {
         if let Some(progress) = self.context.table.begin(&order) {
             let tenancy = order.pv.tenancy();
             let work = attempt::attempt(Arc::clone(&self.context), order, progress);
-            self.work(tenancy, work);
+            self.run_step(tenancy, work);
         }
     }
 
     fn release(&self, tenancy: Tenancy) {
         if let Some(wiped) = self.context.table.begin_release(&tenancy) {
-            let (context, of) = (Arc::clone(&self.context), tenancy.clone());
-            self.work(tenancy, async move {
-                attempt::release(&context, &of, wiped).await;
+            let (context, released) = (Arc::clone(&self.context), tenancy.clone());
+            self.run_step(tenancy, async move {
+                attempt::release(&context, &released, wiped).await;
                 context.wake.notify_one();
             });
         }
     }
 
-    /// Runs a step of a cleanup; a panic ends it like a failure.
-    fn work(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a step of a cleanup. A panic is recorded as a failure.
+    fn run_step(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
         let context = Arc::clone(&self.context);
         let work = tokio::spawn(work);
         tokio::spawn(async move {
             if let Err(error) = work.await {
-                tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup ended in a panic; this is a bug");
-                let message = "the cleanup ended in a panic";
+                tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup panicked; this is a bug");
+                let message = "the cleanup panicked";
                 context
                     .table
                     .mark_failed(&tenancy, message, Backoff::Growing);
@@ -241,12 +239,12 @@ impl Actor {
             Err(ApiError::Conflict | ApiError::NotFound) => {
                 tracing::debug!(
                     pv = name,
-                    "the PV changed before it was patched; the next pass looks again"
+                    "the PV changed before it was patched; the next pass decides again"
                 );
                 expectations.read(&patch.pv).await;
             }
             Err(error) => {
-                tracing::warn!(pv = name, %error, "the PV could not be changed; it is retried");
+                tracing::warn!(pv = name, %error, "cannot patch the PV; the next pass retries");
                 if !error.is_passing() {
                     expectations.refused(name);
                 }

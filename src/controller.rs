@@ -169,7 +169,7 @@ impl Controller {
         inventory.settle(FIRST_SCAN_TIMEOUT).await;
         // No await from here on, so that the snapshot is consistent.
         let jobs = memory.jobs.jobs();
-        let mut under_way = self.actor.writing().now();
+        let mut under_way = self.actor.in_flight().now();
         let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.table.view();
         if let Some(pvs) = &memory.pvs {

@@ -145,7 +145,7 @@ mod tests {
 
     use tokio::sync::watch;
 
-    use crate::cleanup::Tell;
+    use crate::cleanup::NotifyAfter;
     use crate::cleanup::table::{Backoff, ProcTable};
     use crate::cluster::Permissions;
     use crate::plan::Track;
@@ -208,7 +208,8 @@ mod tests {
         let waiting = cleanups("waiting_seconds");
         let labels = "{path=\"/mnt/a\",pv=\"pv-1\",reason=\"Permit\"}";
         assert!(waiting[0].contains(labels), "{waiting:?}");
-        table.mark_blocked(&tenancy, "until it is unmounted", Some(Tell::Soon));
+        let notify = Some(NotifyAfter::ShortUse);
+        table.mark_blocked(&tenancy, "until it is unmounted", notify);
         let waiting = cleanups("waiting_seconds");
         assert!(
             waiting.len() == 1 && waiting[0].contains("InUse"),

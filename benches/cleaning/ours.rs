@@ -44,20 +44,22 @@ impl Ours {
             }
             Self::QuickReset { device } => {
                 let (file, size) = open(&device)?;
-                device::quick_reset(&file, size, &progress)?.means.as_str()
+                device::quick_reset(&file, size, &progress)?
+                    .outcome
+                    .as_str()
             }
             Self::Zero { device } => {
                 let (file, size) = open(&device)?;
-                device::zero(&file, size, &progress)?.means.as_str()
+                device::zero(&file, size, &progress)?.outcome.as_str()
             }
             Self::Overwrite { passes, device } => {
                 let (file, size) = open(&device)?;
                 let report = device::overwrite(&file, size, passes, &progress)?;
-                report.means.as_str()
+                report.outcome.as_str()
             }
             Self::Discard { device } => {
                 let (file, size) = open(&device)?;
-                device::discard(&file, size, &progress)?.means.as_str()
+                device::discard(&file, size, &progress)?.outcome.as_str()
             }
             Self::Verify { device } => {
                 let (file, size) = open(&device)?;

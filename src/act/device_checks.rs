@@ -1,9 +1,9 @@
-//! Opens a device exclusively before a PV is made for it. The kernel refuses that while the device, a
-//! partition of it or the disk that it is a partition of is mounted in any namespace, or claimed by
+//! Opens a device exclusively before its PV is created. The open fails while the device, one of its
+//! partitions or its parent disk is in use. In use means mounted in any mount namespace, or claimed by
 //! swap, btrfs, a journal, LVM or md.
 //!
-//! Never opens a device that has a PV, or shares storage with one: a mount by the kubelet would fail at
-//! that moment. The plan ensures it, because it offers no such device.
+//! Never opens a device that has a PV or shares storage with one: a mount by the kubelet would fail at
+//! that moment. The plan ensures this: it creates no PV for such a device.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,44 +18,44 @@ use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::{DraftDevice, PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason};
 
-/// How long an answer stands. The next pass opens the device again: every ten seconds in an idle loop,
-/// for as long as the device is in use.
-const RETRY_PERIOD: Duration = Duration::from_secs(5);
-/// How long the answer for an entry is kept that is no longer asked about.
-const ANSWER_TTL: Duration = Duration::from_mins(10);
+/// How long a result is valid. It is shorter than the period of idle passes, so that each of these opens
+/// the device again.
+const MAX_AGE: Duration = Duration::from_secs(5);
+/// How long the result of a removed entry is kept.
+const RESULT_TTL: Duration = Duration::from_mins(10);
 
-/// The answers, by path.
+/// The results of the exclusive opens, by path.
 #[derive(Clone, Debug, Default)]
-pub struct DeviceChecks(Arc<Mutex<BTreeMap<HostPath, Answer>>>);
+pub struct DeviceChecks(Arc<Mutex<BTreeMap<HostPath, CheckResult>>>);
 
 #[derive(Clone, Debug)]
-struct Answer {
+struct CheckResult {
     at: Instant,
     identity: String,
     skip: Option<Skip>,
 }
 
-/// No PV may be made for a device now.
+/// The device is not usable for a PV now.
 pub(super) struct Refused {
-    /// Whether it is the first answer of this kind.
-    pub(super) is_news: bool,
+    /// Whether the reason differs from that of the check before.
+    pub(super) is_new: bool,
 }
 
 impl DeviceChecks {
-    /// The devices that may not be offered.
+    /// The devices without a PV, with the reasons.
     #[must_use]
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
-        let refusal = |(path, answer): (&HostPath, &Answer)| {
+        let refusal = |(path, result): (&HostPath, &CheckResult)| {
             let refusal = Refusal {
-                identity: answer.identity.clone(),
-                skip: answer.skip.clone()?,
+                identity: result.identity.clone(),
+                skip: result.skip.clone()?,
             };
             Some((path.clone(), refusal))
         };
         self.lock().iter().filter_map(refusal).collect()
     }
 
-    /// Opens the draft's device, unless that was done a moment ago. A directory is not opened.
+    /// Opens the draft's device, unless the last result is still valid. Directories always pass.
     ///
     /// # Errors
     /// [`Refused`]; the reason is among [`Self::refusals`].
@@ -66,10 +66,10 @@ impl DeviceChecks {
         let identity = draft.annotations.get(ANNOTATION_IDENTITY);
         let identity = identity.cloned().unwrap_or_default();
         let before = self.lock().get(&draft.path).cloned();
-        let before = before.filter(|answer| answer.identity == identity);
-        if let Some(answer) = before.as_ref().filter(|it| it.at.elapsed() < RETRY_PERIOD) {
-            return match answer.skip {
-                Some(_) => Err(Refused { is_news: false }),
+        let before = before.filter(|result| result.identity == identity);
+        if let Some(result) = before.as_ref().filter(|it| it.at.elapsed() < MAX_AGE) {
+            return match result.skip {
+                Some(_) => Err(Refused { is_new: false }),
                 None => Ok(()),
             };
         }
@@ -77,35 +77,35 @@ impl DeviceChecks {
         let recorded = identity.clone();
         let opened = tokio::task::spawn_blocking(move || open(&device, &path, &recorded)).await;
         let skip = opened.unwrap_or_else(|error| {
-            let detail = format!("{}: the look at the device failed: {error}", draft.path);
+            let detail = format!("{}: the check of the device failed: {error}", draft.path);
             Some(Skip::new(SkipReason::Unreadable, detail))
         });
-        let is_news = before.is_none_or(|before| before.skip != skip);
+        let is_new = before.is_none_or(|before| before.skip != skip);
         let result = match skip {
-            Some(_) => Err(Refused { is_news }),
+            Some(_) => Err(Refused { is_new }),
             None => Ok(()),
         };
         let at = Instant::now();
-        let mut answers = self.lock();
-        answers.retain(|_, answer| answer.at.elapsed() < ANSWER_TTL);
-        answers.insert(draft.path.clone(), Answer { at, identity, skip });
+        let mut results = self.lock();
+        results.retain(|_, result| result.at.elapsed() < RESULT_TTL);
+        results.insert(draft.path.clone(), CheckResult { at, identity, skip });
         result
     }
 
-    /// The entry has a PV: once that is gone, the device is opened again.
+    /// Removes the result of an entry that has a PV: when the PV is gone, the device is opened again.
     pub(super) fn forget(&self, path: &HostPath) {
         self.lock().remove(path);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, Answer>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, CheckResult>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens a device and closes it at once. For a disk that covers its partitions: the kernel refuses it
-/// while one of them is claimed. Returns why the device may not be offered.
+/// Opens a device exclusively and closes it at once. Returns why it is not usable for a PV.
 ///
-/// The inventory may be some seconds old: the device is identified again.
+/// The inventory may be some seconds old, so the device is identified again. Opening a disk covers its
+/// partitions: the kernel refuses while one of them is claimed.
 fn open(device: &DraftDevice, path: &HostPath, identity: &str) -> Option<Skip> {
     let mount_path = device.mount_path.as_path();
     match Device::open_exclusive_readonly(mount_path) {
@@ -116,7 +116,7 @@ fn open(device: &DraftDevice, path: &HostPath, identity: &str) -> Option<Skip> {
                 Some(Skip::new(SkipReason::Unreadable, detail))
             }
         },
-        // It opened: a device that takes no writes is offered as it is.
+        // A read-only device is not in use, and gets a PV.
         Err(OpenError::ReadOnly { .. }) => None,
         Err(error @ OpenError::InUse { .. }) => {
             let user = claimed_by(device.number, &Sysfs::default());

@@ -1,4 +1,4 @@
-//! What becomes of cleaning Jobs.
+//! Deletes cleaning Jobs and removes their ownerReferences.
 
 use super::Actor;
 use crate::cluster::ApiError;
@@ -7,8 +7,8 @@ use crate::plan::{About, reasons};
 use crate::view::{JobState, JobView};
 
 impl Actor {
-    /// Deletes the Job of a PV that is not to be cleaned (now).
-    pub(super) async fn call_off(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
+    /// Deletes the Job of a PV that must not be cleaned, or not now. Reports if data may be lost.
+    pub(super) async fn cancel_job(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
         self.delete_job(job, why).await?;
         if job.state != JobState::Pending {
             self.report_data_lost(job, why);
@@ -28,19 +28,19 @@ impl Actor {
             Err(error) => {
                 tracing::warn!(
                     pv, job = job.name, %error,
-                    "the Job could not be deleted ({why}); the next pass tries again; \
-                     if it must not start: kubectl --namespace {namespace} delete job {}", job.name
+                    "cannot delete the Job ({why}); the next pass retries; \
+                     to delete it by hand: kubectl --namespace {namespace} delete job {}", job.name
                 );
             }
         }
         deleted
     }
 
-    /// Warns that data is lost which was to be kept.
+    /// Warns that a Job may have deleted data that the cancelled cleanup was to keep.
     fn report_data_lost(&self, job: &JobView, why: &str) {
         let pv = job.pv.as_deref().unwrap_or_default();
         let text = format!(
-            "Job {}/{} was at work on the volume, or had ended, when it was deleted ({why}): at least a part of the data is gone",
+            "Job {}/{} had started before it was deleted ({why}): at least a part of the data is gone",
             self.context.jobs.namespace, job.name
         );
         tracing::warn!(pv, job = job.name, "{text}");
@@ -49,8 +49,8 @@ impl Actor {
         reporter.warning(&about, reason, "CallOff", &text);
     }
 
-    /// Removes the ownerReference of a Job at work. Without that it works all the same.
-    pub(super) async fn disown(&self, job: &JobView) -> Result<(), ApiError> {
+    /// Removes the ownerReference of a running Job. The Job works with it as well.
+    pub(super) async fn remove_owner_reference(&self, job: &JobView) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let disowned = cluster.disown_job(namespace, job).await;
         match &disowned {
@@ -59,19 +59,19 @@ impl Actor {
                 let pv = job.pv.as_deref().unwrap_or_default();
                 tracing::warn!(
                     pv, job = job.name, %error,
-                    "the Job is at work and its ownerReference could not be removed; cleaning goes on, but while it does, do not remove the finalizers of the PV: Kubernetes would delete the Job"
+                    "cannot remove the ownerReference of the running Job; cleaning continues; until it ends, keep the finalizers of the PV: Kubernetes would delete the Job"
                 );
             }
         }
         disowned
     }
 
-    /// Deletes the Job of a PV that is gone, after another look for it.
-    pub(super) async fn collect(&self, job: &JobView) -> Result<(), ApiError> {
+    /// Deletes the Job of a PV that no longer exists. It reads the PV first.
+    pub(super) async fn garbage_collect(&self, job: &JobView) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
         let failed = |error: &ApiError| {
-            tracing::warn!(job = job.name, pv, %error, "the Job of a PV that is gone could not be deleted; the next pass tries again");
+            tracing::warn!(job = job.name, pv, %error, "cannot delete the Job of a deleted PV; the next pass retries");
         };
         let found = cluster.pv(pv).await.inspect_err(failed)?;
         if found.is_some_and(|found| Some(&found.uid) == job.pv_uid.as_ref()) {
@@ -81,7 +81,7 @@ impl Actor {
         match &deleted {
             Ok(()) => {
                 let text = format!(
-                    "deleted Job {namespace}/{}, since its PV {pv} is gone",
+                    "deleted Job {namespace}/{}, because its PV {pv} is gone",
                     job.name
                 );
                 tracing::info!(job = job.name, pv, "{text}");

@@ -1,4 +1,4 @@
-//! PVs that go without their volumes being cleaned.
+//! Removes PVs whose volumes are not cleaned.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use crate::view::PvView;
 
 use super::Actor;
 
-/// How often a change by somebody else is followed at once, and a failure after a pause. After that the
-/// next pass goes on, which knows no more why the PV was deleted.
+/// Tries to remove the finalizer: at once after a conflict, after a pause after a transient error. The
+/// next pass retries too, but does not know why the PV was deleted.
 const TRIES: usize = 5;
-const PAUSE: Duration = Duration::from_secs(1);
-/// For how long failures are. Others wait for their turn to write.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The limit for retries after transient errors: they hold a write permit.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Actor {
@@ -25,7 +25,7 @@ impl Actor {
                 expectations.read(&withdrawal.pv).await;
             }
             Err(error) => {
-                tracing::warn!(pv = withdrawal.pv.name, %error, "the PV could not be let go; it is retried");
+                tracing::warn!(pv = withdrawal.pv.name, %error, "cannot remove the PV without cleaning; the next pass retries");
                 if !error.is_passing() {
                     expectations.refused(&withdrawal.pv.name);
                 }
@@ -33,51 +33,48 @@ impl Actor {
         }
     }
 
-    /// Deletes first: with our finalizer still on it, the PV is then Terminating and cannot be bound
-    /// any more when the finalizer goes.
+    /// Deletes the PV before it removes our finalizer: a Terminating PV cannot be bound.
     async fn try_withdraw(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
         let cluster = &self.context.cluster;
         let pv = &withdrawal.pv;
         if withdrawal.delete {
             cluster.delete_pv(pv).await?;
-            return self.let_go(withdrawal).await;
+            return self.remove_finalizer(withdrawal).await;
         }
         if let Some(finalizers) = &withdrawal.finalizers {
             cluster.remove_finalizer(pv, finalizers).await?;
         }
-        self.tell(withdrawal);
+        self.report(withdrawal);
         Ok(())
     }
 
-    fn tell(&self, withdrawal: &Withdrawal) {
+    fn report(&self, withdrawal: &Withdrawal) {
         let (pv, because) = (&withdrawal.pv, &withdrawal.because);
         tracing::info!(
             pv = pv.name,
-            "the PV goes without its volume being cleaned: {because}"
+            "the PV is removed without cleaning its volume: {because}"
         );
         let reporter = &self.context.reporter;
         reporter.normal(&pv.into(), withdrawal.reason, "Withdraw", because);
     }
 
-    /// Tells of it, and takes our finalizer off the PV that was deleted, also when others write to it
-    /// meanwhile: the protection controller takes its own off at the same moment.
-    async fn let_go(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
+    /// Reports the withdrawal and removes our finalizer from the deleted PV. Conflicts are expected: the
+    /// pv-protection controller removes its own finalizer at the same moment.
+    async fn remove_finalizer(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
         let cluster = &self.context.cluster;
         let pv = &withdrawal.pv;
         let begun = Instant::now();
-        let (mut tries, mut told) = (0, false);
+        let (mut tries, mut reported) = (0, false);
         loop {
             tries += 1;
             let found = cluster.pv(&pv.name).await;
             let answer = match found.map(|found| found.filter(|now| now.uid == pv.uid)) {
-                // What was planned may hold no longer, and the deletion be another's, which hid the
-                // answer to ours.
-                Ok(Some(now)) if !may_go(&now) => return Err(ApiError::Conflict),
+                // The PV may have changed since the plan, and another client may have deleted it.
+                Ok(Some(now)) if !may_remove(&now) => return Err(ApiError::Conflict),
                 Ok(now) => {
-                    // Not later: if what follows fails, the next pass finds a PV that anybody may have
-                    // deleted.
-                    if !std::mem::replace(&mut told, true) {
-                        self.tell(withdrawal);
+                    // Before the removal: if that fails, the next pass cannot tell who deleted the PV.
+                    if !std::mem::replace(&mut reported, true) {
+                        self.report(withdrawal);
                     }
                     let Some(now) = now.filter(PvView::has_finalizer) else {
                         return Ok(());
@@ -92,7 +89,7 @@ impl Actor {
                 Err(error)
                     if error.is_passing() && tries < TRIES && begun.elapsed() < RETRY_TIMEOUT =>
                 {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 done => return done,
             }
@@ -100,7 +97,7 @@ impl Actor {
     }
 }
 
-/// Whether a PV that is deleted still goes without being cleaned.
-fn may_go(pv: &PvView) -> bool {
+/// Whether a Terminating PV may be removed without cleaning.
+fn may_remove(pv: &PvView) -> bool {
     pv.deleting && (pv.never_used() || consents_to_forget(pv))
 }

@@ -139,7 +139,7 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("--config-sync-period=-5s", "not a duration"),
         ("--release-quiet-period=soon", "not a duration"),
         ("--listen-address=8080", "the port is missing"),
-        ("--listen-address=:http", "no port"),
+        ("--listen-address=:http", "not a port"),
         ("--listen-address=::1:8080", "in brackets"),
         ("--metrics-path=metrics", "begin with"),
         ("--log-format=xml", "text, json"),

@@ -1,9 +1,8 @@
 //! One attempt to clean a volume: inspect, commit, wipe, release.
 //!
-//! Each step is a value that only the step before can make, and a crash between any two of them means that the next
-//! process begins again at the first. An attempt never waits and never retries: it ends at the first step that
-//! does not succeed, records the cause in the [`ProcTable`](super::table::ProcTable), and the plan decides what
-//! follows, and when.
+//! Each step requires a value that only the previous step creates. After a crash, the next process starts again
+//! with the first step. An attempt never waits and never retries. It ends at the first step that fails and records
+//! the cause in the [`ProcTable`](super::table::ProcTable); the plan decides when the next attempt starts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,15 +22,15 @@ use super::{CleanupContext, Failure, Stop, job};
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
 
-/// How an attempt ends that met no obstacle.
+/// The result of a successful attempt.
 enum End {
-    /// The volume is clean. `release` says whether its PV is released in this attempt, too.
+    /// The volume is clean. `release`: this attempt also releases its PV.
     Wiped { wiped: Arc<Wiped>, release: bool },
     /// A Job was created.
     Job,
 }
 
-/// Runs an attempt that the table has begun, and records how it ends.
+/// Runs an attempt that the table has started, and records its result.
 pub async fn attempt(context: Arc<CleanupContext>, order: CleanOrder, progress: Progress) {
     let tenancy = order.pv.tenancy();
     match run(&context, &order, &progress).await {
@@ -50,7 +49,7 @@ pub async fn attempt(context: Arc<CleanupContext>, order: CleanOrder, progress: 
         }
         Err(stop) => record(&context, &order, &progress, stop),
     }
-    // The last pass saw this attempt at work.
+    // The last pass saw this attempt running.
     context.wake.notify_one();
 }
 
@@ -95,7 +94,7 @@ async fn wipe(
     let text = format!("cleaning {}", order.path);
     let reporter = &context.reporter;
     reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
-    // On the heap, or each future around it would be as large.
+    // Boxed, so that the futures around it stay small.
     let wipe = Box::pin(committed.wipe(progress));
     let cleaned = oversee(context, order, progress, wipe).await?;
     let wiped = Wiped::new(cleaned, super::PROCESS, begun);
@@ -103,8 +102,7 @@ async fn wipe(
     Ok(wiped)
 }
 
-/// Releases the PV of a wiped volume, or records why it could not be. That alone is tried again: the finished wipe is
-/// not repeated.
+/// Releases the PV of a wiped volume, or records why that failed. Only the release is retried, not the wipe.
 pub async fn release(context: &CleanupContext, tenancy: &Tenancy, wiped: Arc<Wiped>) {
     let order = &wiped.cleaned.order;
     let (pv, path, mode) = (&order.pv.name, &order.path, order.kind.as_str());
@@ -124,11 +122,11 @@ pub async fn release(context: &CleanupContext, tenancy: &Tenancy, wiped: Arc<Wip
                 .delete_duration
                 .with_label_values(&[mode, wiped.by, &size, &cleaner])
                 .observe(took.as_secs_f64());
-            tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV released");
+            tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV is released");
             context.table.mark_released(tenancy);
         }
         Err(error) => {
-            tracing::warn!(pv, %path, "the volume is clean, but its PV could not be released: {}", error.message);
+            tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", error.message);
             context
                 .table
                 .mark_unreleased(tenancy, Arc::clone(&wiped), error);
@@ -136,7 +134,7 @@ pub async fn release(context: &CleanupContext, tenancy: &Tenancy, wiped: Arc<Wip
     }
 }
 
-/// Records what ended an attempt.
+/// Records why an attempt ended.
 fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, stop: Stop) {
     let (tenancy, table) = (order.pv.tenancy(), &context.table);
     let (pv, path) = (&order.pv.name, &order.path);
@@ -152,7 +150,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         Stop::Failed(failure) => failure,
     };
     if progress.is_cancelled() && !progress.is_timed_out() {
-        tracing::info!(pv, %path, "cleaning was interrupted by the shutdown; the next process begins again");
+        tracing::info!(pv, %path, "the shutdown interrupted the cleanup; the next process starts it again");
         table.mark_failed(&tenancy, &failure.message, Backoff::Constant);
         return;
     }
@@ -178,7 +176,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         .delete_failed_total
         .with_label_values(&labels)
         .inc();
-    tracing::warn!(pv, %path, "cleaning failed, next try in {pause:?}: {}", failure.message);
+    tracing::warn!(pv, %path, "cleaning failed, retry in {pause:?}: {}", failure.message);
     let about = About::from(&order.pv.reference());
     let message = format!("{path}: {}", failure.message);
     context
@@ -186,10 +184,11 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         .warning(&about, failure.reason, "Clean", &message);
 }
 
-/// Reports that the next tenant of a raw device can read what is left on it. Behind a filesystem it cannot be read.
+/// Reports that the next tenant can read data that is left on a raw device. Filesystem volumes do not expose it.
 pub(super) fn report_data_left(context: &CleanupContext, wiped: &Wiped) {
-    let Cleaned { order, means, .. } = &wiped.cleaned;
-    if *means != Some(WipeOutcome::SignaturesOnly) || order.class.volume_mode != VolumeMode::Block {
+    let Cleaned { order, outcome, .. } = &wiped.cleaned;
+    if *outcome != Some(WipeOutcome::SignaturesOnly) || order.class.volume_mode != VolumeMode::Block
+    {
         return;
     }
     let class = &order.class.name;
@@ -200,7 +199,7 @@ pub(super) fn report_data_left(context: &CleanupContext, wiped: &Wiped) {
         Cleaner::Command(_) => " (in place of blockCleanerCommand)",
     };
     let message = format!(
-        "{}: the device cannot discard its contents, so only signatures were overwritten, and the next tenant can read what the last one wrote; where that matters, set cleanMethod of class {class:?} to auto{instead}",
+        "{}: the device cannot discard its contents, so only signatures were overwritten; the next tenant can read what the last one wrote; to prevent that, set cleanMethod of class {class:?} to auto{instead}",
         order.path
     );
     tracing::warn!(pv = order.pv.name, "{message}");

@@ -1,12 +1,12 @@
-//! The threads that cleaners run on.
+//! Runs cleaners on threads that may block.
 
 use crate::plan::reasons;
 
 use super::Failure;
 use crate::wipe::priority::IdleIo;
 
-/// Runs a cleaner where it can block; last in the queue for the disk, if `idle`. Its own panic is a
-/// failure like any other.
+/// Runs a cleaner on a blocking thread, with idle I/O priority if `idle` is set. A panic is returned as
+/// a failure.
 pub(crate) async fn blocking<T: Send + 'static>(
     idle: bool,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -18,7 +18,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| {
-            let message = format!("the cleaner ended in a panic ({error}); this is a bug");
+            let message = format!("the cleaner panicked ({error}); this is a bug");
             Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
         })
 }
@@ -29,7 +29,7 @@ mod tests {
     use crate::wipe::priority::is_idle;
 
     #[test]
-    fn cleaners_come_last_at_the_disk_and_what_their_thread_does_next_does_not() {
+    fn idle_io_priority_ends_with_the_cleaner() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
             .build()

@@ -1,4 +1,4 @@
-//! The commit: from here on no claim can be bound to the PV any more.
+//! The commit: after it, no claim can be bound to the PV.
 
 use serde_json::json;
 
@@ -12,8 +12,8 @@ use super::volume::Volume;
 use super::{CleanupContext, Failure, Stop};
 use crate::host::lock::VolumeLock;
 
-/// A volume whose PV is Terminating and held by our finalizer. Only a value of this type can be
-/// wiped, and only [`Gated::commit`] makes one.
+/// A volume whose PV is Terminating and has our finalizer. Only a value of this type can be wiped, and
+/// only [`Gated::commit`] creates one.
 #[derive(Debug)]
 pub struct Committed {
     pub(super) order: CleanOrder,
@@ -23,11 +23,11 @@ pub struct Committed {
 }
 
 impl Gated {
-    /// Puts our finalizer on the PV and deletes it. Kubernetes binds no claim to a Terminating PV, not
-    /// even one that names it, so what is wiped afterwards is nobody's and becomes nobody's.
+    /// Adds our finalizer to the PV and deletes it. Kubernetes binds no claim to a Terminating PV, not
+    /// even a claim that names it. So no claim gets the volume while it is wiped.
     ///
     /// # Errors
-    /// [`Stop::Again`] when the PV changed after it was judged.
+    /// [`Stop::Again`] when the PV changed after the gate read it.
     pub async fn commit(self, context: &CleanupContext) -> Result<Committed, Stop> {
         let Self {
             order,
@@ -40,8 +40,8 @@ impl Gated {
         if !pv.has_finalizer() {
             finalizers.push(FINALIZER.to_owned());
         }
-        // Sent also when it changes nothing: the PV was read before the volume was locked, and whoever
-        // had the lock may have released it meanwhile. A version that has changed is refused here.
+        // Sent even without changes: the PV was read before the volume was locked, and the previous holder
+        // of the lock may have released the PV since. The API server refuses an old resourceVersion.
         let mut metadata = json!({ "finalizers": finalizers });
         if pv.identity.as_ref() != Some(&permission.identity) {
             metadata["annotations"][ANNOTATION_IDENTITY] = json!(permission.identity);
@@ -51,7 +51,7 @@ impl Gated {
         }
         crash_point("add-finalizer");
         let patched = context.cluster.patch_pv(&pv.reference(), metadata).await;
-        let pv = patched.map_err(|error| stop(error, "putting the finalizer on the PV"))?;
+        let pv = patched.map_err(|error| stop(error, "adding the finalizer to the PV"))?;
         if !pv.deleting {
             crash_point("delete-pv");
             let deleted = context.cluster.delete_pv(&pv.reference()).await;
@@ -73,7 +73,7 @@ fn stop(error: ApiError, what: &str) -> Stop {
         ApiError::Forbidden { .. } => Stop::Failed(Failure::new(
             reasons::PERMISSION_MISSING,
             format!(
-                "{what} failed: {error}; without this right no volume is cleaned; {REMEDY}, cleaning starts by itself then"
+                "{what} failed: {error}; without this permission no volume is cleaned; {REMEDY}, then cleaning starts automatically"
             ),
         )),
         error => Stop::Failed(Failure::new(

@@ -1,6 +1,6 @@
-//! Whether a second PV stands for a volume that is about to be cleaned.
+//! Checks that no second PV has the path of a volume before it is cleaned.
 //!
-//! A PV that was made before the Node's hostname label changed shows in no watch. Its name is known.
+//! The watch does not show a PV that was created before the Node's hostname label changed. Its name is known.
 
 use crate::plan::reasons;
 use crate::view::PvView;
@@ -8,7 +8,7 @@ use crate::view::PvView;
 use super::gate::api;
 use super::{CleanupContext, Failure, Stop};
 
-/// No other PV of this Node, under either of the names that its provisioner gives, has the volume's path.
+/// Fails if another PV of this Node has the volume's path. It reads both names that a provisioner gives.
 pub(super) async fn no_other_pv(context: &CleanupContext, pv: &PvView) -> Result<(), Stop> {
     let node = context.state.borrow().node.clone();
     let names = pv.names_on(&node).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A device for one cleaner alone, in the process or in a Job.
+//! Opens and locks a device for one cleaner, in the process or in a Job.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,9 +9,9 @@ use crate::inventory::{Candidate, Machine, candidate_of_device};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
-use super::{Failure, Stop, Tell};
+use super::{Failure, NotifyAfter, Stop};
 
-/// Opens a device exclusively, locks it, and looks at it. Blocking.
+/// Opens a device exclusively, locks and identifies it. Blocking.
 pub(crate) fn take(
     path: &MountPath,
     machine: &Machine,
@@ -22,18 +22,18 @@ pub(crate) fn take(
     if let Some(by) = candidate.in_use {
         return Err(Stop::InUse {
             by,
-            notify: Tell::Soon,
+            notify: NotifyAfter::ShortUse,
         });
     }
     Ok((device, lock, candidate))
 }
 
-/// Opens a device as its only user. Blocking.
+/// Opens a device exclusively. Blocking.
 pub(crate) fn open(path: &MountPath) -> Result<Device, Stop> {
     Device::open_exclusive(path.as_path()).map_err(|error| match error {
         OpenError::InUse { .. } => Stop::InUse {
             by: error.to_string(),
-            notify: Tell::IfItLasts,
+            notify: NotifyAfter::LongUse,
         },
         error => failed(error.to_string()),
     })
@@ -43,7 +43,7 @@ pub(crate) fn locked(lock: Result<VolumeLock, LockError>) -> Result<VolumeLock, 
     lock.map_err(|error| match error {
         LockError::Held { .. } => Stop::InUse {
             by: error.to_string(),
-            notify: Tell::AtOnce,
+            notify: NotifyAfter::Zero,
         },
         error @ LockError::Io { .. } => failed(error.to_string()),
     })

@@ -1,4 +1,4 @@
-//! Cleaning by somebody else's program.
+//! Cleans a device by an external program and verifies the result.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,23 +15,24 @@ use super::{Failure, Stop, exclusive};
 use crate::wipe::progress::Progress;
 use crate::wipe::{command, device};
 
-/// How long others may look at a device whose cleaner has closed it.
-pub(crate) const OTHERS_LOOK: Duration = Duration::from_secs(10);
+/// How long to wait for udev, LVM and multipath, which open a device after its cleaner has closed it.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A device, as its cleaner and we find it again.
+/// The device of an external cleaner.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The PV's name.
     pub(crate) pv: String,
-    /// Where the device is.
+    /// The path of the device.
     pub(crate) path: MountPath,
-    /// What it is known by there.
+    /// The identity of the device before the cleaner runs.
     pub(crate) identity: String,
 }
 
-/// An external program opens the device itself, and programs such as mkfs want it for themselves: so
-/// our exclusive descriptor is closed, the lock stays, and afterwards the device has to prove that
-/// it is still the same one.
+/// Runs an external cleaner and checks the device afterwards.
+///
+/// Programs such as mkfs open the device exclusively, so our descriptor is closed first; the lock stays.
+/// Afterwards number, size and identity of the device must be unchanged.
 pub(crate) async fn external(
     target: &Target,
     device: Device,
@@ -40,7 +41,7 @@ pub(crate) async fn external(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let (number, size) = (device.number(), device.size());
-    // The program looks the path up once more: at least it must lead to this device right now.
+    // The program resolves the path again. It must lead to this device now.
     device
         .recheck(target.path.as_path())
         .map_err(|error| Failure::cleaning(&error))?;
@@ -60,7 +61,7 @@ pub(crate) async fn external(
             return Err(Failure::new(
                 reasons::VOLUME_IDENTITY_MISMATCH,
                 format!(
-                    "while {words:?} ran, another device took the place of {identity:?} at {path}: {:?}; both need to be looked at",
+                    "while {words:?} ran, another device took the place of {identity:?} at {path}: {:?}; check both devices",
                     after.identity.text
                 ),
             ));
@@ -72,15 +73,15 @@ pub(crate) async fn external(
     .await
 }
 
-/// Opens the device after a cleaner ended. What closes a device that was written to makes others look
-/// at it (udev, LVM, multipath), which is no reason to begin anew.
+/// Opens the device after a cleaner ended. Retries while udev, LVM or multipath has it open: closing a
+/// device after a write triggers them.
 fn open_again(path: &MountPath) -> Result<Device, Failure> {
-    let deadline = Instant::now() + OTHERS_LOOK;
+    let deadline = Instant::now() + PROBE_TIMEOUT;
     loop {
         match exclusive::open(path) {
             Ok(device) => return Ok(device),
             Err(Stop::Failed(failure)) => return Err(failure),
-            Err(_) if Instant::now() < deadline => sleep(OTHERS_LOOK / 100),
+            Err(_) if Instant::now() < deadline => sleep(PROBE_TIMEOUT / 100),
             Err(other) => {
                 let message = format!("after the cleaner ended: {other}");
                 return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));

@@ -1,7 +1,7 @@
-//! The gate: whether a volume may be cleaned, judged on fresh facts right before it is.
+//! The gate decides whether a volume may be cleaned, on state that it reads right before the cleanup.
 //!
-//! Passing it gives the volume itself, open and locked. All that follows is done through these
-//! descriptors, never by looking the path up again.
+//! It returns the volume open and locked. The later steps use these descriptors and never resolve the
+//! path again.
 
 use std::io;
 use std::sync::Arc;
@@ -24,16 +24,13 @@ use super::duplicate::no_other_pv;
 use super::exclusive::{self, failed, io_failed, locked};
 use super::inspect::{inspect, report_mounts, system_storage};
 use super::volume::Volume;
-use super::{CleanupContext, Failure, Stop, Tell};
+use super::{CleanupContext, Failure, NotifyAfter, Stop};
 use crate::wipe::method::Method;
 
-/// How long looking at one disk may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(30);
+/// The time limit for a check of the disk or of the kubelet's directory.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why an attempt ends whose configuration is no longer in force.
-const RECONFIGURED: &str = "the configuration changed meanwhile";
-
-/// A volume that may be cleaned: open, locked, and judged.
+/// A volume that may be cleaned: open, locked and checked.
 #[derive(Debug)]
 pub struct Gated {
     pub(super) order: CleanOrder,
@@ -43,32 +40,32 @@ pub struct Gated {
     pub(super) lock: VolumeLock,
 }
 
-/// What looking at the disk gave.
-struct Look {
+/// An open, locked and inspected volume.
+struct Inspected {
     volume: Volume,
     lock: VolumeLock,
     candidate: Candidate,
 }
 
-/// Looks at everything again: the PV, its claim, the Pods, the kubelet's directory, the disk, the Node.
+/// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
 /// # Errors
-/// [`Stop`], which says whether to look again, to forget it, or to report a failure.
+/// [`Stop`]: retry, drop the cleanup, or report a failure.
 pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, Stop> {
     let pv = fresh_pv(context, &order).await?;
-    let sees_pods = kubelet_let_go(context, &pv).await?;
-    // In this order: a Pod of the claim's successor must not be seen without the successor.
+    let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
+    // Pods before the claim: the Pod of a successor claim must not be seen without that claim.
     let pods = pods_of_node(context).await?;
     no_pod_mounts(&pods, &order.path)?;
     if let Some(claim) = &pv.claim {
         let successor = claim_is_gone(context, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
-    let look = look_at_disk(context, &order).await?;
+    let inspected = inspect_disk(context, &order).await?;
     no_other_pv(context, &pv).await?;
     node_is_not_paused(context).await?;
-    let permission = judge(context, &order, &pv, &look.candidate)?;
-    let Look { volume, lock, .. } = look;
+    let permission = judge(context, &order, &pv, &inspected.candidate)?;
+    let Inspected { volume, lock, .. } = inspected;
     Ok(Gated {
         order,
         pv,
@@ -78,7 +75,7 @@ pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, 
     })
 }
 
-/// Judges what is at the path now.
+/// Decides whether the device or filesystem at the path is the volume and may be cleaned.
 fn judge(
     context: &CleanupContext,
     order: &CleanOrder,
@@ -86,9 +83,9 @@ fn judge(
     candidate: &Candidate,
 ) -> Result<Permission, Stop> {
     let state = context.state.borrow().clone();
-    // Another configuration may have other classes. From here on, this cleanup keeps to its own.
+    // A reload may have changed the classes. After this check, the cleanup keeps its configuration.
     if state.settings.generation != order.generation {
-        return Err(Stop::NotDue(RECONFIGURED.into()));
+        return Err(Stop::NotDue("the configuration changed meanwhile".into()));
     }
     let entry = order
         .path
@@ -106,17 +103,17 @@ fn judge(
     .map_err(|refusal| Stop::Failed(Failure::new(refusal.reason, refusal.message)))
 }
 
-/// Looks at something that may hang, on a thread that can be left behind.
-async fn in_time<T: Send + 'static>(
+/// Runs a check that may hang on a thread that can be abandoned.
+async fn with_timeout<T: Send + 'static>(
     what: &str,
-    look: impl FnOnce() -> T + Send + 'static,
+    check: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stop> {
-    match tokio::time::timeout(LOOK_LIMIT, tokio::task::spawn_blocking(look)).await {
-        Ok(Ok(seen)) => Ok(seen),
+    match tokio::time::timeout(TIMEOUT, tokio::task::spawn_blocking(check)).await {
+        Ok(Ok(result)) => Ok(result),
         Ok(Err(error)) => Err(failed(format!(
-            "looking at {what} ended in a panic ({error}); this is a bug"
+            "checking {what} panicked ({error}); this is a bug"
         ))),
-        Err(_) => Err(failed(format!("{what} did not answer for {LOOK_LIMIT:?}"))),
+        Err(_) => Err(failed(format!("{what} did not answer for {TIMEOUT:?}"))),
     }
 }
 
@@ -146,8 +143,7 @@ async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView
     Ok(pv)
 }
 
-/// No administrator has paused cleaning on the Node since the main loop heard of it, which is late where
-/// the Node may not be watched.
+/// Reads the Node again: without permission to watch it, the main loop sees a pause late.
 async fn node_is_not_paused(context: &CleanupContext) -> Result<(), Stop> {
     let known = context.state.borrow().node.clone();
     let node = match context.cluster.node(&known.name).await {
@@ -168,10 +164,10 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
     move |error| {
         let message = format!("{what} failed: {error}");
         match error {
-            // These may pass at any moment, and looking again costs little.
+            // Transient errors: checking again costs little.
             ApiError::Failed(_) | ApiError::TimedOut => Stop::InUse {
                 by: message,
-                notify: Tell::IfItLasts,
+                notify: NotifyAfter::LongUse,
             },
             ApiError::Forbidden { .. } => {
                 Stop::Failed(Failure::new(reasons::PERMISSION_MISSING, message))
@@ -181,22 +177,22 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
     }
 }
 
-/// A released PV's claim is gone, or another one has its name now: that is returned.
+/// Fails while the claim of a released PV exists. Returns a new claim of the same name.
 async fn claim_is_gone(
     context: &CleanupContext,
     claim: &ClaimRef,
 ) -> Result<Option<ClaimView>, Stop> {
     let found = match context.cluster.claim(&claim.namespace, &claim.name).await {
         Ok(found) => found,
-        // Older installations lack the right. The check is one of several: it is reported as missing
-        // (see `Permissions`) and left out.
+        // Older installations lack the permission. It is reported as missing (see `Permissions`), and this
+        // check, one of several, is skipped.
         Err(ApiError::Forbidden { .. }) => return Ok(None),
         Err(error) => return Err(api("reading the claim")(error)),
     };
     match found {
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => Err(Stop::InUse {
             by: format!("its claim {claim} still exists"),
-            notify: Tell::IfItLasts,
+            notify: NotifyAfter::LongUse,
         }),
         found => Ok(found),
     }
@@ -206,22 +202,22 @@ async fn claim_is_gone(
 async fn pods_of_node(context: &CleanupContext) -> Result<Vec<PodView>, Stop> {
     let node = context.state.borrow().node.name.clone();
     match context.cluster.pods_of(&node).await {
-        // As with claims.
+        // As for claims.
         Err(ApiError::Forbidden { .. }) => Ok(Vec::new()),
         pods => pods.map_err(api("listing this node's Pods")),
     }
 }
 
-/// No Pod on this node that has not ended uses the claim. A Pod that started after a new claim took
-/// the name uses that one.
+/// Fails if a running Pod on this node uses the claim. A Pod that started after a new claim of the same
+/// name was created uses the new claim.
 fn no_pod_uses(
     pods: &[PodView],
     claim: &ClaimRef,
     successor: Option<&ClaimView>,
     kubelet_is_seen: bool,
 ) -> Result<(), Stop> {
-    // The API's times are whole seconds. A claim and its Pod are often made in the same one; where the
-    // kubelet's directory shows what is really in use, that second is not held against the Pod.
+    // API times are whole seconds, and a claim and its Pod are often created in the same second. Such a
+    // Pod counts as a user of the old claim only if the kubelet's directory is not visible.
     let uses_successor = |started: Option<Timestamp>| {
         let created = successor.and_then(|claim| claim.created);
         matches!((started, created), (Some(started), Some(created))
@@ -238,11 +234,11 @@ fn no_pod_uses(
     }
     Err(Stop::InUse {
         by: format!("Volume is used by pods: {}", users.join(", ")),
-        notify: Tell::AtOnce,
+        notify: NotifyAfter::Zero,
     })
 }
 
-/// No Pod on this node mounts the volume by its path. (Pods that monitor it mount what is above.)
+/// Fails if a Pod on this node mounts the volume by hostPath. (Monitoring Pods mount a parent directory.)
 fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
     let users = pods.iter().filter(|pod| pod.mounts(path));
     let users: Vec<_> = users.map(|pod| pod.name.as_str()).collect();
@@ -251,35 +247,35 @@ fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
     }
     Err(Stop::InUse {
         by: format!("Volume is used by pods by hostPath: {}", users.join(", ")),
-        notify: Tell::AtOnce,
+        notify: NotifyAfter::Zero,
     })
 }
 
-/// The kubelet has unmounted the volume. A Pod that was deleted by force has no object any more, but
-/// its containers live on until the kubelet has stopped them.
+/// Fails until the kubelet has unmounted the volume. The containers of a force-deleted Pod run until the
+/// kubelet stops them, although the Pod object is gone.
 ///
-/// What is seen of the volume counts in any case; that nothing is seen counts only where it would be.
-/// Returns whether the node's pods can be seen.
-async fn kubelet_let_go(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
+/// A visible mount always counts. No visible mount counts only where mounts are visible; elsewhere the
+/// quiet period must pass. Returns whether the node's pods are visible.
+async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
     let (kubelet, name) = (Arc::clone(&context.kubelet), pv.name.clone());
     let mode = pv.mode;
-    let look = in_time("the kubelet's directory", move || {
+    let check = with_timeout("the kubelet's directory", move || {
         let would_be_seen = kubelet.sees(mode);
         let sees_pods = would_be_seen || kubelet.visible();
         (sees_pods, would_be_seen, kubelet.mounts_of(&name))
     });
-    let (sees_pods, would_be_seen, uses) = look.await?;
+    let (sees_pods, would_be_seen, uses) = check.await?;
     match uses {
         Ok(uses) => {
             if let Some(path) = uses.first() {
                 let by = format!("the kubelet still has it: {}", path.display());
                 return Err(Stop::InUse {
                     by,
-                    notify: Tell::IfItLasts,
+                    notify: NotifyAfter::LongUse,
                 });
             }
         }
-        // It is not mounted here at all.
+        // The kubelet's directory is not mounted in this container.
         Err(error) if !would_be_seen && error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
             let message = format!("the kubelet's directory cannot be read: {error}");
@@ -291,8 +287,8 @@ async fn kubelet_let_go(context: &CleanupContext, pv: &PvView) -> Result<bool, S
     }
     let quiet = jiff::SignedDuration::try_from(context.quiet_period).unwrap_or_default();
     let released = pv.released_at.unwrap_or_else(Timestamp::now);
-    // The API's times are whole seconds, rounded down, so that one more must have passed. A time in the
-    // future is another machine's clock: then the whole period is waited for.
+    // API times are rounded down to seconds, so one more second must have passed. A time in the future
+    // comes from another machine's clock: then wait for the whole period.
     let passed = Timestamp::now().duration_since(released) - jiff::SignedDuration::from_secs(1);
     if passed >= quiet && !passed.is_negative() {
         return Ok(sees_pods);
@@ -303,18 +299,18 @@ async fn kubelet_let_go(context: &CleanupContext, pv: &PvView) -> Result<bool, S
     );
     Err(Stop::InUse {
         by,
-        notify: Tell::IfItLasts,
+        notify: NotifyAfter::LongUse,
     })
 }
 
-async fn look_at_disk(context: &CleanupContext, order: &CleanOrder) -> Result<Look, Stop> {
+async fn inspect_disk(context: &CleanupContext, order: &CleanOrder) -> Result<Inspected, Stop> {
     let (order, kubelet) = (order.clone(), Arc::clone(&context.kubelet));
     let config = Arc::clone(&context.state.borrow().settings.config);
-    in_time("the disk", move || look(&order, &kubelet, &config)).await?
+    with_timeout("the disk", move || open(&order, &kubelet, &config)).await?
 }
 
-/// Opens and locks what is at the path. Blocking.
-fn look(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Look, Stop> {
+/// Opens, locks and inspects the volume at the path. Blocking.
+fn open(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Inspected, Stop> {
     let path = order.mount_path.as_path();
     let machine =
         Machine::read().map_err(|error| failed(format!("reading the mount table: {error}")))?;
@@ -339,14 +335,14 @@ fn look(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Loo
     let system = system_storage(kubelet, config).map_err(failed)?;
     inspect(&volume, &machine, kubelet, &system)?;
     report_mounts(&order.pv.name, &volume, &machine.mounts);
-    Ok(Look {
+    Ok(Inspected {
         volume,
         lock,
         candidate,
     })
 }
 
-/// The volume is a device, and its class has it cleaned in a way that is none for devices.
+/// The volume is a device, and the method of its class does not clean devices.
 pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
     let message = format!(
         "{} does not clean devices; correct the blockCleanerCommand of class {:?}",

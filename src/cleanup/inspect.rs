@@ -1,5 +1,5 @@
-//! What keeps an open volume from being cleaned, by what this machine shows: the one look at it that
-//! the gate and the `clean` command share. It changes nothing.
+//! Checks whether this machine uses an open volume. The gate and the `clean` command share it. It
+//! changes nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,31 +17,31 @@ use crate::inventory::{Machine, device_user};
 use crate::plan::reasons;
 
 use super::volume::Volume;
-use super::{Failure, Stop, Tell};
+use super::{Failure, NotifyAfter, Stop};
 use crate::wipe::escape::ShownPath;
 
-/// Filesystems that have their data on devices of this machine, or in its memory.
-const LOCAL: [&str; 21] = [
+/// Filesystem types that keep their data on devices of this machine or in its memory.
+const LOCAL_FILESYSTEMS: [&str; 21] = [
     "bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk", "hfsplus", "jfs",
     "msdos", "nilfs2", "ntfs", "ntfs3", "overlay", "ramfs", "reiserfs", "tmpfs", "vfat", "xfs",
     "zfs",
 ];
 
-/// What a node has `/dev` on.
-const DEVICE_NODES: [&str; 2] = ["devtmpfs", "tmpfs"];
+/// The filesystem types of `/dev`.
+const DEV_FILESYSTEMS: [&str; 2] = ["devtmpfs", "tmpfs"];
 
 /// Why a volume must not be cleaned.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// It is in use; by whom.
+    /// It is in use; with the user.
     InUse(String),
-    /// Something is mounted in it, here.
+    /// A mount point is inside the volume.
     Nested(PathBuf),
-    /// The machine needs it; what for.
+    /// The machine needs it; with the purpose.
     System(String),
-    /// A filesystem of this type may have its data on another machine.
+    /// A filesystem of this type may keep its data on another machine.
     NotLocal(String),
-    /// It cannot be found out.
+    /// The check failed.
     Unknown(io::Error),
 }
 
@@ -57,7 +57,7 @@ impl From<Obstacle> for Stop {
             Obstacle::InUse(by) => {
                 return Self::InUse {
                     by: format!("the volume is in use: {by}"),
-                    notify: Tell::Soon,
+                    notify: NotifyAfter::ShortUse,
                 };
             }
             Obstacle::Nested(point) => format!(
@@ -76,7 +76,7 @@ impl From<Obstacle> for Stop {
     }
 }
 
-/// What this machine needs for itself, where these are the classes.
+/// The storage that this machine needs for itself, given the configured classes.
 pub(crate) fn system_storage(
     kubelet: &KubeletDir,
     config: &Config,
@@ -92,7 +92,7 @@ pub(crate) fn system_storage(
     SystemStorage::read(kubelet, &dirs)
 }
 
-/// Looks for all that keeps a volume from being cleaned. Blocking.
+/// Checks for everything that forbids cleaning a volume. Blocking.
 pub(crate) fn inspect(
     volume: &Volume,
     machine: &Machine,
@@ -109,7 +109,7 @@ pub(crate) fn inspect(
             if let Some(point) = kubelet_mount(mount, table, kubelet, system) {
                 return Err(kubelet_has("mounted", point));
             }
-            if !LOCAL.contains(&&*mount.fs_type) {
+            if !LOCAL_FILESYSTEMS.contains(&&*mount.fs_type) {
                 return Err(Obstacle::NotLocal(mount.fs_type.clone()));
             }
             if let Some(nested) = table.inside(mount.device, &mount.root).next() {
@@ -130,7 +130,7 @@ pub(crate) fn inspect(
     let storage = volume.storage(&machine.sysfs)?;
     if let Storage::Device(numbers) = &storage {
         let mounts = kubelet.mounts(table);
-        for mount in mounts.filter(|it| DEVICE_NODES.contains(&&*it.fs_type)) {
+        for mount in mounts.filter(|it| DEV_FILESYSTEMS.contains(&&*it.fs_type)) {
             if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
                 return Err(kubelet_has("mapped", &mount.point));
             }
@@ -144,8 +144,8 @@ pub(crate) fn inspect(
     }
 }
 
-/// Makes sure that no other path to the disks that a volume lies on is in use. The kernel takes these for
-/// other disks. Blocking.
+/// Fails if another path to the volume's disks (multipath) is in use. The kernel treats such paths as
+/// separate disks. Blocking.
 pub(crate) fn twins_are_free(
     below: &BTreeSet<DeviceNumber>,
     machine: &Machine,
@@ -166,7 +166,7 @@ pub(crate) fn twins_are_free(
     Ok(())
 }
 
-/// The other mounts of a mounted directory, of what lies in it, and of what it lies in.
+/// The other mounts of the mounted directory, of its subdirectories and of its parents.
 pub(crate) fn also_mounted<'a>(
     mount: &'a Mount,
     table: &'a MountTable,
@@ -176,8 +176,7 @@ pub(crate) fn also_mounted<'a>(
     others.filter(move |it| FsDir::mounted(it).overlaps(&dir))
 }
 
-/// Logs where else the same directory is mounted. That is a normal layout, and keeps
-/// nothing from being cleaned.
+/// Logs the other mount points of the same directory. They are normal and do not forbid cleaning.
 pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
     let Volume::Filesystem(root) = volume else {
         return;
@@ -189,8 +188,8 @@ pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
     }
 }
 
-/// Where the kubelet has a volume or a directory in it mounted. What it has mounted of the filesystem
-/// around the volume does not count: that may be a whole disk that a pod only monitors.
+/// The kubelet's mount of the volume or of a directory in it. A mount of a parent directory does not
+/// count: it may be a whole disk that a pod only monitors.
 fn kubelet_mount<'a>(
     volume: &Mount,
     table: &'a MountTable,
@@ -199,7 +198,7 @@ fn kubelet_mount<'a>(
 ) -> Option<&'a Path> {
     let dir = FsDir::mounted(volume);
     let mut mounts = kubelet.mounts(table);
-    // A discovery directory may lie below the kubelet's.
+    // A discovery directory may be below the kubelet's directory.
     let user =
         mounts.find(|it| FsDir::mounted(it).is_within(&dir) && !system.is_discovered(&it.point))?;
     Some(&user.point)
@@ -212,14 +211,14 @@ fn kubelet_has(how: &str, point: &Path) -> Obstacle {
     ))
 }
 
-/// The device whose node is mounted at a path.
+/// The device whose device node is mounted at a path.
 fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
     match fs::symlink_metadata(point) {
         Ok(facts) if facts.file_type().is_block_device() => {
             Ok(Some(DeviceNumber::from_rdev(facts.rdev())))
         }
         Ok(_) => Ok(None),
-        // It has been unmapped meanwhile.
+        // It was unmapped in the meantime.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let text = format!("{}: {error}", shown(point));
@@ -228,7 +227,7 @@ fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
     }
 }
 
-/// Mount points are bytes, and any pod can make them.
+/// Escapes a mount point: it may be any bytes, and any pod can create one.
 pub(crate) fn shown(path: &Path) -> ShownPath {
     ShownPath::from_bytes(path.as_os_str().as_encoded_bytes())
 }
@@ -251,7 +250,7 @@ mod tests {
         11 1 8:48 / /disks/e rw - ext4 /dev/sdd rw\n";
 
     #[test]
-    fn kubelet_mounts_of_a_directory_or_below_it_are_uses() {
+    fn kubelet_mount_of_the_volume_or_a_directory_in_it_is_a_use() {
         let table = MountTable::parse(TABLE);
         let kubelet = KubeletDir::new("/kubelet", None);
         let system = SystemStorage::read(&kubelet, &[]).unwrap();

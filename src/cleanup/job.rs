@@ -1,8 +1,8 @@
 //! Cleaning by Jobs (`useJobForCleaning`): devices only, as in the Go provisioner.
 //!
-//! An attempt commits the PV and creates the Job. When the Job has succeeded, another attempt commits again and checks
-//! the device, opened, locked and inspected like one that is cleaned here: the Job's image may be foreign. What
-//! happens between is the plan's ([`crate::plan`]).
+//! One attempt commits the PV and creates the Job. After the Job has succeeded, another attempt passes the gate,
+//! commits again and verifies the device, because the Job's image may be a foreign one. In between, the plan
+//! ([`crate::plan`]) follows the Job.
 
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,16 @@ use super::gate::api;
 use super::oversee::oversee;
 use super::volume::Volume;
 use super::wipe::{Cleaned, Wiped};
-use super::{CleanupContext, Failure, Stop, Tell, attempt};
+use super::{CleanupContext, Failure, NotifyAfter, Stop, attempt};
 use crate::wipe::device::{self, WipeOutcome};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
-/// Makes sure that the PV has the Job that the plan saw, or none, and that no pod of another is left.
+/// Fails unless the PV still has the Job that the plan saw. Without a Job, fails if a pod of a deleted one is left.
 pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
     let (namespace, name) = (&context.jobs.namespace, job_name(&order.pv.name));
     let found = match context.cluster.job(namespace, &name).await {
-        // A process that may not read Jobs has not created any.
+        // Without permission to read Jobs, this provisioner has created none.
         Err(ApiError::Forbidden { .. }) if order.job.is_none() => None,
         found => found.map_err(api("reading the cleaning Job"))?,
     };
@@ -45,12 +45,12 @@ pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -
     }
 }
 
-/// Makes sure that no pod is left of a Job that was deleted: it would wipe the device sooner or later, whoever has it
-/// then. Deleting a Job leaves its pods behind, unless the request says otherwise.
+/// Fails if a pod of a deleted Job is left: it could wipe the device when the next tenant has it. Deleting a Job
+/// leaves its pods unless the request sets a propagation policy.
 pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
     let namespace = &context.jobs.namespace;
     let pods = match context.cluster.pods_of_jobs(namespace, &order.pv.uid).await {
-        // As in the gate.
+        // Older installations lack the permission, as in the gate.
         Err(ApiError::Forbidden { .. }) => Vec::new(),
         pods => pods.map_err(api("listing the pods of cleaning Jobs"))?,
     };
@@ -60,9 +60,9 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
     let pods = pods.join(" ");
     Err(Stop::InUse {
         by: format!(
-            "pods of a cleaning Job are there whose Job is gone: {pods}; unless they come to an end: kubectl --namespace {namespace} delete pod {pods}"
+            "pods of a deleted cleaning Job still exist: {pods}; if they do not end: kubectl --namespace {namespace} delete pod {pods}"
         ),
-        notify: Tell::Soon,
+        notify: NotifyAfter::ShortUse,
     })
 }
 
@@ -112,20 +112,20 @@ pub(super) async fn create(
             context.reporter.normal(&about, reason, "Clean", &text);
             Ok(())
         }
-        // The next pass sees whose it is.
+        // The next pass reads that Job.
         Err(ApiError::AlreadyExists | ApiError::Conflict) => Err(Stop::Again),
         Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
             reasons::PERMISSION_MISSING,
             format!(
-                "making Job {shown} failed: {error}; without this right no device is cleaned by Jobs; {REMEDY}, or switch useJobForCleaning off"
+                "creating Job {shown} failed: {error}; without this permission no device is cleaned by Jobs; {REMEDY}, or set useJobForCleaning to false"
             ),
         )
         .into()),
-        Err(error) => Err(api("making the cleaning Job")(error)),
+        Err(error) => Err(api("creating the cleaning Job")(error)),
     }
 }
 
-/// Checks what a Job has done. A Job whose device is not clean is deleted, so that the next attempt creates another.
+/// Verifies the device after a Job. If it is not clean, the Job is deleted and the next attempt creates another.
 pub(super) async fn check_result(
     committed: Committed,
     context: &CleanupContext,
@@ -143,14 +143,18 @@ pub(super) async fn check_result(
     };
     let work = {
         let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
-        // The lock goes where the work is: it may outlive this task, hanging in a system call.
+        // The check owns the lock: it may hang in a system call and outlive this task.
         move || Ok((check(&order, &job, &identity, &device, &progress)?, lock))
     };
-    // On the heap, or each future around it would be as large.
+    // Boxed, so that the futures around it stay small.
     let work = Box::pin(blocking(true, work));
     match oversee(context, &order, progress, work).await {
-        Ok((means, lock)) => {
-            let cleaned = Cleaned { order, means, lock };
+        Ok((outcome, lock)) => {
+            let cleaned = Cleaned {
+                order,
+                outcome,
+                lock,
+            };
             let wiped = Wiped::new(cleaned, super::JOB, begun_at(job));
             attempt::report_data_left(context, &wiped);
             Ok(wiped)
@@ -164,11 +168,11 @@ pub(super) async fn check_result(
                 .delete_job(&context.jobs.namespace, job)
                 .await;
             if let Err(error) = deleted {
-                tracing::warn!(pv = order.pv.name, job = shown, %error, "the Job whose result is not clean stays");
+                tracing::warn!(pv = order.pv.name, job = shown, %error, "cannot delete the Job whose device is not clean");
             }
             Err(Failure {
                 message: format!(
-                    "Job {shown} says that it cleaned the device, and it is not so: {}",
+                    "Job {shown} succeeded, but the device is not clean: {}",
                     failure.message
                 ),
                 ..failure
@@ -180,11 +184,11 @@ pub(super) async fn check_result(
 fn not_a_device() -> Failure {
     Failure::new(
         reasons::VOLUME_FAILED_DELETE,
-        "a Job is to clean what is no device; this is a bug, and nothing was touched",
+        "a cleaning Job requires a device; nothing was touched; this is a bug",
     )
 }
 
-/// When a Job began, by this process's clock.
+/// The start of a Job by this process's monotonic clock.
 fn begun_at(job: &JobView) -> Instant {
     let now = Instant::now();
     let age = job.made_at.and_then(|made_at| {
@@ -194,7 +198,7 @@ fn begun_at(job: &JobView) -> Instant {
     age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
-/// Checks that a device is as clean as its method leaves one. Reads samples, writes nothing. Blocking.
+/// Checks that a device is as clean as its method requires. Reads samples, writes nothing. Blocking.
 fn check(
     order: &CleanOrder,
     job: &JobView,
@@ -204,7 +208,7 @@ fn check(
 ) -> Result<Option<WipeOutcome>, Failure> {
     if job.identity.as_deref() != Some(identity) {
         let text = format!(
-            "it was made for {:?}, and the device is {identity:?}",
+            "the Job was created for {:?}, but the device is {identity:?}",
             job.identity.as_deref().unwrap_or_default()
         );
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));

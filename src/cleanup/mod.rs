@@ -1,10 +1,11 @@
 //! Cleaning released volumes.
 //!
-//! An [`attempt`] is a chain of types: [`gate`] gives the [`gate::Gated`] that is needed for the [`commit`], whose [`commit::Committed`] is needed
-//! for the [`wipe`], whose [`wipe::Wiped`] is needed for the [`release`]. No step can be left out:
-//! without the value there is no method to call.
+//! An [`attempt`] is a chain of types. [`gate`] returns [`gate::Gated`], which [`commit`] consumes. The
+//! [`wipe`] consumes [`commit::Committed`], and the [`release`] consumes [`wipe::Wiped`]. So no step can be
+//! skipped.
 //!
-//! The cleaners in [`crate::wipe`] know nothing of Kubernetes.
+//! The cleaners themselves ([`crate::wipe`]) do not know Kubernetes. The `clean` command calls them through
+//! [`wipe`], with the same checks.
 
 pub mod attempt;
 pub(crate) mod blocking;
@@ -40,37 +41,37 @@ use crate::wipe::tree::TreeError;
 
 use table::ProcTable;
 
-/// What cleans, in the words of the metrics' label `type`.
+/// The values of the metric label `type`: what cleans.
 const PROCESS: &str = "process";
 const JOB: &str = "job";
 
-/// The latest that the main loop knows, for the gate.
+/// The latest state of the main loop, for the gate.
 #[derive(Clone, Debug)]
 pub struct ControllerState {
     /// The configuration.
     pub settings: Settings,
     /// Our Node.
     pub node: NodeView,
-    /// The storage that is spoken for.
+    /// The storage that other PVs and uses occupy.
     pub occupied: Arc<Occupied>,
     /// Whether cleaning is paused on the whole node.
     pub paused: bool,
 }
 
-/// What every cleanup stands on.
+/// The clients and state that every cleanup uses.
 #[derive(Debug)]
 pub struct CleanupContext {
     /// The API server.
     pub cluster: Cluster,
-    /// The latest that the main loop knows.
+    /// The latest state of the main loop.
     pub state: watch::Receiver<ControllerState>,
     /// The kubelet's directory.
     pub kubelet: Arc<KubeletDir>,
-    /// How long to wait after a release where that directory cannot be seen.
+    /// How long to wait after a release if the kubelet's directory is not visible.
     pub quiet_period: Duration,
-    /// How far each cleanup is.
+    /// The state of each cleanup.
     pub table: Arc<ProcTable>,
-    /// Told when the main loop ought to look at what has become of a cleanup or a write.
+    /// Wakes the main loop after a cleanup or a write.
     pub wake: Arc<Notify>,
     /// For events.
     pub reporter: Reporter,
@@ -80,33 +81,33 @@ pub struct CleanupContext {
     pub jobs: Arc<JobSource>,
 }
 
-/// Why a cleanup does not go on.
+/// Why an attempt ended before the volume was clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The PV changed while it was judged: judge again.
+    /// The PV changed during the checks: retry.
     Again,
-    /// Somebody uses the volume, or it cannot be told at the moment: look again later.
+    /// The volume is in use, or the check failed with a transient error: retry later.
     InUse {
-        /// Who, in words.
+        /// The user or the error, for an operator.
         by: String,
-        /// When an operator has to know.
-        notify: Tell,
+        /// When the use is reported.
+        notify: NotifyAfter,
     },
-    /// There is nothing to clean (any more).
+    /// There is nothing to clean, or no longer.
     NotDue(String),
-    /// Something is wrong.
+    /// A failure that is reported.
     Failed(Failure),
 }
 
-/// How long a volume has to be in use before people are told.
+/// How long a volume must be in use before the use is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
-    /// Not at all: somebody has to do something.
-    AtOnce,
-    /// Longer than programs take that only look at a disk, such as udev.
-    Soon,
-    /// Longer than what passes by itself.
-    IfItLasts,
+pub enum NotifyAfter {
+    /// At once: the use does not end without an operator or tenant.
+    Zero,
+    /// Longer than programs such as udev probe a disk.
+    ShortUse,
+    /// Longer than uses that normally end without intervention.
+    LongUse,
 }
 
 impl fmt::Display for Stop {
@@ -127,9 +128,9 @@ pub struct Failure {
     pub reason: &'static str,
     /// The cause, for an operator.
     pub message: String,
-    /// Whether the cleaner was told to stop, and did: there is nothing to mend.
+    /// Whether the cleaner was cancelled: there is nothing to fix.
     pub stopped: bool,
-    /// Whether it stays so until somebody does something about it, and is told once.
+    /// Whether the failure lasts until an operator acts. It is reported once.
     pub lasts: bool,
 }
 

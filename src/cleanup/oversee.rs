@@ -1,4 +1,4 @@
-//! What goes on beside a wipe: the log, the metrics, and the time limit.
+//! Runs beside a wipe: progress log, metrics and the time limit.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::{CleanupContext, Failure};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
-/// How often a cleanup that takes long is spoken of.
-pub(crate) const TELL_EVERY: Duration = Duration::from_secs(30);
-/// How long one that does nothing keeps its permit. One call of the kernel may take as long: to sync a
-/// filesystem, say, when others want the disk.
-pub(super) const STANDS_STILL: Duration = Duration::from_mins(2);
+/// How often the progress of a cleanup is logged.
+pub(crate) const PROGRESS_LOG_PERIOD: Duration = Duration::from_secs(30);
+/// How long a cleanup without progress keeps its slot. A single system call, such as a sync on a busy
+/// disk, may take nearly as long.
+pub(super) const STALL_LIMIT: Duration = Duration::from_mins(2);
 /// How often wiped bytes are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// How long a cleaner may take to stop, before its disk is taken to hang.
-pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(3);
+const COUNT_PERIOD: Duration = Duration::from_secs(1);
+/// How long a cancelled cleaner may take to stop. After that, its disk is reported as hanging.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Awaits a wipe, for as long as the class has time for it, and tells how far it is meanwhile.
+/// Awaits a wipe within the class's `cleanupTimeout` and logs its progress.
 ///
 /// # Errors
-/// As the wipe; and when it took longer than the class's `cleanupTimeout`, whatever came of it then.
+/// Those of the wipe. A wipe that exceeds the limit fails even if it succeeds afterwards.
 pub(super) async fn oversee<T>(
     context: &CleanupContext,
     order: &CleanOrder,
@@ -40,42 +40,42 @@ pub(super) async fn oversee<T>(
         counted: 0,
     };
     let result = tokio::select! {
-        result = in_time(order.class.cleanup_timeout, progress, wipe) => result,
-        never = tell(context, order, progress, begun) => match never {},
+        result = limited(order.class.cleanup_timeout, progress, wipe) => result,
+        never = log_progress(context, order, progress, begun) => match never {},
         never = meter.run() => match never {},
     };
-    result.unwrap_or_else(|late| {
-        let how_far = if is_silent(order) {
+    result.unwrap_or_else(|exceeded| {
+        let progress = if is_silent(order) {
             "its program does not say how far it came".to_owned()
         } else {
             progress.pace(begun.elapsed()).to_string()
         };
         let message = format!(
-            "cleaning took longer than {}, the cleanupTimeout of class {:?}: {how_far}; {}; \
+            "cleaning took longer than {}, the cleanupTimeout of class {:?}: {progress}; {}; \
              if the disk is only slow, set a longer cleanupTimeout",
-            duration::format(late.limit),
+            duration::format(exceeded.limit),
             order.class.name,
-            late.end
+            exceeded.end
         );
         Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
     })
 }
 
-/// A wipe took too long.
+/// A wipe exceeded its time limit.
 #[derive(Debug, PartialEq, Eq)]
-struct Late {
+struct LimitExceeded {
     limit: Duration,
-    /// What became of it then.
+    /// How the wipe ended after it was cancelled.
     end: String,
 }
 
-/// Stops a wipe that takes too long. Even if it comes to a good end just then, it is late: a limit
-/// that counts only sometimes is none.
-async fn in_time<T>(
+/// Cancels a wipe that exceeds its limit. It fails even if it succeeds while it is cancelled, so that the
+/// limit does not depend on timing.
+async fn limited<T>(
     limit: Option<Duration>,
     progress: &Progress,
     mut wipe: impl Future<Output = Result<T, Failure>> + Unpin,
-) -> Result<Result<T, Failure>, Late> {
+) -> Result<Result<T, Failure>, LimitExceeded> {
     let Some(limit) = limit else {
         return Ok(wipe.await);
     };
@@ -83,23 +83,22 @@ async fn in_time<T>(
         return Ok(result);
     }
     progress.time_out();
-    let end = match timeout(STOPS_WITHIN, wipe).await {
-        // Only what comes after that took too long, and was left out.
+    let end = match timeout(STOP_TIMEOUT, wipe).await {
+        // The data is gone; only optional work (trim) exceeded the limit.
         Ok(Ok(done)) if progress.is_data_gone() => return Ok(Ok(done)),
-        Ok(Ok(_)) => "it came to its end just after that, which does not count".to_owned(),
+        Ok(Ok(_)) => "it succeeded after the limit, which does not count".to_owned(),
         Ok(Err(failure)) => failure.message,
-        // Wherever it hangs, it holds the volume's lock, so nothing else touches the volume meanwhile.
+        // The hanging wipe holds the volume's lock, so no other cleaner touches the volume.
         Err(_) => format!(
-            "it has not stopped within {STOPS_WITHIN:?}, so its disk seems to hang: look at the kernel log; \
-             the volume stays locked until it has stopped"
+            "it has not stopped within {STOP_TIMEOUT:?}, so its disk seems to hang: see the kernel log; \
+             the volume stays locked until the wipe has stopped"
         ),
     };
-    Err(Late { limit, end })
+    Err(LimitExceeded { limit, end })
 }
 
-/// Says in the log how far a long cleanup is. One that stands still loses its permit, not its turn:
-/// should its disk come back, it goes on.
-async fn tell(
+/// Logs the progress of a cleanup. A stalled cleanup loses its slot, but continues when its disk responds.
+async fn log_progress(
     context: &CleanupContext,
     order: &CleanOrder,
     progress: &Progress,
@@ -107,39 +106,39 @@ async fn tell(
 ) -> Infallible {
     let (pv, path) = (&order.pv.name, &order.path);
     let mut before = 0;
-    let mut still = Duration::ZERO;
+    let mut stalled = Duration::ZERO;
     loop {
-        sleep(TELL_EVERY).await;
-        let now = progress.signs_of_life();
+        sleep(PROGRESS_LOG_PERIOD).await;
+        let now = progress.activity();
         if now != before {
-            still = Duration::ZERO;
+            stalled = Duration::ZERO;
             let pace = progress.pace(begun.elapsed());
             tracing::info!(pv, %path, "cleaning goes on: {pace}");
         } else if is_silent(order) {
-            tracing::info!(pv, %path, "the external cleaner is still at work");
+            tracing::info!(pv, %path, "the external cleaner is still running");
         } else {
-            still += TELL_EVERY;
-            let others = if still >= STANDS_STILL {
+            stalled += PROGRESS_LOG_PERIOD;
+            let others = if stalled >= STALL_LIMIT {
                 "; other volumes are cleaned meanwhile"
             } else {
                 ""
             };
-            tracing::warn!(pv, %path, "cleaning has made no progress for {still:?}; if this goes on, look at the disk and the kernel log{others}");
+            tracing::warn!(pv, %path, "cleaning has made no progress for {stalled:?}; if this continues, check the disk and the kernel log{others}");
         }
-        progress.set_stalled(still);
-        if still == STANDS_STILL {
+        progress.set_stalled(stalled);
+        if stalled == STALL_LIMIT {
             context.wake.notify_one();
         }
         before = now;
     }
 }
 
-/// An external program does not say how far it is, so nothing can be concluded from that.
+/// An external program reports no progress, so it never counts as stalled.
 fn is_silent(order: &CleanOrder) -> bool {
     matches!(order.method, Method::Command(_))
 }
 
-/// Counts wiped bytes, also those of cleanups that fail or are still under way.
+/// Counts wiped bytes in the metric, including those of running and failed cleanups.
 struct Meter<'a> {
     counter: &'a Counter,
     progress: &'a Progress,
@@ -149,7 +148,7 @@ struct Meter<'a> {
 impl Meter<'_> {
     async fn run(&mut self) -> Infallible {
         loop {
-            sleep(COUNT_EVERY).await;
+            sleep(COUNT_PERIOD).await;
             self.count();
         }
     }
@@ -182,12 +181,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_in_time_or_has_no_limit_ends_as_it_does() {
+    async fn wipe_within_its_limit_keeps_its_result() {
         for limit in [None, Some(Duration::from_mins(1))] {
             let progress = Progress::default();
-            assert_eq!(in_time(limit, &progress, ready(Ok(7))).await, Ok(Ok(7)));
+            assert_eq!(limited(limit, &progress, ready(Ok(7))).await, Ok(Ok(7)));
             let failed = ready(Err::<(), _>(failure("no")));
-            let result = in_time(limit, &progress, failed).await;
+            let result = limited(limit, &progress, failed).await;
             assert_eq!(result, Ok(Err(failure("no"))));
             assert!(!progress.is_cancelled());
         }
@@ -196,19 +195,19 @@ mod tests {
             sleep(3 * LIMIT).await;
             Ok(())
         };
-        assert_eq!(in_time(None, &progress, pin!(long)).await, Ok(Ok(())));
+        assert_eq!(limited(None, &progress, pin!(long)).await, Ok(Ok(())));
     }
 
     #[tokio::test]
-    async fn what_ends_too_late_has_failed_however_it_ends() {
-        let hangs = "not stopped within 3s";
-        for (outcome, told) in [
+    async fn wipe_that_exceeds_its_limit_fails_however_it_ends() {
+        let hanging = "not stopped within 3s";
+        for (outcome, expected) in [
             (Some(Ok(())), "which does not count"),
             (
                 Some(Err(failure("a part of it may still run"))),
                 "a part of it may still run",
             ),
-            (None, hangs),
+            (None, hanging),
         ] {
             let progress = Progress::default();
             let wipe = async {
@@ -218,29 +217,29 @@ mod tests {
                     None => pending().await,
                 }
             };
-            let late = in_time(Some(LIMIT), &progress, pin!(wipe))
+            let exceeded = limited(Some(LIMIT), &progress, pin!(wipe))
                 .await
                 .unwrap_err();
             assert!(progress.is_timed_out());
-            assert_eq!(late.limit, LIMIT);
-            assert!(late.end.contains(told), "{}", late.end);
+            assert_eq!(exceeded.limit, LIMIT);
+            assert!(exceeded.end.contains(expected), "{}", exceeded.end);
         }
     }
 
     #[tokio::test]
-    async fn what_is_left_out_when_the_data_is_gone_is_not_late() {
+    async fn wipe_whose_data_is_gone_succeeds_after_the_limit() {
         let progress = Progress::default();
         let wipe = async {
-            progress.data_is_gone();
+            progress.mark_data_gone();
             progress.cancelled().await;
             Ok(7)
         };
-        let result = in_time(Some(LIMIT), &progress, pin!(wipe)).await;
+        let result = limited(Some(LIMIT), &progress, pin!(wipe)).await;
         assert_eq!(result, Ok(Ok(7)));
     }
 
     #[test]
-    fn bytes_are_counted_once_and_to_the_end() {
+    fn all_bytes_are_counted_once() {
         let counter = Counter::new("bytes", "bytes").unwrap();
         let progress = Progress::default();
         let mut meter = Meter {

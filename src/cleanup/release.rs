@@ -1,4 +1,4 @@
-//! The release: our finalizer is removed from the clean volume's PV, and discovery creates a new one.
+//! The release: removes our finalizer from the PV of a clean volume. Discovery then creates a new PV.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ use super::{CleanupContext, job};
 pub(super) struct Unreleased {
     /// The cause, with the remedy.
     pub(super) message: String,
-    /// Whether it usually passes by itself, and is reported only if it lasts.
+    /// Whether the error is transient and is reported only if it lasts.
     pub(super) is_passing: bool,
 }
 
 impl Wiped {
-    /// `by` is what cleaned, since `begun`.
+    /// `by` is the metric label of the cleaner, which started at `begun`.
     pub(super) fn new(cleaned: Cleaned, by: &'static str, begun: Instant) -> Self {
         Self { cleaned, by, begun }
     }
@@ -44,7 +44,7 @@ impl Wiped {
                 ApiError::Invalid(_) => {
                     "allow it in the policy or webhook: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
                 }
-                _ => "see the log of the API server",
+                _ => "see the API server's log",
             };
             let message = format!(
                 "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every 30s",

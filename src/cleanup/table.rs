@@ -1,5 +1,7 @@
-//! The ProcTable: the state of each cleanup, and what only a process can hold: its task, its wiped volume.
+//! The ProcTable: the state of each cleanup, with what exists only in this process: the progress of its
+//! task and its wiped volume.
 
+mod backoff;
 #[cfg(test)]
 mod tests;
 
@@ -13,58 +15,39 @@ use dashmap::mapref::entry::Entry;
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
 use crate::view::Tenancy;
 
-use super::Tell;
-use super::oversee::STANDS_STILL;
+use super::NotifyAfter;
+use super::oversee::STALL_LIMIT;
 use super::release::Unreleased;
 use super::wipe::Wiped;
 use crate::wipe::progress::Progress;
+use backoff::{LONGEST_RELEASE_PAUSE, blocked_pause, release_pause};
 
-/// The first pause after a failed attempt; each further one is twice as long, up to the last.
-const FAILED: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
-/// The same after a failed release.
-const UNRELEASED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// How often a volume in use is inspected in the first minute; later, the longest pause.
-const BLOCKED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// How long udev and its like look at a disk.
-const SHORT_USE: Duration = Duration::from_secs(3);
-/// How long a use lasts that usually ends by itself.
-const LONG_USE: Duration = Duration::from_mins(1);
-
-/// How the pauses between the attempts of a failing cleanup grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backoff {
-    /// Each pause is twice as long as the one before.
-    Growing,
-    /// Each is as short as the first.
-    Constant,
-    /// Each is the longest: an operator has to act first.
-    Longest,
-}
+pub use backoff::Backoff;
 
 /// One cleanup.
 #[derive(Clone, Debug)]
 pub struct ProcEntry {
-    /// What the plan sees.
+    /// The state that the plan uses.
     pub cleanup: Cleanup,
-    /// The failures in a row.
+    /// The consecutive failures.
     pub failures: u32,
     release_failures: u32,
     /// The cause of the last failure.
     pub last_error: Option<String>,
-    /// The cleaner's counters, and the way to stop it.
+    /// The cleaner's counters and cancellation.
     pub progress: Progress,
     wiped: Option<Arc<Wiped>>,
 }
 
 impl ProcEntry {
-    /// The attempts in a row, with the present one.
+    /// The consecutive attempts, including the current one.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         let has_failed = matches!(self.cleanup.state, CleanupState::Failed { .. });
         self.failures + u32::from(!has_failed)
     }
 
-    /// The time that the state has lasted.
+    /// How long the cleanup has been in its state.
     #[must_use]
     pub fn lasted(&self, table: &ProcTable) -> Duration {
         table.now().saturating_sub(self.cleanup.since)
@@ -94,9 +77,16 @@ impl ProcEntry {
         self.failures += 1;
         self.last_error = Some(error.to_owned());
     }
+
+    /// Counts a failure that the plan has recorded.
+    fn note_failure(&mut self) {
+        if let CleanupState::Failed { error, .. } = self.cleanup.state.clone() {
+            self.fail(&error);
+        }
+    }
 }
 
-/// How many cleanups are in which state.
+/// The number of cleanups in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the states")]
 pub struct Stats {
@@ -106,7 +96,7 @@ pub struct Stats {
     pub failed: usize,
 }
 
-/// All cleanups, by tenancy: the state of an earlier PV or claim never counts for a later one.
+/// All cleanups, by tenancy, so that the state of an old PV or claim never applies to a new one.
 #[derive(Debug)]
 pub struct ProcTable {
     entries: DashMap<Tenancy, ProcEntry>,
@@ -114,7 +104,7 @@ pub struct ProcTable {
 }
 
 impl ProcTable {
-    /// An empty table. `epoch` is the zero of [`crate::plan::Snapshot::now`].
+    /// An empty table. `epoch` is the zero point of [`crate::plan::Snapshot::now`].
     #[must_use]
     pub fn new(epoch: Instant) -> Self {
         Self {
@@ -129,7 +119,7 @@ impl ProcTable {
         self.epoch.elapsed()
     }
 
-    /// Begins an attempt. `None` if one is at work, or the volume is clean already.
+    /// Starts an attempt. `None` if one is running or the volume is already clean.
     #[must_use]
     pub fn begin(&self, order: &CleanOrder) -> Option<Progress> {
         let now = self.now();
@@ -165,7 +155,7 @@ impl ProcTable {
         Some(entry.progress.clone())
     }
 
-    /// Records what the plan has read off the cluster. A cleanup at work records its own state.
+    /// Records the state that the plan derived from the cluster. A running cleanup records its own state.
     pub fn track(&self, track: Track) {
         let now = self.now();
         let cleanup = Cleanup {
@@ -194,41 +184,30 @@ impl ProcTable {
         }
     }
 
-    /// The attempt deletes data from here on.
+    /// The attempt starts to delete data.
     pub fn mark_wiping(&self, tenancy: &Tenancy) {
         self.change(tenancy, |entry, now| entry.enter(CleanupState::Wiping, now));
     }
 
-    /// The attempt found a user, or facts that had changed (`notify`: none, an operator need not know).
-    pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify: Option<Tell>) {
+    /// The volume is in use, or its state changed during the checks (`notify` is `None`: not reported).
+    pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify: Option<NotifyAfter>) {
         self.end(tenancy, |entry, now| {
             let since = match entry.cleanup.state {
                 CleanupState::Blocked { .. } => entry.cleanup.since,
                 _ => now,
             };
             let lasted = now.saturating_sub(since);
-            let pause = if lasted < LONG_USE {
-                BLOCKED.0
-            } else {
-                (lasted / 6).min(BLOCKED.1)
-            };
+            let pause = blocked_pause(lasted);
             let state = CleanupState::Blocked {
                 reason: reason.to_owned(),
-                notify_at: notify.map(|notify| {
-                    since
-                        + match notify {
-                            Tell::AtOnce => Duration::ZERO,
-                            Tell::Soon => SHORT_USE,
-                            Tell::IfItLasts => LONG_USE,
-                        }
-                }),
+                notify_at: notify.map(|notify| since + notify.duration()),
                 retry_at: now + pause,
             };
             entry.enter(state, now);
         });
     }
 
-    /// The Job was created; the next pass sees it.
+    /// The Job was created. The next pass follows it.
     pub fn mark_job(&self, tenancy: &Tenancy, job: &str) {
         self.mark_blocked(
             tenancy,
@@ -238,7 +217,7 @@ impl ProcTable {
         self.change(tenancy, |entry, _| entry.last_error = None);
     }
 
-    /// The volume is clean. Its PV is released next.
+    /// The volume is clean, and its PV is released next.
     pub(super) fn mark_wiped(&self, tenancy: &Tenancy, wiped: Arc<Wiped>) {
         self.end(tenancy, |entry, now| {
             entry.wiped = Some(wiped);
@@ -247,13 +226,13 @@ impl ProcTable {
         });
     }
 
-    /// The volume is clean, and its PV could not be released.
+    /// The volume is clean, but the release of its PV failed.
     pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, wiped: Arc<Wiped>, why: Unreleased) {
         self.end(tenancy, |entry, now| {
             entry.wiped = Some(wiped);
-            let pause = backoff(UNRELEASED, entry.release_failures);
+            let pause = release_pause(entry.release_failures);
             entry.release_failures += 1;
-            let is_reported = !why.is_passing || pause == UNRELEASED.1;
+            let is_reported = !why.is_passing || pause == LONGEST_RELEASE_PAUSE;
             let state = CleanupState::Wiped {
                 error: is_reported.then_some(why.message),
                 retry_at: now + pause,
@@ -262,7 +241,7 @@ impl ProcTable {
         });
     }
 
-    /// Begins to release a wiped volume. `None` if that is under way.
+    /// Starts the release of a wiped volume. `None` if it is running.
     #[must_use]
     pub fn begin_release(&self, tenancy: &Tenancy) -> Option<Arc<Wiped>> {
         let mut entry = self.entries.get_mut(tenancy)?;
@@ -283,16 +262,12 @@ impl ProcTable {
         });
     }
 
-    /// The attempt failed. Returns the pause before the next one.
-    #[allow(clippy::must_use_candidate, reason = "the pause is only for the log")]
+    /// The attempt failed. Returns the pause before the next attempt.
+    #[allow(clippy::must_use_candidate, reason = "callers only log the pause")]
     pub fn mark_failed(&self, tenancy: &Tenancy, error: &str, growth: Backoff) -> Duration {
-        let mut pause = FAILED.0;
+        let mut pause = growth.pause(0);
         self.end(tenancy, |entry, now| {
-            pause = match growth {
-                Backoff::Growing => backoff(FAILED, entry.failures),
-                Backoff::Constant => FAILED.0,
-                Backoff::Longest => FAILED.1,
-            };
+            pause = growth.pause(entry.failures);
             entry.fail(error);
             entry.wiped = None;
             let state = CleanupState::Failed {
@@ -305,13 +280,13 @@ impl ProcTable {
         pause
     }
 
-    /// Forgets a cleanup that no task works on.
+    /// Removes a cleanup, unless a task runs for it.
     pub fn forget(&self, tenancy: &Tenancy) {
         self.entries
             .remove_if(tenancy, |_, entry| !entry.cleanup.at_work);
     }
 
-    /// Whether a task is at work.
+    /// Whether any task runs.
     #[must_use]
     pub fn is_at_work(&self) -> bool {
         self.entries.iter().any(|entry| entry.cleanup.at_work)
@@ -323,7 +298,7 @@ impl ProcTable {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
-    /// The entry of each PV: the one at work, or else the newest.
+    /// The entry of each PV: the running cleanup, or else the newest.
     #[must_use]
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
         let mut newest: BTreeMap<String, ProcEntry> = BTreeMap::new();
@@ -344,7 +319,7 @@ impl ProcTable {
         newest
     }
 
-    /// How many are in which state.
+    /// The number of cleanups in each state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
@@ -359,11 +334,11 @@ impl ProcTable {
         stats
     }
 
-    /// What the plan sees.
+    /// The state of all cleanups, for the plan.
     #[must_use]
     pub fn view(&self) -> BTreeMap<Tenancy, Cleanup> {
         let view = |entry: &ProcEntry| Cleanup {
-            stalled: entry.progress.stalled() >= STANDS_STILL,
+            stalled: entry.progress.stalled() >= STALL_LIMIT,
             ..entry.cleanup.clone()
         };
         self.entries
@@ -379,7 +354,7 @@ impl ProcTable {
         }
     }
 
-    /// Changes the entry of the attempt that ends now.
+    /// Changes the entry at the end of an attempt.
     fn end(&self, tenancy: &Tenancy, change: impl FnOnce(&mut ProcEntry, Duration)) {
         self.change(tenancy, |entry, now| {
             entry.cleanup.at_work = false;
@@ -393,17 +368,4 @@ impl ProcTable {
             change(&mut entry, now);
         }
     }
-}
-
-impl ProcEntry {
-    /// Counts a failure that the plan has recorded.
-    fn note_failure(&mut self) {
-        if let CleanupState::Failed { error, .. } = self.cleanup.state.clone() {
-            self.fail(&error);
-        }
-    }
-}
-
-fn backoff((first, longest): (Duration, Duration), failures: u32) -> Duration {
-    first.saturating_mul(1 << failures.min(16)).min(longest)
 }

@@ -1,4 +1,4 @@
-//! A volume, open.
+//! An open volume: a filesystem root or a device.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,14 +12,14 @@ use crate::host::users::Storage;
 /// An open volume.
 #[derive(Debug)]
 pub(crate) enum Volume {
-    /// The root of what is mounted at the path.
+    /// The root directory of the filesystem that is mounted at the path.
     Filesystem(FsRoot),
     /// The device, opened exclusively.
     Device(Device),
 }
 
 impl Volume {
-    /// As those recognise it who use it.
+    /// The storage by which other users of the volume are found.
     pub(crate) fn storage(&self, sysfs: &Sysfs) -> io::Result<Storage> {
         match self {
             Self::Filesystem(root) => Ok(Storage::of_filesystem(root)),
@@ -27,9 +27,9 @@ impl Volume {
         }
     }
 
-    /// Whether nobody else is held up when our reads and writes wait for the disk. In a part of a
-    /// filesystem others are: who waits in the idle class may hold the filesystem's locks meanwhile.
-    pub(crate) fn is_alone(&self) -> bool {
+    /// Whether idle I/O priority slows down only this volume. A thread that waits for the disk in the idle
+    /// class may hold locks of the filesystem, which other directories of the same filesystem share.
+    pub(crate) fn allows_idle_io(&self) -> bool {
         match self {
             Self::Filesystem(root) => root.mount().root == Path::new("/"),
             Self::Device(_) => true,

@@ -1,4 +1,4 @@
-//! The wipe, and the check that it worked.
+//! Wipes a committed volume and verifies the result.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,15 +25,15 @@ use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
 use crate::wipe::{device, tree, trim};
 
-/// A volume that was wiped, checked and synced. Only a value of this type can be released.
+/// A volume that was wiped, verified and synced. Only a value of this type can be released.
 ///
-/// It holds the volume's lock, and no slot: the API server may refuse the release for ever.
+/// It holds the volume's lock but no slot: the API server may refuse the release indefinitely.
 #[derive(Debug)]
 pub struct Wiped {
     pub(super) cleaned: Cleaned,
-    /// What cleaned, in the words of the metrics' label `type`.
+    /// The value of the metric label `type`: what cleaned.
     pub(super) by: &'static str,
-    /// When it began.
+    /// The start of the cleanup.
     pub(super) begun: Instant,
 }
 
@@ -41,17 +41,17 @@ pub struct Wiped {
 #[derive(Debug)]
 pub(super) struct Cleaned {
     pub(super) order: CleanOrder,
-    /// What became of the data on a device, if that is known.
-    pub(super) means: Option<WipeOutcome>,
+    /// How a device was wiped, if that is known.
+    pub(super) outcome: Option<WipeOutcome>,
     #[expect(dead_code, reason = "locked until it is dropped")]
     pub(super) lock: VolumeLock,
 }
 
 impl Committed {
-    /// Deletes the data and makes sure that it is gone.
+    /// Deletes the data and verifies that it is gone.
     ///
     /// # Errors
-    /// [`Failure`] with the cause. What is left then is cleaned again later, from the beginning.
+    /// [`Failure`] with the cause. The next attempt starts from the beginning.
     pub(super) async fn wipe(self, progress: &Progress) -> Result<Cleaned, Failure> {
         let Self {
             order,
@@ -61,9 +61,8 @@ impl Committed {
         } = self;
         crash_point("wipe");
         let progress = progress.clone();
-        let (mut means, idle) = (None, volume.is_alone());
-        // The lock goes where the work is: a cleaner that outlives this task, hanging in a system call,
-        // still holds it.
+        let (mut outcome, idle) = (None, volume.allows_idle_io());
+        // The cleaner owns the lock: it may hang in a system call and outlive this task.
         let lock = match volume {
             Volume::Filesystem(root) => {
                 let (path, trim) = (order.mount_path.clone(), order.class.trim);
@@ -84,17 +83,21 @@ impl Committed {
                 } else {
                     let order = order.clone();
                     let native = move || Ok((native(&order, &device, &progress)?, lock));
-                    let (by, lock) = blocking(idle, native).await?;
-                    means = Some(by);
+                    let (wiped, lock) = blocking(idle, native).await?;
+                    outcome = Some(wiped);
                     lock
                 }
             }
         };
-        Ok(Cleaned { order, means, lock })
+        Ok(Cleaned {
+            order,
+            outcome,
+            lock,
+        })
     }
 }
 
-/// [`empty`], and a word in the log.
+/// Runs [`empty`] and logs the result.
 fn filesystem(
     root: &FsRoot,
     path: &MountPath,
@@ -105,23 +108,24 @@ fn filesystem(
     tracing::debug!(%path, removed = progress.entries(), "the directory is empty");
     match trimmed {
         None => {}
-        Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed what is free"),
-        Some(Trim::NotOffered(errno)) => tracing::debug!(%path, %errno, "nothing to trim with"),
+        Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
+        Some(Trim::NotOffered(errno)) => {
+            tracing::debug!(%path, %errno, "trim is not available")
+        }
         Some(Trim::Failed(errno)) => tracing::warn!(
             %path,
             %errno,
-            "the volume is empty, but trimming its filesystem failed: what was deleted stays on the disk until it is overwritten; look at the kernel log"
+            "the volume is empty, but trimming its filesystem failed: deleted data stays on the disk until it is overwritten; see the kernel log"
         ),
         Some(Trim::OutOfTime) => tracing::warn!(
             %path,
-            "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some of what was deleted stays on the disk until it is overwritten"
+            "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some deleted data stays on the disk until it is overwritten"
         ),
     }
     Ok(())
 }
 
-/// Empties a filesystem, and if `trim` is set tells the disk below it which blocks are free; returns
-/// what came of that.
+/// Empties a filesystem and trims it if `trim` is set. Returns the result of the trim.
 pub(crate) fn empty(
     root: &FsRoot,
     trim: bool,
@@ -129,26 +133,26 @@ pub(crate) fn empty(
 ) -> Result<Option<Trim>, Failure> {
     let nested = nested_mounts(root.mount())?;
     tree::empty(root.as_fd(), &nested, progress)?;
-    is_gone(root)?;
+    check_gone(root)?;
     if !trim {
         return Ok(None);
     }
-    progress.data_is_gone();
+    progress.mark_data_gone();
     let trimmed = trim::trim(root.as_fd(), progress).map_err(tree::TreeError::from)?;
     if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
         let message = format!(
-            "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: look at the \
-             kernel log; to do without, set trim of its class to false"
+            "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
+             kernel log; to clean without trim, set trim of its class to false"
         );
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
     }
-    // That may have taken minutes, in which somebody wrote or the disk broke.
-    is_gone(root)?;
+    // Verified again: the trim may take minutes, in which a process may write or the disk may fail.
+    check_gone(root)?;
     Ok(Some(trimmed))
 }
 
-/// Makes sure that nothing is in a volume, and that the disk knows.
-fn is_gone(root: &FsRoot) -> Result<(), Failure> {
+/// Syncs the volume and checks that it is empty.
+fn check_gone(root: &FsRoot) -> Result<(), Failure> {
     crash_point("verify");
     tree::sync(root.as_fd())?;
     tree::check_empty(root.as_fd())?;
@@ -161,7 +165,7 @@ fn nested_mounts(volume: &Mount) -> Result<Vec<PathBuf>, Failure> {
     Ok(inside.map(|mount| mount.point.clone()).collect())
 }
 
-/// [`reset`], and a word in the log.
+/// Runs [`reset`] and logs the result.
 fn native(
     order: &CleanOrder,
     device: &Device,
@@ -169,16 +173,16 @@ fn native(
 ) -> Result<WipeOutcome, Failure> {
     let report =
         reset(device, &order.method, progress)?.ok_or_else(|| no_cleaner_of_devices(order))?;
-    let (pv, path, means) = (&order.pv.name, &order.path, report.means.as_str());
+    let (pv, path, outcome) = (&order.pv.name, &order.path, report.outcome.as_str());
     if let Some(fallback) = report.fallback {
-        tracing::warn!(pv, %path, means, "{fallback}; it was made zero in another way instead");
+        tracing::warn!(pv, %path, outcome, "{fallback}; it was zeroed by another method instead");
     }
-    tracing::info!(pv, %path, means, "{}", report.means.outcome());
-    Ok(report.means)
+    tracing::info!(pv, %path, outcome, "{}", report.outcome.effect());
+    Ok(report.outcome)
 }
 
-/// Wipes a device by one of our own methods, and checks the result. `None`, and nothing done, for a
-/// method that is none of these.
+/// Wipes a device by a built-in method and verifies the result. Returns `None` and does nothing for other
+/// methods.
 pub(crate) fn reset(
     device: &Device,
     method: &Method,
@@ -198,7 +202,7 @@ pub(crate) fn reset(
         Method::DeleteContents | Method::Command(_) => return Ok(None),
     };
     crash_point("verify");
-    // What a cleaner has looked at itself is looked at again: this is the last look at the old data.
+    // Also after cleaners that verify their own result: this is the last check before the release.
     device::check_reset(file, size, progress)?;
     Ok(Some(report))
 }

@@ -14,8 +14,8 @@ use tokio::time::{Instant, interval_at, timeout};
 use super::cleaner::{self, refused};
 use super::run::StopSignals;
 use crate::args;
-use crate::cleanup::external::{OTHERS_LOOK, Target};
-use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
+use crate::cleanup::external::{PROBE_TIMEOUT, Target};
+use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
 use crate::cleanup::{Failure, Stop, exclusive, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
@@ -77,7 +77,7 @@ pub async fn run(job: &args::Job) -> Result<ExitCode> {
     let (pv, path) = (&expected.pv, &expected.path);
     tracing::info!(pv, %path, identity = expected.identity, "cleaning the device ({method})");
     let begun = Instant::now();
-    let mut ticks = interval_at(begun + TELL_EVERY, TELL_EVERY);
+    let mut ticks = interval_at(begun + PROGRESS_LOG_PERIOD, PROGRESS_LOG_PERIOD);
     let mut work = pin!(clean(&expected, &method, &progress));
     let result = loop {
         tokio::select! {
@@ -85,9 +85,9 @@ pub async fn run(job: &args::Job) -> Result<ExitCode> {
             signal = signals.received() => {
                 tracing::info!("{signal}: stopping");
                 progress.cancel();
-                let end = timeout(STOPS_WITHIN, work).await;
+                let end = timeout(STOP_TIMEOUT, work).await;
                 break end.unwrap_or_else(|_| {
-                    let text = format!("the cleaner has not stopped within {STOPS_WITHIN:?}, so the disk seems to hang");
+                    let text = format!("the cleaner has not stopped within {STOP_TIMEOUT:?}, so the disk seems to hang");
                     Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
                 });
             }
@@ -117,14 +117,15 @@ async fn clean(expected: &JobDevice, method: &Method, progress: &Progress) -> Re
         let expected = expected.clone();
         move || open(&expected)
     };
-    let (device, lock, identity) = cleaner::inspect(OTHERS_LOOK, progress, inspection).await?;
+    let (device, lock, identity) = cleaner::inspect(PROBE_TIMEOUT, progress, inspection).await?;
     let target = Target {
         pv: expected.pv.clone(),
         path: expected.path.clone(),
         identity,
     };
     if let Some(report) = cleaner::wipe(device, lock, target, method.clone(), progress).await? {
-        tracing::info!(means = report.means.as_str(), "{}", report.means.outcome());
+        let (outcome, effect) = (report.outcome.as_str(), report.outcome.effect());
+        tracing::info!(outcome, "{effect}");
     }
     Ok(())
 }

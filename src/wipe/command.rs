@@ -28,7 +28,7 @@ pub enum CommandError {
         /// The first word of the command.
         program: String,
     },
-    /// The program is there and does not start.
+    /// The program exists but does not start.
     #[error("{program:?} cannot be run: {source}; correct blockCleanerCommand")]
     NotStarted {
         /// The first word of the command.
@@ -36,43 +36,43 @@ pub enum CommandError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// It ended with another code than 0.
+    /// It ended with an exit code other than 0.
     #[error("{program:?} ended with exit code {code}{last_lines}")]
     Exit {
         /// The first word of the command.
         program: String,
         /// Its exit code.
         code: i32,
-        /// What it wrote last.
+        /// Its last lines of output.
         last_lines: LastLines,
     },
-    /// It was killed, and not by us.
+    /// A signal that the supervisor did not send killed it.
     #[error("{program:?} was killed by signal {signal}{last_lines}")]
     Signal {
         /// The first word of the command.
         program: String,
         /// The signal's number.
         signal: i32,
-        /// What it wrote last.
+        /// Its last lines of output.
         last_lines: LastLines,
     },
-    /// The process that watches over the cleaner failed.
+    /// The supervisor of the cleaner failed.
     #[error(
-        "the supervisor of {program:?} failed ({problem}); a part of the cleaner may still run, look for it before anything else touches the device"
+        "the supervisor of {program:?} failed ({problem}); a part of the cleaner may still run; stop it before anything else uses the device"
     )]
     Supervisor {
         /// The first word of the command.
         program: String,
-        /// What is known about it.
+        /// The cause.
         problem: String,
     },
-    /// It was told to stop, and nothing of it runs any more.
+    /// It was cancelled, and none of its processes runs.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
 }
 
 impl CommandError {
-    /// One word for metrics and events.
+    /// The reason in CamelCase.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -88,13 +88,13 @@ impl CommandError {
 
 /// Runs a command until it and all its descendants have ended.
 ///
-/// `env` is set beside our own environment. `keep`, the volume's lock, is open in the command and
-/// its descendants: should one of them outlive us and its supervisor, since it waits for a disk that
-/// does not answer, nobody else cleans the volume meanwhile. Each line that it writes goes to `on_line`, without the
-/// line's end and readable (what is no UTF-8 is replaced, a very long line is cut).
+/// `env` is added to the environment. `keep`, the volume's lock, is open in the command and its
+/// descendants. So no other cleaner starts while a descendant hangs on its disk and outlives the
+/// provisioner and the supervisor. `on_line` receives each line of output without its line end: invalid
+/// UTF-8 is replaced, long lines are truncated.
 ///
-/// When `progress` is cancelled, everything is killed and reaped before this returns. When the
-/// future is dropped, everything is killed too, but nobody waits for it.
+/// After a cancellation through `progress`, all processes are killed and reaped before this returns. If
+/// the future is dropped, they are killed as well, but not awaited.
 ///
 /// # Errors
 /// When the command does not end with exit code 0.
@@ -109,7 +109,7 @@ pub async fn run(
     run_with(supervisor, command, env, keep, on_line, progress).await
 }
 
-/// [`run`] with another file as the supervisor than the one that we run from.
+/// [`run`] with another executable as the supervisor.
 ///
 /// # Errors
 /// As [`run`].
@@ -131,7 +131,7 @@ pub async fn run_with(
         .and_then(|mut child| child.envs(env.iter().copied()).spawn())
         .map_err(|error| broken(format!("cannot start {}: {error}", supervisor.display())))?;
 
-    // Its end is the order to kill everything. It comes when we die, too.
+    // The supervisor kills the cleaner when this pipe closes, also after the death of this process.
     let mut lifeline = child.stdin.take();
     let (mut output, report) = (child.stdout.take(), child.stderr.take());
     let mut lines = Lines::default();
@@ -140,7 +140,7 @@ pub async fn run_with(
         tokio::select! {
             read = pipe.read(&mut buffer) => match read {
                 Ok(length @ 1..) => lines.push(&buffer[..length], &mut on_line),
-                // The end: nobody has the pipe open any more.
+                // End of file: no process has the pipe open.
                 _ => output = None,
             },
             () = progress.cancelled(), if lifeline.is_some() => lifeline = None,
@@ -148,7 +148,7 @@ pub async fn run_with(
     }
     lines.finish(&mut on_line);
 
-    // A cleaner may close its output and go on.
+    // A cleaner may close its output and continue.
     let status = tokio::select! {
         status = child.wait() => status,
         () = progress.cancelled() => {
@@ -179,12 +179,12 @@ pub async fn run_with(
             },
         }),
         Ok(Verdict::Stopped) if progress.is_cancelled() => Err(Cancelled.into()),
-        Ok(Verdict::Stopped) => Err(broken("somebody stopped it by a signal".into())),
-        Err(()) => Err(broken(format!("{status}; it said {:?}", report.trim_end()))),
+        Ok(Verdict::Stopped) => Err(broken("it was stopped by a signal".into())),
+        Err(()) => Err(broken(format!("{status}, output {:?}", report.trim_end()))),
     }
 }
 
-/// The command below its supervisor, with `keep` open in both.
+/// The command under its supervisor, with `keep` open in both.
 #[expect(unsafe_code, reason = "std can do this only in the forked child")]
 fn supervised(supervisor: &Path, command: &[String], keep: BorrowedFd<'_>) -> io::Result<Command> {
     let keep = keep.try_clone_to_owned()?;
@@ -197,19 +197,18 @@ fn supervised(supervisor: &Path, command: &[String], keep: BorrowedFd<'_>) -> io
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // Only there: without its close-on-exec flag, a descriptor of ours would get into whatever else
-    // is started at the same time.
+    // Cleared only in the child: in this process, other children would inherit the descriptor.
     let inherit = move || Ok(fcntl(&keep, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)?);
     // SAFETY: fcntl is one system call and safe between fork and exec.
     unsafe { child.pre_exec(inherit) };
     Ok(child)
 }
 
-/// The one line that the supervisor writes at its end.
+/// The line that the supervisor writes before it exits.
 async fn read_report(report: Option<ChildStderr>) -> String {
     let mut text = Vec::new();
     if let Some(report) = report {
-        // What cannot be read cannot be parsed either, and so is reported.
+        // After a read error the line does not parse, which is reported.
         let _ = report.take(4096).read_to_end(&mut text).await;
     }
     String::from_utf8_lossy(&text).into_owned()

@@ -1,7 +1,7 @@
 //! Wipes a block device.
 //!
-//! Everything goes through the one descriptor that the caller opened and checked. The device is
-//! never looked up again, by path or by number: by then another disk may be in its place.
+//! It uses only the descriptor that the caller opened and checked. The device is never resolved again, by
+//! path or by number: another disk may have taken its place.
 
 mod check;
 mod direct;
@@ -32,71 +32,70 @@ pub use check::{check_reset, check_zeroed, verify_zeroed};
 pub use discard::discard;
 pub use error::DeviceError;
 
-/// Devices are told to drop their contents in steps of this size, between which we can be stopped.
+/// The bytes of one discard request. A cancellation takes effect between two requests.
 const STEP: u64 = 64 << 20;
 
 /// How a wipe was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceReport {
-    /// What the device did, or we had to.
-    pub means: WipeOutcome,
-    /// Why it was not done as it was asked for.
+    /// How the device was wiped.
+    pub outcome: WipeOutcome,
+    /// Why the requested method was not used.
     pub fallback: Option<Fallback>,
 }
 
 impl From<WipeOutcome> for DeviceReport {
-    fn from(means: WipeOutcome) -> Self {
+    fn from(outcome: WipeOutcome) -> Self {
         Self {
-            means,
+            outcome,
             fallback: None,
         }
     }
 }
 
-/// Why zeros had to be written after all.
+/// Why zeros were written instead of discarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// The device does not know the request, or failed at it.
+    /// The device does not support the request, or failed it.
     CannotDiscard,
-    /// It obeyed, and kept something.
+    /// The device reported success but kept data.
     DataLeft {
-        /// Where, in bytes from the start of the device.
+        /// The offset in bytes from the start of the device.
         offset: u64,
     },
 }
 
-/// A sentence for the log.
+/// The text for the log.
 impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotDiscard => f.write_str("the device cannot discard"),
-            Self::DataLeft { offset } => write!(
-                f,
-                "the device says that it dropped everything, and yet byte {offset} is not zero"
-            ),
+            Self::DataLeft { offset } => {
+                write!(f, "discard reported success, but byte {offset} is not zero")
+            }
         }
     }
 }
 
-/// The ways to get rid of data.
+/// How the data on a device was destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WipeOutcome {
-    /// The device dropped everything and promises to read as zeros.
+    /// The device punched out its whole range, and guarantees that it reads as zeros.
     Punched,
-    /// The device was told to drop everything, and promises nothing.
+    /// The device discarded its whole range, without a guarantee.
     Discarded,
-    /// As before, and zeros were read wherever we looked.
+    /// The device discarded its whole range, and the samples read back as zeros.
     DiscardedToZeros,
-    /// Zeros were written over everything.
+    /// Zeros were written to the whole device.
     Written,
-    /// Random bytes were written over everything, and zeros over those.
+    /// Random bytes were written to the whole device, then zeros.
     Overwritten,
     /// Only signatures were overwritten: the next tenant can read what was there before.
     SignaturesOnly,
 }
 
 impl WipeOutcome {
-    /// The words for the log.
+    /// The short name for the log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -109,12 +108,12 @@ impl WipeOutcome {
         }
     }
 
-    /// What it means for the next tenant: a sentence for the log.
+    /// The consequence for the next tenant, for the log.
     #[must_use]
-    pub fn outcome(self) -> &'static str {
+    pub fn effect(self) -> &'static str {
         match self {
             Self::Punched | Self::Written | Self::Overwritten => "the device reads as zeros",
-            Self::DiscardedToZeros => "the device reads as zeros wherever it was looked at",
+            Self::DiscardedToZeros => "the device reads as zeros at all sampled places",
             Self::Discarded | Self::SignaturesOnly => {
                 "no filesystem is left on the device; data between its signatures may still be readable"
             }
@@ -122,9 +121,8 @@ impl WipeOutcome {
     }
 }
 
-/// Makes a device look new: lets it drop its contents where it can, and in any case overwrites both
-/// ends and every place from which a filesystem, a volume group or a partition table could be
-/// recognised or repaired.
+/// Resets a device: discards its contents if it can, and overwrites both ends and every place from which
+/// a filesystem, a volume group or a partition table could be recognised or repaired.
 ///
 /// `device` is open for writing and `size` (in bytes) was read from it.
 ///
@@ -135,7 +133,7 @@ pub fn quick_reset(
     size: u64,
     progress: &Progress,
 ) -> Result<DeviceReport, DeviceError> {
-    // Before anything is dropped: the superblocks tell where their copies are.
+    // Before the discard: the superblocks contain the places of their copies.
     let spots = check::reading(device, progress, |device| signature::spots(device, size))?;
     progress.expect_bytes(spots.iter().map(|spot| spot.end - spot.start).sum());
     let dropped = drop_contents(device, size, progress)?;
@@ -148,7 +146,7 @@ pub fn quick_reset(
     Ok(dropped.unwrap_or(WipeOutcome::SignaturesOnly).into())
 }
 
-/// Makes every byte of a device zero: by its own means if it promises the result, else by writing.
+/// Zeroes a whole device: by punching if the device guarantees the result, else by writing.
 ///
 /// `device` is open for writing and `size` (in bytes) was read from it.
 ///
@@ -158,7 +156,7 @@ pub fn zero(device: &File, size: u64, progress: &Progress) -> Result<DeviceRepor
     zero_times(device, size, 1, progress)
 }
 
-/// [`zero`] so many times, at least once.
+/// Runs [`zero`] `passes` times, at least once.
 ///
 /// # Errors
 /// When anything cannot be written.
@@ -168,7 +166,7 @@ pub fn zero_times(
     passes: u32,
     progress: &Progress,
 ) -> Result<DeviceReport, DeviceError> {
-    // All at once, so that the time left is that of all passes.
+    // Announced at once, so that the estimated time covers all passes.
     progress.expect_bytes(size.saturating_mul(u64::from(passes.max(1))));
     for _ in 1..passes {
         zero_once(device, size, progress)?;
@@ -180,7 +178,7 @@ fn zero_once(device: &File, size: u64, progress: &Progress) -> Result<DeviceRepo
     zero_by(|step| punch(device, step), device, size, progress)
 }
 
-/// Once, with another's way to have a range made zero.
+/// One pass, with a replaceable punch function for tests.
 fn zero_by(
     punch: impl Fn(Range<u64>) -> nix::Result<()>,
     device: &File,
@@ -192,29 +190,29 @@ fn zero_by(
     let write = |range| Direct::new(device).write(Fill::Zeros, range, progress);
     write(punched..size)?;
     settle(device, size)?;
-    let means = if punched == size {
+    let outcome = if punched == size {
         WipeOutcome::Punched
     } else {
         WipeOutcome::Written
     };
     match markers.left(device, progress)? {
-        None => Ok(means.into()),
-        // What was written is not there.
+        None => Ok(outcome.into()),
+        // Written zeros do not read back.
         Some(offset) if offset >= punched => Err(DeviceError::NotZero { offset }),
         Some(offset) => {
             progress.expect_bytes(punched);
             write(0..punched)?;
             settle(device, size)?;
             Ok(DeviceReport {
-                means: WipeOutcome::Written,
+                outcome: WipeOutcome::Written,
                 fallback: Some(Fallback::DataLeft { offset }),
             })
         }
     }
 }
 
-/// Writes random bytes over a device so many times, and then zeros. It always writes: what a device
-/// only drops stays in its cells.
+/// Overwrites a device with random bytes `passes` times, then with zeros. It never discards: discarded data
+/// may stay in the cells of a flash device.
 ///
 /// `device` is open for writing and `size` (in bytes) was read from it.
 ///
@@ -230,7 +228,7 @@ pub fn overwrite(
     let direct = Direct::new(device);
     for _ in 0..passes {
         direct.write(Fill::Random, 0..size, progress)?;
-        // Else the disk's cache may take the next pass for a newer version of this one, and write once.
+        // Without this, the disk's cache may merge two passes into one write.
         flush(device)?;
     }
     direct.write(Fill::Zeros, 0..size, progress)?;
@@ -239,33 +237,34 @@ pub fn overwrite(
     Ok(WipeOutcome::Overwritten.into())
 }
 
-/// Lets the device drop its contents by the better of two ways, if it knows one.
+/// Punches the device, or discards it where punching is not supported. `None` if neither is supported.
 fn drop_contents(
     device: &File,
     size: u64,
     progress: &Progress,
 ) -> Result<Option<WipeOutcome>, DeviceError> {
-    let dropping = Dropping::new(size, progress);
-    let punched = PUNCH.in_steps(0..size, progress, |step| dropping.step(punch(device, step)))?;
+    let dropped = DropProgress::new(size, progress);
+    let punched = PUNCH.in_steps(0..size, progress, |step| {
+        dropped.record(punch(device, step))
+    })?;
     if punched == size {
         return Ok(Some(WipeOutcome::Punched));
     }
     let discarded = DISCARD.in_steps(punched..size, progress, |step| {
-        dropping.step(ioctl::discard(device, step))
+        dropped.record(ioctl::discard(device, step))
     })?;
-    dropping.stops_at(discarded);
+    dropped.finish(discarded);
     Ok((discarded == size).then_some(WipeOutcome::Discarded))
 }
 
-/// The figures of a whole device that is to drop its contents, which it may not be able to, or not
-/// to its end.
-struct Dropping<'a> {
+/// The progress of discarding a whole device, which the device may support for a part or not at all.
+struct DropProgress<'a> {
     size: u64,
     progress: &'a Progress,
     announced: OnceCell<()>,
 }
 
-impl<'a> Dropping<'a> {
+impl<'a> DropProgress<'a> {
     fn new(size: u64, progress: &'a Progress) -> Self {
         Self {
             size,
@@ -274,45 +273,44 @@ impl<'a> Dropping<'a> {
         }
     }
 
-    /// Takes a step's result. The bytes are announced when the device has shown that it can, so that
-    /// the figures mean something for one that cannot.
-    fn step(&self, result: nix::Result<()>) -> nix::Result<()> {
+    /// Passes on the result of a step. The first success announces the bytes of the device, so that a device
+    /// without support announces none.
+    fn record(&self, result: nix::Result<()>) -> nix::Result<()> {
         result.map(|()| {
             self.announced
                 .get_or_init(|| self.progress.expect_bytes(self.size));
         })
     }
 
-    /// No more is asked for, so what was announced and not done is taken back.
-    fn stops_at(&self, done: u64) {
+    /// Ends the discard: retracts the bytes that were announced but not discarded.
+    fn finish(&self, done: u64) {
         if self.announced.get().is_some() {
-            self.progress.expect_less(self.size - done);
+            self.progress.retract_bytes(self.size - done);
         }
     }
 }
 
-/// A request that not every device knows.
+/// A request that not every device supports.
 struct Request {
     what: &'static str,
-    /// Whether a device that fails at it is taken for one that does not know it.
-    is_a_favour: bool,
+    /// Whether an I/O error counts as missing support.
+    best_effort: bool,
 }
 
 const PUNCH: Request = Request {
     what: "punch",
-    is_a_favour: false,
+    best_effort: false,
 };
 
-/// Whether the disk works the writes tell that follow.
+/// Best effort: the writes that follow show whether the disk works.
 const DISCARD: Request = Request {
     what: "discard",
-    is_a_favour: true,
+    best_effort: true,
 };
 
-/// The answers of devices that do not know a request, or not there: a stack of devices may be able to
-/// here and not there. `EREMOTEIO` is a disk's own refusal of a command that the kernel believed it
-/// to know.
-const UNABLE: [Errno; 5] = [
+/// The errors of devices that do not support a request. A stacked device may support it only in some
+/// ranges. `EREMOTEIO`: a disk rejects a command that it advertised.
+const UNSUPPORTED: [Errno; 5] = [
     Errno::EOPNOTSUPP,
     Errno::ENOSYS,
     Errno::ENODEV,
@@ -321,13 +319,13 @@ const UNABLE: [Errno; 5] = [
 ];
 
 impl Request {
-    /// Whether the answer says that what is to be done has to be done in another way.
-    fn is_beyond(&self, answer: Errno) -> bool {
-        UNABLE.contains(&answer) || self.is_a_favour && answer == Errno::EIO
+    /// Whether the error means that the device does not support the request.
+    fn is_unsupported(&self, errno: Errno) -> bool {
+        UNSUPPORTED.contains(&errno) || self.best_effort && errno == Errno::EIO
     }
 
-    /// Makes the request for a range, step by step, until the device says that it is not able to;
-    /// returns how far it came.
+    /// Makes the request for a range, step by step, until the device does not support it. Returns the end of
+    /// the last successful step.
     fn in_steps(
         &self,
         range: Range<u64>,
@@ -345,7 +343,7 @@ impl Request {
                     done = end;
                 }
                 Err(Errno::EINTR) => {}
-                Err(errno) if self.is_beyond(errno) => break,
+                Err(errno) if self.is_unsupported(errno) => break,
                 Err(errno) => return Err(DeviceError::io(self.what, done)(errno.into())),
             }
         }
@@ -353,7 +351,7 @@ impl Request {
     }
 }
 
-/// On a block device this either gives zeros by the device's own means or fails: it never writes.
+/// On a block device, the device zeroes the range by itself or this fails: it never writes zeros.
 fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
     let offset = |bytes| libc::off_t::try_from(bytes).map_err(|_| Errno::EINVAL);
     let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
@@ -365,7 +363,7 @@ fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
     )
 }
 
-/// Gets everything to the disk, and makes the kernel forget what it knew of the device.
+/// Flushes all writes, drops the kernel's cache of the device and rereads its partitions.
 fn settle(device: &File, size: u64) -> Result<(), DeviceError> {
     flush(device)?;
     ioctl::drop_cache(device);

@@ -1,11 +1,10 @@
-//! A directory as a descriptor: the only way in which the cleaner touches a filesystem.
+//! An open directory. The cleaner accesses a filesystem only through this type.
 //!
-//! Every call is relative to an open directory and names **one** component in it. No path is ever
-//! looked up from `/` or from the working directory, so nobody who swaps a directory for a symlink
-//! in the meantime can lead us elsewhere. `openat2` makes the kernel itself refuse to follow a
-//! symlink, to leave the directory, or to cross into another mount; that includes bind mounts of the
-//! same filesystem, which no comparison of device numbers sees. Where there is no `openat2` (Linux
-//! before 5.6, some seccomp profiles) there is no cleaning: no fallback is as good.
+//! Every call is relative to an open directory and names **one** component in it. No path is resolved from
+//! `/` or from the working directory, so a process that replaces a directory by a symlink cannot redirect
+//! the cleaner. With `openat2`, the kernel refuses to follow a symlink, to leave the directory and to cross
+//! into another mount. This includes bind mounts of the same filesystem, which device numbers do not show.
+//! Without `openat2` (Linux before 5.6, some seccomp profiles) nothing is cleaned: no fallback is as safe.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +18,7 @@ use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
 
 use crate::crash::crash_point;
 
-/// Which file a descriptor is open on. Enough to tell files apart that exist at the same time.
+/// The identity of an open file, unique among the files that exist at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     /// The device number of the filesystem (of the subvolume, on btrfs).
@@ -37,23 +36,23 @@ impl From<FileStat> for FileId {
     }
 }
 
-/// What a directory entry is, as far as deleting it goes.
+/// The type of a directory entry, as far as its deletion requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// To be emptied first.
+    /// Must be emptied first.
     Directory,
-    /// Anything else. It is unlinked, and never opened: opening a FIFO hangs, opening a device acts.
+    /// Anything else. It is unlinked without an open: opening a FIFO blocks, opening a device has effects.
     Other,
 }
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The inode number, as the directory has it. Sorting by it saves the disk seeks.
+    /// The inode number from the directory. Sorting by it saves disk seeks.
     pub inode: u64,
-    /// The name; any bytes but NUL and `/`.
+    /// The name: any bytes except NUL and `/`.
     pub name: CString,
-    /// `None` where the filesystem does not say: ask [`DirFd::kind_of`].
+    /// `None` if the filesystem does not report it: use [`DirFd::kind_of`].
     pub kind: Option<EntryKind>,
 }
 
@@ -62,11 +61,10 @@ pub struct Entry {
 pub struct DirFd(OwnedFd);
 
 impl DirFd {
-    /// Opens a directory anew, for reading and with a position of its own. `root` may be an `O_PATH`
-    /// descriptor.
+    /// Opens a directory again, for reading and with its own position. `root` may be an `O_PATH` descriptor.
     ///
     /// # Errors
-    /// `ENOSYS` or `EPERM` where there is no `openat2`.
+    /// `ENOSYS` or `EPERM` if `openat2` is not available.
     pub fn reopen(root: BorrowedFd<'_>) -> Result<Self> {
         open_beneath(root, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
     }
@@ -74,12 +72,12 @@ impl DirFd {
     /// Opens the directory `name` in this one.
     ///
     /// # Errors
-    /// `ENOTDIR` or `ELOOP` when it is no directory, `EXDEV` when something is mounted on it.
+    /// `ENOTDIR` or `ELOOP` if it is not a directory, `EXDEV` if it is a mount point.
     pub fn open_dir(&self, name: &CStr) -> Result<Self> {
         open_beneath(self.as_fd(), name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
     }
 
-    /// Opens the directory `name` in this one, and looks which one it is.
+    /// Opens the directory `name` in this one and returns its identity too.
     ///
     /// # Errors
     /// As for [`open_dir`](Self::open_dir), and those of `fstat`.
@@ -88,7 +86,7 @@ impl DirFd {
         Ok((dir.id()?, dir))
     }
 
-    /// A handle on the entry `name`, whatever it is, that opens nothing (`O_PATH`).
+    /// An `O_PATH` descriptor of the entry `name`, which does not open the file itself.
     ///
     /// # Errors
     /// Those of `openat2`.
@@ -96,7 +94,7 @@ impl DirFd {
         open_beneath(self.as_fd(), name, OFlag::O_PATH)
     }
 
-    /// Which directory this is.
+    /// The identity of this directory.
     ///
     /// # Errors
     /// Those of `fstat`.
@@ -104,7 +102,7 @@ impl DirFd {
         Ok(fstat(&self.0)?.into())
     }
 
-    /// What the entry `name` is.
+    /// The type of the entry `name`.
     ///
     /// # Errors
     /// Those of `fstatat`.
@@ -131,8 +129,8 @@ impl DirFd {
         unlinkat(&self.0, name, flag)
     }
 
-    /// Reads the next entries, as many as fit into `buffer`; none at the end. `.` and `..` are left
-    /// out, so a call may add none and yet not be the last: the result says whether there is more.
+    /// Reads the next entries, as many as fit into `buffer`, without `.` and `..`. Returns `false` at the end:
+    /// a call before the end may add no entries.
     ///
     /// # Errors
     /// Those of `getdents64`.
@@ -166,7 +164,7 @@ fn open_beneath(dir: BorrowedFd<'_>, name: &CStr, flags: OFlag) -> Result<OwnedF
                 | ResolveFlag::RESOLVE_NO_SYMLINKS
                 | ResolveFlag::RESOLVE_NO_MAGICLINKS,
         );
-    // EAGAIN: something was renamed while the kernel looked, and it cannot vouch for the result.
+    // EAGAIN: a rename raced with the lookup, so the kernel cannot guarantee the result.
     let mut tries = 0;
     loop {
         match openat2(dir, name, how) {
@@ -177,8 +175,8 @@ fn open_beneath(dir: BorrowedFd<'_>, name: &CStr, flags: OFlag) -> Result<OwnedF
     }
 }
 
-/// nix reads directories through libc's `DIR`, which cannot be read piece by piece and takes a
-/// buffer of 32 KiB for each level of a deep tree.
+/// nix reads directories through libc's `DIR`, which allocates 32 KiB for each open directory and cannot
+/// share a buffer.
 #[expect(unsafe_code, reason = "nix has no getdents64")]
 fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     let (fd, start, size) = (dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
@@ -187,8 +185,8 @@ fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     Errno::result(filled).map(|filled| usize::try_from(filled).unwrap_or(0))
 }
 
-/// The records of getdents64(2): inode (8 bytes), offset (8), length of the record (2), type (1),
-/// name with a NUL.
+/// Parses the records of getdents64(2): inode (8 bytes), offset (8), record length (2), type (1), name with a
+/// NUL.
 fn parse(mut records: &[u8]) -> impl Iterator<Item = Entry> {
     const NAME: usize = 19;
     std::iter::from_fn(move || {
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_records_are_read() {
+    fn directory_records_are_parsed() {
         let buffer = [
             record(1, libc::DT_DIR, b"."),
             record(2, libc::DT_DIR, b".."),
@@ -250,7 +248,7 @@ mod tests {
             entry(6, &[b'n'; 255], Some(EntryKind::Other)),
         ];
         assert_eq!(parse(&buffer).collect::<Vec<_>>(), expected);
-        // Whatever a broken filesystem hands out, it ends.
+        // Truncated records end the iteration.
         for cut in 0..buffer.len() {
             assert!(parse(&buffer[..cut]).count() <= expected.len());
         }

@@ -1,20 +1,20 @@
-//! Names of a tenant's files in messages. They are bytes, and nobody who reads a log may be fooled
-//! by them: no line breaks, no terminal commands.
+//! Escapes the names of a tenant's files for messages: a name may contain line breaks and terminal escape
+//! sequences.
 
 use std::ffi::CStr;
 use std::fmt::{self, Write};
 
-/// The longest path that a message carries whole. Ten thousand nested directories make a path of
-/// megabytes, and an event holds one kilobyte.
-const LONGEST: usize = 512;
+/// The longest path that is shown completely. A path may have megabytes, and an event message is limited to
+/// one kilobyte.
+const MAX_SHOWN_BYTES: usize = 512;
 
-/// A path below a volume's root, as it is shown to people: quoted, what is not printable escaped,
-/// the middle left out when it is very long.
+/// A path below a volume's root for messages: quoted, with escapes for unprintable characters, and without
+/// the middle of a very long path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownPath(String);
 
 impl ShownPath {
-    /// Joins components that were read from directories.
+    /// Joins the components of a path.
     pub fn new<'a>(components: impl IntoIterator<Item = &'a CStr>) -> Self {
         let mut path = Vec::new();
         for component in components {
@@ -26,17 +26,17 @@ impl ShownPath {
         Self::from_bytes(if path.is_empty() { b"." } else { &path })
     }
 
-    /// Takes a path as it is.
+    /// Escapes a path.
     #[must_use]
     pub fn from_bytes(path: &[u8]) -> Self {
         let mut shown = String::from("\"");
-        if path.len() <= LONGEST {
+        if path.len() <= MAX_SHOWN_BYTES {
             escape(path, &mut shown);
         } else {
-            escape(&path[..LONGEST / 2], &mut shown);
+            escape(&path[..MAX_SHOWN_BYTES / 2], &mut shown);
             // Writing to a String cannot fail.
-            let _ = write!(shown, "…({} bytes)…", path.len() - LONGEST);
-            escape(&path[path.len() - LONGEST / 2..], &mut shown);
+            let _ = write!(shown, "…({} bytes)…", path.len() - MAX_SHOWN_BYTES);
+            escape(&path[path.len() - MAX_SHOWN_BYTES / 2..], &mut shown);
         }
         shown.push('"');
         Self(shown)
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shown_without_harm() {
+    fn unprintable_characters_are_escaped() {
         for (components, shown) in [
             (&[][..], "\".\""),
             (&[c"a", c"b c"], "\"a/b c\""),
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_path_keeps_its_ends() {
+    fn very_long_path_keeps_both_ends() {
         let shown = ShownPath::from_bytes(&[b"a".repeat(2000), b"z".repeat(2000)].concat());
         let shown = shown.to_string();
         assert!(
             shown.starts_with("\"aaa") && shown.ends_with("zzz\""),
             "{shown}"
         );
-        assert!(shown.contains("…(3488 bytes)…") && shown.len() < LONGEST + 50);
+        assert!(shown.contains("…(3488 bytes)…") && shown.len() < MAX_SHOWN_BYTES + 50);
     }
 }

@@ -1,4 +1,4 @@
-//! Which cleaner a class's `cleanMethod` or `blockCleanerCommand` stands for.
+//! The cleaning method of a class's `cleanMethod` or `blockCleanerCommand`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::path::Path;
 use crate::config::{CleanMethod, Cleaner};
 use crate::types::VolumeMode;
 
-/// The names of our cleaners, which the image has as links to the provisioner, and the arguments
-/// that they take.
+/// The built-in cleaners by their script names, with their arguments. In the image, the scripts are links to
+/// the provisioner.
 const SCRIPTS: [(&str, &str); 5] = [
     ("quick_reset.sh", ""),
     ("dd_zero.sh", " [passes]"),
@@ -17,38 +17,38 @@ const SCRIPTS: [(&str, &str); 5] = [
     ("fsclean.sh", ""),
 ];
 
-/// How often `shred.sh` overwrites when it is not told, as in the Go provisioner's image.
+/// The default number of passes of `shred.sh`, as in the Go provisioner's image.
 const SHRED_PASSES: u32 = 3;
 
 /// A way to clean a volume.
 ///
-/// The names below `/scripts/` are those of the cleaners that the Go provisioner's image has. They
-/// always mean our own cleaners, whatever lies at that path: existing configurations keep working,
-/// without a shell in the image. Any other command is run as it is.
+/// The names below `/scripts/` are those of the cleaners in the Go provisioner's image. They always select
+/// the built-in cleaners, so existing configurations work without a shell in the image. Any other command is
+/// run unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Filesystem volumes: delete everything in them.
     DeleteContents,
-    /// Devices: drop the contents where the device can, and clear all signatures.
+    /// Devices: discard the contents if the device supports it, and clear all signatures.
     QuickReset,
-    /// Devices: zeros over everything, so many times.
+    /// Devices: write zeros to the whole device, `passes` times.
     Zero {
         /// At least 1.
         passes: u32,
     },
-    /// Devices: random bytes over everything, so many times, and then zeros.
+    /// Devices: write random bytes to the whole device, `passes` times, then zeros.
     Overwrite {
         /// At least 1.
         passes: u32,
     },
-    /// Devices: drop the contents and read back; zeros over everything where that does not do it.
+    /// Devices: discard the contents and verify; write zeros to the whole device if that fails.
     Discard,
-    /// A program with its arguments; it finds the device in `LOCAL_PV_BLKDEVICE`.
+    /// A program with its arguments. `LOCAL_PV_BLKDEVICE` contains the path of the device.
     Command(Vec<String>),
 }
 
 impl Method {
-    /// How a class that says this about devices has a volume of this kind cleaned.
+    /// The method for a volume of this kind in a class with this cleaner for devices.
     #[must_use]
     pub fn of(kind: VolumeMode, cleaner: &Cleaner) -> Self {
         match (kind, cleaner) {
@@ -58,10 +58,10 @@ impl Method {
         }
     }
 
-    /// Takes a `blockCleanerCommand`.
+    /// The method of a `blockCleanerCommand`.
     ///
-    /// A script's name with arguments that ours does not know is a command like any other. It fails
-    /// if there is no such file, and so says what is wrong.
+    /// A script's name with unsupported arguments is treated as any other command. It fails with a message
+    /// that names the problem.
     #[must_use]
     pub fn from_command(command: &[String]) -> Self {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -90,9 +90,9 @@ impl From<CleanMethod> for Method {
     fn from(method: CleanMethod) -> Self {
         match method {
             CleanMethod::Quick => Self::QuickReset,
-            // Zeroing itself takes the cheapest way that the device vouches for: to punch a hole either
-            // gives zeros by the device's own means or fails, and then they are written. A discard
-            // vouches for nothing, and to look for what it left is no proof.
+            // Zeroing uses the cheapest request with a guaranteed result: punching either makes the device
+            // zero the range or fails, and then zeros are written. A discard guarantees nothing, and samples
+            // cannot prove its result.
             CleanMethod::Zero | CleanMethod::Auto => Self::Zero { passes: 1 },
             CleanMethod::Overwrite => Self::Overwrite {
                 passes: SHRED_PASSES,
@@ -102,19 +102,19 @@ impl From<CleanMethod> for Method {
     }
 }
 
-/// What to tell somebody who runs the provisioner under the name of one of the cleaners, or a class
-/// that gives one of them arguments that ours does not know; `program` is the zeroth argument.
+/// The error if the provisioner is run under the name of a built-in cleaner, by hand or by a class with
+/// unsupported arguments. `program` is the zeroth argument.
 #[must_use]
 pub fn not_a_program(program: &OsStr) -> Option<String> {
     let name = Path::new(program).file_name()?;
     let (name, arguments) = SCRIPTS.iter().find(|(script, _)| name == *script)?;
     Some(format!(
-        "{name} does nothing when it is run: the provisioner itself cleans in this way, when a class's \
-         blockCleanerCommand is /scripts/{name}{arguments} and nothing else"
+        "{name} is not a program: the provisioner uses this cleaner if a class's \
+         blockCleanerCommand is exactly /scripts/{name}{arguments}"
     ))
 }
 
-/// The words for the log.
+/// The text for the log.
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn our_cleaners_are_known_by_their_names() {
+    fn script_names_select_the_built_in_cleaners() {
         for (words, method, shown) in [
             (
                 &["/scripts/quick_reset.sh"][..],
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_clean_method_is_one_of_our_cleaners() {
+    fn each_clean_method_is_a_built_in_cleaner() {
         for (word, script) in [
             (CleanMethod::Quick, "/scripts/quick_reset.sh"),
             (CleanMethod::Zero, "/scripts/dd_zero.sh"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_about_devices_is_nothing_to_filesystems() {
+    fn device_cleaner_does_not_apply_to_filesystems() {
         for cleaner in [
             Cleaner::default(),
             Cleaner::Method(CleanMethod::Overwrite),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_a_command() {
+    fn other_commands_are_run_unchanged() {
         for (words, shown) in [
             (
                 &["/scripts/dd_zero.sh", "0"][..],
@@ -222,7 +222,7 @@ mod tests {
                 &["/scripts/shred.sh", "1", "2"],
                 "command /scripts/shred.sh 1 2",
             ),
-            // A secure discard, which is another request to the device.
+            // A secure discard is a different request to the device.
             (
                 &["/scripts/blkdiscard.sh", "-s"],
                 "command /scripts/blkdiscard.sh -s",
@@ -243,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn every_name_in_the_image_is_a_method_and_no_program() {
+    fn each_script_in_the_image_is_a_method_and_not_a_program() {
         for (script, _) in SCRIPTS {
             let path = format!("/scripts/{script}");
             assert!(!matches!(from(&[&path]), Method::Command(_)), "{path}");
             for program in [script, &path, &format!("./{script}")] {
-                let said = not_a_program(OsStr::new(program)).unwrap();
-                assert!(said.contains(&path) && said.starts_with(script), "{said}");
+                let text = not_a_program(OsStr::new(program)).unwrap();
+                assert!(text.contains(&path) && text.starts_with(script), "{text}");
             }
         }
         for program in [

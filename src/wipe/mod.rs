@@ -1,7 +1,7 @@
-//! Deletes data: the contents of directories, and all of devices.
+//! Deletes data: the contents of directories, and whole devices.
 //!
-//! It knows no Kubernetes. It works on descriptors that the caller has opened, locked and inspected, never on paths
-//! that it looks up itself, and it verifies what it has done.
+//! It does not depend on Kubernetes. It works on descriptors that the caller has opened, locked and inspected,
+//! never on paths that it resolves itself, and it verifies the result.
 
 pub mod command;
 pub mod device;

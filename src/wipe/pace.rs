@@ -1,59 +1,59 @@
-//! How far a cleanup is, how fast it goes, and what is left.
+//! The progress, rate and remaining time of a cleanup.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::config::duration;
 
-/// A cleaner's counters at one moment, and the time that they took.
+/// A snapshot of a cleaner's counters with the elapsed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Directory entries removed.
     pub entries: u64,
     /// Bytes wiped.
     pub bytes_done: u64,
-    /// Bytes to wipe, as far as that is known; 0 for deletions.
+    /// Bytes to wipe, as far as known; 0 for deletions.
     pub bytes_total: u64,
-    /// Since the beginning.
+    /// The time since the start.
     pub elapsed: Duration,
 }
 
 #[allow(
     clippy::cast_precision_loss,
-    reason = "estimates, of which nobody reads more than three digits"
+    reason = "estimates with at most three significant digits"
 )]
 impl Pace {
-    /// The part of the bytes that is wiped, from 0 to 1; none where their number is not known.
+    /// The wiped fraction of the bytes, from 0 to 1. `None` if the total is not known.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.bytes_total > 0).then(|| self.bytes_done as f64 / self.bytes_total as f64)
     }
 
-    /// Bytes in a second, on average since the beginning; none before the first.
+    /// Average bytes per second since the start. `None` before the first byte.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
-        self.a_second(self.bytes_done)
+        self.per_second(self.bytes_done)
     }
 
-    /// The time that the rest takes at that rate; none where there is no rate or no end.
+    /// The estimated remaining time. `None` without a rate or a total.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let rest = self.bytes_total.checked_sub(self.bytes_done)?;
         Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
     }
 
-    fn a_second(&self, count: u64) -> Option<f64> {
+    fn per_second(&self, count: u64) -> Option<f64> {
         let seconds = self.elapsed.as_secs_f64();
         (count > 0 && seconds > 0.0).then(|| count as f64 / seconds)
     }
 }
 
-/// Words for the log and for events: `1.5 GiB of 4.0 GiB wiped (37 %), 300.0 MiB/s, 8s left`.
+/// The text for the log and for events: `1.5 GiB of 4.0 GiB wiped (37 %), 300.0 MiB/s, 8s left`.
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(ratio) = self.ratio() {
             let (done, total) = (amount(self.bytes_done), amount(self.bytes_total));
-            // Rounded down: 100 % is said of what is done.
+            // Rounded down: 100 % only when all bytes are wiped.
             let percent = (100.0 * ratio).floor();
             write!(f, "{done} of {total} wiped ({percent} %)")?;
             if let Some(rate) = self.rate() {
@@ -64,28 +64,25 @@ impl fmt::Display for Pace {
                 write!(f, ", {} left", duration::format(whole))?;
             }
             Ok(())
-        } else if let Some(rate) = self.a_second(self.entries) {
-            write!(f, "{} entries removed, {rate:.0} a second", self.entries)
+        } else if let Some(rate) = self.per_second(self.entries) {
+            write!(f, "{} entries removed, {rate:.0} per second", self.entries)
         } else {
-            f.write_str("nothing done yet")
+            f.write_str("no progress yet")
         }
     }
 }
 
-/// A number of bytes with one digit after the point: `1.5 GiB`.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "one digit after the point is shown"
-)]
+/// A number of bytes with one decimal: `1.5 GiB`.
+#[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
 #[must_use]
 pub fn amount(count: u64) -> String {
     bytes(count as f64)
 }
 
-/// A number of bytes a second: `300.0 MiB/s`.
+/// A rate in bytes per second: `300.0 MiB/s`.
 #[must_use]
-pub fn rate(a_second: f64) -> String {
-    format!("{}/s", bytes(a_second))
+pub fn rate(bytes_per_second: f64) -> String {
+    format!("{}/s", bytes(bytes_per_second))
 }
 
 fn bytes(amount: f64) -> String {
@@ -109,10 +106,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn it_is_told_in_words_that_need_no_calculator() {
+    fn pace_is_formatted_with_units_and_remaining_time() {
         for (entries, done, total, seconds, words) in [
-            (0, 0, 0, 30, "nothing done yet"),
-            (1234, 0, 0, 30, "1234 entries removed, 41 a second"),
+            (0, 0, 0, 30, "no progress yet"),
+            (1234, 0, 0, 30, "1234 entries removed, 41 per second"),
             (0, 0, 4096 * MIB, 30, "0 bytes of 4.0 GiB wiped (0 %)"),
             (
                 0,
@@ -155,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_not_told() {
+    fn unknown_values_are_none() {
         let pace = |bytes_done, bytes_total, seconds| Pace {
             entries: 7,
             bytes_done,
@@ -168,7 +165,7 @@ mod tests {
             (pace(2, 8, 0), Some(0.25), None, None),
             (pace(2, 8, 4), Some(0.25), Some(0.5), Some(12)),
             (pace(8, 8, 4), Some(1.0), Some(2.0), Some(0)),
-            // More than was announced.
+            // More bytes than announced.
             (pace(9, 8, 3), Some(1.125), Some(3.0), None),
         ] {
             let left = left.map(Duration::from_secs);

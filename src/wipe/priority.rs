@@ -1,7 +1,7 @@
-//! Cleaning takes the disk's time only when nobody else wants it.
+//! Idle I/O priority for cleaners, so that other I/O to the disk comes first.
 //!
-//! Only some of the kernel's I/O schedulers look at priorities (`bfq`, `mq-deadline`); with others,
-//! such as the `none` of most NVMe disks, this changes nothing.
+//! Only some I/O schedulers of the kernel use priorities (`bfq`, `mq-deadline`). With others, such as the
+//! `none` of most NVMe disks, this has no effect.
 
 use std::marker::PhantomData;
 
@@ -9,26 +9,26 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 
-/// `IOPRIO_WHO_PROCESS` of `linux/ioprio.h`. What it calls a process is a thread.
+/// `IOPRIO_WHO_PROCESS` of `linux/ioprio.h`. It applies to a thread.
 const WHO_THREAD: c_int = 1;
 /// The class is above these bits, the level within the class below.
 const CLASS_SHIFT: u32 = 13;
-/// `IOPRIO_CLASS_NONE`: as the thread's nice value says.
+/// `IOPRIO_CLASS_NONE`: derived from the thread's nice value.
 const NONE: c_int = 0;
-/// `IOPRIO_CLASS_IDLE`, which anybody may choose.
+/// `IOPRIO_CLASS_IDLE`, which requires no privilege.
 const IDLE: c_int = 3;
 
-/// The calling thread's reads and writes come last as long as this lives. Threads and processes that
-/// it starts meanwhile inherit that, for good.
+/// Idle I/O priority of the calling thread until this is dropped. Threads and processes that it starts in
+/// that time inherit the priority permanently.
 #[derive(Debug)]
 pub struct IdleIo {
     before: Option<c_int>,
-    /// A thread can restore no priority but its own.
+    /// Not `Send`: a thread restores only its own priority.
     _on_this_thread: PhantomData<*const ()>,
 }
 
 impl IdleIo {
-    /// Begins. Where a seccomp profile forbids it, the cleaning goes on at the usual priority.
+    /// Sets the priority. If a seccomp profile forbids that, the cleaner runs at the normal priority.
     #[must_use = "the old priority comes back when this is dropped"]
     pub fn begin() -> Self {
         let before = priority().and_then(|before| {
@@ -36,7 +36,7 @@ impl IdleIo {
             Ok(before)
         });
         if let Err(errno) = before {
-            tracing::debug!(%errno, "cleaning at the usual I/O priority: the kernel refuses another");
+            tracing::debug!(%errno, "cleaning at normal I/O priority: the kernel refused the idle class");
         }
         Self {
             before: before.ok(),
@@ -48,19 +48,18 @@ impl IdleIo {
 impl Drop for IdleIo {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
-        // Old kernels report a level without a class, and take none back.
+        // Old kernels report a level without a class, but do not accept one.
         let before = if before >> CLASS_SHIFT == NONE {
             NONE
         } else {
             before
         };
-        // The kernel refuses only a real-time class, to a thread that lost the right to it: then
-        // its next work is slower.
+        // The kernel refuses only a real-time class, if the thread has lost the permission for it.
         let _ = set_priority(before);
     }
 }
 
-/// The calling thread's class and level.
+/// The I/O class and level of the calling thread.
 #[expect(unsafe_code, reason = "nix has no wrapper for ioprio_get")]
 fn priority() -> Result<c_int> {
     // SAFETY: ioprio_get takes two numbers and touches no memory of ours.
@@ -77,7 +76,7 @@ fn set_priority(priority: c_int) -> Result<()> {
     Errno::result(done).map(drop)
 }
 
-/// Whether the calling thread's reads and writes come last.
+/// Whether the calling thread has idle I/O priority.
 #[cfg(test)]
 pub(crate) fn is_idle() -> bool {
     priority().unwrap() >> CLASS_SHIFT == IDLE
@@ -93,13 +92,13 @@ mod tests {
     const BEST_EFFORT: c_int = 2;
 
     #[test]
-    fn the_thread_is_idle_and_then_what_it_was() {
+    fn idle_priority_is_restored_on_drop() {
         for before in [NONE, BEST_EFFORT << CLASS_SHIFT | 6] {
             thread::spawn(move || {
                 set_priority(before).unwrap();
                 let idle = IdleIo::begin();
                 assert!(is_idle());
-                assert!(thread::spawn(is_idle).join().unwrap(), "helpers inherit it");
+                assert!(thread::spawn(is_idle).join().unwrap(), "threads inherit it");
                 drop(idle);
                 assert!(!is_idle());
                 assert_eq!(priority().unwrap(), before);

@@ -1,4 +1,4 @@
-//! How far a cleaner has come, and the way to stop it.
+//! The progress counters and the cancellation of a cleaner.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,10 +8,9 @@ use tokio::sync::Notify;
 
 use super::pace::Pace;
 
-/// A handle that a cleaner and its watchers share; cloning it is cheap.
+/// A handle that a cleaner shares with its observers. Cloning it is cheap.
 ///
-/// The counters only ever grow and nothing is decided by them, so relaxed atomics do: the deletion
-/// of a million files must not pay for being watched.
+/// The counters synchronize no other data, so relaxed atomics suffice.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<Shared>);
 
@@ -22,21 +21,21 @@ struct Shared {
     bytes_total: AtomicU64,
     steps: AtomicU64,
     stalled_seconds: AtomicU64,
-    is_gone: AtomicBool,
+    data_gone: AtomicBool,
     stop: OnceLock<Cause>,
     wake: Notify,
 }
 
-/// Why a cleaner is to stop.
+/// Why a cleaner was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     Shutdown,
     TimeLimit,
 }
 
-/// The cleaner was told to stop, and did.
+/// The cleaner was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it was told to stop before it was done; cleaning starts again from the beginning")]
+#[error("it was cancelled before it was done; cleaning starts again from the beginning")]
 pub struct Cancelled;
 
 impl Progress {
@@ -52,7 +51,7 @@ impl Progress {
         self.0.bytes_done.load(Ordering::Relaxed)
     }
 
-    /// Bytes to wipe altogether, as far as that is known; 0 for deletions, whose end nobody knows.
+    /// Total bytes to wipe, as far as known; 0 for deletions.
     #[must_use]
     pub fn bytes_total(&self) -> u64 {
         self.0.bytes_total.load(Ordering::Relaxed)
@@ -68,54 +67,54 @@ impl Progress {
         self.0.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Announces bytes that are going to be wiped, in addition to those announced before.
+    /// Announces more bytes to wipe.
     pub fn expect_bytes(&self, bytes: u64) {
         self.0.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes back some of the announced bytes: they will not be wiped.
-    pub fn expect_less(&self, bytes: u64) {
+    /// Retracts announced bytes that will not be wiped.
+    pub fn retract_bytes(&self, bytes: u64) {
         self.0.bytes_total.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Notes a step that neither removes nor wipes anything: a sign of life.
+    /// Counts a step that neither removes nor wipes anything, as activity.
     pub fn add_step(&self) {
         self.0.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that changes whenever a cleaner does something.
+    /// A number that changes whenever the cleaner makes progress.
     #[must_use]
-    pub fn signs_of_life(&self) -> u64 {
+    pub fn activity(&self) -> u64 {
         let steps = self.0.steps.load(Ordering::Relaxed);
         [steps, self.entries(), self.bytes_done()]
             .into_iter()
             .fold(0, u64::wrapping_add)
     }
 
-    /// Says for how long there was no sign of life. Who looks at the signs from time to time knows.
-    pub fn set_stalled(&self, still: Duration) {
-        let seconds = still.as_secs();
+    /// Records how long there was no activity, as measured by the observer.
+    pub fn set_stalled(&self, stalled: Duration) {
+        let seconds = stalled.as_secs();
         self.0.stalled_seconds.store(seconds, Ordering::Relaxed);
     }
 
-    /// For how long there was no sign of life, as was said last.
+    /// How long there was no activity, as recorded last.
     #[must_use]
     pub fn stalled(&self) -> Duration {
         Duration::from_secs(self.0.stalled_seconds.load(Ordering::Relaxed))
     }
 
-    /// The data is proven to be gone; what is still done may be left out.
-    pub fn data_is_gone(&self) {
-        self.0.is_gone.store(true, Ordering::Relaxed);
+    /// Records that the data is verified to be gone. The work that remains is optional.
+    pub fn mark_data_gone(&self) {
+        self.0.data_gone.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`data_is_gone`](Self::data_is_gone) was said.
+    /// Whether [`mark_data_gone`](Self::mark_data_gone) was called.
     #[must_use]
     pub fn is_data_gone(&self) -> bool {
-        self.0.is_gone.load(Ordering::Relaxed)
+        self.0.data_gone.load(Ordering::Relaxed)
     }
 
-    /// All the counters, and what follows from them if they took so long.
+    /// A snapshot of the counters after `elapsed`.
     #[must_use]
     pub fn pace(&self, elapsed: Duration) -> Pace {
         Pace {
@@ -126,13 +125,12 @@ impl Progress {
         }
     }
 
-    /// Tells the cleaner to stop, since the program ends. It does within a second; there is no way
-    /// back.
+    /// Cancels the cleaner because the process shuts down. It cannot be undone.
     pub fn cancel(&self) {
         self.stop(Cause::Shutdown);
     }
 
-    /// The same, since its time is over.
+    /// Cancels the cleaner because its time limit is over.
     pub fn time_out(&self) {
         self.stop(Cause::TimeLimit);
     }
@@ -143,22 +141,22 @@ impl Progress {
         self.0.wake.notify_waiters();
     }
 
-    /// Whether the cleaner was told to stop, for whatever cause.
+    /// Whether the cleaner was cancelled, for any cause.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.stop.get().is_some()
     }
 
-    /// Whether the cleaner was told to stop since its time is over.
+    /// Whether the cleaner was cancelled because its time limit is over.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.0.stop.get() == Some(&Cause::TimeLimit)
     }
 
-    /// For cleaners: call it between any two steps.
+    /// Cleaners call it between two steps.
     ///
     /// # Errors
-    /// [`Cancelled`] once the cleaner is to stop.
+    /// [`Cancelled`] after a cancellation.
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.is_cancelled() {
             Err(Cancelled)
@@ -167,11 +165,11 @@ impl Progress {
         }
     }
 
-    /// Waits until the cleaner is told to stop.
+    /// Waits for the cancellation.
     pub async fn cancelled(&self) {
         while !self.is_cancelled() {
             let mut woken = std::pin::pin!(self.0.wake.notified());
-            // Enrolled before the second look, so that a cancel in between is not missed.
+            // Registered before the second check, so that no cancellation is missed.
             woken.as_mut().enable();
             if !self.is_cancelled() {
                 woken.await;
@@ -185,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_share_the_counters() {
+    fn clones_share_counters_and_cancellation() {
         let progress = Progress::default();
         let watcher = progress.clone();
         progress.add_entry();
@@ -205,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cause_to_stop_counts() {
+    fn first_cause_of_a_cancellation_is_kept() {
         let (late, ended) = (Progress::default(), Progress::default());
         assert!(!late.is_timed_out());
         late.time_out();
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancel_wakes_who_waits_for_it_before_and_after() {
+    async fn cancellation_wakes_waiters_before_and_after_it() {
         let progress = Progress::default();
         let waiting = {
             let progress = progress.clone();

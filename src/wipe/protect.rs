@@ -1,4 +1,4 @@
-//! What makes the kernel refuse to delete a file: inode flags (`chattr +i`, `+a`), read-only
+//! Removes or detects what makes the kernel refuse a deletion: inode flags (`chattr +i`, `+a`), read-only
 //! subvolumes, swap files, a full disk.
 
 use std::ffi::CStr;
@@ -20,8 +20,8 @@ const PROTECTING: libc::c_int = 0x10 | 0x20;
 const READ_ONLY: u64 = 1 << 1;
 
 mod ioctl {
-    //! Numbers from `linux/fs.h` and `linux/btrfs.h`. Those for inode flags are made with `long`, but
-    //! the kernel reads and writes an `int`.
+    //! Numbers from `linux/fs.h` and `linux/btrfs.h`. Those for inode flags encode a `long`, but the kernel
+    //! reads and writes an `int`.
     use nix::libc::{c_int, c_long};
     const LONG: usize = size_of::<c_long>();
     nix::ioctl_read_bad!(get_flags, nix::request_code_read!(b'f', 1, LONG), c_int);
@@ -30,34 +30,34 @@ mod ioctl {
     nix::ioctl_write_ptr!(set_subvolume_flags, 0x94, 26, u64);
 }
 
-/// What became of the flags that forbade to remove an entry.
+/// The result of clearing the flags that protect an entry.
 #[derive(Debug)]
 pub enum Unprotected {
-    /// There were some, and they are off: try again.
+    /// Flags were cleared: retry the removal.
     Cleared(Flags),
-    /// Neither the entry nor its directory had any: something else is in the way.
+    /// Neither the entry nor its directory has flags: the refusal has another cause.
     NothingToClear,
-    /// There are some, and the kernel did not let us take them off (`CAP_LINUX_IMMUTABLE`).
+    /// Clearing the flags requires `CAP_LINUX_IMMUTABLE`.
     NotAllowed,
 }
 
-/// The flags that were taken off an entry.
+/// The flags that were cleared on an entry.
 #[derive(Debug, Default)]
 pub struct Flags(Option<(OwnedFd, libc::c_int)>);
 
 impl Flags {
-    /// Puts them on again, if it is a file that has a name still: perhaps one outside of the volume.
-    pub fn give_back(self) {
+    /// Sets the flags again if the file still has a link, which may be outside the volume.
+    pub fn restore(self) {
         if let Some((file, flags)) = self.0
             && fstat(&file).is_ok_and(|file| file.st_nlink > 0)
         {
-            // We took them off a moment ago.
+            // Clearing them succeeded, so this is permitted too.
             let _ = set_flags(file.as_fd(), flags);
         }
     }
 }
 
-/// Takes the immutable and append-only flags off a directory and off its entry `name`.
+/// Clears the immutable and append-only flags of a directory and of its entry `name`.
 pub fn unprotect(dir: &DirFd, name: &CStr) -> Unprotected {
     match (clear(dir.as_fd()), clear_entry(dir, name)) {
         (Err(Errno::EPERM), _) | (_, Err(Errno::EPERM)) => Unprotected::NotAllowed,
@@ -67,7 +67,7 @@ pub fn unprotect(dir: &DirFd, name: &CStr) -> Unprotected {
     }
 }
 
-/// What was taken off the entry, if there was anything.
+/// Clears the flags of an entry. Returns those that it had.
 fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
     let handle = dir.handle(name)?;
     match file_type(&handle)? {
@@ -81,7 +81,7 @@ fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
             let cleared = clear(file.as_fd())?;
             Ok(cleared.then(|| Flags(Some((file, flags)))))
         }
-        // The flags cannot be set on others.
+        // Other types have no flags.
         _ => Ok(None),
     }
 }
@@ -90,7 +90,7 @@ fn file_type(file: &OwnedFd) -> Result<libc::mode_t> {
     Ok(fstat(file)?.st_mode & libc::S_IFMT)
 }
 
-/// Opens the very file that was looked at. By its name it could be a FIFO by now.
+/// Opens the file behind the handle. Its name may refer to a FIFO by now.
 fn open_regular(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
     open(
@@ -100,7 +100,7 @@ fn open_regular(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
     )
 }
 
-/// Takes the immutable and append-only flags off a file; whether there were any.
+/// Clears the immutable and append-only flags of a file. Returns whether it had any.
 ///
 /// # Errors
 /// Those of the two ioctls; `ENOTTY` or `EOPNOTSUPP` where the filesystem has no flags.
@@ -130,11 +130,11 @@ pub fn is_read_only_subvolume(dir: &DirFd) -> bool {
     get_subvolume_flags(dir.as_fd()).is_ok_and(|flags| flags & READ_ONLY != 0)
 }
 
-/// Makes the subvolume that has this directory as its root writable, if it is one and is not.
+/// Makes a read-only subvolume writable. `dir` is its root.
 ///
 /// # Errors
-/// `EPERM` without `CAP_FOWNER`, or while somebody reads the snapshot by `btrfs send`; `ENOTTY` or
-/// `EINVAL` when it is no subvolume's root at all.
+/// `EPERM` without `CAP_FOWNER` or while `btrfs send` reads the snapshot; `ENOTTY` or `EINVAL` if it is not
+/// the root of a subvolume.
 pub fn make_writable(dir: &DirFd) -> Result<()> {
     match get_subvolume_flags(dir.as_fd())? {
         flags if flags & READ_ONLY == 0 => Ok(()),
@@ -155,23 +155,22 @@ fn set_subvolume_flags(dir: BorrowedFd<'_>, flags: u64) -> Result<()> {
     unsafe { ioctl::set_subvolume_flags(dir.as_raw_fd(), &raw const flags) }.map(drop)
 }
 
-/// Whether the entry `name` is a file that the machine swaps to. The kernel forbids to remove it,
-/// with the same `EPERM` as for flags. The paths in `/proc/swaps` may mean nothing in our mount
-/// namespace; but to allocate in such a file is forbidden too, with an error of its own.
+/// Whether the entry `name` is an active swap file. Its removal fails with `EPERM`, as with flags. The paths
+/// in `/proc/swaps` may belong to another mount namespace, but allocating in a swap file fails with
+/// `ETXTBSY`.
 pub fn is_swap_file(dir: &DirFd, name: &CStr) -> bool {
     let Ok(file) = writable(dir, name) else {
         return false;
     };
-    // In any other file this changes neither the size nor what can be read.
-    let asked = fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 1);
-    asked == Err(Errno::ETXTBSY)
+    // In other files this changes neither the size nor the contents.
+    fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 1) == Err(Errno::ETXTBSY)
 }
 
-/// Gives a file's blocks back before it is removed: on a filesystem that writes nothing in place, a
-/// full disk may have no room even to note a deletion. Whether there is a point in trying again.
+/// Frees a file's blocks before its removal: on a full copy-on-write filesystem, even a deletion may fail for
+/// lack of space. Returns whether to retry the removal.
 pub fn truncate(dir: &DirFd, name: &CStr) -> bool {
     let truncated = writable(dir, name).and_then(|file| {
-        // It may have another name outside the volume.
+        // A second link may be outside the volume.
         if fstat(&file)?.st_nlink != 1 {
             return Err(Errno::EMLINK);
         }
@@ -180,7 +179,7 @@ pub fn truncate(dir: &DirFd, name: &CStr) -> bool {
     truncated.is_ok()
 }
 
-/// The entry `name`, open for writing, if it is a regular file.
+/// Opens the entry `name` for writing if it is a regular file.
 fn writable(dir: &DirFd, name: &CStr) -> Result<OwnedFd> {
     let handle = dir.handle(name)?;
     match file_type(&handle)? {
@@ -199,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_with_one_name_is_truncated() {
+    fn only_file_with_one_link_is_truncated() {
         let volume = tempfile::tempdir().unwrap();
         let path = |name: &str| volume.path().join(name);
         for name in ["file", "linked", "target"] {
@@ -207,7 +206,7 @@ mod tests {
         }
         fs::hard_link(path("linked"), path("other name")).unwrap();
         symlink("target", path("link")).unwrap();
-        // Opening it for writing would hang, or fail: nobody reads from it.
+        // Opening it for writing would block or fail, because it has no reader.
         mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
         fs::create_dir(path("dir")).unwrap();
         let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_file_is_no_swap_file_and_stays_as_it_is() {
+    fn ordinary_file_is_not_a_swap_file_and_is_unchanged() {
         let volume = tempfile::tempdir().unwrap();
         let path = volume.path().join("file");
         let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();

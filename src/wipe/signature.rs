@@ -1,9 +1,8 @@
-//! Finds what filesystems, volume managers and partition tables leave on a device, by their magic
-//! numbers, at both ends and where they keep their copies.
+//! Finds filesystems, volume managers and partition tables on a device by their magic numbers, at both ends
+//! and at the places of their backups.
 //!
-//! One table, no library: a wiped device must show nothing here, and a device that shows something
-//! is not empty. Copies count like originals, because the repair tools bring a filesystem back from
-//! any of them.
+//! A wiped device must have no signature, and a device with a signature is not empty. Backups count like
+//! originals, because repair tools restore a filesystem from any of them.
 
 mod backups;
 mod table;
@@ -18,12 +17,12 @@ use std::os::unix::fs::FileExt;
 pub use backups::spots;
 use table::MAGICS;
 
-/// Something that can be read at any offset: a device, or an image in a test.
+/// A source that can be read at any offset: a device, or an image in a test.
 pub trait ReadAt {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// When it cannot be filled.
+    /// When the bytes cannot be read.
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
@@ -36,9 +35,9 @@ impl ReadAt for File {
 /// A known signature on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What it belongs to, as `blkid` names it.
+    /// The type, as named by `blkid`.
     pub name: &'static str,
-    /// Where the magic number is, in bytes from the start of the device.
+    /// The offset of the magic number in bytes from the start of the device.
     pub offset: u64,
 }
 
@@ -48,19 +47,11 @@ impl fmt::Display for Signature {
     }
 }
 
-/// The first known signature on a device of `size` bytes, if there is one.
+/// The first known signature on a device of `size` bytes.
 ///
 /// # Errors
-/// When the device cannot be read: then nothing is known about it.
-pub fn find(device: &File, size: u64) -> io::Result<Option<Signature>> {
-    find_in(device, size)
-}
-
-/// [`find`], for anything that can be read.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn find_in(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
+/// When the device cannot be read.
+pub fn find(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
     for magic in MAGICS {
         if let Some(offset) = magic.at.offset(size) {
             let mut found = [0; table::LONGEST];
@@ -80,7 +71,7 @@ pub fn find_in(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> 
     }
 }
 
-/// Fills `buffer`, with zeros if the device has no such place.
+/// Fills `buffer`, with zeros if the range is not within the device.
 fn read_within(device: &dyn ReadAt, size: u64, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     if offset
         .checked_add(buffer.len() as u64)
@@ -93,7 +84,7 @@ fn read_within(device: &dyn ReadAt, size: u64, offset: u64, buffer: &mut [u8]) -
     }
 }
 
-/// ZFS keeps four labels, two at each end, and marks them by the uberblocks in their second half.
+/// ZFS has four labels, two at each end. The uberblocks in their second half have the magic number.
 fn find_zfs(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
     const LABEL: u64 = 256 << 10;
     const RING: usize = 128 << 10;
@@ -115,7 +106,7 @@ fn find_zfs(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
             let Some(magic) = slot.first_chunk() else {
                 continue;
             };
-            // Written in the byte order of the machine that made it.
+            // In the byte order of the machine that created the pool.
             if [u64::from_le_bytes(*magic), u64::from_be_bytes(*magic)].contains(&MAGIC) {
                 return Ok(Some(Signature {
                     name: "zfs_member",

@@ -1,18 +1,16 @@
-//! Runs an external cleaner so that nothing of it outlives us.
+//! Runs an external cleaner so that none of its processes outlives the provisioner.
 //!
-//! A cleaner that goes on after the provisioner was killed would wipe a device beside the next
-//! provisioner's own cleaner, or after the volume was handed to a new tenant. So it runs below a
-//! small process of ours, the supervisor:
+//! A cleaner that survives the provisioner could wipe a device together with the next provisioner's cleaner,
+//! or after a new tenant got the volume. So it runs under a small process, the supervisor:
 //!
 //! ```text
 //! provisioner ──(standard input: a pipe that only the provisioner holds open)──► supervisor ──► cleaner ──► …
 //! ```
 //!
-//! The end of that pipe comes when the provisioner dies in whatever way, or lets go of it: then the
-//! supervisor kills all its descendants, and ends itself only when there are none. (The signal that
-//! Linux can send at a parent's death will not do: it is sent when the *thread* ends that started
-//! the process.) The supervisor is the reaper of its orphaned descendants, so that a cleaner cannot
-//! slip away by a double fork, nor by a session of its own.
+//! The pipe closes when the provisioner dies or closes it. Then the supervisor kills all its descendants and
+//! exits after the last one. (The parent death signal of Linux is not sufficient: it is sent when the
+//! *thread* ends that started the process.) The supervisor is the subreaper of its descendants, so a cleaner
+//! cannot escape by a double fork or a new session.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,20 +34,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::priority::IdleIo;
 
-/// The hidden subcommand that makes our binary a supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
+/// The hidden subcommand that runs the supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
 pub const SUBCOMMAND: &str = "supervise";
 
-/// What the supervisor has to say at its end: one line on its standard error, which the cleaner has
-/// no access to.
+/// The result of the supervisor: one line on its standard error, to which the cleaner has no access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The cleaner ended by itself with this code.
+    /// The cleaner exited with this code.
     Exit(i32),
-    /// A signal that was not ours ended the cleaner.
+    /// A signal that the supervisor did not send ended the cleaner.
     Signal(i32),
-    /// The cleaner could not be started, for this reason (`errno`).
+    /// The cleaner could not be started, with this `errno`.
     NotStarted(i32),
-    /// We were told to stop, and nothing of the cleaner is left.
+    /// The supervisor was stopped, and no process of the cleaner is left.
     Stopped,
 }
 
@@ -80,11 +77,10 @@ impl FromStr for Verdict {
     }
 }
 
-/// The supervisor's whole life. The process must do nothing else: every child it has is the
-/// cleaner's.
+/// Runs the supervisor. The process must do nothing else: it treats each of its children as the cleaner's.
 ///
-/// Standard input is the pipe to the provisioner, standard output the cleaner's, standard error
-/// takes the verdict.
+/// Standard input is the pipe to the provisioner, standard output that of the cleaner. The verdict is written
+/// to standard error.
 #[must_use]
 pub fn supervise(command: &[OsString]) -> ExitCode {
     let verdict = tokio::runtime::Builder::new_current_thread()
@@ -95,15 +91,15 @@ pub fn supervise(command: &[OsString]) -> ExitCode {
         Ok(verdict) => (verdict.to_string(), ExitCode::SUCCESS),
         Err(error) => (format!("the supervisor failed: {error}"), ExitCode::FAILURE),
     };
-    // The provisioner may be dead, and nobody reads this.
+    // The provisioner may be dead.
     let _ = writeln!(io::stderr(), "{text}");
     code
 }
 
 async fn run(command: &[OsString]) -> io::Result<Verdict> {
     prctl::set_child_subreaper(true)?;
-    // Everything that can fail comes before the cleaner is started. A handler (unlike an ignored
-    // signal) is not inherited by the cleaner.
+    // All that can fail runs before the cleaner starts. The cleaner does not inherit signal handlers (it
+    // would inherit ignored signals).
     let mut child_ended = signal(SignalKind::child())?;
     let mut signals = [
         signal(SignalKind::terminate())?,
@@ -114,7 +110,7 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
     let [terminate, interrupt, hangup, quit] = &mut signals;
     let mut lifeline = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
 
-    // Inherited by the cleaner and whatever it starts.
+    // The cleaner and its descendants inherit the priority.
     let _idle = IdleIo::begin();
     let cleaner = match start(command) {
         Ok(cleaner) => cleaner,
@@ -128,7 +124,7 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
                     break verdict;
                 }
             }
-            // Nothing is ever written to it: whatever comes, comes at its end.
+            // The provisioner never writes to it, so a result means that it is closed.
             _ = lifeline.read(&mut unread) => break Verdict::Stopped,
             _ = terminate.recv() => break Verdict::Stopped,
             _ = interrupt.recv() => break Verdict::Stopped,
@@ -136,7 +132,7 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
             _ = quit.recv() => break Verdict::Stopped,
         }
     };
-    // Also after a normal end: what the cleaner left in the background may still write.
+    // Also after a normal exit: background processes of the cleaner may still write.
     kill_descendants().await;
     Ok(verdict)
 }
@@ -154,15 +150,15 @@ fn start(command: &[OsString]) -> io::Result<Pid> {
         .stderr(output.try_clone()?)
         .stdout(output);
     cleaner.process_group(0);
-    // Should the supervisor itself be killed, at least the cleaner goes with it. Here this signal
-    // will do: the supervisor has one thread.
+    // If the supervisor is killed, the cleaner is killed too. The parent death signal is sufficient here:
+    // the supervisor has one thread.
     // SAFETY: prctl is one system call and safe between fork and exec.
     unsafe { cleaner.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
     let id = cleaner.spawn()?.id();
     Ok(Pid::from_raw(i32::try_from(id).map_err(io::Error::other)?))
 }
 
-/// Collects the dead; what became of the cleaner, if it is among them.
+/// Reaps dead children. Returns the verdict if the cleaner is one of them.
 fn reap(cleaner: Pid) -> Option<Verdict> {
     let mut verdict = None;
     loop {
@@ -180,8 +176,8 @@ fn reap(cleaner: Pid) -> Option<Verdict> {
     }
 }
 
-/// Kills until there is nobody left. A killed process's children become ours, so even one that
-/// forks as fast as it can has to come by here.
+/// Kills until no descendant is left. Orphans become children of the supervisor, so processes that fork
+/// quickly are killed as well.
 async fn kill_descendants() {
     loop {
         for pid in descendants(Pid::this()) {
@@ -194,12 +190,12 @@ async fn kill_descendants() {
                 Ok(_) | Err(_) => {}
             }
         }
-        // One that waits for its disk dies when the disk has answered.
+        // A process that waits for its disk dies when the disk responds.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// All children, their children and so on, as `/proc` shows them now.
+/// All descendants in `/proc`.
 fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -220,16 +216,16 @@ fn descendants(ancestor: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
     let mut next = vec![ancestor.as_raw()];
     while let Some(pid) = next.pop() {
-        // Removed, so that a number that is used anew while we look cannot make a circle.
-        let of_it = children.remove(&pid).unwrap_or_default();
-        found.extend(of_it.iter().copied().map(Pid::from_raw));
-        next.extend(of_it);
+        // Removed, so that a PID that is reused during the scan cannot form a cycle.
+        let direct = children.remove(&pid).unwrap_or_default();
+        found.extend(direct.iter().copied().map(Pid::from_raw));
+        next.extend(direct);
     }
     found
 }
 
-/// The parent's number in `/proc/PID/stat`: the second field after the program's name, which is in
-/// parentheses and may contain anything.
+/// The parent PID in `/proc/PID/stat`: the second field after the program's name, which is in parentheses
+/// and may contain any bytes.
 fn parent(stat: &[u8]) -> Option<i32> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     std::str::from_utf8(&stat[end + 1..])
@@ -245,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_read_as_it_was_written() {
+    fn verdict_round_trips() {
         for verdict in [
             Verdict::Exit(0),
             Verdict::Exit(255),
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_found_behind_any_name() {
+    fn parent_is_parsed_after_any_program_name() {
         for (stat, expected) in [
             (&b"12 (sh) S 7 12 12 0"[..], Some(7)),
             (b"12 (a) b) S 1 (\xff) R 7 12", Some(7)),

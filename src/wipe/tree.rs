@@ -1,7 +1,7 @@
-//! Empties a directory tree: a filesystem volume, when its tenant has gone.
+//! Empties a directory tree: a released filesystem volume.
 //!
-//! It must never delete anything outside the volume, whatever the tenant left in it and whatever
-//! still runs in it. See [`dirfd`](super::dirfd) for the means, and `walk` for the way.
+//! It never deletes anything outside the volume, whatever the tenant left in it and whatever processes still
+//! run in it. [`dirfd`](super::dirfd) provides the safe operations, `walk` the order.
 
 mod batch;
 mod bounds;
@@ -33,33 +33,32 @@ use super::protect;
 pub use error::TreeError;
 use walk::Walk;
 
-/// The directory that `fsck` keeps in an ext filesystem's root. It is emptied (what `fsck` saves is
-/// the tenant's) and stays.
+/// The directory of `fsck` in the root of an ext filesystem. It is kept, but emptied: it may contain the
+/// tenant's data.
 pub const LOST_AND_FOUND: &CStr = c"lost+found";
 
-/// Bytes of directory entries read at a time.
+/// The bytes of directory entries read by one call.
 const BUFFER: usize = 256 << 10;
 
-/// What was done.
+/// The result of emptying a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeReport {
     /// Entries removed, directories included.
     pub removed: u64,
-    /// Times the root was gone through until nothing was left. More than one: somebody was writing.
+    /// The passes over the root until it was empty. More than one: a process was writing.
     pub passes: u32,
 }
 
-/// Removes everything below `root`, a mount's root directory. `root` itself stays, without the flags
-/// and `user.*` attributes that a tenant may have put on it.
+/// Removes everything below `root`, a mount's root directory. `root` itself is kept, without the flags and
+/// `user.*` attributes that a tenant may have set.
 ///
-/// `nested` is what the mount table shows below the root. If there is anything, nothing is deleted.
-/// Should something be mounted later, the kernel stops us when we come to it.
+/// `nested` are the mount points below the root. If there are any, nothing is deleted. The kernel refuses to
+/// enter mounts that are added later.
 ///
-/// Entries that resist do not keep others from being deleted: the tenant's data is to go. The first
-/// of them is in the error.
+/// After an entry that cannot be removed, the others are still deleted. The error names the first failure.
 ///
 /// # Errors
-/// Whenever something is left, bar an empty `lost+found`.
+/// When anything is left except an empty `lost+found`.
 pub fn empty(
     root: BorrowedFd<'_>,
     nested: &[PathBuf],
@@ -73,17 +72,17 @@ pub fn empty(
     if is_read_only(&dir) {
         return Err(TreeError::ReadOnly);
     }
-    // Those inside are a tenant's; this one may be an operator's, who wants to keep what is in it.
+    // Subvolumes inside belong to the tenant. The root may have been made read-only by an operator.
     if protect::is_read_only_subvolume(&dir) {
         return Err(TreeError::ReadOnlyRoot);
     }
-    // Its flags need not tell.
+    // The mount flags do not always show that.
     if touch(&dir) == Err(Errno::EROFS) {
         return Err(TreeError::ReadOnly);
     }
     let report = Walk::new(dir, progress)?.run()?;
     let dir = open_root(root)?;
-    // Somebody may have put something else in its place, which the check afterwards finds.
+    // A process may have replaced it, which the check afterwards detects.
     if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
         root::reset(&lost_and_found, Some(LOST_AND_FOUND))?;
     }
@@ -91,10 +90,10 @@ pub fn empty(
     Ok(report)
 }
 
-/// Looks whether a volume is empty, bar an empty `lost+found`. It reads the directory anew.
+/// Checks that a volume is empty except for an empty `lost+found`. It reads the directory again.
 ///
 /// # Errors
-/// [`TreeError::NotEmpty`] with the name of an entry, if there is one.
+/// [`TreeError::NotEmpty`] with the name of an entry.
 pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     let root = open_root(root)?;
     let io = |what, errno| TreeError::Io {
@@ -121,14 +120,14 @@ pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     Ok(())
 }
 
-/// Writes the deletion to the disk: a power cut afterwards brings nothing back.
+/// Writes the deletion to the disk, so that it survives a power failure.
 ///
-/// A filesystem tells of a failed write once. Where it could not write its journal (ext4), it goes on
-/// in memory, with nothing more to write, and to sync it succeeds from then on; on the disk all is as
-/// before. So something has to be changed and to reach the disk now.
+/// A filesystem reports a failed write only once. After a failed journal write, ext4 continues in memory and
+/// later syncs succeed, although the disk is unchanged. So the root directory is changed first: that change
+/// must reach the disk.
 ///
 /// # Errors
-/// When the disk refuses.
+/// When the change does not reach the disk.
 pub fn sync(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     let root = open_root(root)?;
     let written = touch(&root)
@@ -144,8 +143,7 @@ pub fn sync(root: BorrowedFd<'_>) -> Result<(), TreeError> {
     })
 }
 
-/// Makes the filesystem note that its root directory was changed now, if it keeps such a thing (some
-/// FUSE servers do not).
+/// Updates the modification time of the root directory. Some FUSE servers do not support that.
 fn touch(root: &DirFd) -> nix::Result<()> {
     match futimens(root, &TimeSpec::UTIME_OMIT, &TimeSpec::UTIME_NOW) {
         Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
@@ -170,7 +168,7 @@ fn is_read_only(dir: &DirFd) -> bool {
 
 fn list(dir: &DirFd) -> nix::Result<Vec<Entry>> {
     let (mut entries, mut buffer) = (Vec::new(), vec![0; BUFFER]);
-    // One entry settles the matter; a million are not wanted in memory.
+    // Two entries are enough to decide, and a million need too much memory.
     while entries.len() < 2 && dir.read(&mut buffer, &mut entries)? {}
     Ok(entries)
 }

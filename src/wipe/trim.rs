@@ -1,13 +1,12 @@
-//! Tells the disk below a filesystem which of its blocks are free, so that it drops what was in them.
+//! Discards the free blocks of a filesystem (`FITRIM`, as `fstrim` does).
 //!
-//! Deleting a file erases nothing: its blocks stay readable on the device until they are written
-//! again. A disk that was told (`FITRIM`, as `fstrim` does) usually reads as zeros there; it promises
-//! nothing. The filesystem tells it only of blocks that belong to no file, so this does no harm to
-//! whatever else is in the filesystem, also where the volume is a directory of a larger one.
+//! Deleting a file erases nothing: its blocks stay readable on the device until they are written again. After
+//! a trim, disks usually read as zeros there, without a guarantee. The filesystem discards only blocks that
+//! belong to no file, so other data is safe, also if the volume is a directory of a larger filesystem.
 //!
-//! That is so only where the filesystem's memory is what is on the disk: one that could not write its
-//! journal takes blocks for free that belong to files on the disk. So it comes after
-//! [`sync`](super::tree::sync), which finds that out.
+//! This requires that the filesystem's state in memory is on the disk: after a failed journal write, blocks
+//! that are free in memory may belong to files on the disk. So the trim runs after
+//! [`sync`](super::tree::sync), which detects that.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::sleep;
@@ -19,11 +18,11 @@ use nix::unistd::syncfs;
 
 use super::progress::{Cancelled, Progress};
 
-/// Bytes of the filesystem looked at in one call, which nothing interrupts.
+/// The bytes of the filesystem in one call, which cannot be interrupted.
 const STEP: u64 = 1 << 30;
 
-/// How long to wait for a filesystem that frees blocks in the background (XFS does).
-const SETTLING: Duration = Duration::from_secs(5);
+/// The limit for waiting until a filesystem has freed its blocks in the background (XFS).
+const FREE_TIMEOUT: Duration = Duration::from_secs(5);
 
 mod ioctl {
     //! Number and layout from `linux/fs.h`.
@@ -37,27 +36,27 @@ mod ioctl {
     }
 }
 
-/// What became of it.
+/// The result of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// The disk was told of so many free bytes. ext4 leaves out what it has told it before.
+    /// The free blocks were discarded. ext4 skips those that it has discarded before.
     Done {
-        /// Free bytes, as the filesystem counts them.
+        /// The discarded bytes, as counted by the filesystem.
         bytes: u64,
     },
-    /// The filesystem or the disk below knows no trim (`EOPNOTSUPP`, `ENOTTY`), or we have not the
-    /// right to ask for it (`EPERM`: it takes `CAP_SYS_ADMIN`).
+    /// The filesystem or the disk does not support trim (`EOPNOTSUPP`, `ENOTTY`), or the permission is missing
+    /// (`EPERM`: trim requires `CAP_SYS_ADMIN`).
     NotOffered(Errno),
-    /// Its time was over before it was done.
+    /// The time limit was over before it was done.
     OutOfTime,
-    /// It began and failed.
+    /// It started and failed.
     Failed(Errno),
 }
 
-/// Trims the whole filesystem that `root` is in.
+/// Trims the whole filesystem of `root`.
 ///
 /// # Errors
-/// Only when it was told to stop since the program ends.
+/// Only when it was cancelled by a shutdown.
 pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
     match trim_all(root, progress) {
         Err(Cancelled) if progress.is_timed_out() => Ok(Trim::OutOfTime),
@@ -66,7 +65,7 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled
 }
 
 fn trim_all(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
-    // Nothing is below one block, and a filesystem that trims says so. One that does not says that.
+    // A trim of zero bytes does nothing, but its errno shows whether trim is supported.
     if let Err(errno) = fitrim(root, 0, 0)
         && is_no_offer(errno)
     {
@@ -80,7 +79,7 @@ fn trim_all(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled
         match fitrim(root, start, length) {
             Ok(trimmed) => bytes += trimmed,
             Err(errno) if is_no_offer(errno) => return Ok(Trim::NotOffered(errno)),
-            // The end was nearer than the size says: one of XFS's real-time part, say.
+            // The end is before the reported size, for example on XFS with a real-time section.
             Err(Errno::EINVAL) if start > 0 => break,
             Err(errno) => return Ok(Trim::Failed(errno)),
         }
@@ -95,31 +94,31 @@ fn is_no_offer(errno: Errno) -> bool {
     )
 }
 
-/// Some filesystems free the blocks of a deleted file after `unlink` has returned (XFS), and none
-/// trims what is not free in its log as well.
+/// Waits until the number of free blocks is stable, then syncs. XFS frees the blocks of a deleted file after
+/// `unlink` has returned, and filesystems trim only blocks that are free in the log as well.
 fn wait_for_freed_blocks(root: BorrowedFd<'_>, progress: &Progress) -> Result<(), Cancelled> {
     let free = || fstatvfs(root).map_or(0, |facts| facts.blocks_free());
     let begin = Instant::now();
     let (mut before, mut now) = (None, free());
-    while before != Some(now) && begin.elapsed() < SETTLING {
+    while before != Some(now) && begin.elapsed() < FREE_TIMEOUT {
         progress.check()?;
-        sleep(SETTLING / 100);
+        sleep(FREE_TIMEOUT / 100);
         (before, now) = (Some(now), free());
     }
-    // The one after the trim finds out whether the disk refuses.
+    // Errors are ignored: the sync after the trim reports them.
     let _ = syncfs(root);
     Ok(())
 }
 
-/// The size of the filesystem in bytes, without what it keeps for itself; 0 if it does not tell.
+/// The size of the filesystem in bytes without its reserved area; 0 if it is not known.
 fn size(root: BorrowedFd<'_>) -> u64 {
     fstatvfs(root).map_or(0, |facts| {
         facts.blocks().saturating_mul(facts.fragment_size())
     })
 }
 
-/// Starts and lengths that make up the whole filesystem. The last one has no end, since the size is
-/// not exact. btrfs, whose addresses go further than its size, is done in the last one too.
+/// Starts and lengths that cover the whole filesystem. The last length is unlimited, because the size is not
+/// exact and the addresses of btrfs exceed its size.
 fn steps(size: u64) -> impl Iterator<Item = (u64, u64)> {
     let last = size.saturating_sub(1) / STEP;
     (0..=last).map(move |step| {
@@ -129,7 +128,7 @@ fn steps(size: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// How many bytes were trimmed.
+/// Trims a range. Returns the number of trimmed bytes.
 #[expect(unsafe_code, reason = "nix has no wrapper for FITRIM")]
 fn fitrim(root: BorrowedFd<'_>, start: u64, length: u64) -> nix::Result<u64> {
     let mut range = ioctl::TrimRange {
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_leave_nothing_out() {
+    fn steps_cover_the_whole_filesystem() {
         for (size, count) in [(0, 1), (1, 1), (STEP, 1), (STEP + 1, 2), (10 * STEP, 10)] {
             let steps: Vec<_> = steps(size).collect();
             assert_eq!(steps.len(), count, "{size}");

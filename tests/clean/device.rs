@@ -41,7 +41,7 @@ fn reset(device: &LoopDevice) -> WipeOutcome {
     let (file, size) = (open(device), size_of(device));
     let report = quick_reset(&file, size, &Progress::default()).unwrap();
     check_reset(&file, size, &Progress::default()).unwrap();
-    report.means
+    report.outcome
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents() {
         device.file().sync_all().unwrap();
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        assert_eq!(quick_reset(&file, size, &progress).unwrap().means, means);
+        assert_eq!(quick_reset(&file, size, &progress).unwrap().outcome, means);
         let written = device.written().unwrap() - before;
         assert!(written > dropped, "{written}");
         let figures = (progress.bytes_done(), progress.bytes_total());
@@ -145,7 +145,7 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
         matches!(error, DeviceError::NotZero { offset: 0 }),
         "{error}"
     );
-    assert_eq!(zero(&file, size, &progress).unwrap().means, means);
+    assert_eq!(zero(&file, size, &progress).unwrap().outcome, means);
     check_zeroed(&file, size, &Progress::default()).unwrap();
     assert_eq!(
         (progress.bytes_done(), progress.bytes_total()),

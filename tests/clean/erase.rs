@@ -34,7 +34,7 @@ fn an_overwrite_leaves_zeros() {
             let report = overwrite(&file, size, 2, &progress).unwrap();
             assert_eq!(device.written().unwrap() - before, 3 * size);
             assert_eq!(
-                (report.means, report.fallback),
+                (report.outcome, report.fallback),
                 (WipeOutcome::Overwritten, None)
             );
             check_zeroed(&file, size, &Progress::default()).unwrap();
@@ -112,7 +112,7 @@ fn a_discard_is_believed_where_zeros_are_read() {
         let (file, progress) = (open(&device), Progress::default());
         let report = discard(&file, size, &progress).unwrap();
         assert_eq!(
-            (report.means, report.fallback),
+            (report.outcome, report.fallback),
             (WipeOutcome::DiscardedToZeros, None)
         );
         check_zeroed(&file, size, &Progress::default()).unwrap();
@@ -134,7 +134,7 @@ fn a_device_that_cannot_discard_is_zeroed() {
         let file = open(&device);
         let report = discard(&file, size, &Progress::default()).unwrap();
         let expected = (WipeOutcome::Written, Some(Fallback::CannotDiscard));
-        assert_eq!((report.means, report.fallback), expected);
+        assert_eq!((report.outcome, report.fallback), expected);
         check_zeroed(&file, size, &Progress::default()).unwrap();
         assert_all_zero(&device);
     }

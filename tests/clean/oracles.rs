@@ -252,7 +252,7 @@ fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
     let (wipe, means) = by;
     let file = open(device);
     let report = wipe(&file, size, &Progress::default()).unwrap();
-    assert_eq!(report.means, means);
+    assert_eq!(report.outcome, means);
     check_reset(&file, size, &Progress::default()).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What may follow on what in the table.
+//! The transitions between the states of a cleanup.
 
 use super::*;
 use crate::types::HostPath;
@@ -32,7 +32,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn fault_7_each_failure_waits_twice_as_long() {
+fn fault_7_pause_doubles_after_each_failure() {
     let table = ProcTable::new(Instant::now());
     tracked(&table, "a", waiting());
     for pause in [10, 20, 40, 80, 160, 300, 300] {
@@ -45,13 +45,14 @@ fn fault_7_each_failure_waits_twice_as_long() {
 }
 
 #[test]
-fn a_use_is_inspected_each_second_and_later_less_often() {
+fn volume_in_use_is_checked_each_second_and_later_less_often() {
     let ages = [(0, 1), (59, 1), (61, 10), (600, 100), (4000, 300)];
     for (age, pause) in ages {
-        // The table began that long ago, and so did the use.
+        // Table and use started that long ago.
         let table = ProcTable::new(Instant::now().checked_sub(seconds(age)).unwrap());
         tracked(&table, "a", waiting());
-        let blocked = || table.mark_blocked(&tenancy("a"), "a pod uses it", Some(Tell::Soon));
+        let blocked =
+            || table.mark_blocked(&tenancy("a"), "a pod uses it", Some(NotifyAfter::ShortUse));
         blocked();
         table.change(&tenancy("a"), |entry, _| {
             entry.cleanup.since = Duration::ZERO;
@@ -66,7 +67,7 @@ fn a_use_is_inspected_each_second_and_later_less_often() {
         else {
             panic!("{cleanup:?}");
         };
-        assert_eq!(notify_at, Some(SHORT_USE));
+        assert_eq!(notify_at, Some(NotifyAfter::ShortUse.duration()));
         let wanted = seconds(age + pause);
         assert!(
             retry_at.abs_diff(wanted) < seconds(1),
@@ -76,8 +77,8 @@ fn a_use_is_inspected_each_second_and_later_less_often() {
 }
 
 #[test]
-fn of_a_pv_the_cleanup_under_way_is_shown_and_not_the_failure_before() {
-    // In whatever order the table has them.
+fn running_cleanup_of_a_pv_is_shown_instead_of_an_earlier_failure() {
+    // The order of the entries in the table depends on the names.
     for other in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         let table = ProcTable::new(Instant::now());
         let shown = || {
@@ -101,7 +102,7 @@ fn of_a_pv_the_cleanup_under_way_is_shown_and_not_the_failure_before() {
 }
 
 #[test]
-fn a_cleanup_at_work_is_neither_forgotten_nor_overwritten() {
+fn running_cleanup_is_neither_removed_nor_overwritten() {
     let table = ProcTable::new(Instant::now());
     tracked(&table, "a", waiting());
     table.change(&tenancy("a"), |entry, _| entry.cleanup.at_work = true);

@@ -239,7 +239,7 @@ fn open(
 impl Target {
     /// Deletes the data and verifies it. Returns a description of the outcome.
     pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
-        let idle = self.volume.is_alone();
+        let idle = self.volume.allows_idle_io();
         let (lock, trim) = (self.lock, self.class.trim);
         match self.volume {
             Volume::Filesystem(root) => {
@@ -264,7 +264,7 @@ impl Target {
                 let report = cleaner::wipe(device, lock, target, self.method, progress).await?;
                 Ok(report.map_or_else(
                     || "the external cleaner succeeded".to_owned(),
-                    |report| format!("{}; {}", report.means.as_str(), report.means.outcome()),
+                    |report| format!("{}; {}", report.outcome.as_str(), report.outcome.effect()),
                 ))
             }
         }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{interval, timeout};
 
 use crate::cleanup::Failure;
-use crate::cleanup::oversee::{STOPS_WITHIN, TELL_EVERY};
+use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
 use crate::cmd::run::StopSignals;
 use crate::wipe::pace::Pace;
 use crate::wipe::progress::Progress;
@@ -27,7 +27,7 @@ pub async fn watch<T>(
     // Hidden if standard error is not a terminal.
     let bar = ProgressBar::no_length();
     let mut ticks = interval(if bar.is_hidden() {
-        TELL_EVERY
+        PROGRESS_LOG_PERIOD
     } else {
         DRAW_INTERVAL
     });
@@ -44,7 +44,7 @@ pub async fn watch<T>(
         }
     }
     progress.cancel();
-    let end = timeout(STOPS_WITHIN, wipe).await;
+    let end = timeout(STOP_TIMEOUT, wipe).await;
     bar.finish_and_clear();
     match end {
         // The wipe ended before the cancellation took effect.

@@ -1,25 +1,21 @@
-//! Cuts a program's output into lines.
+//! Splits a program's output into lines.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Bytes of a line that are kept. A program may write forever without ending a line.
-const LONGEST: usize = 1024;
-/// Lines that are kept for the error, which goes into an event of at most one kilobyte.
-const KEPT: usize = 5;
+/// The bytes kept of a line. A program may write without ever ending a line.
+const MAX_LINE_BYTES: usize = 1024;
+/// The lines kept for the error. An event message is limited to one kilobyte.
+const MAX_LAST_LINES: usize = 5;
 
-/// The last lines that a program wrote.
+/// The last lines of a program's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastLines(VecDeque<String>);
 
 impl fmt::Display for LastLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, line) in self.0.iter().enumerate() {
-            f.write_str(if index == 0 {
-                "; its last words: "
-            } else {
-                " | "
-            })?;
+            f.write_str(if index == 0 { "; last output: " } else { " | " })?;
             f.write_str(line)?;
         }
         Ok(())
@@ -35,13 +31,13 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes what was read, and hands out the lines that it completes. A carriage return ends a line
-    /// too: that is how programs overwrite their progress on a terminal.
+    /// Adds output and passes complete lines to `on_line`. A carriage return also ends a line: programs use
+    /// it to overwrite their progress on a terminal.
     pub fn push(&mut self, output: &[u8], on_line: &mut impl FnMut(&str)) {
         for byte in output {
             if matches!(byte, b'\n' | b'\r') {
                 self.finish(on_line);
-            } else if self.line.len() < LONGEST {
+            } else if self.line.len() < MAX_LINE_BYTES {
                 self.line.push(*byte);
             } else {
                 self.cut = true;
@@ -49,7 +45,7 @@ impl Lines {
         }
     }
 
-    /// Hands out what was not ended. Empty lines are left out.
+    /// Passes the last, incomplete line to `on_line`. Empty lines are skipped.
     pub fn finish(&mut self, on_line: &mut impl FnMut(&str)) {
         let mut line = String::from_utf8_lossy(&self.line).into_owned();
         if std::mem::take(&mut self.cut) {
@@ -60,7 +56,7 @@ impl Lines {
             return;
         }
         on_line(&line);
-        if self.last.0.len() == KEPT {
+        if self.last.0.len() == MAX_LAST_LINES {
             self.last.0.pop_front();
         }
         self.last.0.push_back(line);
@@ -88,21 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn output_is_cut_into_lines_wherever_it_was_split() {
+    fn lines_do_not_depend_on_read_boundaries() {
         let (seen, last) = lines(&[b"one\ntw", b"o\r\n", b"\n", b"50%\r99%\r", b"\xffend"]);
         assert_eq!(seen, ["one", "two", "50%", "99%", "\u{fffd}end"]);
-        assert_eq!(
-            last,
-            "; its last words: one | two | 50% | 99% | \u{fffd}end"
-        );
+        assert_eq!(last, "; last output: one | two | 50% | 99% | \u{fffd}end");
         assert_eq!(lines(&[]), (vec![], String::new()));
     }
 
     #[test]
-    fn a_long_line_is_cut_and_only_the_last_lines_are_kept() {
+    fn long_line_is_truncated_and_only_the_last_lines_are_kept() {
         let (seen, _) = lines(&[&b"x".repeat(5000), b"\nnext"]);
-        assert_eq!(seen, ["x".repeat(LONGEST) + "…", "next".into()]);
+        assert_eq!(seen, ["x".repeat(MAX_LINE_BYTES) + "…", "next".into()]);
         let (_, last) = lines(&[b"1\n2\n3\n4\n5\n6\n7\n"]);
-        assert_eq!(last, "; its last words: 3 | 4 | 5 | 6 | 7");
+        assert_eq!(last, "; last output: 3 | 4 | 5 | 6 | 7");
     }
 }

@@ -1,4 +1,4 @@
-//! Reading and writing past the page cache.
+//! Reads and writes a device with `O_DIRECT`, on two threads.
 
 use std::fs::File;
 use std::io;
@@ -16,62 +16,63 @@ use super::{DeviceError, ioctl};
 use crate::crash::crash_point;
 use crate::wipe::progress::Progress;
 
-/// What `O_DIRECT` asks of addresses in memory and on the device, if its logical sectors are not larger.
+/// The alignment for `O_DIRECT` in memory and on the device, if its logical sectors are not larger.
 pub const ALIGN: usize = 4096;
-/// Large enough for a disk to be at its full speed, and small enough to be stopped at any time.
+/// Large enough for a disk's full throughput, small enough for a prompt cancellation.
 const CHUNK: usize = 1 << 20;
 
-/// A device with `O_DIRECT` switched on while this lives.
+/// A device with `O_DIRECT` enabled until this is dropped.
 ///
-/// It is switched on in the descriptor that we have. Opening the device once more would look it up
-/// by its number, which may belong to another disk by then. Where `O_DIRECT` is not to be had, or takes
-/// larger pieces than ours, reads and writes go through the cache.
+/// The flag is set on the existing descriptor: opening the device again would resolve its number, which
+/// may belong to another disk by then. Where `O_DIRECT` is not supported or requires a larger alignment,
+/// reads and writes use the page cache.
 pub struct Direct<'a> {
     device: &'a File,
-    before: Option<OFlag>,
+    /// The flags before `O_DIRECT` was set.
+    flags: Option<OFlag>,
 }
 
-/// What is written.
+/// The data to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     Zeros,
-    /// Bytes that nobody can tell before or afterwards.
+    /// Unpredictable bytes from a new key, which is not kept.
     Random,
 }
 
 impl<'a> Direct<'a> {
     pub fn new(device: &'a File) -> Self {
-        // Linux has such sectors since 6.15.
+        // Linux supports larger sectors since 6.15.
         let too_large = ioctl::sector_size(device).is_some_and(|size| size > ALIGN);
-        let before = fcntl(device, FcntlArg::F_GETFL)
+        let flags = fcntl(device, FcntlArg::F_GETFL)
             .map(OFlag::from_bits_retain)
             .ok()
             .filter(|_| !too_large);
-        if let Some(flags) = before {
+        if let Some(flags) = flags {
             let _ = fcntl(device, FcntlArg::F_SETFL(flags | OFlag::O_DIRECT));
         }
-        Self { device, before }
+        Self { device, flags }
     }
 
-    /// Writes over a range, and counts what is written. `range` begins at a multiple of [`ALIGN`] and
-    /// ends at one, or with the device.
+    /// Overwrites a range and counts the bytes. `range` begins at a multiple of [`ALIGN`] and ends at one or
+    /// with the device.
     pub fn write(
         &self,
         fill: Fill,
         range: Range<u64>,
         progress: &Progress,
     ) -> Result<(), DeviceError> {
-        by_two(range, |queue| self.write_from(queue, fill, progress))
+        on_two_threads(range, |queue| self.write_from(queue, fill, progress))
     }
 
-    /// Reads a range, aligned as above, counts what is read, and fails at the first byte that is not
-    /// zero.
+    /// Reads a range, aligned as for [`write`](Self::write), and counts the bytes. Fails at the first byte
+    /// that is not zero.
     pub fn check_zero(&self, range: Range<u64>, progress: &Progress) -> Result<(), DeviceError> {
-        by_two(range, |queue| self.check_from(queue, progress))
+        on_two_threads(range, |queue| self.check_from(queue, progress))
     }
 
-    /// The same for a few blocks. They are not counted, and a dying disk may take half a minute for
-    /// each, so that one can stop before it.
+    /// [`check_zero`](Self::check_zero) for a few blocks that are not counted. It checks for cancellation
+    /// first, because a failing disk may take half a minute for each block.
     pub fn check_sample(&self, range: Range<u64>, progress: &Progress) -> Result<(), DeviceError> {
         progress.check()?;
         progress.add_step();
@@ -123,9 +124,9 @@ impl<'a> Direct<'a> {
         Ok(())
     }
 
-    /// Reads or writes a block. If that fails it is tried once more, sector by sector, to tell which of
-    /// them fails: the kernel does not. Should none fail then, it is an error all the same, for a disk
-    /// that works now and again is not to be trusted.
+    /// Reads or writes a block. After an error it retries sector by sector to find the failing sector, which
+    /// the kernel does not report. The transfer fails even if all sectors succeed then: a disk with
+    /// intermittent errors is not reliable.
     fn transfer(
         &self,
         what: &'static str,
@@ -148,9 +149,9 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// Has two threads take chunks of a range, in the order of the device: while the disk is busy with one,
-/// the next is on its way or being made. More gain nothing.
-fn by_two(
+/// Two threads take the chunks of a range in ascending order: one prepares a chunk while the disk handles
+/// the other. More threads are not faster.
+fn on_two_threads(
     range: Range<u64>,
     work: impl Fn(&Queue) -> Result<(), DeviceError> + Sync,
 ) -> Result<(), DeviceError> {
@@ -163,7 +164,7 @@ fn by_two(
         result
     };
     thread::scope(|scope| {
-        // Where no thread is to be had, one does it all.
+        // If no thread can be started, this one takes all chunks.
         let helper = queue
             .has_many()
             .then(|| thread::Builder::new().spawn_scoped(scope, work).ok())
@@ -174,24 +175,26 @@ fn by_two(
                 .join()
                 .unwrap_or_else(|cause| panic::resume_unwind(cause))
         });
-        worse(own, others)
+        first_error(own, others)
     })
 }
 
-/// Of two that both worked: what was met first on the device counts, and for more than that somebody
-/// stopped us meanwhile. Whoever fails does so after all chunks before its own have been taken, and
-/// the other one comes to the end of those.
-fn worse(own: Result<(), DeviceError>, others: Result<(), DeviceError>) -> Result<(), DeviceError> {
-    let place = |error: &DeviceError| error.place().unwrap_or(u64::MAX);
+/// The error of two threads that is first on the device. A cancellation has the lowest rank. The order is
+/// exact: chunks are taken in ascending order, and each thread finishes the chunk that it has taken.
+fn first_error(
+    own: Result<(), DeviceError>,
+    others: Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    let offset = |error: &DeviceError| error.offset().unwrap_or(u64::MAX);
     match (own, others) {
-        (Err(own), Err(other)) if place(&other) < place(&own) => Err(other),
+        (Err(own), Err(other)) if offset(&other) < offset(&own) => Err(other),
         (own, others) => own.and(others),
     }
 }
 
-/// Where the first byte is that is not zero.
+/// The index of the first byte that is not zero.
 fn not_zero(block: &[u8]) -> Option<usize> {
-    // Byte by byte it would take longer than the disk.
+    // Comparing byte by byte would be slower than the disk.
     let (pages, _) = block.as_chunks::<ALIGN>();
     let is_zero = |page: &&[u8; ALIGN]| **page == [0; ALIGN];
     let start = pages.iter().take_while(is_zero).count() * ALIGN;
@@ -201,13 +204,13 @@ fn not_zero(block: &[u8]) -> Option<usize> {
 
 impl Drop for Direct<'_> {
     fn drop(&mut self) {
-        if let Some(flags) = self.before {
+        if let Some(flags) = self.flags {
             let _ = fcntl(self.device, FcntlArg::F_SETFL(flags));
         }
     }
 }
 
-/// A range, chunk by chunk, for whoever is free to take the next.
+/// The chunks of a range, shared by the threads.
 struct Queue {
     next: AtomicU64,
     end: u64,
@@ -226,18 +229,18 @@ impl Queue {
         (start < self.end).then(|| start..self.end.min(start + CHUNK as u64))
     }
 
-    /// Whether there is more than one chunk left.
+    /// Whether more than one chunk is left.
     fn has_many(&self) -> bool {
         self.next.load(Ordering::Relaxed) + (CHUNK as u64) < self.end
     }
 
-    /// Gives out nothing more.
+    /// Returns no more chunks.
     fn close(&self) {
         self.next.store(self.end, Ordering::Relaxed);
     }
 }
 
-/// A chunk's memory, at an address that `O_DIRECT` takes; zeros at first.
+/// The memory of a chunk, aligned for `O_DIRECT`; initially zeros.
 struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -245,7 +248,7 @@ impl Buffer {
         Self(vec![0; CHUNK + ALIGN])
     }
 
-    /// As much of it as the chunk is long.
+    /// A slice with the length of the chunk.
     fn block(&mut self, chunk: &Range<u64>) -> &mut [u8] {
         let start = self.0.as_ptr().align_offset(ALIGN);
         let length = usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK);
@@ -261,7 +264,7 @@ mod tests {
     use crate::wipe::progress::Cancelled;
 
     #[test]
-    fn what_is_met_first_counts_and_is_not_hidden_by_a_stop() {
+    fn first_error_on_the_device_is_returned_and_outranks_a_cancellation() {
         let stopped = || Err(DeviceError::from(Cancelled));
         let failed = |at| Err(DeviceError::io("write", at)(io::ErrorKind::Other.into()));
         let not_zero = |offset| Err(DeviceError::NotZero { offset });
@@ -276,15 +279,15 @@ mod tests {
             (failed(9), not_zero(8), Some(("NotZero", Some(8)))),
             (not_zero(8), failed(7), Some(("IoError", Some(7)))),
         ] {
-            let found = worse(own, others).err();
-            let found = found.as_ref().map(|error| (error.reason(), error.place()));
+            let found = first_error(own, others).err();
+            let found = found.as_ref().map(|error| (error.reason(), error.offset()));
             assert_eq!(found, expected);
         }
     }
 
     proptest! {
         #[test]
-        fn the_first_byte_that_is_not_zero_is_found(
+        fn first_byte_that_is_not_zero_is_found(
             length in 0..3 * ALIGN,
             places in proptest::collection::vec((0..3 * ALIGN, 1_u8..), 0..4),
         ) {
@@ -298,9 +301,9 @@ mod tests {
         }
     }
 
-    /// A disk that fails a large transfer, and then at none of its sectors.
+    /// The disk fails a large transfer, but none of its sectors.
     #[test]
-    fn an_error_that_does_not_come_again_is_an_error() {
+    fn intermittent_error_fails_the_transfer() {
         let file = tempfile::tempfile().unwrap();
         let direct = Direct::new(&file);
         let transfer = |bad: Range<u64>| {
@@ -316,7 +319,7 @@ mod tests {
             };
             direct.transfer("read", &mut block, 1 << 20, &Progress::default(), act)
         };
-        let place = |bad| transfer(bad).unwrap_err().place();
+        let place = |bad| transfer(bad).unwrap_err().offset();
         let start = 1 << 20;
         assert_eq!(place(0..0), Some(start));
         assert_eq!(place(start + 4097..start + 4098), Some(start + 4096));

@@ -1,19 +1,18 @@
-//! Makes a device drop its contents, and believes only what it then reads.
+//! Discards the contents of a device and verifies the result by reading.
 
 use std::fs::File;
 use std::ops::Range;
 
 use super::markers::{BLOCK, Markers};
 use super::{
-    DISCARD, DeviceError, DeviceReport, Dropping, Fallback, WipeOutcome, check_reset, check_zeroed,
-    ioctl, settle, zero,
+    DISCARD, DeviceError, DeviceReport, DropProgress, Fallback, WipeOutcome, check_reset,
+    check_zeroed, ioctl, settle, zero,
 };
 use crate::wipe::progress::Progress;
 
-/// Lets a device drop everything, and looks whether it then reads as zeros; where it does not, every
-/// byte is made zero in the way of [`zero`].
+/// Discards a whole device and checks that it reads as zeros. If it does not, falls back to [`zero`].
 ///
-/// A discard is a hint: a device may ignore it, or the parts of it that do not fit its own units.
+/// A discard is a hint: a device may ignore it, or the parts that do not match its own units.
 ///
 /// `device` is open for writing and `size` (in bytes) was read from it.
 ///
@@ -23,7 +22,7 @@ pub fn discard(device: &File, size: u64, progress: &Progress) -> Result<DeviceRe
     discard_by(|step| ioctl::discard(device, step), device, size, progress)
 }
 
-/// [`discard`], with another's way to drop a range.
+/// [`discard`] with a replaceable discard function for tests.
 fn discard_by(
     drop_range: impl Fn(Range<u64>) -> nix::Result<()>,
     device: &File,
@@ -31,9 +30,9 @@ fn discard_by(
     progress: &Progress,
 ) -> Result<DeviceReport, DeviceError> {
     let markers = Markers::write(device, size, progress)?;
-    let dropping = Dropping::new(size, progress);
-    let discarded = DISCARD.in_steps(0..size, progress, |step| dropping.step(drop_range(step)))?;
-    dropping.stops_at(discarded);
+    let dropped = DropProgress::new(size, progress);
+    let discarded = DISCARD.in_steps(0..size, progress, |step| dropped.record(drop_range(step)))?;
+    dropped.finish(discarded);
     let fallback = if discarded < size {
         Fallback::CannotDiscard
     } else {
@@ -49,7 +48,7 @@ fn discard_by(
     })
 }
 
-/// The first block that was found not to be zero.
+/// The first block that was found to contain data.
 fn data_left(
     device: &File,
     size: u64,
@@ -59,11 +58,11 @@ fn data_left(
     if let Some(offset) = markers.left(device, progress)? {
         return Ok(Some(offset / BLOCK * BLOCK));
     }
-    let look = || {
+    let check = || {
         check_zeroed(device, size, progress)?;
         check_reset(device, size, progress)
     };
-    match look() {
+    match check() {
         Ok(()) => Ok(None),
         Err(DeviceError::NotZero { offset }) => Ok(Some(offset / BLOCK * BLOCK)),
         Err(DeviceError::SignatureLeft(signature)) => Ok(Some(signature.offset)),
@@ -80,9 +79,8 @@ mod tests {
 
     const SIZE: u64 = 3 * STEP + 512;
 
-    /// Has a file discarded by a device that drops only whole units of its own, which begin at
-    /// multiples of their size, and that then says `answer`.
-    fn by_units_of(unit: u64, answer: nix::Result<()>) -> DeviceReport {
+    /// Discards a file like a device that drops only whole, aligned units and then returns `result`.
+    fn discard_in_units(unit: u64, result: nix::Result<()>) -> DeviceReport {
         let file = tempfile::tempfile().unwrap();
         file.set_len(SIZE).unwrap();
         let progress = Progress::default();
@@ -91,7 +89,7 @@ mod tests {
             if !whole.is_empty() {
                 punch(&file, whole)?;
             }
-            answer
+            result
         };
         let report = discard_by(drop_range, &file, SIZE, &progress).unwrap();
         assert_eq!(progress.bytes_done(), progress.bytes_total());
@@ -100,34 +98,35 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_keeps_is_found_and_made_zero() {
+    fn data_that_a_discard_leaves_is_found_and_zeroed() {
         let kept = |offset| Some(Fallback::DataLeft { offset });
         let (done, zeroed) = (WipeOutcome::DiscardedToZeros, WipeOutcome::Punched);
-        for (unit, means, fallback) in [
+        for (unit, outcome, fallback) in [
             (512, done, None),
-            // Ignores all of it.
+            // Ignores the discard.
             (1 << 60, zeroed, kept(0)),
-            // Keeps the end, which is not a whole unit.
+            // Keeps the last, partial unit.
             (4096, zeroed, kept(3 * STEP)),
             (1 << 20, zeroed, kept(3 * STEP)),
-            // Keeps what is around the seams.
+            // Keeps the units that span two requests.
             (192 << 10, zeroed, kept(STEP - BLOCK)),
         ] {
-            let report = by_units_of(unit, Ok(()));
-            assert_eq!((report.means, report.fallback), (means, fallback), "{unit}");
+            let report = discard_in_units(unit, Ok(()));
+            let found = (report.outcome, report.fallback);
+            assert_eq!(found, (outcome, fallback), "{unit}");
         }
     }
 
     #[test]
-    fn what_a_device_cannot_discard_is_made_zero() {
-        let report = by_units_of(1 << 60, Err(Errno::EOPNOTSUPP));
+    fn device_without_discard_is_zeroed() {
+        let report = discard_in_units(1 << 60, Err(Errno::EOPNOTSUPP));
         let expected = (WipeOutcome::Punched, Some(Fallback::CannotDiscard));
-        assert_eq!((report.means, report.fallback), expected);
+        assert_eq!((report.outcome, report.fallback), expected);
     }
 
-    /// A stack of devices may discard here and not there.
+    /// A stacked device may support discard only in some ranges.
     #[test]
-    fn a_discard_that_ends_halfway_is_counted_to_its_end() {
+    fn progress_is_complete_after_a_partial_discard() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(SIZE).unwrap();
         let progress = Progress::default();

@@ -1,4 +1,4 @@
-//! What can go wrong with a device.
+//! The errors of wiping a device.
 
 use std::io;
 
@@ -8,27 +8,27 @@ use crate::wipe::signature::Signature;
 /// Why a device could not be wiped.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The device or the kernel refused.
+    /// The device or the kernel returned an error.
     #[error(
         "cannot {what} the device at byte {offset}: {source}; look at the kernel log, the disk may be failing"
     )]
     Io {
         /// The verb: read, write, punch, discard.
         what: &'static str,
-        /// In bytes from the start of the device: of a read or write, the sector that failed if it
-        /// fails again, and else where the step began.
+        /// In bytes from the start of the device: the failing sector of a read or write if its retry fails,
+        /// else the start of the step.
         offset: u64,
         /// The kernel's reason.
         source: io::Error,
     },
-    /// Something that was written before did not get to the disk; the kernel does not say what.
+    /// An earlier write did not reach the disk. The kernel does not report which.
     #[error(
-        "cannot get what was written to the device out of its cache: {0}; look at the kernel log, the disk may be failing"
+        "cannot flush writes to the device: {0}; look at the kernel log, the disk may be failing"
     )]
     Flush(#[source] io::Error),
-    /// It has another end than when the wipe began.
+    /// Its size changed during the wipe.
     #[error(
-        "the device had {size} bytes and now has {now}; cleaning starts again from the beginning"
+        "the size of the device changed from {size} to {now} bytes; cleaning starts again from the beginning"
     )]
     Resized {
         /// In bytes, when the wipe began.
@@ -36,31 +36,31 @@ pub enum DeviceError {
         /// In bytes, afterwards.
         now: u64,
     },
-    /// The check afterwards found something.
+    /// The verification found a signature.
     #[error(
-        "the device was wiped, and yet shows a signature: {0}; something else is writing to it, or it does not keep what is written"
+        "the device was wiped, but shows a signature: {0}; another process is writing to it, or the device loses writes"
     )]
     SignatureLeft(Signature),
-    /// The check afterwards found something.
+    /// The verification found a byte that is not zero.
     #[error(
-        "the device was zeroed, and yet its byte {offset} is not zero; something else is writing to it, or it does not keep what is written"
+        "the device was zeroed, but byte {offset} is not zero; another process is writing to it, or the device loses writes"
     )]
     NotZero {
-        /// Of the first such byte that was seen, from the start of the device.
+        /// The offset of the first such byte that was read, from the start of the device.
         offset: u64,
     },
-    /// Without them there is nothing to overwrite the device with.
+    /// The kernel returned no random bytes for the overwrite.
     #[error(
-        "cannot get random bytes from the kernel to overwrite the device with; does a seccomp profile forbid getrandom?"
+        "cannot get random bytes from the kernel to overwrite the device; allow getrandom in the seccomp profile"
     )]
     NoRandomBytes,
-    /// It was told to stop.
+    /// It was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
 }
 
 impl DeviceError {
-    /// One word for metrics and events.
+    /// The reason in CamelCase.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ impl DeviceError {
         }
     }
 
-    /// Where on the device it happened, if it has to do with a place.
-    pub(super) fn place(&self) -> Option<u64> {
+    /// The offset on the device, if the error has one.
+    pub(super) fn offset(&self) -> Option<u64> {
         match self {
             Self::Io { offset, .. } | Self::NotZero { offset } => Some(*offset),
             Self::SignatureLeft(signature) => Some(signature.offset),

@@ -1,4 +1,4 @@
-//! The few requests to block devices for which nix has no functions.
+//! Block device ioctls that nix does not wrap.
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,8 +21,7 @@ pub fn sector_size(device: &File) -> Option<usize> {
     usize::try_from(bytes).ok()
 }
 
-/// Tells the device that a range is not needed any more. What it reads as afterwards is its own
-/// business.
+/// Discards a range. The device decides what the range reads as afterwards.
 #[expect(unsafe_code, reason = "nix has no wrapper for BLKDISCARD")]
 pub fn discard(device: &File, range: Range<u64>) -> nix::Result<()> {
     let range = [range.start, range.end - range.start];
@@ -30,15 +29,16 @@ pub fn discard(device: &File, range: Range<u64>) -> nix::Result<()> {
     unsafe { request::discard(device.as_raw_fd(), &raw const range) }.map(drop)
 }
 
-/// Drops the kernel's cached copy of the device. Without the right to do so, or on a file, there is
-/// nothing lost: the cache is coherent with what we wrote ourselves.
+/// Drops the kernel's cache of the device. Errors (no permission, not a device) are ignored: the cache is
+/// coherent with our own writes.
 #[expect(unsafe_code, reason = "nix has no wrapper for BLKFLSBUF")]
 pub fn drop_cache(device: &File) {
     // SAFETY: BLKFLSBUF takes no argument.
     let _ = unsafe { request::flush_buffers(device.as_raw_fd()) };
 }
 
-/// Makes the kernel look for partitions again. Most devices have none, and say `EINVAL`.
+/// Makes the kernel read the partition table again. Devices without partitions return `EINVAL`, which is
+/// ignored.
 #[expect(unsafe_code, reason = "nix has no wrapper for BLKRRPART")]
 pub fn reread_partitions(device: &File) {
     // SAFETY: BLKRRPART takes no argument.

@@ -1,24 +1,23 @@
-//! Random bytes as fast as a disk takes them.
+//! Generates random bytes faster than a disk writes them.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// AES in counter mode, under a key from the kernel that nobody ever sees.
+/// AES in counter mode, with a random key from the kernel that is not kept.
 ///
-/// The kernel's own generator makes a few hundred megabytes a second; a processor with AES
-/// instructions makes gigabytes. The TLS library, which is here anyway, has this mode as a part of
-/// GCM; the tag that comes with it is thrown away.
+/// The kernel's generator yields a few hundred megabytes a second; AES instructions yield gigabytes. `ring`,
+/// which TLS requires anyway, offers this mode as a part of GCM; the tag is discarded.
 pub struct Keystream {
     key: LessSafeKey,
     blocks: u64,
 }
 
 impl Keystream {
-    /// Takes a new key, so that no two of them are alike.
+    /// Creates a key, so that no two streams are equal.
     ///
     /// # Errors
-    /// When the kernel has no random bytes for us.
+    /// When the kernel returns no random bytes.
     pub fn new() -> Result<Self, Unspecified> {
         let mut key = [0; 32];
         SystemRandom::new().fill(&mut key)?;
@@ -28,7 +27,7 @@ impl Keystream {
         })
     }
 
-    /// Makes random bytes of whatever is in `block`, zeros or the bytes of the time before.
+    /// Encrypts `block` in place: its contents, zeros or earlier output, do not matter.
     ///
     /// # Errors
     /// When the block is longer than the cipher's 64 GiB.
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_block_comes_twice() {
+    fn no_block_repeats() {
         let mut seen = HashSet::new();
         for _ in 0..2 {
             let mut keystream = Keystream::new().unwrap();

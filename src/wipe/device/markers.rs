@@ -1,7 +1,7 @@
-//! Blocks of random bytes that show whether a device really does what it is told.
+//! Random blocks that show whether a device really discards.
 //!
-//! A device may acknowledge a request and ignore it, or the parts of it that do not fit its own units.
-//! That shows only where there was something else than zeros before.
+//! A device may acknowledge a request and ignore it, or ignore the parts that do not match its own units.
+//! This is detectable only in blocks that were not zero before.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,21 +12,21 @@ use super::{DeviceError, STEP, flush, ioctl};
 use crate::wipe::progress::Progress;
 
 pub const BLOCK: u64 = ALIGN as u64;
-/// Markers between both ends.
+/// The number of markers spread over the device.
 pub const SPREAD: u64 = 64;
 
-/// Blocks on a device that are not zero.
+/// The ranges of the random blocks.
 pub struct Markers(Vec<Range<u64>>);
 
 impl Markers {
-    /// Writes them to the disk.
+    /// Writes the markers and flushes them to the disk.
     pub fn write(device: &File, size: u64, progress: &Progress) -> Result<Self, DeviceError> {
         let places = places(size);
         let direct = Direct::new(device);
         for place in &places {
             progress.check()?;
             progress.add_step();
-            // Not counted: so little, and it will be wiped once more.
+            // Not counted: the wipe counts these bytes.
             direct.write(Fill::Random, place.clone(), &Progress::default())?;
         }
         drop(direct);
@@ -34,7 +34,7 @@ impl Markers {
         Ok(Self(places))
     }
 
-    /// The first byte at their places, in bytes from the start of the device, that is not zero.
+    /// The offset of the first byte of a marker that is not zero.
     pub fn left(&self, device: &File, progress: &Progress) -> Result<Option<u64>, DeviceError> {
         ioctl::drop_cache(device);
         let direct = Direct::new(device);
@@ -49,8 +49,8 @@ impl Markers {
     }
 }
 
-/// The device is told step by step. If its own units do not fit the steps, what lies around the seams
-/// is never dropped, and the first seam shows it.
+/// The ranges of the markers. Some are at the first boundary between two requests: a device whose units do
+/// not match the requests never discards the data around the boundaries.
 fn places(size: u64) -> Vec<Range<u64>> {
     let last = size.saturating_sub(1);
     let spread = (0..SPREAD).map(|number| size / SPREAD * number);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_on_both_sides_of_the_first_seam() {
+    fn markers_are_on_both_sides_of_the_first_request_boundary() {
         let found = places(10 * STEP);
         for start in [0, STEP - BLOCK, STEP, 10 * STEP - BLOCK] {
             assert!(found.contains(&(start..start + BLOCK)), "{start}");
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_aligned_apart_and_at_both_ends(sectors in 1_u64..=1 << 33) {
+        fn markers_are_aligned_disjoint_and_at_both_ends(sectors in 1_u64..=1 << 33) {
             let size = sectors * 512;
             let found = places(size);
             prop_assert_eq!(found[0].start, 0);
@@ -92,7 +92,7 @@ mod tests {
             }
             for pair in found.windows(2) {
                 prop_assert!(pair[0].end <= pair[1].start);
-                // No sixty-fourth of the device is without one.
+                // Each sixty-fourth of the device has a marker.
                 prop_assert!(pair[1].start - pair[0].start <= size / SPREAD + 2 * BLOCK + SPREAD);
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Asks for three steps, of which the last is answered with `errno`.
+/// Requests three steps, of which the last fails with `errno`.
 fn refused(request: &Request, errno: Errno) -> (Result<u64, DeviceError>, Progress) {
     let progress = Progress::default();
     let act = |step: Range<u64>| match step.start {
@@ -11,11 +11,11 @@ fn refused(request: &Request, errno: Errno) -> (Result<u64, DeviceError>, Progre
 }
 
 #[test]
-fn what_a_device_does_not_know_is_done_in_another_way() {
+fn unsupported_request_falls_back() {
     for (errno, punch, discard) in [
         (Errno::EOPNOTSUPP, true, true),
         (Errno::EINVAL, true, true),
-        // Disks that claim to know the command.
+        // Disks that reject an advertised command.
         (Errno::EREMOTEIO, true, true),
         (Errno::EIO, false, true),
         (Errno::ENXIO, false, false),
@@ -36,23 +36,23 @@ fn what_a_device_does_not_know_is_done_in_another_way() {
 }
 
 #[test]
-fn what_is_given_up_halfway_is_counted_to_its_end() {
-    for (able, expected) in [(0, 0), (2 * STEP, 2 * STEP), (3 * STEP, 3 * STEP)] {
+fn progress_covers_only_the_discarded_part() {
+    for (supported, expected) in [(0, 0), (2 * STEP, 2 * STEP), (3 * STEP, 3 * STEP)] {
         let progress = Progress::default();
-        let dropping = Dropping::new(3 * STEP, &progress);
+        let dropped = DropProgress::new(3 * STEP, &progress);
         let act = |step: Range<u64>| match step.start {
-            start if start < able => dropping.step(Ok(())),
-            _ => dropping.step(Err(Errno::EOPNOTSUPP)),
+            start if start < supported => dropped.record(Ok(())),
+            _ => dropped.record(Err(Errno::EOPNOTSUPP)),
         };
         let done = DISCARD.in_steps(0..3 * STEP, &progress, act).unwrap();
-        dropping.stops_at(done);
+        dropped.finish(done);
         let figures = (progress.bytes_done(), progress.bytes_total());
-        assert_eq!((done, figures), (able, (expected, expected)));
+        assert_eq!((done, figures), (supported, (expected, expected)));
     }
 }
 
 #[test]
-fn every_step_is_counted_when_it_is_done() {
+fn each_step_is_counted_after_it_succeeds() {
     let (_, progress) = refused(&PUNCH, Errno::EOPNOTSUPP);
     assert_eq!(progress.bytes_done(), 2 * STEP);
     let progress = Progress::default();
@@ -67,18 +67,18 @@ fn every_step_is_counted_when_it_is_done() {
 }
 
 #[test]
-fn what_is_lost_on_its_way_to_the_disk_is_an_error_without_a_place() {
-    // Nothing that could be flushed.
+fn flush_error_has_no_offset() {
+    // It does not support fsync.
     let error = flush(&File::open("/dev/null").unwrap()).unwrap_err();
-    assert_eq!((error.reason(), error.place()), ("IoError", None));
+    assert_eq!((error.reason(), error.offset()), ("IoError", None));
     assert!(!error.to_string().contains("byte"), "{error}");
 }
 
-/// Says that it made zeros, and makes them up to a place only.
+/// The device zeroes only its first `honest` bytes, but always reports success.
 #[test]
-fn a_device_that_lies_about_zeros_gets_them_written() {
+fn device_that_falsely_reports_zeros_is_overwritten() {
     const SIZE: u64 = 2 * STEP + 512;
-    for (honest, means, offset) in [
+    for (honest, outcome, offset) in [
         (SIZE, WipeOutcome::Punched, None),
         (STEP, WipeOutcome::Written, Some(STEP)),
         (0, WipeOutcome::Written, Some(0)),
@@ -87,15 +87,15 @@ fn a_device_that_lies_about_zeros_gets_them_written() {
         file.set_len(SIZE).unwrap();
         let progress = Progress::default();
         progress.expect_bytes(SIZE);
-        let lie = |step: Range<u64>| {
+        let punch_honest_part = |step: Range<u64>| {
             if step.start < honest {
                 punch(&file, step)
             } else {
                 Ok(())
             }
         };
-        let report = zero_by(lie, &file, SIZE, &progress).unwrap();
-        assert_eq!(report.means, means);
+        let report = zero_by(punch_honest_part, &file, SIZE, &progress).unwrap();
+        assert_eq!(report.outcome, outcome);
         match (report.fallback, offset) {
             (None, None) => {}
             (Some(Fallback::DataLeft { offset }), Some(from)) => assert!(offset >= from),

@@ -1,34 +1,32 @@
-//! Where the copies are from which repair tools bring a filesystem back.
+//! The places of the backup superblocks from which repair tools restore a filesystem.
 
 use std::io;
 use std::ops::Range;
 
 use super::{ReadAt, Signature, read_within};
 
-/// What is cleared at either end of a device: partition tables, RAID and volume manager headers, and
-/// the first superblock of everything that we know are well within it.
+/// The bytes cleared at each end of a device. They include all known partition tables, RAID and volume
+/// manager headers and first superblocks.
 const END: u64 = 16 << 20;
-/// The same for a partition, whose own partition table nobody expects.
+/// The bytes cleared at each end of a partition.
 const PARTITION_END: u64 = 1 << 20;
-/// Every place is cleared by whole blocks of this size: no logical sector is larger.
+/// Ranges are cleared in blocks of this size: no logical sector is larger.
 const BLOCK: u64 = 4096;
-/// Copies that are taken from superblocks' own words, of all partitions together: those of a
-/// filesystem of 16 TiB. A forged superblock may speak of any number, and a forged partition table of
-/// many such superblocks.
-const MOST_COPIES: usize = 1 << 17;
-/// btrfs keeps copies of its superblock at these places.
+/// The limit for backups whose places were read from superblocks, of all partitions together. A filesystem
+/// of 16 TiB needs as many. Forged superblocks and partition tables may claim any number.
+const MAX_COPIES: usize = 1 << 17;
+/// The offsets of the backup superblocks of btrfs.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
-/// The byte ranges of a device that have to be zero so that nothing on it can be recognised or
-/// repaired: both ends, the known places of copies, and those that the superblocks which are there
-/// now speak of, also within partitions. Sorted, without overlaps, in whole blocks but for the
-/// device's own end.
+/// The byte ranges of a device that must be zero so that nothing on it can be recognised or repaired: both
+/// ends, the usual places of backups and those that the existing superblocks name, also in partitions. The
+/// ranges are sorted and disjoint, and consist of whole blocks except at the end of the device.
 ///
 /// # Errors
 /// When the device cannot be read.
 pub fn spots(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
     let mut spots = Vec::new();
-    let mut copies = MOST_COPIES;
+    let mut copies = MAX_COPIES;
     add_spots(device, &(0..size), END, &mut copies, &mut spots)?;
     for partition in partitions(device, size)? {
         add_spots(device, &partition, PARTITION_END, &mut copies, &mut spots)?;
@@ -36,7 +34,7 @@ pub fn spots(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
     Ok(merge(spots, size))
 }
 
-/// A part of a device as if it were one.
+/// A range of a device, addressed from its start.
 struct Part<'a> {
     device: &'a dyn ReadAt,
     start: u64,
@@ -48,7 +46,8 @@ impl ReadAt for Part<'_> {
     }
 }
 
-/// Adds the spots of one filesystem's room; `copies` says how many more its superblock may name.
+/// Adds the spots of one device or partition. `copies` is the number of backups that superblocks may still
+/// name.
 fn add_spots(
     device: &dyn ReadAt,
     part: &Range<u64>,
@@ -106,20 +105,20 @@ fn merge(mut spots: Vec<Range<u64>>, size: u64) -> Vec<Range<u64>> {
     merged
 }
 
-/// How an ext2, ext3 or ext4 filesystem is divided into groups.
+/// The block group layout of an ext2, ext3 or ext4 filesystem.
 #[derive(Clone, Copy, Debug)]
 struct ExtGeometry {
     block: u64,
     blocks_per_group: u64,
     first_block: u64,
-    /// Copies in groups 0, 1 and powers of 3, 5 and 7 only, not in each.
+    /// Only groups 0, 1 and powers of 3, 5 and 7 have backups.
     sparse: bool,
-    /// The groups that hold a copy, with `sparse_super2`.
+    /// The groups that have a backup with `sparse_super2`.
     named: [u64; 2],
 }
 
 impl ExtGeometry {
-    /// What `mke2fs` makes unless told otherwise: a block's worth of bits maps a group.
+    /// The defaults of `mke2fs`: the bitmap of a group fills one block.
     fn usual() -> impl Iterator<Item = Self> {
         [1024, 2048, 4096].into_iter().map(|block| Self {
             block,
@@ -130,14 +129,14 @@ impl ExtGeometry {
         })
     }
 
-    /// The geometry of the filesystem that is there.
+    /// The geometry of the existing filesystem.
     fn read(device: &dyn ReadAt, size: u64) -> io::Result<Option<Self>> {
         let mut superblock = [0; 1024];
         read_within(device, size, 1024, &mut superblock)?;
         let u32_at = |offset| u64::from(u32::from_le_bytes(field(&superblock, offset)));
         let blocks_per_group = u32_at(0x20);
         let shift = u32_at(0x18);
-        // `mke2fs` makes no smaller groups, and no blocks above 64 KiB.
+        // `mke2fs` creates no smaller groups and no blocks above 64 KiB.
         if field(&superblock, 0x38) != *b"\x53\xef" || blocks_per_group < 256 || shift > 6 {
             return Ok(None);
         }
@@ -154,7 +153,7 @@ impl ExtGeometry {
         }))
     }
 
-    /// The groups that have copies, and where these begin.
+    /// The groups that have backups, with the offsets of these.
     fn copies(self, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let stride = self.blocks_per_group * self.block;
         let groups = size / stride + 1;
@@ -178,8 +177,8 @@ impl ExtGeometry {
     }
 }
 
-/// A copy of an ext superblock at one of the usual places: one that says itself that it is the copy
-/// of that group, for a magic number of two bytes is soon met by chance.
+/// A backup of an ext superblock at one of the usual places. Its group number and block size must match,
+/// because the magic number has only two bytes.
 pub fn find_ext(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
     for geometry in ExtGeometry::usual() {
         for (group, offset) in geometry.copies(size) {
@@ -199,7 +198,7 @@ pub fn find_ext(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>>
     Ok(None)
 }
 
-/// The size of an allocation group of the XFS that is there: each begins with a superblock.
+/// The allocation group size of the existing XFS. Each group begins with a superblock.
 fn xfs_group_size(device: &dyn ReadAt, size: u64) -> io::Result<Option<u64>> {
     let mut superblock = [0; 128];
     read_within(device, size, 0, &mut superblock)?;
@@ -208,12 +207,12 @@ fn xfs_group_size(device: &dyn ReadAt, size: u64) -> io::Result<Option<u64>> {
     }
     let block = u64::from(u32::from_be_bytes(field(&superblock, 4)));
     let blocks = u64::from(u32::from_be_bytes(field(&superblock, 84)));
-    // XFS knows no smaller groups: what says so is no XFS, and must not keep us busy for hours.
+    // XFS has no smaller groups. A forged superblock must not create millions of spots.
     Ok(Some(block * blocks).filter(|group_size| *group_size >= 16 << 20))
 }
 
-/// The partitions that a GPT or an MBR names. What is out of bounds or overlaps is left out: nobody
-/// vouches for what a tenant wrote there.
+/// The partitions of a GPT or an MBR. Those out of bounds or overlapping are skipped: a tenant may have
+/// written the table.
 fn partitions(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
     let mut partitions: Vec<Range<u64>> = Vec::new();
     let mut add = |part: Range<u64>| {
@@ -241,7 +240,7 @@ fn partitions(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
             add(u64_at(32).saturating_mul(sector)..end);
         }
     }
-    // After the GPT, beside which an MBR has one partition that covers the whole disk.
+    // After the GPT: a protective MBR has one partition that covers the whole disk.
     let mut mbr = [0; 512];
     read_within(device, size, 0, &mut mbr)?;
     if field(&mbr, 510) == *b"\x55\xaa" {
@@ -253,7 +252,7 @@ fn partitions(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
     Ok(partitions)
 }
 
-/// A field of a fixed structure. All offsets here are constants within the structure.
+/// A field of a fixed structure. All offsets are constants within it.
 fn field<const N: usize>(structure: &[u8], offset: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&structure[offset..offset + N]);

@@ -1,6 +1,6 @@
-//! Magic numbers that are at a fixed distance from one end of the device.
+//! The magic numbers at a fixed distance from one end of a device.
 
-/// A magic number and its place.
+/// A magic number with its place.
 pub struct Magic {
     pub name: &'static str,
     pub at: At,
@@ -13,12 +13,12 @@ pub enum At {
     Start(u64),
     /// Before the end.
     End(u64),
-    /// Before the end, after rounding that down to a multiple of the second number.
+    /// Before the end; the result is rounded down to a multiple of the second number.
     AlignedEnd(u64, u64),
 }
 
 impl At {
-    /// Where this is on a device of `size` bytes, if it is that large.
+    /// The offset on a device of `size` bytes, if the device is large enough.
     pub fn offset(self, size: u64) -> Option<u64> {
         match self {
             Self::Start(offset) => Some(offset),
@@ -30,7 +30,7 @@ impl At {
     }
 }
 
-/// No magic number has more bytes.
+/// The maximum length of a magic number.
 pub const LONGEST: usize = 32;
 
 const fn start(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
@@ -61,8 +61,7 @@ const MD: &[u8] = b"\xfc\x4e\x2b\xa9";
 const MD_BIG_ENDIAN: &[u8] = b"\xa9\x2b\x4e\xfc";
 const STRATIS: &[u8] = b"!Stra0tis\x86\xff\x02^\x41rh";
 
-/// Those that are found most often come first: when a device carries several, the name is in a
-/// message.
+/// In order of preference: the first match is named in messages.
 pub const MAGICS: &[Magic] = &[
     // Filesystems
     start("ext4", 0x438, b"\x53\xef"),
@@ -70,7 +69,7 @@ pub const MAGICS: &[Magic] = &[
     start("btrfs", 64 * KIB + 0x40, BTRFS),
     start("btrfs", 64 * MIB + 0x40, BTRFS),
     start("btrfs", 256 * GIB + 0x40, BTRFS),
-    // Swap: at the end of the first page, whatever a page is
+    // Swap: at the end of the first page, for each page size
     start("swap", 4 * KIB - 10, b"SWAPSPACE2"),
     start("swap", 8 * KIB - 10, b"SWAPSPACE2"),
     start("swap", 16 * KIB - 10, b"SWAPSPACE2"),
@@ -168,6 +167,6 @@ pub const MAGICS: &[Magic] = &[
     start("minix", KIB + 0x10, b"\x68\x24"),
     start("minix", KIB + 0x10, b"\x78\x24"),
     start("minix", KIB + 0x18, b"\x5a\x4d"),
-    // Last, since a FAT or NTFS boot sector ends like this too
+    // Last: FAT and NTFS boot sectors end like this too
     start("dos", 510, b"\x55\xaa"),
 ];

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::table::MAGICS;
 use super::*;
 
-/// A device of any size that is zero but for a few bytes.
+/// A sparse device: zeros except for a few bytes.
 #[derive(Default)]
 struct Image(BTreeMap<u64, u8>);
 
@@ -34,18 +34,18 @@ impl ReadAt for Image {
 }
 
 const TIB: u64 = 1 << 40;
-/// Odd on purpose: a multiple of 512 and of nothing larger.
+/// Some are multiples of 512 but not of 4096.
 const SIZES: [u64; 5] = [0, 4096, 100 << 20, (1 << 30) + 512, TIB + 7 * 512];
 
 #[test]
-fn nothing_is_found_on_zeros() {
+fn zeros_have_no_signature() {
     for size in SIZES {
-        assert_eq!(find_in(&Image::default(), size).unwrap(), None, "{size}");
+        assert_eq!(find(&Image::default(), size).unwrap(), None, "{size}");
     }
 }
 
 #[test]
-fn every_magic_number_is_found_and_lies_in_a_spot_that_is_cleared() {
+fn every_magic_number_is_found_and_cleared() {
     for size in SIZES {
         for magic in MAGICS {
             assert!(magic.bytes.len() <= table::LONGEST);
@@ -56,7 +56,7 @@ fn every_magic_number_is_found_and_lies_in_a_spot_that_is_cleared() {
                 continue;
             }
             let mut image = Image::default().with(offset, magic.bytes);
-            let found = find_in(&image, size).unwrap().unwrap();
+            let found = find(&image, size).unwrap().unwrap();
             assert_eq!(
                 found,
                 Signature {
@@ -66,7 +66,7 @@ fn every_magic_number_is_found_and_lies_in_a_spot_that_is_cleared() {
             );
             image.clear(&spots(&image, size).unwrap());
             assert_eq!(
-                find_in(&image, size).unwrap(),
+                find(&image, size).unwrap(),
                 None,
                 "{} of {size}",
                 magic.name
@@ -76,7 +76,7 @@ fn every_magic_number_is_found_and_lies_in_a_spot_that_is_cleared() {
 }
 
 #[test]
-fn zfs_is_found_by_any_of_its_labels() {
+fn each_zfs_label_is_found_and_cleared() {
     let size = (1 << 30) + 512;
     for label in [
         0,
@@ -87,7 +87,7 @@ fn zfs_is_found_by_any_of_its_labels() {
         for magic in [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.to_be_bytes()] {
             let offset = label + (128 << 10) + 5 * 1024;
             let mut image = Image::default().with(offset, &magic);
-            let found = find_in(&image, size).unwrap();
+            let found = find(&image, size).unwrap();
             assert_eq!(
                 found,
                 Some(Signature {
@@ -96,7 +96,7 @@ fn zfs_is_found_by_any_of_its_labels() {
                 })
             );
             image.clear(&spots(&image, size).unwrap());
-            assert_eq!(find_in(&image, size).unwrap(), None);
+            assert_eq!(find(&image, size).unwrap(), None);
         }
     }
 }
@@ -120,7 +120,7 @@ fn ext_superblock(group: u16, shift: u32, features: (u32, u32), blocks_per_group
 }
 
 #[test]
-fn a_copy_of_an_ext_superblock_is_found_where_the_first_is_gone() {
+fn backup_of_an_ext_superblock_is_found_without_the_first() {
     // Group 49 of 4 KiB blocks begins at 49 * 128 MiB; with 1 KiB blocks there is a boot block.
     for (shift, group, offset) in [
         (2, 1, 128 << 20),
@@ -130,7 +130,7 @@ fn a_copy_of_an_ext_superblock_is_found_where_the_first_is_gone() {
     ] {
         let superblock = ext_superblock(group, shift, (0, 1), 8192 << shift);
         let mut image = Image::default().with(offset, &superblock);
-        let found = find_in(&image, TIB).unwrap();
+        let found = find(&image, TIB).unwrap();
         assert_eq!(
             found,
             Some(Signature {
@@ -139,10 +139,10 @@ fn a_copy_of_an_ext_superblock_is_found_where_the_first_is_gone() {
             })
         );
         image.clear(&spots(&image, TIB).unwrap());
-        assert_eq!(find_in(&image, TIB).unwrap(), None);
-        // Two bytes that happen to be there are no superblock.
+        assert_eq!(find(&image, TIB).unwrap(), None);
+        // The magic number alone is not a superblock.
         let image = Image::default().with(offset + 0x38, b"\x53\xef");
-        assert_eq!(find_in(&image, TIB).unwrap(), None);
+        assert_eq!(find(&image, TIB).unwrap(), None);
     }
 }
 
@@ -151,9 +151,9 @@ fn covers(spots: &[std::ops::Range<u64>], offset: u64) -> bool {
 }
 
 #[test]
-fn an_ext_superblock_tells_where_unusual_copies_are() {
+fn backups_named_by_an_ext_superblock_are_spots() {
     let group = |n: u64, blocks: u64| n * blocks * 4096;
-    // sparse_super2: two groups of its own choice. Neither sparse: each group. bigalloc: large ones.
+    // sparse_super2: two named groups. Without sparse_super: all groups. bigalloc: large groups.
     let cases = [
         (0x200, 1, 32768, vec![2, 9]),
         (0, 0, 32768, vec![1, 2, 3, 4, 6, 77]),
@@ -181,26 +181,26 @@ fn xfs_superblock(block: u32, blocks: u32) -> Vec<u8> {
 }
 
 #[test]
-fn every_allocation_group_of_an_xfs_is_a_spot() {
+fn each_xfs_allocation_group_is_a_spot() {
     let image = Image::default().with(0, &xfs_superblock(4096, 65_536));
     let spots = spots(&image, 4 << 30).unwrap();
     for group in 0..16 {
         assert!(covers(&spots, group * (256 << 20)) && covers(&spots, group * (256 << 20) + 16383));
     }
-    // One that was made up to keep us busy is not believed.
+    // Forged, tiny groups are ignored.
     let image = Image::default().with(0, &xfs_superblock(512, 1));
     assert!(super::spots(&image, TIB).unwrap().len() < 100);
 }
 
 #[test]
-fn forged_superblocks_in_forged_partitions_cost_no_more_than_one() {
+fn number_of_spots_is_bounded_for_forged_superblocks_and_partitions() {
     let part: u64 = 64 << 30;
     let mut gpt = b"EFI PART".to_vec();
     gpt.resize(512 + 128 * 128, 0);
     gpt[72..80].copy_from_slice(&2_u64.to_le_bytes());
     let mut image = Image::default();
     for n in 1..128 {
-        // Each has the smallest groups that are believed, and a copy in every one.
+        // The smallest accepted groups, each with a backup.
         let first = n * part;
         let entry = 512 + 128 * usize::try_from(n).unwrap();
         let sectors = [first / 512, (first + part) / 512 - 1];
@@ -210,12 +210,12 @@ fn forged_superblocks_in_forged_partitions_cost_no_more_than_one() {
     }
     let image = image.with(512, &gpt);
     let spots = spots(&image, 128 * part).unwrap();
-    // What one forged superblock may name, and the places that need no superblock.
+    // The limit for named backups plus the fixed places.
     assert!((1 << 17..1 << 18).contains(&spots.len()), "{}", spots.len());
 }
 
 #[test]
-fn filesystems_in_partitions_are_spots_too() {
+fn backups_in_partitions_are_spots() {
     let mut mbr = vec![0; 512];
     mbr[446 + 8..446 + 12].copy_from_slice(&(1_u32 << 21).to_le_bytes());
     mbr[446 + 12..446 + 16].copy_from_slice(&(1_u32 << 21).to_le_bytes());
@@ -231,7 +231,7 @@ fn filesystems_in_partitions_are_spots_too() {
         .with(512, &gpt)
         .with(3 * gib, &xfs_superblock(4096, 65_536));
     let spots = spots(&image, 10 * gib).unwrap();
-    // The MBR's partition at 1 GiB, the GPT's at 3 GiB with an XFS, and their last superblocks.
+    // The MBR partition at 1 GiB and the GPT partition at 3 GiB with an XFS.
     for offset in [
         gib,
         2 * gib - 1,
@@ -247,7 +247,7 @@ fn filesystems_in_partitions_are_spots_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is written on a device: no panic, and spots that can be written as they are.
+    /// For any contents of a device: no panic, and spots that can be written.
     #[test]
     fn spots_are_sorted_aligned_and_within_the_device(
         sectors in 0_u64..(1 << 26),
@@ -267,6 +267,6 @@ proptest! {
             prop_assert!(spot.start % 4096 == 0 && (spot.end % 4096 == 0 || spot.end == size));
         }
         prop_assert!(spots.windows(2).all(|pair| pair[0].end < pair[1].start));
-        let _ = find_in(&image, size).unwrap();
+        let _ = find(&image, size).unwrap();
     }
 }

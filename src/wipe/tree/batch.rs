@@ -1,8 +1,7 @@
-//! Files of one directory, which two threads unlink.
+//! The files of one directory, which two threads unlink.
 //!
-//! Only the directory's own change is made under its lock; to free a file's blocks is most of the
-//! work, and done outside of it. So two threads are nearly twice as fast where the filesystem lets
-//! them be.
+//! The kernel holds the directory's lock only while it changes the directory. Most of the work, freeing the
+//! blocks, is done without the lock. So two threads are nearly twice as fast on some filesystems.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::vec;
@@ -10,20 +9,20 @@ use std::vec;
 use crate::wipe::dirfd::{DirFd, Entry, EntryKind};
 use crate::wipe::progress::Progress;
 
-/// So many files are one thread's at a time. They are neighbours on the disk, and gone in a few
-/// milliseconds, which is how long one thread may have to wait for the other.
-const SHARE: usize = 64;
+/// The files that a thread takes at once. They are neighbours on the disk, and removed within a few
+/// milliseconds, which bounds the wait for the other thread.
+const SHARE_FILES: usize = 64;
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// All of its files are gone.
+    /// All of its files are removed.
     Removed,
-    /// A file could not simply be unlinked. Others may be left, too.
-    Resisted,
+    /// A file could not be unlinked. Others may be left.
+    Incomplete,
 }
 
-/// Files of one directory that are to be unlinked.
+/// Files of one directory to unlink.
 pub(super) struct Batch {
     progress: Progress,
     work: Mutex<Work>,
@@ -31,13 +30,13 @@ pub(super) struct Batch {
 }
 
 struct Work {
-    /// `None` once nobody needs it any more: a descriptor is not kept longer than that.
+    /// `None` after the last share, so that the descriptor is closed early.
     dir: Option<Arc<DirFd>>,
-    /// Those that nobody has begun with.
+    /// The files that no thread has taken.
     files: vec::IntoIter<Entry>,
-    /// Threads that have a share.
+    /// The threads that have a share.
     busy: usize,
-    resisted: bool,
+    incomplete: bool,
 }
 
 impl Batch {
@@ -48,13 +47,13 @@ impl Batch {
                 dir: (!files.is_empty()).then_some(dir),
                 files: files.into_iter(),
                 busy: 0,
-                resisted: false,
+                incomplete: false,
             }),
             ended: Condvar::new(),
         }
     }
 
-    /// Unlinks some of the files; `false`: there were none left to begin with.
+    /// Unlinks some of the files. Returns `false` if none were left to take.
     pub(super) fn unlink_share(&self) -> bool {
         let Some(mut share) = self.next_share() else {
             return false;
@@ -63,25 +62,25 @@ impl Batch {
         true
     }
 
-    /// What became of it, if nobody is at it any more.
+    /// The result, if no thread has a share.
     pub(super) fn outcome(&self) -> Option<Outcome> {
         self.work().outcome()
     }
 
-    /// Unlinks what nobody has begun with, and waits for who has.
+    /// Unlinks the remaining files and waits for the other threads.
     pub(super) fn finish(&self) -> Outcome {
         while self.unlink_share() {}
         let ended = self
             .ended
             .wait_while(self.work(), |work| work.outcome().is_none());
         let work = ended.unwrap_or_else(PoisonError::into_inner);
-        work.outcome().unwrap_or(Outcome::Resisted)
+        work.outcome().unwrap_or(Outcome::Incomplete)
     }
 
     fn next_share(&self) -> Option<Share<'_>> {
         let mut work = self.work();
         let dir = work.dir.clone()?;
-        let files: Vec<_> = work.files.by_ref().take(SHARE).collect();
+        let files: Vec<_> = work.files.by_ref().take(SHARE_FILES).collect();
         if files.is_empty() {
             return None;
         }
@@ -93,7 +92,7 @@ impl Batch {
         })
     }
 
-    /// Whoever panicked while holding it has left nothing half-done.
+    /// The state is consistent even after a panic of a thread that held the lock.
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,13 +102,13 @@ impl Work {
     fn outcome(&self) -> Option<Outcome> {
         match self.dir {
             Some(_) => None,
-            None if self.resisted => Some(Outcome::Resisted),
+            None if self.incomplete => Some(Outcome::Incomplete),
             None => Some(Outcome::Removed),
         }
     }
 }
 
-/// Files that are one thread's.
+/// Files that one thread has taken.
 struct Share<'a> {
     batch: &'a Batch,
     dir: Arc<DirFd>,
@@ -117,7 +116,7 @@ struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Unlinks them until one resists; that one stays in the share.
+    /// Unlinks files until one fails, which stays in the share.
     fn unlink(&mut self) {
         let progress = &self.batch.progress;
         while let Some(file) = self.files.as_slice().first()
@@ -135,8 +134,8 @@ impl Drop for Share<'_> {
         let mut work = self.batch.work();
         work.busy -= 1;
         if self.files.len() > 0 {
-            // They take a closer look, and so may the others.
-            work.resisted = true;
+            // The walk handles all remaining files one by one.
+            work.incomplete = true;
             work.files = vec::IntoIter::default();
         }
         if work.busy == 0 && work.files.len() == 0 {
@@ -157,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with so many files, and directories that unlink does not remove.
+    /// A volume with this many entries; those in `directories` are directories, which unlink does not remove.
     fn volume(files: usize, directories: &[usize]) -> (TempDir, Batch, Progress) {
         let volume = tempfile::tempdir().unwrap();
         for number in 0..files {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_remove_it_together() {
+    fn threads_share_a_batch() {
         for (files, threads) in [(0, 1), (1, 2), (64, 2), (65, 1), (500, 2), (999, 4)] {
             let (volume, batch, progress) = volume(files, &[]);
             thread::scope(|scope| {
@@ -196,27 +195,27 @@ mod tests {
     }
 
     #[test]
-    fn all_are_removed_before_one_that_resists() {
+    fn all_files_before_the_first_failure_are_removed() {
         for (directories, removed) in [(&[0][..], 0), (&[63], 63), (&[64, 70], 64), (&[150], 150)] {
             let (volume, batch, progress) = volume(200, directories);
             assert_eq!(batch.outcome(), None);
-            assert_eq!(batch.finish(), Outcome::Resisted);
-            assert_eq!(batch.outcome(), Some(Outcome::Resisted));
+            assert_eq!(batch.finish(), Outcome::Incomplete);
+            assert_eq!(batch.outcome(), Some(Outcome::Incomplete));
             assert_eq!(progress.entries(), removed);
             assert_eq!(left(&volume) as u64, 200 - removed);
         }
     }
 
     #[test]
-    fn told_to_stop_nobody_unlinks() {
+    fn nothing_is_unlinked_after_a_cancellation() {
         let (volume, batch, progress) = volume(100, &[]);
         progress.cancel();
-        assert_eq!(batch.finish(), Outcome::Resisted);
+        assert_eq!(batch.finish(), Outcome::Incomplete);
         assert_eq!(left(&volume), 100);
     }
 
     #[test]
-    fn no_descriptor_is_kept_when_nothing_is_left_to_do() {
+    fn descriptor_is_closed_after_the_last_share() {
         let (_volume, batch, _) = volume(65, &[]);
         let dir = batch.work().dir.clone().unwrap();
         assert!(batch.unlink_share());

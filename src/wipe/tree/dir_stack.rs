@@ -1,8 +1,8 @@
-//! The way from a volume's root to the directory that is being emptied.
+//! The directories from a volume's root to the one that is being emptied.
 //!
-//! It may be as long as a tenant likes, and yet the number of open directories is bounded: those
-//! further up are closed, and opened again *from above*, one component at a time and compared with
-//! what they were. Never through `..`, which leads to wherever the directory has been moved.
+//! The depth is unlimited, but the number of open directories is bounded. Directories nearer to the root are
+//! closed and later opened again *from above*, one component at a time, with a check of their identity. `..`
+//! is never used: it leads to wherever the directory was moved.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -17,12 +17,12 @@ use super::frame::{Frame, Listing};
 use crate::wipe::dirfd::{DirFd, FileId};
 use crate::wipe::escape::ShownPath;
 
-/// The directories from the root (always there) to the one that is being emptied, the *top*.
+/// The directories from the root (always present) to the one that is being emptied, the *top*.
 pub(super) struct DirStack {
     bounds: Bounds,
     root: Arc<DirFd>,
     frames: Vec<Frame>,
-    /// Open directories, with their depth, deepest last; the root is apart.
+    /// The open directories below the root with their depth, deepest last.
     open: VecDeque<(usize, Arc<DirFd>)>,
 }
 
@@ -46,7 +46,7 @@ impl DirStack {
         &self.root
     }
 
-    /// How far below the root the top is.
+    /// The depth of the top below the root.
     pub(super) fn depth(&self) -> usize {
         self.frames.len() - 1
     }
@@ -64,15 +64,15 @@ impl DirStack {
         self.deepest_open() == self.depth()
     }
 
-    /// Makes the top the deepest open directory. `false`: the way there has changed. It is now
+    /// Makes the top the deepest open directory. Returns `false` if the path has changed: the stack is then
     /// shorter, and the new top may not be open.
     ///
     /// # Errors
-    /// Those of opening a directory, which is then the top.
+    /// Those of opening a directory. That directory is then the top.
     pub(super) fn open_top(&mut self) -> Result<bool> {
         let (from, top) = (self.deepest_open(), self.depth());
-        // Some on the way are kept open too, evenly spread, so that going all the way up from depth n
-        // takes n log n openings and not n²: as many as leave the same again for the ways between.
+        // Some directories on the path stay open too, evenly spread, so that ascending from depth n needs
+        // n log n opens instead of n². They use half of the free descriptors; the rest is for the gaps.
         let free = self.bounds.open_dirs - self.open.len();
         let stride = ((top - from) / (free / 2).max(2)).max(1);
         let mut passing: Option<DirFd> = None;
@@ -88,7 +88,7 @@ impl DirStack {
                         Some(dir)
                     };
                 }
-                // Moved, removed or replaced by another hand: back to what is still in its place.
+                // Another process moved, removed or replaced it: continue above it.
                 Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
                     self.frames.truncate(depth);
                     self.open.retain(|(open, _)| *open < depth);
@@ -103,18 +103,18 @@ impl DirStack {
         Ok(true)
     }
 
-    /// Goes down into a subdirectory of the top.
+    /// Descends into an open subdirectory of the top.
     pub(super) fn descend(&mut self, name: CString, id: FileId, dir: DirFd) {
         self.frames.push(Frame::new(name, id));
         self.hold(self.depth(), dir);
     }
 
-    /// Goes down into a subdirectory of the top where it was before; it is not open.
+    /// Descends again into a subdirectory of the top, which is not open.
     pub(super) fn return_to(&mut self, frame: Frame) {
         self.frames.push(frame);
     }
 
-    /// Goes up; `None` in the root.
+    /// Ascends. `None` in the root.
     pub(super) fn ascend(&mut self) -> Option<Frame> {
         let depth = self.depth();
         if depth == 0 {
@@ -126,13 +126,13 @@ impl DirStack {
         self.frames.pop()
     }
 
-    /// Keeps a directory open, at the cost of the one that is furthest up.
+    /// Adds an open directory. At the limit, the one nearest to the root is closed.
     fn hold(&mut self, depth: usize, dir: DirFd) {
         self.open.push_back((depth, dir.into()));
         if self.open.len() > self.bounds.open_dirs
             && let Some((closed, _)) = self.open.pop_front()
         {
-            // A tenant may make any number of levels: names are kept for the first ones.
+            // The depth is unlimited, so names are kept only for the first levels.
             let Bounds {
                 batch, kept_names, ..
             } = self.bounds;
@@ -142,17 +142,16 @@ impl DirStack {
                 0
             };
             let frame = &mut self.frames[closed];
-            frame.keep(kept);
-            if frame.listing == Listing::Partly {
+            frame.limit_names(kept);
+            if frame.listing == Listing::Partial {
                 frame.listing = Listing::Lost;
             }
         }
     }
 
-    /// Forgets names of the directories above the top, those furthest up first, until the open ones
-    /// have as many as they may. Those are returned to last; and what is read again was forgotten
-    /// only because as much was read below, so that reading does not take longer than a few times
-    /// reading everything once.
+    /// Drops names of the directories above the top, nearest to the root first, until the limit holds. The
+    /// walk returns to those last. Names are dropped only after as many were read below, so that each name
+    /// is read only a few times on average.
     pub(super) fn bound_names(&mut self) {
         let top = self.depth();
         let open = || iter::once(0).chain(self.open.iter().map(|(depth, _)| *depth));
@@ -164,18 +163,18 @@ impl DirStack {
             }
             let frame = &mut self.frames[depth];
             let before = frame.pending.cost();
-            frame.keep(before.saturating_sub(surplus));
+            frame.limit_names(before.saturating_sub(surplus));
             surplus = surplus.saturating_sub(before - frame.pending.cost());
         }
     }
 
-    /// The path of the top, or of an entry of it.
+    /// The path of the top or of one of its entries.
     pub(super) fn path(&self, name: Option<&CStr>) -> ShownPath {
         let names = self.frames[1..].iter().map(|frame| frame.name.as_c_str());
         ShownPath::new(names.chain(name))
     }
 
-    /// The path of the subvolume that the top lies in: each has a device number of its own.
+    /// The path of the subvolume that contains the top. Each subvolume has its own device number.
     pub(super) fn subvolume(&self) -> Option<ShownPath> {
         let begins = self
             .frames
@@ -187,7 +186,7 @@ impl DirStack {
         ))
     }
 
-    /// The memory that remembered names take.
+    /// The memory of the kept names.
     #[cfg(test)]
     pub(super) fn names(&self) -> usize {
         self.frames.iter().map(|frame| frame.pending.cost()).sum()

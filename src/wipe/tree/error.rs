@@ -1,4 +1,4 @@
-//! What can keep a volume from being emptied.
+//! The errors of emptying a volume.
 
 use nix::errno::Errno;
 
@@ -8,7 +8,7 @@ use crate::wipe::progress::Cancelled;
 /// Why a volume could not be emptied. Paths are relative to the volume's root.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// No `openat2`, and nothing less will do.
+    /// `openat2` is not available. There is no safe fallback.
     #[error(
         "the kernel or a seccomp profile denies openat2 ({errno}), without which nothing is deleted; \
          run Linux 5.6 or later and allow openat2 in the container's seccomp profile"
@@ -17,33 +17,31 @@ pub enum TreeError {
         /// `ENOSYS` or `EPERM`.
         errno: Errno,
     },
-    /// Another filesystem, or another part of this one, is mounted inside the volume.
-    #[error(
-        "something is mounted inside the volume at {path}; unmount it, then the cleaning goes on by itself"
-    )]
+    /// A filesystem or directory is mounted inside the volume.
+    #[error("{path} is mounted inside the volume; unmount it, then cleaning resumes")]
     NestedMount {
         /// The mount point.
         path: ShownPath,
     },
-    /// The filesystem as a whole can only be read.
+    /// The whole filesystem is read-only.
     #[error(
-        "the filesystem is read-only, mounted so or made so by the kernel after an error: look at the kernel log; repair it (fsck) if there is an error, then mount it writable"
+        "the filesystem is read-only, by its mount options or after an error (see the kernel log); repair it with fsck if necessary, then mount it writable"
     )]
     ReadOnly,
     /// The volume itself is a read-only subvolume or snapshot (btrfs). Nothing was deleted.
     #[error(
-        "the volume is a read-only subvolume or snapshot; if its contents may go, run `btrfs property set -f DIRECTORY ro false` on its mount point"
+        "the volume is a read-only subvolume or snapshot; to delete its contents, run `btrfs property set -f DIRECTORY ro false` on its mount point"
     )]
     ReadOnlyRoot,
-    /// A read-only subvolume or snapshot (btrfs) inside the volume, which could not be made writable.
+    /// A read-only subvolume or snapshot (btrfs) inside the volume could not be made writable.
     #[error(
-        "the subvolume or snapshot {path} is read-only, and could not be made writable (for want of CAP_FOWNER, or because `btrfs send` is reading it); run `btrfs subvolume delete` on it"
+        "the subvolume or snapshot {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
     )]
     ReadOnlySubvolume {
         /// The subvolume.
         path: ShownPath,
     },
-    /// `chattr +i` or `+a`, and we may not take it off.
+    /// The flags of `chattr +i` or `+a` cannot be cleared.
     #[error(
         "{path} or its directory is immutable or append-only; give the provisioner CAP_LINUX_IMMUTABLE, or run `chattr -ia` on both"
     )]
@@ -57,7 +55,7 @@ pub enum TreeError {
         /// The swap file.
         path: ShownPath,
     },
-    /// Permissions, which mean nothing to a root with `CAP_DAC_OVERRIDE`.
+    /// File permissions. Root with `CAP_DAC_OVERRIDE` bypasses them.
     #[error(
         "no permission for {path} ({errno}); run the provisioner as root with CAP_DAC_OVERRIDE and CAP_FOWNER"
     )]
@@ -67,9 +65,9 @@ pub enum TreeError {
         /// `EACCES` or `EPERM`.
         errno: Errno,
     },
-    /// Somebody makes new entries as fast as they are deleted.
+    /// A process creates entries as fast as they are deleted.
     #[error(
-        "after {passes} passes {path} still gets new entries: something is writing to the volume; stop it"
+        "after {passes} passes {path} still gets new entries: a process is writing to the volume; stop it"
     )]
     Refilled {
         /// The directory that does not stay empty.
@@ -77,18 +75,18 @@ pub enum TreeError {
         /// How many times it was emptied.
         passes: u32,
     },
-    /// The check afterwards found something.
-    #[error("the volume was emptied, and yet holds {path}: something is writing to it; stop it")]
+    /// The verification found an entry.
+    #[error("the volume was emptied, but contains {path}: a process is writing to it; stop it")]
     NotEmpty {
-        /// An entry that is there.
+        /// An entry of the volume.
         path: ShownPath,
     },
-    /// More attributes on the root than the kernel gives out a list of.
+    /// The kernel cannot list all extended attributes of the root directory.
     #[error(
-        "the volume's root directory has more attributes than can be listed, so that those of its tenant (user.*) cannot be taken off; make a new filesystem (mkfs)"
+        "the volume's root directory has too many attributes to list, so the tenant's (user.*) cannot be removed; create a new filesystem (mkfs)"
     )]
     TooManyAttributes,
-    /// Anything else that the kernel says.
+    /// Any other error of the kernel.
     #[error("cannot {what} {path}: {}", errno.desc())]
     Io {
         /// The verb: open, read, remove, look at.
@@ -98,21 +96,21 @@ pub enum TreeError {
         /// The kernel's reason.
         errno: Errno,
     },
-    /// Several entries could not be removed; all others are gone.
+    /// Several entries could not be removed. All others are removed.
     #[error("{first} (and {others} more could not be removed)")]
     Several {
-        /// What was wrong with the first.
+        /// The first failure.
         first: Box<Self>,
-        /// How many more there are.
+        /// The number of other failures.
         others: u64,
     },
-    /// It was told to stop.
+    /// It was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
 }
 
 impl TreeError {
-    /// One word for metrics and events.
+    /// The reason in CamelCase.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -133,8 +131,8 @@ impl TreeError {
         }
     }
 
-    /// Whether going on with other entries makes no sense, or would be wrong: the world is not what
-    /// it was when the cleaning was allowed.
+    /// Whether the walk must stop: continuing is useless, or wrong because the conditions of the cleanup no
+    /// longer hold.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
             Self::NoOpenat2 { .. }

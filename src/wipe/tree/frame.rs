@@ -1,4 +1,4 @@
-//! What is remembered of a directory that is being emptied, open or not.
+//! The state of a directory that is being emptied, open or closed.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use super::batch::{Batch, Outcome};
 use super::names::Names;
 use crate::wipe::dirfd::FileId;
 
-/// How much of a directory was read.
+/// How much of a directory was read in this pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
-    /// Not all; the descriptor knows where to go on.
-    Partly,
-    /// Not all, and the place to go on was lost with the descriptor: it begins anew.
+    /// A part. The descriptor has the position.
+    Partial,
+    /// A part. The position was lost with the descriptor, so reading starts from the beginning.
     Lost,
-    /// All there was in this pass.
-    Whole,
+    /// Everything.
+    Complete,
 }
 
 /// A directory that is being emptied.
@@ -23,23 +23,23 @@ pub(super) struct Frame {
     /// Its name in the directory above; empty for the root.
     pub(super) name: CString,
     pub(super) id: FileId,
-    /// Files that were read and are not certainly gone.
+    /// Files that were read and may not be removed yet.
     pub(super) batch: Option<Arc<Batch>>,
-    /// Subdirectories that were read and not yet entered, the next one last.
+    /// Subdirectories that were read but not entered, in reverse order.
     pub(super) pending: Names,
-    /// Subdirectories of which the helper still has the files. They are removed after that.
-    pub(super) helped: Vec<Self>,
+    /// Subdirectories whose files the helper still unlinks. They are removed after that.
+    pub(super) delegated: Vec<Self>,
     pub(super) listing: Listing,
-    /// A file resisted. So each is looked at closely, and none is left to the helper.
-    pub(super) resists: bool,
+    /// A file could not be unlinked. So files are removed one by one, without the helper.
+    pub(super) one_by_one: bool,
     /// Whether this pass found anything to remove.
     pub(super) found: bool,
-    /// Finished passes that found something.
+    /// The finished passes that found something.
     pub(super) passes: u32,
-    /// Something in it could not be removed, so it need not be tried itself.
+    /// An entry could not be removed, so the directory cannot be removed either.
     pub(super) failed: bool,
-    /// How many entries had been removed from the tree when it was last begun.
-    pub(super) begun_at: u64,
+    /// The number of entries removed from the tree before this pass.
+    pub(super) removed_before: u64,
 }
 
 impl Frame {
@@ -49,56 +49,56 @@ impl Frame {
             id,
             batch: None,
             pending: Names::default(),
-            helped: Vec::new(),
-            listing: Listing::Partly,
-            resists: false,
+            delegated: Vec::new(),
+            listing: Listing::Partial,
+            one_by_one: false,
             found: false,
             passes: 0,
             failed: false,
-            begun_at: 0,
+            removed_before: 0,
         }
     }
 
-    /// Whether there may be entries that this pass has not seen, now that so many were removed from
-    /// the tree. What could not be removed must not be met again and again: a directory that has such
-    /// entries is begun anew only if there were others.
-    pub(super) fn is_to_be_read(&self, removed: u64) -> bool {
+    /// Whether this pass may have missed entries. `removed` is the number of entries removed from the tree so
+    /// far. A directory with failures is read again only after other removals, so that its undeletable
+    /// entries do not cause an endless loop.
+    pub(super) fn needs_read(&self, removed: u64) -> bool {
         match self.listing {
-            Listing::Partly => true,
-            Listing::Lost => !self.failed || removed > self.begun_at,
-            Listing::Whole => false,
+            Listing::Partial => true,
+            Listing::Lost => !self.failed || removed > self.removed_before,
+            Listing::Complete => false,
         }
     }
 
-    /// Forgets pending names but for the next ones, as many as fit into `limit` bytes.
-    pub(super) fn keep(&mut self, limit: usize) {
-        if self.pending.forget_beyond(limit) {
+    /// Drops pending names until the next ones fit into `limit` bytes.
+    pub(super) fn limit_names(&mut self, limit: usize) {
+        if self.pending.drop_beyond(limit) {
             self.listing = Listing::Lost;
         }
     }
 
-    /// Whether nobody is removing files of it.
-    pub(super) fn is_settled(&self) -> bool {
+    /// Whether no thread is unlinking its files.
+    pub(super) fn is_idle(&self) -> bool {
         self.batch
             .as_ref()
             .is_none_or(|batch| batch.outcome().is_some())
     }
 
-    /// A subdirectory that the helper has done with.
-    pub(super) fn take_settled(&mut self) -> Option<Self> {
-        let index = self.helped.iter().position(Self::is_settled)?;
-        Some(self.helped.swap_remove(index))
+    /// Takes a subdirectory whose files the helper has finished.
+    pub(super) fn take_finished(&mut self) -> Option<Self> {
+        let index = self.delegated.iter().position(Self::is_idle)?;
+        Some(self.delegated.swap_remove(index))
     }
 
-    /// Waits until nobody is removing files of it, and removes them with the others. Whether one
-    /// resisted; then it is to be read again, from the beginning.
-    pub(super) fn settle(&mut self) -> bool {
+    /// Unlinks the remaining files and waits for the helper. Returns whether a file could not be unlinked:
+    /// then the directory must be read again from the beginning.
+    pub(super) fn finish_batch(&mut self) -> bool {
         let outcome = self.batch.take().map(|batch| batch.finish());
-        let resisted = outcome == Some(Outcome::Resisted);
-        if resisted {
-            self.resists = true;
-            self.listing = Listing::Partly;
+        let incomplete = outcome == Some(Outcome::Incomplete);
+        if incomplete {
+            self.one_by_one = true;
+            self.listing = Listing::Partial;
         }
-        resisted
+        incomplete
     }
 }

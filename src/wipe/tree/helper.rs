@@ -1,4 +1,4 @@
-//! A second thread that unlinks files, where the filesystem is faster that way.
+//! A second thread that unlinks files, for filesystems on which that is faster.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -6,24 +6,24 @@ use std::thread::{self, JoinHandle};
 
 use super::batch::Batch;
 
-/// Batches that wait for the helper: enough that it has something to do while the walk removes a
-/// directory's files by itself, also when that has to wait for a CPU. Each has an open directory.
-const WAITING: usize = 8;
+/// The maximum number of batches that wait for the helper. It has work even if the walk is delayed. Each
+/// batch has an open directory.
+const QUEUE_LENGTH: usize = 8;
 
-/// More than its few calls need.
-const STACK: usize = 128 << 10;
+/// The stack size in bytes; the helper needs less.
+const STACK_SIZE: usize = 128 << 10;
 
-/// The thread. It ends with this value, at the latest when it has unlinked the share it is at.
+/// The thread. Dropping this waits until the thread has finished its current share.
 pub(super) struct Helper {
     batches: Option<SyncSender<Weak<Batch>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Helper {
-    /// `None` where no thread is to be had.
+    /// `None` if no thread can be started.
     pub(super) fn start() -> Option<Self> {
-        let (batches, offered) = sync_channel(WAITING);
-        let thread = thread::Builder::new().stack_size(STACK);
+        let (batches, offered) = sync_channel(QUEUE_LENGTH);
+        let thread = thread::Builder::new().stack_size(STACK_SIZE);
         let thread = thread.spawn(move || help(&offered)).ok()?;
         Some(Self {
             batches: Some(batches),
@@ -31,8 +31,8 @@ impl Helper {
         })
     }
 
-    /// Whether the helper will come to the batch: it may have enough to do. It works at it only as
-    /// long as somebody else keeps the batch.
+    /// Offers a batch. Returns `false` if the queue is full. The helper stops working on it when the caller drops
+    /// the batch.
     pub(super) fn offer(&self, batch: &Arc<Batch>) -> bool {
         let sent = |to: &SyncSender<_>| to.try_send(Arc::downgrade(batch)).is_ok();
         self.batches.as_ref().is_some_and(sent)
@@ -43,7 +43,7 @@ impl Drop for Helper {
     fn drop(&mut self) {
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // Should it have panicked, that has been told, and its share is in nobody's books.
+            // A panic was already logged, and the files of its share are found again by the walk.
             let _ = thread.join();
         }
     }

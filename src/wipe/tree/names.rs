@@ -1,12 +1,12 @@
-//! Names of subdirectories that are still to be entered, and the memory they take.
+//! The names of subdirectories that are not entered yet, and their memory.
 
 use std::ffi::{CStr, CString};
 
-/// What a name costs in memory beside its bytes: the pointer to it, the rest of its directory entry,
-/// and what the allocator adds.
+/// The memory of a name in addition to its bytes: the pointer, the rest of its directory entry and the
+/// overhead of the allocator.
 const OVERHEAD: usize = 48;
 
-/// The memory that a name takes.
+/// The memory of a name.
 pub(super) fn cost(name: &CStr) -> usize {
     OVERHEAD + name.count_bytes()
 }
@@ -25,14 +25,14 @@ impl Names {
         Some(name)
     }
 
-    /// The memory that they take altogether.
+    /// The memory of all names.
     pub(super) fn cost(&self) -> usize {
         self.cost
     }
 
-    /// Forgets those that would be popped last, until the rest takes no more than `limit`. Whether
-    /// any were forgotten.
-    pub(super) fn forget_beyond(&mut self, limit: usize) -> bool {
+    /// Drops the names that would be popped last until the rest fits into `limit` bytes. Returns whether any
+    /// were dropped.
+    pub(super) fn drop_beyond(&mut self, limit: usize) -> bool {
         let mut surplus = 0;
         for name in &self.names {
             if self.cost <= limit {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_popped_last_are_forgotten_first() {
+    fn names_that_are_popped_last_are_dropped_first() {
         let all = [c"last", c"2", c"1", c""];
         let total: usize = all.iter().map(|name| cost(name)).sum();
         for (limit, kept) in [
@@ -73,7 +73,7 @@ mod tests {
             (0, &[]),
         ] {
             let mut names = Names::from(all.map(CStr::to_owned).to_vec());
-            assert_eq!(names.forget_beyond(limit), kept.len() < all.len());
+            assert_eq!(names.drop_beyond(limit), kept.len() < all.len());
             assert!(names.cost() <= limit);
             for name in kept.iter().rev() {
                 assert_eq!(names.pop().as_deref(), Some(*name));

@@ -1,11 +1,10 @@
-//! What a tenant can leave on the volume's root directory itself, which stays, and on `lost+found`.
+//! Resets the directories that are kept: the volume's root and `lost+found`.
 //!
-//! What certainly nobody else wants is taken off: immutable and append-only flags, with which the
-//! next tenant could not use the volume, and `user.*` attributes, which are data like any other.
+//! It clears the immutable and append-only flags, with which the next tenant could not use the volume, and
+//! removes `user.*` attributes, which are tenant data.
 //!
-//! The owner, the mode, ACLs, security labels, quota projects and the filesystem's own attributes
-//! stay as they are. Operators set them when they prepare a volume, and nobody knows any more what
-//! they were before the tenant came.
+//! It never changes the owner, the mode, ACLs, security labels, quota projects and other attributes.
+//! Operators set them when they prepare a volume, and their original values are not known.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -18,25 +17,25 @@ use crate::wipe::dirfd::DirFd;
 use crate::wipe::escape::ShownPath;
 use crate::wipe::protect;
 
-/// `XATTR_LIST_MAX` of `linux/limits.h`: the kernel gives out no longer list.
-const LONGEST_LIST: usize = 64 << 10;
+/// `XATTR_LIST_MAX` of `linux/limits.h`: the longest list that the kernel returns.
+const XATTR_LIST_MAX: usize = 64 << 10;
 
-/// Takes off what the tenant left on the root, or on a directory below it that stays as well: `name`.
+/// Clears flags and `user.*` attributes of the root, or of the kept directory `name` below it.
 ///
 /// # Errors
-/// [`TreeError::Immutable`] without `CAP_LINUX_IMMUTABLE`, [`TreeError::TooManyAttributes`]; those of
+/// [`TreeError::Immutable`] without `CAP_LINUX_IMMUTABLE`, [`TreeError::TooManyAttributes`], and those of
 /// the filesystem.
 pub(super) fn reset(dir: &DirFd, name: Option<&CStr>) -> Result<(), TreeError> {
     let path = ShownPath::new(name);
     match protect::clear(dir.as_fd()) {
-        // Many filesystems have no such flags.
+        // Many filesystems do not support the flags.
         Ok(_) | Err(Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => {
             remove_user_attributes(dir, name)
         }
         Err(Errno::EPERM) => Err(TreeError::Immutable { path }),
         Err(Errno::EROFS) => Err(TreeError::ReadOnly),
         Err(errno) => Err(TreeError::Io {
-            what: "take the flags (chattr) off",
+            what: "clear the flags (chattr) of",
             path,
             errno,
         }),
@@ -51,7 +50,7 @@ fn remove_user_attributes(dir: &DirFd, name: Option<&CStr>) -> Result<(), TreeEr
             errno: Errno::from_raw(errno.raw_os_error()),
         }
     };
-    let mut names = vec![0; LONGEST_LIST];
+    let mut names = vec![0; XATTR_LIST_MAX];
     let length = match flistxattr(dir, &mut names[..]) {
         Err(rustix::io::Errno::OPNOTSUPP) => 0,
         Err(rustix::io::Errno::TOOBIG) => return Err(TreeError::TooManyAttributes),

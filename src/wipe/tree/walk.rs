@@ -1,8 +1,8 @@
-//! Empties a tree, step by step.
+//! Empties a tree step by step.
 //!
-//! There is no recursion, since tenants nest directories as deep as they like. Where a second thread
-//! makes it faster, a directory's files may be left to the helper while the walk goes on with other
-//! directories; a file that resists is the walk's business, which then reads its directory again.
+//! It does not recurse, because tenants may nest directories to any depth. Where a second thread is faster,
+//! the helper may unlink a directory's files while the walk continues with other directories. If a file
+//! cannot be unlinked, the walk reads its directory again and removes the files one by one.
 
 #[cfg(test)]
 mod tests;
@@ -25,16 +25,16 @@ use crate::wipe::escape::ShownPath;
 use crate::wipe::progress::Progress;
 use crate::wipe::protect::{self, Unprotected};
 
-/// How often a directory that gets new entries is emptied before we give up on it.
+/// The maximum number of passes over a directory that gets new entries.
 const MAX_PASSES: u32 = 3;
 
 /// A tree that is being emptied.
 pub(super) struct Walk<'a> {
     progress: &'a Progress,
     bounds: Bounds,
-    manner: FsTuning,
-    /// It has the batches. Dropped before the helper, who then has nothing to do any more.
-    way: DirStack,
+    tuning: FsTuning,
+    /// It owns the batches. It is dropped before the helper, which then has no work.
+    stack: DirStack,
     helper: Option<Helper>,
     buffer: Vec<u8>,
     removed_before: u64,
@@ -42,27 +42,27 @@ pub(super) struct Walk<'a> {
     failures: u64,
 }
 
-/// What became of an attempt to remove an entry.
+/// The result of removing an entry.
 enum Removal {
     Done,
-    /// A directory that got new entries since it was read.
+    /// The directory got new entries after it was read.
     NotEmpty,
     Failed,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(root: DirFd, progress: &'a Progress) -> Result<Self, TreeError> {
-        let manner = FsTuning::of(&root);
-        Self::within(BOUNDS, manner, root, progress)
+        let tuning = FsTuning::of(&root);
+        Self::within(BOUNDS, tuning, root, progress)
     }
 
     fn within(
         bounds: Bounds,
-        manner: FsTuning,
+        tuning: FsTuning,
         root: DirFd,
         progress: &'a Progress,
     ) -> Result<Self, TreeError> {
-        let way = DirStack::new(bounds, root).map_err(|errno| TreeError::Io {
+        let stack = DirStack::new(bounds, root).map_err(|errno| TreeError::Io {
             what: "look at",
             path: ShownPath::new([]),
             errno,
@@ -70,9 +70,9 @@ impl<'a> Walk<'a> {
         Ok(Self {
             progress,
             bounds,
-            manner,
-            way,
-            helper: manner.two_threads.then(Helper::start).flatten(),
+            tuning,
+            stack,
+            helper: tuning.two_threads.then(Helper::start).flatten(),
             buffer: vec![0; BUFFER],
             removed_before: progress.entries(),
             first_failure: None,
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
         while self.step()? {}
         let report = TreeReport {
             removed: self.progress.entries() - self.removed_before,
-            passes: self.way.top().passes,
+            passes: self.stack.top().passes,
         };
         match (self.first_failure, self.failures) {
             (None, _) => Ok(report),
@@ -96,28 +96,28 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Does what is to be done next; `false`: there is nothing left to do.
+    /// Does the next step. Returns `false` if nothing is left to do.
     fn step(&mut self) -> Result<bool, TreeError> {
         self.progress.check()?;
         if !self.open_top()? {
             return Ok(true);
         }
-        let (depth, removed) = (self.way.depth(), self.progress.entries());
-        let top = self.way.top();
-        let stays = stays(depth, top);
-        if let Some(below) = top.take_settled() {
+        let (depth, removed) = (self.stack.depth(), self.progress.entries());
+        let top = self.stack.top();
+        let is_kept = is_kept(depth, top);
+        if let Some(below) = top.take_finished() {
             self.remove_directory(below)?;
         } else if let Some(name) = top.pending.pop() {
             self.enter(name)?;
-        } else if let Some(below) = top.helped.pop() {
+        } else if let Some(below) = top.delegated.pop() {
             self.remove_directory(below)?;
-        } else if (stays || top.is_to_be_read(removed)) && top.settle() {
+        } else if (is_kept || top.needs_read(removed)) && top.finish_batch() {
             self.rewind()?;
-        } else if top.is_to_be_read(removed) {
+        } else if top.needs_read(removed) {
             self.read_and_unlink()?;
-        } else if top.found && !top.failed && stays {
+        } else if top.found && !top.failed && is_kept {
             self.start_again()?;
-        } else if let Some(frame) = self.way.ascend() {
+        } else if let Some(frame) = self.stack.ascend() {
             self.leave(frame)?;
         } else {
             return Ok(false);
@@ -125,37 +125,37 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// Opens the top. `false`: the way there has changed, and the top with it.
+    /// Opens the top. Returns `false` if the path has changed: then another directory is the top.
     fn open_top(&mut self) -> Result<bool, TreeError> {
-        match self.way.open_top() {
+        match self.stack.open_top() {
             Ok(true) => Ok(true),
             Ok(false) => self.start_again().map(|()| false),
-            Err(errno) => Err(self.refusal("open", None, errno)),
+            Err(errno) => Err(self.tree_error("open", None, errno)),
         }
     }
 
-    /// Goes down into a subdirectory of the top.
+    /// Descends into a subdirectory of the top.
     fn enter(&mut self, name: CString) -> Result<(), TreeError> {
-        match self.way.dir().open_identified(&name) {
+        match self.stack.dir().open_identified(&name) {
             Ok((id, dir)) => {
-                if id.device != self.way.top().id.device {
-                    // A subvolume: into another filesystem the kernel would not have let us. If it
-                    // cannot be made writable, its first entry tells.
+                if id.device != self.stack.top().id.device {
+                    // A btrfs subvolume: the kernel refuses to enter other filesystems. If it cannot be made
+                    // writable, removing its first entry fails.
                     let _ = protect::make_writable(&dir);
                 }
-                self.way.descend(name, id, dir);
+                self.stack.descend(name, id, dir);
                 Ok(())
             }
-            // No directory any more: if it is there at all, the next pass removes it.
+            // No longer a directory: the next pass handles it.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(()),
-            Err(errno) => self.fail(self.refusal("open", Some(&name), errno)),
+            Err(errno) => self.fail(self.tree_error("open", Some(&name), errno)),
         }
     }
 
-    /// Has come up from a directory in which there is nothing left to do, bar for the helper.
+    /// Handles a directory after ascending from it. Only the helper may still have work in it.
     fn leave(&mut self, frame: Frame) -> Result<(), TreeError> {
-        if !frame.is_settled() {
-            self.way.top().helped.push(frame);
+        if !frame.is_idle() {
+            self.stack.top().delegated.push(frame);
             Ok(())
         } else if self.open_top()? {
             self.remove_directory(frame)
@@ -164,35 +164,35 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Removes a directory below the top, which is empty or has failed.
+    /// Removes a directory below the top, unless it has failures or is kept.
     fn remove_directory(&mut self, mut frame: Frame) -> Result<(), TreeError> {
-        if frame.settle() {
-            self.way.return_to(frame);
+        if frame.finish_batch() {
+            self.stack.return_to(frame);
         } else if frame.failed {
-            self.way.top().failed = true;
-        } else if stays(self.way.depth() + 1, &frame) {
-            // It is empty, which is all that is wanted.
+            self.stack.top().failed = true;
+        } else if is_kept(self.stack.depth() + 1, &frame) {
+            // It must only be empty.
         } else if let Removal::NotEmpty = self.remove(&frame.name, EntryKind::Directory)? {
-            self.way.return_to(frame);
+            self.stack.return_to(frame);
             self.start_again()?;
         }
         Ok(())
     }
 
-    /// Reads the next entries of the top, unlinks what is no directory, and notes what is.
+    /// Reads the next entries of the top, unlinks the files and keeps the names of the directories.
     fn read_and_unlink(&mut self) -> Result<(), TreeError> {
-        if self.way.top().listing == Listing::Lost {
+        if self.stack.top().listing == Listing::Lost {
             self.rewind()?;
         }
         let mut files = self.read()?;
         let directories = self.take_directories(&mut files)?;
-        let top = self.way.top();
+        let top = self.stack.top();
         top.found |= !files.is_empty();
         top.pending = directories.into();
-        let resists = top.resists;
-        self.way.bound_names();
+        let one_by_one = top.one_by_one;
+        self.stack.bound_names();
         files.sort_unstable_by_key(|file| file.inode);
-        if !resists {
+        if !one_by_one {
             self.unlink(files);
             return Ok(());
         }
@@ -202,13 +202,13 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Goes back to the top's first entry.
+    /// Starts reading the top from its first entry.
     fn rewind(&mut self) -> Result<(), TreeError> {
-        let top = self.way.top();
-        top.listing = Listing::Partly;
-        top.begun_at = self.progress.entries();
-        let rewound = self.way.dir().rewind();
-        rewound.map_err(|errno| self.refusal("read", None, errno))
+        let top = self.stack.top();
+        top.listing = Listing::Partial;
+        top.removed_before = self.progress.entries();
+        let rewound = self.stack.dir().rewind();
+        rewound.map_err(|errno| self.tree_error("read", None, errno))
     }
 
     fn read(&mut self) -> Result<Vec<Entry>, TreeError> {
@@ -216,19 +216,19 @@ impl<'a> Walk<'a> {
         while bytes < self.bounds.batch {
             self.progress.check()?;
             let known = entries.len();
-            match self.way.dir().read(&mut self.buffer, &mut entries) {
+            match self.stack.dir().read(&mut self.buffer, &mut entries) {
                 Ok(true) => {
                     let new = entries[known..].iter();
                     bytes += new.map(|entry| cost(&entry.name)).sum::<usize>();
                 }
-                // ENOENT: the directory itself was removed by another hand.
+                // ENOENT: another process removed the directory.
                 Ok(false) | Err(Errno::ENOENT) => {
-                    self.way.top().listing = Listing::Whole;
+                    self.stack.top().listing = Listing::Complete;
                     break;
                 }
                 Err(errno) => {
-                    self.way.top().listing = Listing::Whole;
-                    self.fail(self.refusal("read", None, errno))?;
+                    self.stack.top().listing = Listing::Complete;
+                    self.fail(self.tree_error("read", None, errno))?;
                     break;
                 }
             }
@@ -236,19 +236,19 @@ impl<'a> Walk<'a> {
         Ok(entries)
     }
 
-    /// Unlinks files of the top, or leaves them to the helper, if they are not too many to keep.
+    /// Unlinks files of the top, or leaves them to the helper if the batch is small enough.
     fn unlink(&mut self, files: Vec<Entry>) {
         if files.is_empty() {
             return;
         }
         let bytes: usize = files.iter().map(|file| cost(&file.name)).sum();
-        let may_be_left = bytes <= self.bounds.left;
-        let batch = Arc::new(Batch::new(self.way.dir().clone(), files, self.progress));
-        self.way.top().batch = Some(batch.clone());
+        let may_delegate = bytes <= self.bounds.helper_batch;
+        let batch = Arc::new(Batch::new(self.stack.dir().clone(), files, self.progress));
+        self.stack.top().batch = Some(batch.clone());
         let mut offered = false;
         loop {
             offered = offered || self.offer(&batch);
-            if offered && may_be_left || !batch.unlink_share() {
+            if offered && may_delegate || !batch.unlink_share() {
                 break;
             }
         }
@@ -259,26 +259,29 @@ impl<'a> Walk<'a> {
         helper.is_some_and(|helper| helper.offer(batch))
     }
 
-    /// Takes the directories out of the top's entries.
+    /// Moves the directories out of the top's entries.
     fn take_directories(&mut self, entries: &mut Vec<Entry>) -> Result<Vec<CString>, TreeError> {
-        let in_root = self.way.depth() == 0;
+        let in_root = self.stack.depth() == 0;
         let mut directories = Vec::new();
         let others = entries.extract_if(.., |entry| entry.kind != Some(EntryKind::Other));
         let mut others: Vec<_> = others.collect();
-        if self.manner.sort_directories {
+        if self.tuning.sort_directories {
             others.sort_unstable_by_key(|entry| entry.inode);
         }
         for entry in others {
             self.progress.check()?;
             let name = &entry.name;
-            match entry.kind.map_or_else(|| self.way.dir().kind_of(name), Ok) {
+            let kind = entry
+                .kind
+                .map_or_else(|| self.stack.dir().kind_of(name), Ok);
+            match kind {
                 Ok(EntryKind::Other) => entries.push(entry),
                 Ok(EntryKind::Directory) => {
-                    self.way.top().found |= !(in_root && name.as_c_str() == LOST_AND_FOUND);
+                    self.stack.top().found |= !(in_root && name.as_c_str() == LOST_AND_FOUND);
                     directories.push(entry.name);
                 }
                 Err(Errno::ENOENT) => {}
-                Err(errno) => self.fail(self.refusal("look at", Some(name), errno))?,
+                Err(errno) => self.fail(self.tree_error("look at", Some(name), errno))?,
             }
         }
         directories.reverse();
@@ -287,88 +290,87 @@ impl<'a> Walk<'a> {
 
     /// Removes an entry of the top.
     fn remove(&mut self, name: &CStr, kind: EntryKind) -> Result<Removal, TreeError> {
-        let mut result = self.way.dir().remove(name, kind);
+        let mut result = self.stack.dir().remove(name, kind);
         if result == Err(Errno::EPERM) {
-            match protect::unprotect(self.way.dir(), name) {
+            match protect::unprotect(self.stack.dir(), name) {
                 Unprotected::Cleared(flags) => {
-                    result = self.way.dir().remove(name, kind);
-                    flags.give_back();
+                    result = self.stack.dir().remove(name, kind);
+                    flags.restore();
                 }
                 Unprotected::NothingToClear => {}
                 Unprotected::NotAllowed => {
-                    let path = self.way.path(Some(name));
+                    let path = self.stack.path(Some(name));
                     self.fail(TreeError::Immutable { path })?;
                     return Ok(Removal::Failed);
                 }
             }
         }
         if matches!(result, Err(Errno::ENOSPC | Errno::EDQUOT))
-            && protect::truncate(self.way.dir(), name)
+            && protect::truncate(self.stack.dir(), name)
         {
-            result = self.way.dir().remove(name, kind);
+            result = self.stack.dir().remove(name, kind);
         }
         match result {
             Ok(()) => {
                 self.progress.add_entry();
                 Ok(Removal::Done)
             }
-            // Gone already, or it became something else: then the next pass sees it.
+            // Removed by another process, or replaced: the next pass handles that.
             Err(Errno::ENOENT | Errno::EISDIR | Errno::ENOTDIR) => Ok(Removal::Done),
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removal::NotEmpty),
             Err(errno) => {
-                self.fail(self.refusal("remove", Some(name), errno))?;
+                self.fail(self.tree_error("remove", Some(name), errno))?;
                 Ok(Removal::Failed)
             }
         }
     }
 
-    /// Goes through the top once more, since it was not empty at the end, unless that happened too
-    /// often.
+    /// Starts another pass over the top, which was not empty at the end. Fails after too many passes.
     fn start_again(&mut self) -> Result<(), TreeError> {
-        let frame = self.way.top();
+        let frame = self.stack.top();
         frame.passes += 1;
         frame.found = false;
         frame.pending = Names::default();
-        frame.listing = Listing::Partly;
+        frame.listing = Listing::Partial;
         let passes = frame.passes;
         if passes > MAX_PASSES {
-            self.way.top().listing = Listing::Whole;
-            let path = self.way.path(None);
+            self.stack.top().listing = Listing::Complete;
+            let path = self.stack.path(None);
             return self.fail(TreeError::Refilled {
                 path,
                 passes: MAX_PASSES,
             });
         }
-        if self.way.top_is_open() {
+        if self.stack.top_is_open() {
             self.rewind()?;
         }
         Ok(())
     }
 
-    /// Notes a failure in the top; passes on one that ends everything.
+    /// Records a failure in the top. Returns fatal errors.
     fn fail(&mut self, error: TreeError) -> Result<(), TreeError> {
         if error.is_fatal() {
             return Err(error);
         }
-        self.way.top().failed = true;
+        self.stack.top().failed = true;
         self.failures += 1;
         self.first_failure.get_or_insert(error);
         Ok(())
     }
 
     fn is_swap_file(&self, name: Option<&CStr>) -> bool {
-        name.is_some_and(|name| protect::is_swap_file(self.way.dir(), name))
+        name.is_some_and(|name| protect::is_swap_file(self.stack.dir(), name))
     }
 
-    /// Puts the kernel's answer about the top, or an entry of it, into words.
-    fn refusal(&self, what: &'static str, name: Option<&CStr>, errno: Errno) -> TreeError {
-        let path = self.way.path(name);
+    /// The error for an errno about the top or one of its entries.
+    fn tree_error(&self, what: &'static str, name: Option<&CStr>, errno: Errno) -> TreeError {
+        let path = self.stack.path(name);
         match errno {
-            // EBUSY: a file, or an emptied directory, that something is mounted on.
+            // EBUSY: a file or an emptied directory that is a mount point.
             Errno::EXDEV | Errno::EBUSY => TreeError::NestedMount { path },
-            // The flags of a filesystem that an error made read-only may not tell.
-            Errno::EROFS => match self.way.subvolume() {
-                Some(path) if !is_read_only(self.way.root()) => {
+            // After an error, the mount flags may not show that the filesystem is read-only.
+            Errno::EROFS => match self.stack.subvolume() {
+                Some(path) if !is_read_only(self.stack.root()) => {
                     TreeError::ReadOnlySubvolume { path }
                 }
                 _ => TreeError::ReadOnly,
@@ -380,7 +382,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a directory is emptied and not removed: the root, and `lost+found` in it.
-fn stays(depth: usize, frame: &Frame) -> bool {
+/// Whether a directory is emptied but not removed: the root and `lost+found` in it.
+fn is_kept(depth: usize, frame: &Frame) -> bool {
     depth == 0 || depth == 1 && frame.name.as_c_str() == LOST_AND_FOUND
 }

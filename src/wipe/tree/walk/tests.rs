@@ -4,23 +4,23 @@ use std::path::Path;
 
 use super::*;
 
-/// What a name of three digits costs.
-const NAME: usize = 51;
+/// The memory of a name of three digits.
+const NAME_COST: usize = 51;
 
 const SMALL: Bounds = Bounds {
-    batch: 16 * NAME,
-    left: 4 * NAME,
-    names: 32 * NAME,
+    batch: 16 * NAME_COST,
+    helper_batch: 4 * NAME_COST,
+    names: 32 * NAME_COST,
     open_dirs: 3,
-    kept_names: 2 * NAME,
+    kept_names: 2 * NAME_COST,
 };
 
-const ALONE: FsTuning = FsTuning {
+const ONE_THREAD: FsTuning = FsTuning {
     two_threads: false,
     sort_directories: false,
 };
 
-/// Directories in directories; how many it made.
+/// Creates nested directories. Returns their number.
 fn make(dir: &Path, widths: &[usize]) -> usize {
     let Some((width, below)) = widths.split_first() else {
         return 0;
@@ -34,8 +34,8 @@ fn make(dir: &Path, widths: &[usize]) -> usize {
 }
 
 #[test]
-fn names_take_bounded_memory_and_wide_trees_are_not_read_over_and_over() {
-    // Wide at the top, at the bottom, everywhere; and deeper than directories are kept open.
+fn memory_for_names_and_repeated_reads_are_bounded() {
+    // Wide at the top, at the bottom and everywhere; and deeper than the limit for open directories.
     let shapes = [
         &[300, 3][..],
         &[300, 1, 1, 1],
@@ -50,20 +50,20 @@ fn names_take_bounded_memory_and_wide_trees_are_not_read_over_and_over() {
         let made = make(volume.path(), widths);
         let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let progress = Progress::default();
-        let mut walk = Walk::within(SMALL, ALONE, root, &progress).unwrap();
-        let (mut steps, mut most) = (0, 0);
+        let mut walk = Walk::within(SMALL, ONE_THREAD, root, &progress).unwrap();
+        let (mut steps, mut peak) = (0, 0);
         while walk.step().unwrap() {
             steps += 1;
-            most = most.max(walk.way.names());
+            peak = peak.max(walk.stack.names());
         }
-        // A batch is ended by the buffer, which is larger than these directories are.
+        // A call reads whole directories here, because the buffer is larger than they are.
         let widest = widths.iter().max().unwrap();
-        let bound = SMALL.names.max(widest * NAME) + SMALL.batch;
+        let bound = SMALL.names.max(widest * NAME_COST) + SMALL.batch;
         assert!(
-            most <= bound,
-            "{most} bytes of names at a time in {widths:?}"
+            peak <= bound,
+            "{peak} bytes of names at a time in {widths:?}"
         );
-        // Each is entered, read and left, and not every name can be kept.
+        // Each directory is entered, read and left, and some are read again.
         assert!(steps <= 5 * made, "{steps} steps for {made} in {widths:?}");
         assert_eq!(walk.run().unwrap().removed, made as u64);
         assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
@@ -71,8 +71,8 @@ fn names_take_bounded_memory_and_wide_trees_are_not_read_over_and_over() {
 }
 
 #[test]
-fn directories_are_left_to_the_helper_and_removed_after_it() {
-    // More files than are read at a time, as many as are left to the helper, fewer; none.
+fn directories_are_removed_after_the_helper_has_unlinked_their_files() {
+    // More files than are read at a time, as many as the helper may have, fewer, none.
     for (directories, files) in [(2, 150), (20, 4), (20, 3), (20, 1), (20, 0)] {
         for levels in [1, 9] {
             let volume = tempfile::tempdir().unwrap();
@@ -88,11 +88,11 @@ fn directories_are_left_to_the_helper_and_removed_after_it() {
             }
             let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
             let progress = Progress::default();
-            let together = FsTuning {
+            let two_threads = FsTuning {
                 two_threads: true,
                 sort_directories: true,
             };
-            let walk = Walk::within(SMALL, together, root, &progress).unwrap();
+            let walk = Walk::within(SMALL, two_threads, root, &progress).unwrap();
             let report = walk.run().unwrap();
             assert_eq!((report.removed, report.passes), (made, 1));
             assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
