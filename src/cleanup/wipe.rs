@@ -110,7 +110,7 @@ fn filesystem(
         None => {}
         Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
         Some(Trim::NotOffered(errno)) => {
-            tracing::debug!(%path, %errno, "trim is not available")
+            tracing::debug!(%path, %errno, "trim is not available");
         }
         Some(Trim::Failed(errno)) => tracing::warn!(
             %path,

@@ -223,7 +223,10 @@ fn mount_table_that_lacks_something_is_incomplete() {
     let chroot = complete(&other).unwrap_err();
     assert!(chroot.contains("outside of the chroot"), "{chroot}");
     let strange = complete(&format!("{root}what is this\n")).unwrap_err();
-    assert!(strange.ends_with("does not parse: what is this"), "{strange}");
+    assert!(
+        strange.ends_with("does not parse: what is this"),
+        "{strange}"
+    );
 }
 
 proptest! {
