@@ -57,13 +57,15 @@ fn paths_outside_of_the_configured_classes() {
 }
 
 #[test]
-fn volumes_of_bound_and_terminating_pvs_and_with_a_job() {
+fn volumes_of_available_bound_and_terminating_pvs_and_with_a_job() {
     let stage = or_skip!(stage());
     stage.configure("pauseCleaning", "true").unwrap();
     let root = volume(&stage, "volume");
     let provisioner = stage.provisioner().unwrap();
+    stage.available(&root, None);
+    assert_refused(&stage, text(&root), "is Available");
     let pv = stage.used(&stage.bind("claim", &root));
-    assert_refused(&stage, text(&root), "belongs to a claim");
+    assert_refused(&stage, text(&root), "is Bound");
     stage.delete_claim("claim");
     stage.in_phase(&name(&pv), "Released");
     drop(provisioner);

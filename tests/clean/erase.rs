@@ -173,7 +173,7 @@ fn run_by_hand_a_cleaner_only_says_that_it_is_none() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1));
         assert!(
-            said.contains("blockCleanerCommand is /scripts/shred.sh [passes]"),
+            said.contains("blockCleanerCommand is exactly /scripts/shred.sh [passes]"),
             "{said}"
         );
         assert!(output.stdout.is_empty());

@@ -203,7 +203,7 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
     let (text, code) = told(&run(&stage, &dry));
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.contains("have to be deleted first") && text.contains("off 3 Pers"),
+        text.contains("delete their DaemonSet") && text.contains("from 3 Pers"),
         "{text}"
     );
     assert!(is_installed(&stage) && is_held(&stage, &free));
@@ -221,7 +221,7 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
 
     let (text, code) = told(&run(&stage, &UNINSTALL));
     assert_eq!(code, Some(0), "again: {text}");
-    assert!(text.contains("off 0 Pers"), "{text}");
+    assert!(text.contains("from 0 Pers"), "{text}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn a_missing_right_and_a_race_are_told_and_survived() {
     let denied = denied.forbid();
     let (text, code) = told(&run(&stage, &args));
     assert_eq!(code, Some(1), "{text}");
-    let right = "the right to patch persistentvolumes";
+    let right = "denies permission to patch persistentvolumes";
     assert_eq!(text.matches(right).count(), 1, "{text}");
     assert!(text.contains("deploy/uninstall.yaml"), "{text}");
     denied.clear();
