@@ -14,10 +14,7 @@ use crate::types::VolumeMode;
 use crate::view::{JobState, JobView, PvView, Tenancy};
 
 use super::job_object::fingerprint;
-use super::{
-    Action, CleanOrder, Cleanup, CleanupState, Planner, Settings, Snapshot, Track, VolumeState,
-    reasons,
-};
+use super::{Action, CleanOrder, Cleanup, CleanupState, Planner, Track, VolumeState, reasons};
 
 /// What a cleanup waits for while `maxConcurrentCleanups` others run.
 pub const FOR_A_SLOT: &str = "for a permit";
@@ -27,49 +24,6 @@ const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
 /// For how long a Job may be pending before it is replaced because its template changed. During an update of the
 /// provisioner two of them run on the node, and each would replace the other's Job without end.
 const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
-
-/// The free slots: `maxConcurrentCleanups` in all, and one for each rotational disk.
-#[derive(Debug, Default)]
-pub(super) struct Slots {
-    limit: usize,
-    held: usize,
-    /// Running wipes, including stalled ones, which hold no slot.
-    wipes: usize,
-    disks: BTreeSet<DeviceNumber>,
-}
-
-impl Slots {
-    pub(super) fn of(settings: &Settings, snapshot: &Snapshot) -> Self {
-        let mut slots = Self {
-            limit: settings.config.max_concurrent_cleanups.get().into(),
-            ..Self::default()
-        };
-        let is_wiped = |it: &Cleanup| matches!(it.state, CleanupState::Wiped { .. });
-        let at_work = snapshot.cleanups.values().filter(|it| it.at_work);
-        for cleanup in at_work.filter(|it| !is_wiped(it)) {
-            slots.wipes += 1;
-            slots.held += usize::from(!cleanup.stalled);
-            slots.disks.extend(&cleanup.disks);
-        }
-        slots
-    }
-
-    /// Acquires a slot, if one is free.
-    fn take(&mut self, disks: &BTreeSet<DeviceNumber>) -> bool {
-        let is_free =
-            self.held < self.limit && self.wipes < 2 * self.limit && self.disks.is_disjoint(disks);
-        if is_free {
-            self.hold(disks);
-        }
-        is_free
-    }
-
-    fn hold(&mut self, disks: &BTreeSet<DeviceNumber>) {
-        self.held += 1;
-        self.wipes += 1;
-        self.disks.extend(disks);
-    }
-}
 
 /// What a Job with the name of a PV's Job means for the PV's cleanup.
 #[derive(Debug, PartialEq, Eq)]
@@ -274,7 +228,8 @@ impl<'a> Planner<'a> {
                 ..
             } => {
                 // A Job may have been created that the watch does not show yet.
-                if notify_at.is_none() {
+                let lasted = self.snapshot.now.saturating_sub(cleanup.since);
+                if notify_at.is_none() && lasted < JOB_PENDING_LIMIT {
                     self.slots.hold(&cleanup.disks);
                 }
                 self.wake_at(*retry_at);

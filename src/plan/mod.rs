@@ -15,6 +15,7 @@ mod location;
 mod missing;
 mod occupied;
 mod report;
+mod slots;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -30,12 +31,12 @@ use crate::view::{NodeView, PvView};
 
 pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Track, Withdrawal};
 pub use cleanup::FOR_A_SLOT;
-use cleanup::Slots;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use location::PvLocation;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
+use slots::Slots;
 pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot, StorageClasses};
 
 /// The decisions of one pass.

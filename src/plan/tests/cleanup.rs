@@ -17,6 +17,14 @@ fn blocked(retry_at: u64) -> CleanupState {
     }
 }
 
+fn blocked_silently(retry_at: u64) -> CleanupState {
+    CleanupState::Blocked {
+        reason: "its Job".into(),
+        notify_at: None,
+        retry_at: Duration::from_secs(retry_at),
+    }
+}
+
 fn wiped(error: Option<&str>, retry_at: u64) -> CleanupState {
     CleanupState::Wiped {
         error: error.map(str::to_owned),
@@ -326,16 +334,18 @@ fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
     releasing
         .change_cleanup(&pv, |cleanup| cleanup.at_work = true)
         .expect("released", &["a is Cleaning", "clean pv-b", "b is Due"]);
-    let created = CleanupState::Blocked {
-        reason: "its Job".into(),
-        notify_at: None,
-        retry_at: Duration::from_secs(101),
-    };
+    let created = blocked_silently(101);
     let basis = order(&device().plan()).unwrap().basis;
     let slot = "track pv-b as Waiting";
-    world
-        .cleanup_on(&pv, created, basis)
-        .expect("created", &["a is Waiting", slot, "b is Waiting"]);
+    let mut world = world.cleanup_on(&pv, created, basis);
+    world.expect("created", &["a is Waiting", slot, "b is Waiting"]);
+    world = world.change_cleanup(&pv, |cleanup| {
+        cleanup.since = Duration::ZERO;
+        cleanup.state = blocked_silently(999);
+    });
+    world.snapshot.now = Duration::from_mins(2);
+    let free = ["a is Waiting", "clean pv-b", "b is Due"];
+    world.expect("it has not been seen for two minutes", &free);
 }
 
 #[test]
