@@ -257,7 +257,8 @@ impl<'a> Planner<'a> {
         let mut labels = config.labels_for_pv.clone();
         for key in &config.node_labels_for_pv {
             if let Some(value) = node.labels.get(key) {
-                labels.insert(key.clone(), value.clone());
+                // A label of the configuration wins.
+                labels.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
         labels.insert(LABEL_HOSTNAME.into(), node.hostname.clone());

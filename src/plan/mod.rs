@@ -217,11 +217,26 @@ impl<'a> Planner<'a> {
     }
 
     fn notice(&mut self, about: impl Into<About>, reason: &'static str, message: String) {
+        let about = about.into();
+        let message = match &about {
+            About::Pv(name, _) if reason == reasons::VOLUME_FAILED_DELETE => {
+                self.with_path(name, message)
+            }
+            _ => message,
+        };
         self.plan.notices.insert(Notice {
-            about: about.into(),
+            about,
             reason,
             message,
         });
+    }
+
+    /// Every event about a cleanup that fails names the path.
+    fn with_path(&self, pv: &str, message: String) -> String {
+        match self.by_name.get(pv).and_then(|pv| pv.path()) {
+            Some(path) if !message.contains(path.as_str()) => format!("{path}: {message}"),
+            _ => message,
+        }
     }
 
     fn patch(&mut self, patch: Patch) {

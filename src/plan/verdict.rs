@@ -214,7 +214,7 @@ fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
             format!("{} ({}); nothing was touched", skip.detail, skip.reason),
         ),
         PvLocation::Missing => Refusal::new(
-            reasons::VOLUME_MISSING,
+            reasons::VOLUME_FAILED_DELETE,
             "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV",
         )
         .state(VolumeState::Missing),

@@ -77,7 +77,11 @@ fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
     std::fs::remove_dir(&volume.path).unwrap();
     volume.delete_pv();
     stage.delete_claim("claim");
-    stage.event("VolumeMissing", "set the PV's reclaim policy to Retain");
+    let text = stage.event(
+        "VolumeFailedDelete",
+        "set the PV's reclaim policy to Retain",
+    );
+    assert!(text.contains(&volume.path.display().to_string()), "{text}");
     set_policy(stage, &volume.pv, "Retain");
     is_gone(stage, &volume.pv);
 }

@@ -290,6 +290,6 @@ fn a_pv_can_be_forgotten_whatever_is_at_its_path() {
     let none = consent(without_identity(due), "forget:");
     world().pv(none).expect(
         "nothing recorded to name",
-        &["VolumeMissing of pv-a", "a is Missing"],
+        &["VolumeFailedDelete of pv-a", "a is Missing"],
     );
 }

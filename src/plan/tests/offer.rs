@@ -97,7 +97,7 @@ fn a_new_volume_is_offered_with_every_setting() {
             ("kubernetes.io/hostname", "host-1"),
             ("zone", "z1"),
             ("team", "blue"),
-            ("both", "of the node"),
+            ("both", "of the configuration"),
         ]),
         annotations: labels(&[
             (ANNOTATION_PROVISIONED_BY, "local-volume-provisioner-node-1"),

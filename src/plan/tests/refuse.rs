@@ -26,7 +26,7 @@ fn fault_1_what_is_not_there_does_not_count_as_cleaned() {
             Some(Finding::from(SkipReason::NotMounted)),
             ["VolumeNotMounted of pv-a", "a is NotMounted as NotMounted"],
         ),
-        ("gone", None, ["VolumeMissing of pv-a", "a is Missing"]),
+        ("gone", None, ["VolumeFailedDelete of pv-a", "a is Missing"]),
         (
             "a regular file",
             Some(SkipReason::NotADirectoryOrBlockDevice.into()),
