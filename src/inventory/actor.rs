@@ -266,8 +266,8 @@ impl Actor {
                 skipped(SkipReason::Unreadable, why)
             } else {
                 self.stuck.push(&name, thread);
+                let why = format!("{dir}: the entry {name:?} did not answer for {timeout:?}");
                 timeout = NEXT_PROBE_TIMEOUT;
-                let why = format!("{dir}: the entry {name:?} did not answer for {PROBE_TIMEOUT:?}");
                 skipped(SkipReason::TimedOut, why)
             };
             entries.push(Entry { name, finding });

@@ -92,16 +92,18 @@ impl MountWatch {
     /// Watches the mount table. Never returns without an error.
     ///
     /// # Errors
-    /// When the table cannot be watched or read.
+    /// When the table cannot be watched.
     pub(super) async fn run(&self, events: MountEvents) -> io::Result<()> {
         let mut pause = MIN_PAUSE;
         loop {
             events.changed().await?;
-            let table = tokio::task::spawn_blocking(MountTable::read).await??;
-            pause = if self.notify(&table) {
-                MIN_PAUSE
-            } else {
-                MAX_PAUSE.min(pause * 2)
+            pause = match tokio::task::spawn_blocking(MountTable::read).await? {
+                Ok(table) if self.notify(&table) => MIN_PAUSE,
+                Ok(_) => MAX_PAUSE.min(pause * 2),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the mount table; the next scan sees the change");
+                    MAX_PAUSE
+                }
             };
             tokio::time::sleep(pause).await;
         }

@@ -63,9 +63,9 @@ fn volumes_of_available_bound_and_terminating_pvs_and_with_a_job() {
     let root = volume(&stage, "volume");
     let provisioner = stage.provisioner().unwrap();
     stage.available(&root, None);
-    assert_refused(&stage, text(&root), "is Available");
+    assert_refused(&stage, text(&root), "reserve it first");
     let pv = stage.used(&stage.bind("claim", &root));
-    assert_refused(&stage, text(&root), "is Bound");
+    assert_refused(&stage, text(&root), "belongs to a claim");
     stage.delete_claim("claim");
     stage.in_phase(&name(&pv), "Released");
     drop(provisioner);

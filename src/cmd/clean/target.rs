@@ -202,9 +202,13 @@ fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
         bail!("PV {name} has the cleaning Job {}", job.name);
     }
     ensure!(
-        !matches!(pv.phase, Phase::Available | Phase::Bound | Phase::Pending),
-        "PV {name} is {}: a claim has it, or may take it while the volume is cleaned; delete the claim, or the PV, first",
+        !matches!(pv.phase, Phase::Bound | Phase::Pending),
+        "PV {name} is {}, so it belongs to a claim: delete the claim first",
         pv.phase
+    );
+    ensure!(
+        pv.phase != Phase::Available || pv.claim.is_some(),
+        "PV {name} is Available: a claim may take it while the volume is cleaned; reserve it first (docs/operations.md)"
     );
     ensure!(!pv.paused, "PV {name} is paused by an annotation");
     Ok(())
