@@ -23,7 +23,7 @@ use super::oversee::oversee;
 use super::volume::Volume;
 use super::wipe::{Cleaned, Wiped};
 use super::{CleanupContext, Failure, NotifyAfter, Stop, attempt};
-use crate::wipe::device::{self, WipeOutcome};
+use crate::wipe::device::{self, DeviceError, WipeOutcome};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -221,13 +221,38 @@ fn check(
             device::check_zeroed(file, size, progress)?;
         }
         Method::QuickReset => {
-            if let Err(device::DeviceError::NotZero { .. }) =
-                device::check_zeroed(file, size, progress)
-            {
-                return Ok(Some(WipeOutcome::SignaturesOnly));
-            }
+            return Ok(data_left(device::check_zeroed(file, size, progress))?);
         }
         Method::Command(_) | Method::DeleteContents => {}
     }
     Ok(None)
+}
+
+/// Whether a quick reset left data. A device that cannot be read is not clean.
+fn data_left(zeroed: Result<(), DeviceError>) -> Result<Option<WipeOutcome>, DeviceError> {
+    match zeroed {
+        Ok(()) => Ok(None),
+        Err(DeviceError::NotZero { .. }) => Ok(Some(WipeOutcome::SignaturesOnly)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bytes_that_are_not_zero_are_data_that_was_left() {
+        let io = |offset| DeviceError::Io {
+            what: "read",
+            offset,
+            source: std::io::Error::other("a bad sector"),
+        };
+        assert!(matches!(data_left(Ok(())), Ok(None)));
+        assert!(matches!(
+            data_left(Err(DeviceError::NotZero { offset: 4096 })),
+            Ok(Some(WipeOutcome::SignaturesOnly))
+        ));
+        assert!(matches!(data_left(Err(io(0))), Err(DeviceError::Io { .. })));
+    }
 }
