@@ -1,9 +1,9 @@
 //! Executes the actions of a plan in the background and records which writes are in flight.
 
 mod create;
-mod device_checks;
 mod in_flight;
 mod jobs;
+mod offer_checks;
 mod withdraw;
 
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::quantity;
 use crate::render;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
-pub use device_checks::DeviceChecks;
 use in_flight::InFlightGuard;
 pub use in_flight::{InFlight, InFlightWrites};
+pub use offer_checks::OfferChecks;
+use offer_checks::PassFacts;
 
 /// Concurrent writes to the API server.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -35,7 +36,7 @@ pub struct Actor {
     /// The Jobs in the watch cache.
     jobs: watch::Receiver<Option<Jobs>>,
     in_flight: InFlightWrites,
-    device_checks: DeviceChecks,
+    offer_checks: OfferChecks,
     permits: Arc<Semaphore>,
 }
 
@@ -44,10 +45,10 @@ impl Actor {
     #[must_use]
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
+            offer_checks: OfferChecks::new(Arc::clone(&context.kubelet)),
             context,
             jobs,
             in_flight: InFlightWrites::default(),
-            device_checks: DeviceChecks::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         }
     }
@@ -58,14 +59,15 @@ impl Actor {
         &self.in_flight
     }
 
-    /// The results of the exclusive opens before PVs are created.
+    /// The results of the inspections before PVs are created.
     #[must_use]
-    pub fn device_checks(&self) -> &DeviceChecks {
-        &self.device_checks
+    pub fn offer_checks(&self) -> &OfferChecks {
+        &self.offer_checks
     }
 
     /// Starts all actions and does not wait for them.
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
+        let facts = PassFacts::default();
         for action in actions {
             match action {
                 Action::Forget(tenancy) => self.context.table.forget(&tenancy),
@@ -92,7 +94,9 @@ impl Actor {
                     let work = async move { this.cancel_job(&job, &why).await };
                     self.write_job(before, expectations, work);
                 }
-                Action::Create(draft) => self.offer(draft, expectations.clone(), pass),
+                Action::Create(draft) => {
+                    self.offer(draft, facts.clone(), expectations.clone(), pass)
+                }
                 Action::Patch(patch) => {
                     let (this, before, now) =
                         (self.clone(), patch.pv.clone(), expectations.clone());

@@ -203,7 +203,7 @@ impl Controller {
             job_source: Arc::clone(&self.job_source),
             writing,
             making: under_way.making,
-            refusals: self.actor.device_checks().refusals(),
+            refusals: self.actor.offer_checks().refusals(),
             now: self.epoch.elapsed(),
             date: jiff::Timestamp::now(),
             missing_since: std::mem::take(&mut memory.missing_since),

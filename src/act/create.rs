@@ -1,11 +1,12 @@
 //! Creates PVs. Each request is retried a few times; after that, the next pass decides again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::Actor;
-use super::device_checks::Refused;
+use super::offer_checks::{PassFacts, Refused};
 use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
@@ -37,15 +38,22 @@ enum Outcome {
 struct NameTaken;
 
 impl Actor {
-    /// Creates a PV if its device can be opened exclusively.
-    pub(super) fn offer(&self, draft: Box<PvDraft>, expectations: Expectations, pass: Instant) {
+    /// Creates a PV if its volume passes the inspection.
+    pub(super) fn offer(
+        &self,
+        draft: Box<PvDraft>,
+        facts: PassFacts,
+        expectations: Expectations,
+        pass: Instant,
+    ) {
         let Some(guard) = self.in_flight.enter_new(&draft) else {
             return;
         };
         let (this, generation) = (self.clone(), self.generation());
         tokio::spawn(async move {
-            // Without a write permit: an unresponsive device would hold it forever.
-            let checked = this.device_checks.check(&draft).await;
+            let config = Arc::clone(&this.context.state.borrow().settings.config);
+            // Without a write permit: an unresponsive disk would hold it forever.
+            let checked = this.offer_checks.check(&draft, &config, &facts).await;
             let is_current = this.generation() == generation;
             match checked {
                 Ok(()) if is_current => {
@@ -53,7 +61,7 @@ impl Actor {
                     let work = |generation| async move {
                         let exists = actor.create(&draft, &expectations, pass, generation).await;
                         if exists {
-                            actor.device_checks.forget(&draft.path);
+                            actor.offer_checks.forget(&draft.path);
                         }
                         exists
                     };

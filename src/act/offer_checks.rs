@@ -1,32 +1,40 @@
-//! Opens a device exclusively before its PV is created. The open fails while the device, one of its
-//! partitions or its parent disk is in use. In use means mounted in any mount namespace, or claimed by
-//! swap, btrfs, a journal, LVM or md.
+//! Inspects a volume before its PV is created, with the inspection of a cleanup. Only what depends on the API server is
+//! left to the plan.
 //!
-//! Never opens a device that has a PV or shares storage with one: a mount by the kubelet would fail at
-//! that moment. The plan ensures this: it creates no PV for such a device.
+//! A device is opened exclusively for that. The open fails while the device, one of its partitions or its parent disk
+//! is mounted in any mount namespace, or claimed by swap, btrfs, a journal, LVM or md. A device that has a PV, or shares
+//! storage with one, is never opened so: a mount by the kubelet would fail at that moment. The plan creates no PV for
+//! such a device.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::host::claims::claimed_by;
-use crate::host::device::{Device, OpenError};
-use crate::host::identity::of_device;
-use crate::host::sysfs::Sysfs;
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::cleanup::inspect::{NodeFacts, Obstacle};
+use crate::cleanup::volume::{Access, OpenVolume};
+use crate::config::Config;
+use crate::host::kubelet::KubeletDir;
 use crate::inventory::Skip;
 use crate::names::ANNOTATION_IDENTITY;
-use crate::plan::{DraftDevice, PvDraft, Refusal};
-use crate::types::{HostPath, SkipReason};
+use crate::plan::{PvDraft, Refusal};
+use crate::types::{HostPath, SkipReason, VolumeMode};
 
-/// How long a result is valid. It is shorter than the period of idle passes, so that each of these opens
-/// the device again.
+/// How long a result is valid. It is shorter than the period of idle passes, so that each of these inspects again.
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// How long the result of a removed entry is kept.
 const RESULT_TTL: Duration = Duration::from_mins(10);
+/// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
+const MAX_CONCURRENT: usize = 64;
 
-/// The results of the exclusive opens, by path.
-#[derive(Clone, Debug, Default)]
-pub struct DeviceChecks(Arc<Mutex<BTreeMap<HostPath, CheckResult>>>);
+/// The results of the inspections, by path.
+#[derive(Clone, Debug)]
+pub struct OfferChecks {
+    kubelet: Arc<KubeletDir>,
+    results: Arc<Mutex<BTreeMap<HostPath, CheckResult>>>,
+    permits: Arc<Semaphore>,
+}
 
 #[derive(Clone, Debug)]
 struct CheckResult {
@@ -35,14 +43,47 @@ struct CheckResult {
     skip: Option<Skip>,
 }
 
-/// The device is not usable for a PV now.
+/// The volume is not offered now.
 pub(super) struct Refused {
     /// Whether the reason differs from that of the check before.
     pub(super) is_new: bool,
 }
 
-impl DeviceChecks {
-    /// The devices without a PV, with the reasons.
+/// The facts of the machine, read once for all volumes that one pass offers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PassFacts(Arc<OnceCell<Result<Arc<NodeFacts>, String>>>);
+
+impl PassFacts {
+    async fn get(
+        &self,
+        kubelet: &Arc<KubeletDir>,
+        config: &Arc<Config>,
+    ) -> Result<Arc<NodeFacts>, String> {
+        let (kubelet, config) = (Arc::clone(kubelet), Arc::clone(config));
+        let read = || async {
+            let read = move || NodeFacts::read(&kubelet, &config);
+            match tokio::task::spawn_blocking(read).await {
+                Ok(Ok(facts)) => Ok(Arc::new(facts)),
+                Ok(Err(obstacle)) => Err(obstacle.to_string()),
+                Err(panic) => Err(panic.to_string()),
+            }
+        };
+        self.0.get_or_init(read).await.clone()
+    }
+}
+
+impl OfferChecks {
+    /// Without results.
+    #[must_use]
+    pub fn new(kubelet: Arc<KubeletDir>) -> Self {
+        Self {
+            kubelet,
+            results: Arc::default(),
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+        }
+    }
+
+    /// The volumes that must not be offered, with the reasons.
     #[must_use]
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
         let refusal = |(path, result): (&HostPath, &CheckResult)| {
@@ -55,14 +96,16 @@ impl DeviceChecks {
         self.lock().iter().filter_map(refusal).collect()
     }
 
-    /// Opens the draft's device, unless the last result is still valid. Directories always pass.
+    /// Inspects the draft's volume, unless the last result is still valid.
     ///
     /// # Errors
     /// [`Refused`]; the reason is among [`Self::refusals`].
-    pub(super) async fn check(&self, draft: &PvDraft) -> Result<(), Refused> {
-        let Some(device) = draft.device.clone() else {
-            return Ok(());
-        };
+    pub(super) async fn check(
+        &self,
+        draft: &PvDraft,
+        config: &Arc<Config>,
+        facts: &PassFacts,
+    ) -> Result<(), Refused> {
         let identity = draft.annotations.get(ANNOTATION_IDENTITY);
         let identity = identity.cloned().unwrap_or_default();
         let before = self.lock().get(&draft.path).cloned();
@@ -73,13 +116,13 @@ impl DeviceChecks {
                 None => Ok(()),
             };
         }
-        let path = draft.path.clone();
-        let recorded = identity.clone();
-        let opened = tokio::task::spawn_blocking(move || open(&device, &path, &recorded)).await;
-        let skip = opened.unwrap_or_else(|error| {
-            let detail = format!("{}: the check of the device failed: {error}", draft.path);
-            Some(Skip::new(SkipReason::Unreadable, detail))
-        });
+        let skip = match facts.get(&self.kubelet, config).await {
+            Ok(facts) => self.inspect(draft, facts).await,
+            Err(error) => Some(Skip::new(
+                SkipReason::Unreadable,
+                format!("{}: {error}", draft.path),
+            )),
+        };
         let is_new = before.is_none_or(|before| before.skip != skip);
         let result = match skip {
             Some(_) => Err(Refused { is_new }),
@@ -92,40 +135,59 @@ impl DeviceChecks {
         result
     }
 
-    /// Removes the result of an entry that has a PV: when the PV is gone, the device is opened again.
+    async fn inspect(&self, draft: &PvDraft, facts: Arc<NodeFacts>) -> Option<Skip> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let (path, draft) = (draft.path.clone(), draft.clone());
+        let inspected = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            inspect(&draft, &facts)
+        });
+        inspected.await.unwrap_or_else(|error| {
+            let detail = format!("{path}: inspecting it failed: {error}; this is a bug");
+            Some(Skip::new(SkipReason::Unreadable, detail))
+        })
+    }
+
+    /// Removes the result of an entry that has a PV: when the PV is gone, the volume is inspected again.
     pub(super) fn forget(&self, path: &HostPath) {
         self.lock().remove(path);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, CheckResult>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens a device exclusively and closes it at once. Returns why it is not usable for a PV.
+/// Opens, locks and inspects a volume, and closes it at once. Returns why it must not be offered. Blocking.
 ///
-/// The inventory may be some seconds old, so the device is identified again. Opening a disk covers its
-/// partitions: the kernel refuses while one of them is claimed.
-fn open(device: &DraftDevice, path: &HostPath, identity: &str) -> Option<Skip> {
-    let mount_path = device.mount_path.as_path();
-    match Device::open_exclusive_readonly(mount_path) {
-        Ok(opened) => match of_device(&opened, mount_path, &Sysfs::default()) {
-            Ok(now) if opened.number() == device.number && now.text == identity => None,
-            _ => {
-                let detail = format!("{path} leads to another device than at the last scan");
-                Some(Skip::new(SkipReason::Unreadable, detail))
+/// The inventory may be some seconds old, so the volume is identified again.
+fn inspect(draft: &PvDraft, facts: &NodeFacts) -> Option<Skip> {
+    let (path, kind) = (&draft.path, draft.kind());
+    match OpenVolume::open(&draft.mount_path, kind, Access::Read, facts) {
+        Ok(opened) => {
+            let candidate = opened.candidate;
+            let identity = draft.annotations.get(ANNOTATION_IDENTITY);
+            if identity == Some(&candidate.identity.text) && candidate.footprint == draft.footprint
+            {
+                return None;
             }
-        },
-        // A read-only device is not in use, and gets a PV.
-        Err(OpenError::ReadOnly { .. }) => None,
-        Err(error @ OpenError::InUse { .. }) => {
-            let user = claimed_by(device.number, &Sysfs::default());
-            let detail = match user {
-                Some(user) => format!("{path} is in use: {user}"),
-                None => error.to_string(),
-            };
-            Some(Skip::new(SkipReason::DeviceInUse, detail))
+            let detail = format!("{path} leads to another volume than at the last scan");
+            Some(Skip::new(SkipReason::Unreadable, detail))
         }
-        Err(error) => Some(Skip::new(SkipReason::Unreadable, error.to_string())),
+        Err(obstacle) => Some(skip(path, kind, &obstacle)),
     }
+}
+
+fn skip(path: &HostPath, kind: VolumeMode, obstacle: &Obstacle) -> Skip {
+    let (reason, remedy) = match obstacle {
+        Obstacle::InUse { .. } | Obstacle::Locked(_) => match kind {
+            VolumeMode::Block => (SkipReason::DeviceInUse, ""),
+            VolumeMode::Filesystem => (SkipReason::VolumeInUse, ""),
+        },
+        Obstacle::Nested(_) => (SkipReason::NestedVolume, "; take one of the two away"),
+        Obstacle::System(_) => (SkipReason::SystemStorage, "; take the entry away"),
+        Obstacle::NotLocal(_) => (SkipReason::NotLocal, "; take the entry away"),
+        Obstacle::Unknown(_) => (SkipReason::Unreadable, ""),
+    };
+    Skip::new(reason, format!("{path}: {obstacle}{remedy}"))
 }

@@ -10,6 +10,7 @@ use crate::plan::{CleanOrder, reasons};
 use super::gate::Gated;
 use super::volume::Volume;
 use super::{CleanupContext, Failure, Stop};
+use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
 
 /// A volume whose PV is Terminating and has our finalizer. Only a value of this type can be wiped, and
@@ -20,6 +21,19 @@ pub struct Committed {
     pub(super) identity: String,
     pub(super) volume: Volume,
     pub(super) lock: VolumeLock,
+}
+
+impl Committed {
+    /// Its parts, for a Job: only devices are cleaned by Jobs.
+    pub(super) fn into_device(self) -> Result<(CleanOrder, String, Device, VolumeLock), Failure> {
+        match self.volume {
+            Volume::Device(device) => Ok((self.order, self.identity, device, self.lock)),
+            Volume::Filesystem(_) => Err(Failure::new(
+                reasons::VOLUME_FAILED_DELETE,
+                "a cleaning Job requires a device; nothing was touched; this is a bug",
+            )),
+        }
+    }
 }
 
 impl Gated {

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
+use crate::host::sysfs::Sysfs;
 use crate::inventory::{Machine, candidate_of_device};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
 use super::blocking::blocking;
-use super::{Failure, Stop, exclusive};
+use super::volume::{Access, open_device};
+use super::{Failure, Stop};
 use crate::wipe::progress::Progress;
 use crate::wipe::{command, device};
 
@@ -78,7 +80,7 @@ pub(crate) async fn external(
 fn open_again(path: &MountPath) -> Result<Device, Failure> {
     let deadline = Instant::now() + PROBE_TIMEOUT;
     loop {
-        match exclusive::open(path) {
+        match open_device(path, Access::Write, &Sysfs::default()).map_err(Stop::from) {
             Ok(device) => return Ok(device),
             Err(Stop::Failed(failure)) => return Err(failure),
             Err(_) if Instant::now() < deadline => sleep(PROBE_TIMEOUT / 100),

@@ -10,20 +10,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::cluster::{ApiError, ClaimView, PodView};
-use crate::config::Config;
-use crate::host::filesystem::FsRoot;
-use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
-use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
+use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, PvLocation, reasons};
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::duplicate::no_other_pv;
-use super::exclusive::{self, failed, io_failed, locked};
-use super::inspect::{inspect, report_mounts, system_storage};
-use super::volume::Volume;
+use super::inspect::{NodeFacts, report_mounts};
+use super::volume::{Access, OpenVolume, Volume};
 use super::{CleanupContext, Failure, NotifyAfter, Stop};
 use crate::wipe::method::Method;
 
@@ -40,13 +36,6 @@ pub struct Gated {
     pub(super) lock: VolumeLock,
 }
 
-/// An open, locked and inspected volume.
-struct Inspected {
-    volume: Volume,
-    lock: VolumeLock,
-    candidate: Candidate,
-}
-
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
 /// # Errors
@@ -61,11 +50,11 @@ pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, 
         let successor = claim_is_gone(context, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
-    let inspected = inspect_disk(context, &order).await?;
+    let opened = inspect_disk(context, &order).await?;
     no_other_pv(context, &pv).await?;
     node_is_not_paused(context).await?;
-    let permission = judge(context, &order, &pv, &inspected.candidate)?;
-    let Inspected { volume, lock, .. } = inspected;
+    let permission = judge(context, &order, &pv, &opened.candidate)?;
+    let OpenVolume { volume, lock, .. } = opened;
     Ok(Gated {
         order,
         pv,
@@ -303,43 +292,23 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
     })
 }
 
-async fn inspect_disk(context: &CleanupContext, order: &CleanOrder) -> Result<Inspected, Stop> {
+async fn inspect_disk(context: &CleanupContext, order: &CleanOrder) -> Result<OpenVolume, Stop> {
+    if order.kind == VolumeMode::Block && order.method == Method::DeleteContents {
+        return Err(no_cleaner_of_devices(order).into());
+    }
     let (order, kubelet) = (order.clone(), Arc::clone(&context.kubelet));
     let config = Arc::clone(&context.state.borrow().settings.config);
-    with_timeout("the disk", move || open(&order, &kubelet, &config)).await?
+    with_timeout("the disk", move || {
+        let facts = NodeFacts::read(&kubelet, &config)?;
+        let opened = OpenVolume::open(&order.mount_path, order.kind, Access::Write, &facts)?;
+        report_mounts(&order.pv.name, &opened.volume, &facts.machine.mounts);
+        Ok(opened)
+    })
+    .await?
 }
 
-/// Opens, locks and inspects the volume at the path. Blocking.
-fn open(order: &CleanOrder, kubelet: &KubeletDir, config: &Config) -> Result<Inspected, Stop> {
-    let path = order.mount_path.as_path();
-    let machine =
-        Machine::read().map_err(|error| failed(format!("reading the mount table: {error}")))?;
-    machine.mounts.complete().map_err(failed)?;
-    let (volume, lock, candidate) = match order.kind {
-        VolumeMode::Filesystem => {
-            let root =
-                FsRoot::open(path, &machine.mounts).map_err(|error| failed(error.to_string()))?;
-            let lock = locked(VolumeLock::acquire(root.as_fd(), path))?;
-            let candidate = candidate_of_filesystem(&root, &machine)
-                .map_err(|error| io_failed(&order.mount_path, &error))?;
-            (Volume::Filesystem(root), lock, candidate)
-        }
-        VolumeMode::Block => {
-            if order.method == Method::DeleteContents {
-                return Err(no_cleaner_of_devices(order).into());
-            }
-            let (device, lock, candidate) = exclusive::take(&order.mount_path, &machine)?;
-            (Volume::Device(device), lock, candidate)
-        }
-    };
-    let system = system_storage(kubelet, config).map_err(failed)?;
-    inspect(&volume, &machine, kubelet, &system)?;
-    report_mounts(&order.pv.name, &volume, &machine.mounts);
-    Ok(Inspected {
-        volume,
-        lock,
-        candidate,
-    })
+fn failed(message: impl Into<String>) -> Stop {
+    Stop::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
 }
 
 /// The volume is a device, and the method of its class does not clean devices.

@@ -1,7 +1,9 @@
-//! Checks whether this machine uses an open volume. The gate and the `clean` command share it. It
-//! changes nothing.
+//! The inspection: whether an open volume may be offered or cleaned. It changes nothing.
+//!
+//! Nothing else decides this: the gate of a cleanup, the `clean` command, and the check before a PV is created call it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::host::footprint::Footprint;
 use crate::host::kubelet::KubeletDir;
+use crate::host::lock::LockError;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::system::{DiscoveryDir, FsDir, SystemStorage};
 use crate::host::users::{self, Storage};
@@ -30,11 +33,18 @@ const LOCAL_FILESYSTEMS: [&str; 21] = [
 /// The filesystem types of `/dev`.
 const DEV_FILESYSTEMS: [&str; 2] = ["devtmpfs", "tmpfs"];
 
-/// Why a volume must not be cleaned.
+/// Why a volume must not be offered or cleaned.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// It is in use; with the user.
-    InUse(String),
+    /// It is in use.
+    InUse {
+        /// The user.
+        user: String,
+        /// When the use of a volume to be cleaned is reported.
+        notify: NotifyAfter,
+    },
+    /// Another process holds its lock; a sentence with the path.
+    Locked(String),
     /// A mount point is inside the volume.
     Nested(PathBuf),
     /// The machine needs it; with the purpose.
@@ -42,63 +52,110 @@ pub(crate) enum Obstacle {
     /// A filesystem of this type may keep its data on another machine.
     NotLocal(String),
     /// The check failed.
-    Unknown(io::Error),
+    Unknown(String),
+}
+
+impl Obstacle {
+    pub(super) fn in_use(user: impl Into<String>) -> Self {
+        Self::InUse {
+            user: user.into(),
+            notify: NotifyAfter::ShortUse,
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { user, .. } => write!(f, "the volume is in use: {user}"),
+            Self::Nested(point) => write!(f, "{} is mounted inside the volume", point.display()),
+            Self::System(why) => write!(f, "storage that this machine needs ({why})"),
+            Self::NotLocal(fs_type) => {
+                write!(f, "{fs_type} may keep its data on another machine")
+            }
+            Self::Locked(text) | Self::Unknown(text) => f.write_str(text),
+        }
+    }
 }
 
 impl From<io::Error> for Obstacle {
     fn from(error: io::Error) -> Self {
-        Self::Unknown(error)
+        Self::Unknown(error.to_string())
+    }
+}
+
+impl From<LockError> for Obstacle {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Held { .. } => Self::Locked(error.to_string()),
+            LockError::Io { .. } => Self::Unknown(error.to_string()),
+        }
     }
 }
 
 impl From<Obstacle> for Stop {
     fn from(obstacle: Obstacle) -> Self {
-        let message = match obstacle {
-            Obstacle::InUse(by) => {
-                return Self::InUse {
-                    by: format!("the volume is in use: {by}"),
-                    notify: NotifyAfter::ShortUse,
-                };
+        let by = obstacle.to_string();
+        let remedy = match obstacle {
+            Obstacle::InUse { notify, .. } => return Self::InUse { by, notify },
+            Obstacle::Locked(_) => {
+                let notify = NotifyAfter::Zero;
+                return Self::InUse { by, notify };
             }
-            Obstacle::Nested(point) => format!(
-                "{} is mounted inside the volume; nothing was deleted; unmount it and the volume will be cleaned",
-                point.display()
-            ),
-            Obstacle::System(why) => format!(
-                "storage that this machine needs ({why}); nothing was deleted; set the PV's policy to Retain, delete it, and unmount the path"
-            ),
-            Obstacle::NotLocal(fs_type) => format!(
-                "{fs_type} may keep its data on another machine; nothing was deleted; set the PV's policy to Retain, delete it, and unmount the path"
-            ),
-            Obstacle::Unknown(error) => error.to_string(),
+            Obstacle::Unknown(_) => "",
+            Obstacle::Nested(_) => {
+                "; nothing was deleted; unmount it and the volume will be cleaned"
+            }
+            Obstacle::System(_) | Obstacle::NotLocal(_) => {
+                "; nothing was deleted; set the PV's policy to Retain, delete it, and unmount the path"
+            }
         };
+        let message = format!("{by}{remedy}");
         Self::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
     }
 }
 
-/// The storage that this machine needs for itself, given the configured classes.
-pub(crate) fn system_storage(
-    kubelet: &KubeletDir,
-    config: &Config,
-) -> Result<SystemStorage, String> {
-    let classes = config.classes.values();
-    let dirs: Vec<_> = classes
-        .map(|class| DiscoveryDir {
-            class: class.name.clone(),
-            host: class.host_dir.as_str().into(),
-            here: class.mount_dir.as_path().to_owned(),
-        })
-        .collect();
-    SystemStorage::read(kubelet, &dirs)
+/// What an inspection compares a volume with. It may be read once for several volumes.
+#[derive(Debug)]
+pub(crate) struct NodeFacts {
+    pub(crate) machine: Machine,
+    kubelet: KubeletDir,
+    /// The storage that this machine needs for itself.
+    system: SystemStorage,
 }
 
-/// Checks for everything that forbids cleaning a volume. Blocking.
-pub(crate) fn inspect(
-    volume: &Volume,
-    machine: &Machine,
-    kubelet: &KubeletDir,
-    system: &SystemStorage,
-) -> Result<(), Obstacle> {
+impl NodeFacts {
+    /// Reads the facts of this machine, given the configured classes. Blocking.
+    ///
+    /// # Errors
+    /// What cannot be read, or not completely.
+    pub(crate) fn read(kubelet: &KubeletDir, config: &Config) -> Result<Self, Obstacle> {
+        let machine = Machine::read()?;
+        machine.mounts.complete().map_err(Obstacle::Unknown)?;
+        let classes = config.classes.values();
+        let dirs: Vec<_> = classes
+            .map(|class| DiscoveryDir {
+                class: class.name.clone(),
+                host: class.host_dir.as_str().into(),
+                here: class.mount_dir.as_path().to_owned(),
+            })
+            .collect();
+        let system = SystemStorage::read(kubelet, &dirs).map_err(Obstacle::Unknown)?;
+        Ok(Self {
+            machine,
+            kubelet: kubelet.clone(),
+            system,
+        })
+    }
+}
+
+/// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
+pub(super) fn inspect(volume: &Volume, facts: &NodeFacts) -> Result<(), Obstacle> {
+    let NodeFacts {
+        machine,
+        kubelet,
+        system,
+    } = facts;
     let table = &machine.mounts;
     let below = match volume {
         Volume::Filesystem(root) => {
@@ -116,7 +173,7 @@ pub(crate) fn inspect(
                 return Err(Obstacle::Nested(nested.point.clone()));
             }
             if let Some(part) = table.of_parts(mount).next() {
-                return Err(Obstacle::InUse(format!(
+                return Err(Obstacle::in_use(format!(
                     "a part of it is mounted at {} as well; unmount it there",
                     shown(&part.point)
                 )));
@@ -140,7 +197,7 @@ pub(crate) fn inspect(
     let loops = users::loops_in(&storage, table, &machine.sysfs)?;
     match users::in_words(&loops) {
         None => Ok(()),
-        Some(by) => Err(Obstacle::InUse(by)),
+        Some(by) => Err(Obstacle::in_use(by)),
     }
 }
 
@@ -159,7 +216,7 @@ pub(crate) fn twins_are_free(
             None => continue,
         };
         let name = &twin.name;
-        return Err(Obstacle::InUse(format!(
+        return Err(Obstacle::in_use(format!(
             "{name} is a second path to its storage, and is in use ({user})"
         )));
     }
@@ -205,7 +262,7 @@ fn kubelet_mount<'a>(
 }
 
 fn kubelet_has(how: &str, point: &Path) -> Obstacle {
-    Obstacle::InUse(format!(
+    Obstacle::in_use(format!(
         "the kubelet has it {how} for a Pod, at {}",
         shown(point)
     ))

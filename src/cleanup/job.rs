@@ -20,7 +20,6 @@ use super::blocking::blocking;
 use super::commit::Committed;
 use super::gate::api;
 use super::oversee::oversee;
-use super::volume::Volume;
 use super::wipe::{Cleaned, Wiped};
 use super::{CleanupContext, Failure, NotifyAfter, Stop, attempt};
 use crate::wipe::device::{self, DeviceError, WipeOutcome};
@@ -73,17 +72,9 @@ pub(super) async fn create(
     context: &CleanupContext,
     progress: &Progress,
 ) -> Result<(), Stop> {
-    let Committed {
-        order,
-        identity,
-        volume,
-        lock,
-    } = committed;
-    let (Some(terms), Volume::Device(device)) = (&order.job, volume) else {
-        return Err(not_a_device().into());
-    };
+    let (order, identity, device, lock) = committed.into_device()?;
     let source = &context.jobs;
-    let Some(image) = &source.image else {
+    let (Some(terms), Some(image)) = (&order.job, &source.image) else {
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
     };
     let job = job_object::job(
@@ -132,15 +123,7 @@ pub(super) async fn check_result(
     job: &JobView,
     progress: &Progress,
 ) -> Result<Wiped, Failure> {
-    let Committed {
-        order,
-        identity,
-        volume,
-        lock,
-    } = committed;
-    let Volume::Device(device) = volume else {
-        return Err(not_a_device());
-    };
+    let (order, identity, device, lock) = committed.into_device()?;
     let work = {
         let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
         // The check owns the lock: it may hang in a system call and outlive this task.
@@ -179,13 +162,6 @@ pub(super) async fn check_result(
             })
         }
     }
-}
-
-fn not_a_device() -> Failure {
-    Failure::new(
-        reasons::VOLUME_FAILED_DELETE,
-        "a cleaning Job requires a device; nothing was touched; this is a bug",
-    )
 }
 
 /// The start of a Job by this process's monotonic clock.

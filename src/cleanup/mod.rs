@@ -11,7 +11,6 @@ pub mod attempt;
 pub(crate) mod blocking;
 pub mod commit;
 mod duplicate;
-pub(crate) mod exclusive;
 pub(crate) mod external;
 pub mod gate;
 pub(crate) mod inspect;

@@ -16,7 +16,8 @@ use super::run::StopSignals;
 use crate::args;
 use crate::cleanup::external::{PROBE_TIMEOUT, Target};
 use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
-use crate::cleanup::{Failure, Stop, exclusive, inspect};
+use crate::cleanup::volume::{Access, OpenVolume, Volume};
+use crate::cleanup::{Failure, Stop, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
 use crate::host::lock::VolumeLock;
@@ -134,7 +135,15 @@ async fn clean(expected: &JobDevice, method: &Method, progress: &Progress) -> Re
 fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
     let path = &expected.path;
     let machine = Machine::read().map_err(refused)?;
-    let (device, lock, candidate) = exclusive::take(path, &machine)?;
+    let opened = OpenVolume::take(path, VolumeMode::Block, Access::Write, &machine)?;
+    let OpenVolume {
+        volume: Volume::Device(device),
+        lock,
+        candidate,
+    } = opened
+    else {
+        return Err(refused("it is no device").into());
+    };
     let (identity, size) = (candidate.identity, device.size());
     if compare(&expected.identity, &identity) != Match::Same || size != expected.size {
         let text = format!(

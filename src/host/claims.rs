@@ -9,16 +9,22 @@ use std::path::{Path, PathBuf};
 use super::mounts::{DeviceNumber, unescape};
 use super::sysfs::Sysfs;
 
-/// Describes what has claimed a device, a partition of it, or its disk.
+/// Describes what has claimed the device at a path, a partition of it, or its disk.
 #[must_use]
-pub fn claimed_by(device: DeviceNumber, sysfs: &Sysfs) -> Option<String> {
-    let devices = sysfs.writable_through(device).ok()?;
-    holder(&devices, sysfs)
-        .or_else(|| swap(&devices))
-        .or_else(|| {
-            let uuid = sysfs.btrfs_over(&devices)?;
-            Some(format!("a member of the mounted btrfs filesystem {uuid}"))
-        })
+pub fn claimed_by(path: &Path, sysfs: &Sysfs) -> String {
+    let found = || {
+        let number = DeviceNumber::from_rdev(fs::metadata(path).ok()?.rdev());
+        let devices = sysfs.writable_through(number).ok()?;
+        holder(&devices, sysfs)
+            .or_else(|| swap(&devices))
+            .or_else(|| {
+                let uuid = sysfs.btrfs_over(&devices)?;
+                Some(format!("a member of the mounted btrfs filesystem {uuid}"))
+            })
+    };
+    found().unwrap_or_else(|| {
+        "it is mounted (perhaps in another namespace), swap, a journal device, or part of btrfs, LVM or RAID".into()
+    })
 }
 
 fn holder(devices: &BTreeSet<DeviceNumber>, sysfs: &Sysfs) -> Option<String> {

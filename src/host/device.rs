@@ -15,7 +15,7 @@ use super::{ioctl, through_proc};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It is claimed: mounted (in any namespace), swap, a journal, btrfs, LVM, md, device-mapper.
-    #[error("{} is in use: it is mounted (perhaps in another namespace), swap, a journal device, or part of btrfs, LVM or RAID", path.display())]
+    #[error("{} is in use", path.display())]
     InUse {
         /// The path.
         path: PathBuf,
@@ -86,20 +86,11 @@ impl Device {
     /// # Errors
     /// [`OpenError`].
     pub fn open_exclusive(path: &Path) -> Result<Self, OpenError> {
-        Self::exclusive(path, OpenOptions::new().read(true).write(true))
-    }
-
-    /// Opens a device for reading, exclusively. Closing a device that was open for writing would make udev
-    /// probe it again.
-    ///
-    /// # Errors
-    /// [`OpenError`], also when the device is read-only.
-    pub fn open_exclusive_readonly(path: &Path) -> Result<Self, OpenError> {
-        Self::exclusive(path, OpenOptions::new().read(true))
-    }
-
-    fn exclusive(path: &Path, options: &mut OpenOptions) -> Result<Self, OpenError> {
-        let device = Self::open(path, options, libc::O_EXCL)?;
+        let device = Self::open(
+            path,
+            OpenOptions::new().read(true).write(true),
+            libc::O_EXCL,
+        )?;
         // Most drivers open a write-protected device for writing, and fail each write.
         match ioctl::block_read_only(device.as_fd()) {
             Ok(false) => Ok(device),
@@ -111,6 +102,15 @@ impl Device {
                 source,
             }),
         }
+    }
+
+    /// Opens a device for reading, exclusively. Closing a device that was open for writing would make udev
+    /// probe it again.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_exclusive_readonly(path: &Path) -> Result<Self, OpenError> {
+        Self::open(path, OpenOptions::new().read(true), libc::O_EXCL)
     }
 
     fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<Self, OpenError> {

@@ -49,6 +49,22 @@ impl VolumeLock {
     /// # Errors
     /// [`LockError`].
     pub fn acquire(volume: BorrowedFd<'_>, path: &Path) -> Result<Self, LockError> {
+        Self::try_lock(volume, path, File::try_lock)
+    }
+
+    /// Locks it together with others that only read: udev, while it probes a device. No cleaner has it then.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn acquire_shared(volume: BorrowedFd<'_>, path: &Path) -> Result<Self, LockError> {
+        Self::try_lock(volume, path, File::try_lock_shared)
+    }
+
+    fn try_lock(
+        volume: BorrowedFd<'_>,
+        path: &Path,
+        lock: impl FnOnce(&File) -> Result<(), TryLockError>,
+    ) -> Result<Self, LockError> {
         let failed = |source| LockError::Io {
             path: path.to_owned(),
             source,
@@ -59,7 +75,7 @@ impl VolumeLock {
             .open(through_proc(volume))
             .map_err(failed)?;
         // On Linux this is flock(2).
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => Ok(Self { held: file }),
             Err(TryLockError::WouldBlock) => Err(LockError::Held {
                 path: path.to_owned(),

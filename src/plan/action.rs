@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{NodeSelectorTerm, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::config::{AccessMode, Class};
+use crate::host::footprint::Footprint;
 use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
@@ -81,8 +82,10 @@ pub struct PvDraft {
     pub capacity: u64,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
-    /// The device, if it is one on disk.
-    pub device: Option<DraftDevice>,
+    /// The volume in our mount namespace.
+    pub mount_path: MountPath,
+    /// The storage that the scan found there.
+    pub footprint: Footprint,
     /// `spec.accessModes`.
     pub access_mode: AccessMode,
     /// `spec.local.fsType`.
@@ -95,13 +98,15 @@ pub struct PvDraft {
     pub selector: Vec<NodeSelectorTerm>,
 }
 
-/// The device of a PV to be created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DraftDevice {
-    /// Its path in our mount namespace.
-    pub mount_path: MountPath,
-    /// The device that the scan found.
-    pub number: DeviceNumber,
+impl PvDraft {
+    /// What the volume is on disk.
+    #[must_use]
+    pub fn kind(&self) -> VolumeMode {
+        match self.footprint {
+            Footprint::Device { .. } => VolumeMode::Block,
+            Footprint::Filesystem { .. } => VolumeMode::Filesystem,
+        }
+    }
 }
 
 /// A change of one PV's metadata and capacity, in one request that fails if the PV has changed since.

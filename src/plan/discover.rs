@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::Class;
-use crate::host::footprint::Footprint;
 use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME, provisioner_name, pv_name,
@@ -16,8 +15,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
 use super::{
-    About, Action, ClassReport, DraftDevice, Occupant, Planner, PvDraft, Refusal, VolumeReport,
-    VolumeState, reasons,
+    About, Action, ClassReport, Occupant, Planner, PvDraft, Refusal, VolumeReport, VolumeState,
+    reasons,
 };
 
 /// The number of entries that one event names.
@@ -284,13 +283,8 @@ impl<'a> Planner<'a> {
             owner: config.set_pv_owner_ref.then(|| node.as_owner()),
             capacity: quantity::round_down(candidate.capacity),
             mode: class.volume_mode,
-            device: match candidate.footprint {
-                Footprint::Device { number, .. } => Some(DraftDevice {
-                    mount_path: class.mount_dir.join(entry),
-                    number,
-                }),
-                Footprint::Filesystem { .. } => None,
-            },
+            mount_path: class.mount_dir.join(entry),
+            footprint: candidate.footprint.clone(),
             access_mode: class.access_mode,
             fs_type: class.fs_type.clone(),
             mount_options: storage_class.mount_options.clone(),

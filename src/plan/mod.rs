@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, DraftDevice, JobTerms, Patch, PvDraft, Track, Withdrawal};
+pub use action::{Action, CleanOrder, JobTerms, Patch, PvDraft, Track, Withdrawal};
 pub use cleanup::FOR_A_SLOT;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use location::PvLocation;

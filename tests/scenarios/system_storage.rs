@@ -5,23 +5,31 @@ use std::path::Path;
 
 use nix::mount::{MsFlags, mount};
 use serde_json::json;
-use support::Stage;
+use support::names::{ANNOTATION_IDENTITY, LABEL_HOSTNAME};
+use support::{Program, Stage};
 
 use crate::hung_disks::fuse::Fuse;
 use crate::kit::*;
 use crate::stage;
 
-/// The volume at a path is released, and kept with an event that says this.
-fn is_refused(stage: &Stage, claim: &str, path: &Path, why: &str) {
-    let bound = stage.used(&stage.bind(claim, path));
-    stage.delete_claim(claim);
+/// The volume at a path is not offered, for this reason; and if it has a PV, it is kept when that is released.
+fn is_refused(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &str, why: &str) {
+    skipped(stage, provisioner, path, reason);
+    let status = status_of(provisioner, path);
+    assert!(status["detail"].as_str().unwrap().contains(why), "{status}");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let mut pv = pv_by_hand(stage, name, "fast", path, "1Mi");
+    pv["metadata"]["labels"] = json!({ LABEL_HOSTNAME: stage.node() });
+    pv["metadata"]["annotations"][ANNOTATION_IDENTITY] = status["identity"].clone();
+    stage.create_pv(pv).unwrap();
+    let released = bind_and_release(stage, name, name, "fast");
     let text = stage.event("VolumeFailedDelete", why);
     assert!(text.contains(path.to_str().unwrap()), "{text}");
-    assert!(is_untouched(stage, &bound, "Released"));
+    assert!(is_untouched(stage, &released, "Released"));
 }
 
 #[test]
-fn system_directory_in_the_discovery_directory_is_not_wiped() {
+fn system_directory_in_the_discovery_directory_is_neither_offered_nor_wiped() {
     let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     // In place of the machine's own: should this ever fail, it must not cost the machine.
@@ -41,27 +49,23 @@ fn system_directory_in_the_discovery_directory_is_not_wiped() {
     ];
     let entries = entries.map(|(dir, name, why)| {
         let entry = format!("disks/fast/{name}");
-        (name, why, stage.sandbox.bind(dir, &entry).unwrap())
+        (why, stage.sandbox.bind(dir, &entry).unwrap())
     });
     fs::write(home.join("file"), "kept").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
-    for (claim, why, entry) in &entries {
-        is_refused(&stage, claim, entry, why);
+    let mut provisioner = stage.provisioner().unwrap();
+    for (why, entry) in &entries {
+        is_refused(&stage, &mut provisioner, entry, "SystemStorage", why);
     }
     assert_eq!(fs::read(home.join("file")).unwrap(), b"kept");
     assert!(kubelet.join("pods/of-something-else").is_dir());
 }
 
 #[test]
-fn filesystem_that_may_lie_on_another_machine_is_not_wiped() {
+fn filesystem_that_may_lie_on_another_machine_is_neither_offered_nor_wiped() {
     let stage = or_skip!(stage());
     stage.class("fast", &json!({})).unwrap();
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/fast/disk").unwrap());
-    let _provisioner = stage.provisioner().unwrap();
-    is_refused(
-        &stage,
-        "claim",
-        fuse.path(),
-        "fuse may keep its data on another machine",
-    );
+    let mut provisioner = stage.provisioner().unwrap();
+    let why = "fuse may keep its data on another machine";
+    is_refused(&stage, &mut provisioner, fuse.path(), "NotLocal", why);
 }

@@ -9,17 +9,16 @@ use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
 use crate::cleanup::blocking::blocking;
-use crate::cleanup::inspect::{inspect, system_storage};
-use crate::cleanup::volume::Volume;
-use crate::cleanup::{Failure, Stop, exclusive, external, wipe};
+use crate::cleanup::inspect::NodeFacts;
+use crate::cleanup::volume::{Access, OpenVolume, Volume};
+use crate::cleanup::{Failure, external, wipe};
 use crate::cluster::Cluster;
 use crate::cmd::run::{client, load};
 use crate::cmd::{cleaner, discover};
-use crate::config::{Class, Cleaner, Config};
-use crate::host::filesystem::FsRoot;
+use crate::config::{Class, Cleaner};
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::VolumeLock;
-use crate::inventory::{Candidate, Machine, candidate_of_filesystem};
+use crate::inventory::Candidate;
 use crate::metrics::Metrics;
 use crate::names::{pv_name, pv_name_on_collision};
 use crate::plan::verdict::may_clean;
@@ -120,10 +119,17 @@ impl Finder {
         let inspection = {
             let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
             let path = path.clone();
-            move || open(&path, kind, &kubelet, &config)
+            move || {
+                let facts = NodeFacts::read(&kubelet, &config)?;
+                Ok(OpenVolume::open(&path, kind, Access::Write, &facts)?)
+            }
         };
         let found = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
-        let (volume, lock, candidate) = found.map_err(|failure| anyhow!(failure.message))?;
+        let OpenVolume {
+            volume,
+            lock,
+            candidate,
+        } = found.map_err(|failure| anyhow!(failure.message))?;
         ensure!(!candidate.read_only, "{path} is read-only");
         self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
             .await?;
@@ -212,32 +218,6 @@ fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
     );
     ensure!(!pv.paused, "PV {name} is paused by an annotation");
     Ok(())
-}
-
-/// Opens, locks and inspects a volume like the gate of a cleanup. Blocking.
-fn open(
-    path: &MountPath,
-    kind: VolumeMode,
-    kubelet: &KubeletDir,
-    config: &Config,
-) -> Result<(Volume, VolumeLock, Candidate), Stop> {
-    let machine = Machine::read().map_err(cleaner::refused)?;
-    machine.mounts.complete().map_err(cleaner::refused)?;
-    let (volume, lock, candidate) = match kind {
-        VolumeMode::Filesystem => {
-            let root = FsRoot::open(path.as_path(), &machine.mounts).map_err(cleaner::refused)?;
-            let lock = exclusive::locked(VolumeLock::acquire(root.as_fd(), path.as_path()))?;
-            let candidate = candidate_of_filesystem(&root, &machine).map_err(cleaner::refused)?;
-            (Volume::Filesystem(root), lock, candidate)
-        }
-        VolumeMode::Block => {
-            let (device, lock, candidate) = exclusive::take(path, &machine)?;
-            (Volume::Device(device), lock, candidate)
-        }
-    };
-    let system = system_storage(kubelet, config).map_err(cleaner::refused)?;
-    inspect(&volume, &machine, kubelet, &system)?;
-    Ok((volume, lock, candidate))
 }
 
 impl Target {

@@ -60,7 +60,6 @@ impl Sysfs {
         let node = self.dev.join(disk.name.replace('!', "/"));
         match Device::open_exclusive_readonly(&node) {
             Ok(device) if device.number() == disk.number => Ok(false),
-            Err(OpenError::ReadOnly { .. }) => Ok(false),
             Err(OpenError::InUse { .. }) => Ok(true),
             Ok(_) => Err(io::Error::other(format!(
                 "{} is another device",

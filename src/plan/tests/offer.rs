@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use super::kit::*;
 use crate::config::AccessMode;
 use crate::names::{ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, pv_name, pv_name_on_collision};
-use crate::plan::{Action, CleanupState, DraftDevice, PvDraft};
+use crate::plan::{Action, CleanupState, PvDraft};
 use crate::render::persistent_volume;
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{PvView, ReclaimPolicy, StorageClassView};
@@ -48,7 +48,8 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         owner: None,
         capacity: 100 * GIB,
         mode: VolumeMode::Filesystem,
-        device: None,
+        mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
+        footprint: fs(1).footprint,
         access_mode: AccessMode::ReadWriteOnce,
         fs_type: None,
         mount_options: Vec::new(),
@@ -112,10 +113,8 @@ fn a_new_volume_is_offered_with_every_setting() {
         ),
         capacity: 11 * GIB,
         mode: VolumeMode::Filesystem,
-        device: Some(DraftDevice {
-            mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
-            number: number("8:16"),
-        }),
+        mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
+        footprint: disk(1).footprint,
         access_mode: AccessMode::ReadWriteOncePod,
         fs_type: Some("xfs".into()),
         mount_options: vec!["noatime".into()],

@@ -93,6 +93,50 @@ fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
     });
 }
 
+/// The PV may be gone while a container of a force-deleted pod goes on.
+#[test]
+fn volume_that_the_kubelet_still_has_mounted_is_not_offered() {
+    let mut stage = or_skip!(stage());
+    stage.add_arg("--discovery-period=1s");
+    stage.class("fast", &json!({})).unwrap();
+    let path = fast(&stage, "disk");
+    fs::create_dir(path.join("dir")).unwrap();
+    let point = stage
+        .kubelet_dir()
+        .join("pods/uid/volume-subpaths/gone/app/0");
+    fs::create_dir_all(&point).unwrap();
+    let mount = Bind::of(&path.join("dir"), point);
+    let mut provisioner = stage.provisioner().unwrap();
+    skipped(&stage, &mut provisioner, &path, "VolumeInUse");
+    let detail = status_of(&mut provisioner, &path)["detail"].to_string();
+    assert!(detail.contains("the kubelet has it mounted"), "{detail}");
+    drop(mount);
+    stage.available(&path, None);
+}
+
+/// The lock of the `clean` command and of cleaning Jobs.
+#[test]
+fn locked_volume_is_not_offered() {
+    let mut stage = or_skip!(stage());
+    stage.add_arg("--discovery-period=1s");
+    let (device, raw) = raw_volume(&stage, &json!({}));
+    stage.class("fast", &json!({})).unwrap();
+    let path = fast(&stage, "disk");
+    let locks = [path.as_path(), device.path()].map(|path| {
+        let file = File::open(path).unwrap();
+        file.lock().unwrap();
+        file
+    });
+    let mut provisioner = stage.provisioner().unwrap();
+    skipped(&stage, &mut provisioner, &path, "VolumeInUse");
+    skipped(&stage, &mut provisioner, &raw, "DeviceInUse");
+    let detail = status_of(&mut provisioner, &path)["detail"].to_string();
+    assert!(detail.contains("locked by another process"), "{detail}");
+    drop(locks);
+    stage.available(&path, None);
+    stage.available(&raw, None);
+}
+
 #[test]
 fn volume_that_a_pod_mounts_by_host_path_is_kept() {
     let mut volume = or_skip!(occupied());
