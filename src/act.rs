@@ -74,24 +74,9 @@ impl Actor {
                 Action::Track(track) => self.context.table.track(*track),
                 Action::Clean(order) => self.clean(*order),
                 Action::Release(tenancy) => self.release(tenancy),
-                Action::Disown(job) => {
+                Action::WriteJob(job, write) => {
                     let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.remove_owner_reference(&job).await };
-                    self.write_job(before, expectations, work);
-                }
-                Action::Collect(job) => {
-                    let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.garbage_collect(&job).await };
-                    self.write_job(before, expectations, work);
-                }
-                Action::DeleteJob(job, why) => {
-                    let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.delete_job(&job, &why).await };
-                    self.write_job(before, expectations, work);
-                }
-                Action::CallOff(job, why) => {
-                    let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.cancel_job(&job, &why).await };
+                    let work = async move { this.change_job(&job, write).await };
                     self.write_job(before, expectations, work);
                 }
                 Action::Create(draft) => {

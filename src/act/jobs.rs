@@ -3,21 +3,28 @@
 use super::Actor;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, reasons};
+use crate::plan::{About, JobWrite, reasons};
 use crate::view::{JobState, JobView};
 
 impl Actor {
-    /// Deletes the Job of a PV that must not be cleaned, or not now. Reports if data may be lost.
-    pub(super) async fn cancel_job(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
-        self.delete_job(job, why).await?;
-        if job.state != JobState::Pending {
-            self.report_data_lost(job, why);
+    /// Changes or deletes a Job.
+    pub(super) async fn change_job(&self, job: &JobView, write: JobWrite) -> Result<(), ApiError> {
+        match write {
+            JobWrite::Disown => self.remove_owner_reference(job).await,
+            JobWrite::Collect => self.garbage_collect(job).await,
+            JobWrite::Delete(why) => self.delete_job(job, &why).await,
+            JobWrite::Cancel(why) => {
+                self.delete_job(job, &why).await?;
+                if job.state != JobState::Pending {
+                    self.report_data_lost(job, &why);
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Deletes a Job.
-    pub(super) async fn delete_job(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
+    async fn delete_job(&self, job: &JobView, why: &str) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let pv = job.pv.as_deref().unwrap_or_default();
         crash_point("delete-job");
@@ -50,7 +57,7 @@ impl Actor {
     }
 
     /// Removes the ownerReference of a running Job. The Job works with it as well.
-    pub(super) async fn remove_owner_reference(&self, job: &JobView) -> Result<(), ApiError> {
+    async fn remove_owner_reference(&self, job: &JobView) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let disowned = cluster.disown_job(namespace, job).await;
         match &disowned {
@@ -67,32 +74,20 @@ impl Actor {
     }
 
     /// Deletes the Job of a PV that no longer exists. It reads the PV first.
-    pub(super) async fn garbage_collect(&self, job: &JobView) -> Result<(), ApiError> {
-        let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
+    async fn garbage_collect(&self, job: &JobView) -> Result<(), ApiError> {
         let pv = job.pv.as_deref().unwrap_or_default();
-        let failed = |error: &ApiError| {
-            tracing::warn!(job = job.name, pv, %error, "cannot delete the Job of a deleted PV; the next pass retries");
-        };
-        let found = cluster.pv(pv).await.inspect_err(failed)?;
+        let found = self.context.cluster.pv(pv).await?;
         if found.is_some_and(|found| Some(&found.uid) == job.pv_uid.as_ref()) {
             return Ok(());
         }
-        let deleted = cluster.delete_job(namespace, job).await;
-        match &deleted {
-            Ok(()) => {
-                let text = format!(
-                    "deleted Job {namespace}/{}, because its PV {pv} is gone",
-                    job.name
-                );
-                tracing::info!(job = job.name, pv, "{text}");
-                let reason = reasons::VOLUME_DELETE;
-                self.context
-                    .reporter
-                    .normal(&About::Pod, reason, "Collect", &text);
-            }
-            Err(ApiError::Conflict | ApiError::NotFound) => {}
-            Err(error) => failed(error),
-        }
-        deleted
+        self.delete_job(job, "its PV is gone").await?;
+        let namespace = &self.context.jobs.namespace;
+        let text = format!(
+            "deleted Job {namespace}/{}, because its PV {pv} is gone",
+            job.name
+        );
+        let (reporter, reason) = (&self.context.reporter, reasons::VOLUME_DELETE);
+        reporter.normal(&About::Pod, reason, "Collect", &text);
+        Ok(())
     }
 }

@@ -22,28 +22,16 @@ use super::{CleanupContext, Failure, Stop, job};
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
 
-/// The result of a successful attempt.
-enum End {
-    /// The volume is clean. `release`: this attempt also releases its PV.
-    Wiped { wiped: Arc<Wiped>, release: bool },
-    /// A Job was created.
-    Job,
-}
-
 /// Runs an attempt that the table has started, and records its result.
 pub async fn attempt(context: Arc<CleanupContext>, order: CleanOrder, progress: Progress) {
     let tenancy = order.pv.tenancy();
     match run(&context, &order, &progress).await {
-        Ok(End::Wiped {
-            wiped,
-            release: true,
-        }) => {
-            release(&context, &tenancy, wiped).await;
+        // The plan deletes the Job before the release.
+        Ok(Some(wiped)) if order.cleaned_by.is_some() => {
+            context.table.mark_wiped(&tenancy, Arc::new(wiped));
         }
-        Ok(End::Wiped { wiped, .. }) => {
-            context.table.mark_wiped(&tenancy, wiped);
-        }
-        Ok(End::Job) => {
+        Ok(Some(wiped)) => release(&context, &tenancy, Arc::new(wiped)).await,
+        Ok(None) => {
             let shown = context.jobs.shown(&order.pv.name);
             context.table.mark_job(&tenancy, &shown);
         }
@@ -53,11 +41,12 @@ pub async fn attempt(context: Arc<CleanupContext>, order: CleanOrder, progress: 
     context.wake.notify_one();
 }
 
+/// Runs the steps. `None`: a Job was created.
 async fn run(
     context: &CleanupContext,
     order: &CleanOrder,
     progress: &Progress,
-) -> Result<End, Stop> {
+) -> Result<Option<Wiped>, Stop> {
     let gated = gate(context, order.clone()).await?;
     // Under the lock, which another provisioner of this node holds until its Job is there.
     if order.kind == VolumeMode::Block {
@@ -67,18 +56,15 @@ async fn run(
     let tenancy = order.pv.tenancy();
     if let Some(job) = &order.cleaned_by {
         context.table.mark_wiping(&tenancy);
-        let wiped = Arc::new(job::check_result(committed, context, job, progress).await?);
-        let release = false;
-        return Ok(End::Wiped { wiped, release });
+        let wiped = job::check_result(committed, context, job, progress).await?;
+        return Ok(Some(wiped));
     }
     if order.job.is_some() {
         job::create(committed, context, progress).await?;
-        return Ok(End::Job);
+        return Ok(None);
     }
     context.table.mark_wiping(&tenancy);
-    let wiped = Arc::new(wipe(context, committed, order, progress).await?);
-    let release = true;
-    Ok(End::Wiped { wiped, release })
+    Ok(Some(wipe(context, committed, order, progress).await?))
 }
 
 /// Wipes a volume in this process.

@@ -5,7 +5,7 @@ mod backoff;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
+use crate::types::HostPath;
 use crate::view::Tenancy;
 
 use super::NotifyAfter;
@@ -53,9 +54,18 @@ impl ProcEntry {
         table.now().saturating_sub(self.cleanup.since)
     }
 
-    fn new(cleanup: Cleanup) -> Self {
+    fn new(pv: String, path: HostPath, state: CleanupState, since: Duration) -> Self {
         Self {
-            cleanup,
+            cleanup: Cleanup {
+                pv,
+                path,
+                state,
+                since,
+                at_work: false,
+                stalled: false,
+                disks: BTreeSet::new(),
+                basis: 0,
+            },
             failures: 0,
             release_failures: 0,
             last_error: None,
@@ -124,19 +134,9 @@ impl ProcTable {
     pub fn begin(&self, order: &CleanOrder) -> Option<Progress> {
         let now = self.now();
         let mut entry = self.entries.entry(order.pv.tenancy()).or_insert_with(|| {
-            ProcEntry::new(Cleanup {
-                pv: order.pv.name.clone(),
-                path: order.path.clone(),
-                state: CleanupState::Waiting {
-                    reason: FOR_A_SLOT.to_owned(),
-                    job: None,
-                },
-                since: now,
-                at_work: false,
-                stalled: false,
-                disks: order.rotational.clone(),
-                basis: order.basis,
-            })
+            let (reason, job) = (FOR_A_SLOT.to_owned(), None);
+            let state = CleanupState::Waiting { reason, job };
+            ProcEntry::new(order.pv.name.clone(), order.path.clone(), state, now)
         });
         let is_done = matches!(
             entry.cleanup.state,
@@ -158,29 +158,17 @@ impl ProcTable {
     /// Records the state that the plan derived from the cluster. A running cleanup records its own state.
     pub fn track(&self, track: Track) {
         let now = self.now();
-        let cleanup = Cleanup {
-            pv: track.pv,
-            path: track.path,
-            state: track.state,
-            since: now,
-            at_work: false,
-            stalled: false,
-            disks: std::collections::BTreeSet::new(),
-            basis: track.basis,
-        };
-        match self.entries.entry(track.tenancy) {
+        let mut entry = match self.entries.entry(track.tenancy) {
             Entry::Vacant(vacant) => {
-                let mut entry = ProcEntry::new(cleanup);
-                entry.note_failure();
-                vacant.insert(entry);
+                let entry = ProcEntry::new(track.pv, track.path, track.state.clone(), now);
+                vacant.insert(entry)
             }
-            Entry::Occupied(mut present) if !present.get().cleanup.at_work => {
-                let entry = present.get_mut();
-                entry.cleanup.basis = cleanup.basis;
-                entry.enter(cleanup.state, now);
-                entry.note_failure();
-            }
-            Entry::Occupied(_) => {}
+            Entry::Occupied(present) => present.into_ref(),
+        };
+        if !entry.cleanup.at_work {
+            entry.cleanup.basis = track.basis;
+            entry.enter(track.state, now);
+            entry.note_failure();
         }
     }
 

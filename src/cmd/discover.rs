@@ -1,7 +1,7 @@
 //! `discover`: shows which volumes this node would offer, and why it would skip the other entries. It never contacts
 //! the API server and changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -79,24 +79,16 @@ pub(super) async fn survey(
     inventory.settle(SCAN_TIMEOUT).await;
     let observed = inventory.observe().classes;
     let jobs = jobs.iter().map(|job| (job.name.clone(), job.clone()));
+    let storage_classes = StorageClasses::Assumed(StorageClassView {
+        reclaim_policy: ReclaimPolicy::Delete,
+        mount_options: Vec::new(),
+    });
     let snapshot = Snapshot {
         node: Some(node),
-        storage_classes: StorageClasses::Assumed(StorageClassView {
-            reclaim_policy: ReclaimPolicy::Delete,
-            mount_options: Vec::new(),
-        }),
-        observed,
         pvs: Some(pvs),
-        cleanups: BTreeMap::new(),
         jobs: Arc::new(jobs.collect()),
-        job_source: Arc::default(),
         date: jiff::Timestamp::now(),
-        writing: BTreeSet::new(),
-        making: BTreeMap::new(),
-        refusals: BTreeMap::new(),
-        now: Duration::ZERO,
-        missing_since: BTreeMap::new(),
-        missing_limit: Duration::MAX,
+        ..Snapshot::new(storage_classes, observed)
     };
     plan(settings, &snapshot)
 }

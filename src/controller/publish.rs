@@ -219,7 +219,6 @@ fn newest(snapshot: &Snapshot) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use serde_json::json;
 
@@ -246,21 +245,10 @@ mod tests {
             };
             (class.to_owned(), seen)
         });
+        let storage_classes = StorageClasses::Known(BTreeMap::new());
         Snapshot {
-            node: None,
-            storage_classes: StorageClasses::Known(BTreeMap::new()),
-            observed: observed.collect(),
             pvs,
-            cleanups: BTreeMap::new(),
-            jobs: Arc::default(),
-            job_source: Arc::default(),
-            date: jiff::Timestamp::now(),
-            writing: BTreeSet::new(),
-            making: BTreeMap::new(),
-            refusals: BTreeMap::new(),
-            now: Duration::ZERO,
-            missing_since: BTreeMap::new(),
-            missing_limit: Duration::ZERO,
+            ..Snapshot::new(storage_classes, observed.collect())
         }
     }
 

@@ -67,11 +67,7 @@ impl Actor {
             let begun = Instant::now();
             let taken = self.taken.borrow_and_update().clone();
             let observation = self.scan(&taken).await;
-            let inventory = Arc::new(ClassInventory {
-                observation,
-                taken,
-                begun,
-            });
+            let inventory = Arc::new(ClassInventory { observation, begun });
             let before = self.published.send_replace(Some(Arc::clone(&inventory)));
             if has_event || before.is_none_or(|it| it.observation != inventory.observation) {
                 self.wake.notify_one();

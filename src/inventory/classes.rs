@@ -27,8 +27,6 @@ pub type Taken = Option<Arc<BTreeSet<HostPath>>>;
 pub struct ClassInventory {
     /// The directory's entries.
     pub observation: Observation,
-    /// The paths in the directory that were taken when the scan began.
-    pub taken: Taken,
     /// When the scan began.
     pub begun: Instant,
 }
@@ -187,10 +185,6 @@ impl Inventory {
             observed
                 .outdated
                 .extend(freed.map(|(path, _)| path.clone()));
-            let now = actor.taken.borrow();
-            if let (Some(then), Some(now)) = (&last.taken, &*now) {
-                observed.outdated.extend(then.difference(now).cloned());
-            }
         }
         observed
     }

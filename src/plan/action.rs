@@ -32,14 +32,21 @@ pub enum Action {
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
-    /// Delete the Job of a PV that is gone.
-    Collect(JobView),
-    /// Delete a Job that blocks a cleanup or has completed, and why.
-    DeleteJob(JobView, String),
-    /// Delete the Job of a PV that must not be cleaned (now), and why.
-    CallOff(JobView, String),
+    /// Change or delete a cleaning Job.
+    WriteJob(JobView, JobWrite),
+}
+
+/// A write to a cleaning Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobWrite {
     /// Remove the ownerReference of a running Job: the PV's deletion must not stop it halfway.
-    Disown(JobView),
+    Disown,
+    /// Delete the Job of a PV that is gone.
+    Collect,
+    /// Delete a Job that blocks a cleanup or has completed, and why.
+    Delete(String),
+    /// Delete the Job of a PV that must not be cleaned (now), and why.
+    Cancel(String),
 }
 
 /// The state of a cleanup, as the plan derives it from the cluster.

@@ -14,7 +14,9 @@ use crate::types::VolumeMode;
 use crate::view::{JobState, JobView, PvView, Tenancy};
 
 use super::job_object::fingerprint;
-use super::{Action, CleanOrder, Cleanup, CleanupState, Planner, Track, VolumeState, reasons};
+use super::{
+    Action, CleanOrder, Cleanup, CleanupState, JobWrite, Planner, Track, VolumeState, reasons,
+};
 
 /// What a cleanup waits for while `maxConcurrentCleanups` others run.
 pub const FOR_A_SLOT: &str = "for a permit";
@@ -86,7 +88,7 @@ impl<'a> Planner<'a> {
     /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
         for (tenancy, cleanup) in &self.snapshot.cleanups {
-            let pv = self.pvs.iter().find(|pv| pv.uid == tenancy.pv_uid);
+            let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
             let ends_here = matches!(
                 cleanup.state,
                 CleanupState::Wiped { .. } | CleanupState::Released
@@ -145,8 +147,7 @@ impl<'a> Planner<'a> {
         error: Option<&str>,
         retry_at: Duration,
     ) {
-        let mut state = (VolumeState::Cleaning, None);
-        if let Some(job) = self.job_of(pv).cloned() {
+        if let Some(job) = self.job_of(pv) {
             if self.snapshot.now.saturating_sub(cleanup.since) >= JOB_PENDING_LIMIT {
                 let namespace = &self.snapshot.job_source.namespace;
                 let message = format!(
@@ -155,19 +156,26 @@ impl<'a> Planner<'a> {
                 );
                 self.notice(&pv.reference(), reasons::VOLUME_FAILED_DELETE, message);
             }
-            self.delete_job(&job, "the volume is clean");
-        } else if let Some(error) = error {
-            let reason = reasons::VOLUME_FAILED_DELETE;
-            self.notice(&pv.reference(), reason, error.to_owned());
-            state = (VolumeState::Refused, Some(error.to_owned()));
+            self.write_job(job, JobWrite::Delete("the volume is clean".to_owned()));
+            self.states.insert(&pv.name, (VolumeState::Cleaning, None));
+            return;
         }
-        self.states.insert(&pv.name, state);
-        if self.job_of(pv).is_none() && !cleanup.at_work {
-            if self.snapshot.now >= retry_at {
-                self.plan.actions.push(Action::Release(pv.tenancy()));
-            } else {
-                self.wake_at(retry_at);
+        let state = match error {
+            None => (VolumeState::Cleaning, None),
+            Some(error) => {
+                let reason = reasons::VOLUME_FAILED_DELETE;
+                self.notice(&pv.reference(), reason, error.to_owned());
+                (VolumeState::Refused, Some(error.to_owned()))
             }
+        };
+        self.states.insert(&pv.name, state);
+        if cleanup.at_work {
+            return;
+        }
+        if self.snapshot.now >= retry_at {
+            self.plan.actions.push(Action::Release(pv.tenancy()));
+        } else {
+            self.wake_at(retry_at);
         }
     }
 
@@ -178,8 +186,8 @@ impl<'a> Planner<'a> {
             return false;
         };
         self.slots.hold(disks);
-        if job.owned && !self.snapshot.writing.contains(&job.name) {
-            self.plan.actions.push(Action::Disown(job.clone()));
+        if job.owned {
+            self.write_job(job, JobWrite::Disown);
         }
         let job = self.snapshot.job_source.shown(&pv.name);
         let basis = self.cleanup(pv).map_or(0, |cleanup| cleanup.basis);
@@ -210,7 +218,7 @@ impl<'a> Planner<'a> {
                 JobVerdict::Pending => return self.job_pending(pv, shown, &order),
                 JobVerdict::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
                 JobVerdict::Blocking(why) => {
-                    self.delete_job(job, why);
+                    self.write_job(job, JobWrite::Delete(why.to_owned()));
                     let reason = format!("for the end of Job {shown}, {why}");
                     return self.wait(pv, reason, Some(shown), order.basis);
                 }
@@ -334,8 +342,8 @@ impl<'a> Planner<'a> {
     pub(super) fn start_cleanups(&mut self) {
         let mut due = std::mem::take(&mut self.due);
         due.sort_by(|a, b| {
-            let age = |order: &CleanOrder| (order.pv.released_at, order.pv.name.clone());
-            age(a).cmp(&age(b))
+            let age = |order: &CleanOrder| order.pv.released_at;
+            age(a).cmp(&age(b)).then_with(|| a.pv.name.cmp(&b.pv.name))
         });
         for order in due {
             if self.slots.take(&order.rotational) {
@@ -350,9 +358,7 @@ impl<'a> Planner<'a> {
                     CleanupState::Waiting { .. } | CleanupState::JobRunning { .. }
                 )
             });
-            if let Some(pv) = self.pvs.iter().find(|pv| pv.uid == order.pv.uid)
-                && is_new
-            {
+            if is_new && let Some(pv) = self.by_uid.get(order.pv.uid.as_str()).copied() {
                 self.wait(pv, FOR_A_SLOT.into(), None, order.basis);
             }
         }

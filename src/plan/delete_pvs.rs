@@ -8,7 +8,9 @@ use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
-use super::{Action, CleanOrder, Patch, Planner, PvLocation, VolumeState, Withdrawal, reasons};
+use super::{
+    Action, CleanOrder, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal, reasons,
+};
 
 /// The error, and its fix, when no image for cleaning Jobs is known.
 pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
@@ -185,8 +187,8 @@ impl<'a> Planner<'a> {
         delete: bool,
     ) {
         // The event reports the data as untouched, so no Job may start. The next plan after its deletion goes on.
-        if let Some(job) = self.job_of(pv).cloned() {
-            self.cancel_job(job, &because);
+        if let Some(job) = self.job_of(pv) {
+            self.write_job(job, JobWrite::Cancel(because.clone()));
         } else if !self.is_busy(pv) {
             self.plan.actions.push(Action::Withdraw(Withdrawal {
                 pv: pv.reference(),

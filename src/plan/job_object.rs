@@ -96,7 +96,7 @@ pub fn job(
             labels: Some(labels(order, terms)),
             annotations: Some(annotations),
             // A pending Job is garbage-collected with its PV: started later, it would wipe the next tenant's
-            // data. Once it runs, the owner is removed (see [`super::Action::Disown`]).
+            // data. Once it runs, the owner is removed (see [`super::JobWrite::Disown`]).
             owner_references: Some(vec![OwnerReference {
                 api_version: "v1".into(),
                 kind: "PersistentVolume".into(),

@@ -6,7 +6,7 @@ use crate::names::job_name;
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{JobState, JobView, PvView};
 
-use super::{Action, JobTerms, Planner, Settings, Snapshot};
+use super::{Action, JobTerms, JobWrite, Planner, Settings, Snapshot};
 
 /// The paths of the devices that have a Job.
 pub(super) fn paths(settings: &Settings, snapshot: &Snapshot) -> BTreeSet<HostPath> {
@@ -23,26 +23,24 @@ pub(super) fn paths(settings: &Settings, snapshot: &Snapshot) -> BTreeSet<HostPa
     snapshot.jobs.values().filter_map(path).collect()
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
     /// Deletes Jobs whose PVs are gone, unless they run: a volume must not be offered partly clean.
     pub(super) fn delete_orphaned_jobs(&mut self) {
-        let is_orphaned = |job: &&JobView| {
-            let pv_uid = job.pv_uid.as_deref();
-            let is_known = self.pvs.iter().any(|pv| pv_uid == Some(&pv.uid));
-            let is_busy = self.snapshot.writing.contains(&job.name);
+        let snapshot = self.snapshot;
+        for job in snapshot.jobs.values() {
             // Every Job of ours and of the Go provisioner has the PV's name.
-            job.pv_uid.is_some()
-                && job.pv.is_some()
-                && !(is_known || is_busy || job.deleting)
-                && job.state != JobState::Running
-        };
-        let orphaned = self.snapshot.jobs.values().filter(is_orphaned);
-        let collected = orphaned.cloned().map(Action::Collect);
-        self.plan.actions.extend(collected);
+            let (Some(pv_uid), Some(_)) = (&job.pv_uid, &job.pv) else {
+                continue;
+            };
+            let is_known = self.by_uid.contains_key(pv_uid.as_str());
+            if !is_known && job.state != JobState::Running {
+                self.write_job(job, JobWrite::Collect);
+            }
+        }
     }
 
     /// The Job of a PV, for any of its claims.
-    pub(super) fn job_of(&self, pv: &PvView) -> Option<&JobView> {
+    pub(super) fn job_of(&self, pv: &PvView) -> Option<&'a JobView> {
         let mut jobs = self.snapshot.jobs.values();
         jobs.find(|job| job.pv_uid.as_ref() == Some(&pv.uid))
     }
@@ -51,22 +49,15 @@ impl Planner<'_> {
     pub(super) fn cancel_pending_job(&mut self, pv: &PvView, why: &str) {
         let job = self.job_of(pv);
         if let Some(job) = job.filter(|job| job.state == JobState::Pending) {
-            let job = job.clone();
-            self.cancel_job(job, why);
+            self.write_job(job, JobWrite::Cancel(why.to_owned()));
         }
     }
 
-    /// Deletes a Job, unless it is being written or deleted already.
-    pub(super) fn delete_job(&mut self, job: &JobView, why: &str) {
+    /// Writes to a Job, unless it is being written or deleted already.
+    pub(super) fn write_job(&mut self, job: &JobView, write: JobWrite) {
         if !job.deleting && !self.snapshot.writing.contains(&job.name) {
-            let action = Action::DeleteJob(job.clone(), why.to_owned());
+            let action = Action::WriteJob(job.clone(), write);
             self.plan.actions.push(action);
-        }
-    }
-
-    pub(super) fn cancel_job(&mut self, job: JobView, why: &str) {
-        if !job.deleting && !self.snapshot.writing.contains(&job.name) {
-            self.plan.actions.push(Action::CallOff(job, why.to_owned()));
         }
     }
 

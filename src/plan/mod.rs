@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, JobTerms, Patch, PvDraft, Track, Withdrawal};
+pub use action::{Action, CleanOrder, JobTerms, JobWrite, Patch, PvDraft, Track, Withdrawal};
 pub use cleanup::FOR_A_SLOT;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use location::PvLocation;
@@ -110,6 +110,7 @@ struct Planner<'a> {
     /// PVs with a local path on this node.
     by_path: BTreeMap<&'a HostPath, Vec<&'a PvView>>,
     by_name: BTreeMap<&'a str, &'a PvView>,
+    by_uid: BTreeMap<&'a str, &'a PvView>,
     /// Paths that active cleanups hold.
     cleaning: BTreeSet<&'a HostPath>,
     /// Paths of devices that have a cleaning Job, ours or the Go provisioner's.
@@ -153,6 +154,7 @@ impl<'a> Planner<'a> {
             pvs,
             by_path,
             by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
+            by_uid: pvs.iter().map(|pv| (pv.uid.as_str(), pv)).collect(),
             cleaning: active.map(|cleanup| &cleanup.path).collect(),
             with_job: jobs::paths(settings, snapshot),
             occupied,

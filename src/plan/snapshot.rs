@@ -178,6 +178,29 @@ pub struct Refusal {
     pub skip: Skip,
 }
 
+impl Snapshot {
+    /// A node without PVs, Jobs and cleanups.
+    #[must_use]
+    pub fn new(storage_classes: StorageClasses, observed: BTreeMap<String, Observation>) -> Self {
+        Self {
+            node: None,
+            storage_classes,
+            observed,
+            pvs: Some(Vec::new()),
+            cleanups: BTreeMap::new(),
+            jobs: Jobs::default(),
+            job_source: Arc::default(),
+            writing: BTreeSet::new(),
+            making: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            now: Duration::ZERO,
+            date: Timestamp::UNIX_EPOCH,
+            missing_since: BTreeMap::new(),
+            missing_limit: Duration::MAX,
+        }
+    }
+}
+
 /// The state of cluster and node at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {

@@ -95,12 +95,13 @@ fn freed_path_is_outdated_until_it_is_scanned_again() {
     runtime().block_on(async {
         let mut fixture = Fixture::new().await;
         let paths = BTreeSet::from([fixture.path("a"), fixture.path("b")]);
-        fixture.inventory.set_taken(&paths);
-        let taken = |fixture: &Fixture| {
+        let begun = |fixture: &Fixture| {
             let actor = &fixture.inventory.actors["c"];
-            actor.published.borrow().as_ref().unwrap().taken.clone()
+            actor.published.borrow().as_ref().unwrap().begun
         };
-        while taken(&fixture).is_none() {
+        let first = begun(&fixture);
+        fixture.inventory.set_taken(&paths);
+        while begun(&fixture) == first {
             fixture.wake.notified().await;
         }
         let release = hang();

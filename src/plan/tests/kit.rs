@@ -17,11 +17,12 @@ use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::job_object::JobSource;
 use crate::plan::{
-    About, Action, Cleanup, CleanupState, Plan, Refusal, Settings, Snapshot, StorageClasses, plan,
+    About, Action, Cleanup, CleanupState, JobWrite, Plan, Refusal, Settings, Snapshot,
+    StorageClasses, plan,
 };
 use crate::quantity;
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
-use crate::view::{JobView, Jobs, NodeView, PvView, ReclaimPolicy, StorageClassView};
+use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
 pub use objects::*;
 
@@ -87,23 +88,15 @@ pub fn world() -> World {
         generation: 1,
         snapshot: Snapshot {
             node: Some(node),
-            storage_classes: StorageClasses::Known(BTreeMap::new()),
-            observed: BTreeMap::new(),
-            pvs: Some(Vec::new()),
-            cleanups: BTreeMap::new(),
-            jobs: Jobs::default(),
             job_source: Arc::new(JobSource {
                 namespace: "storage".into(),
                 image: Some("example.com/lvp:1".into()),
                 pull_secrets: Vec::new(),
             }),
-            writing: BTreeSet::new(),
-            making: BTreeMap::new(),
-            refusals: BTreeMap::new(),
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
-            missing_since: BTreeMap::new(),
             missing_limit: MISSING_LIMIT,
+            ..Snapshot::new(StorageClasses::Known(BTreeMap::new()), BTreeMap::new())
         },
     }
     .class(class("fast"))
@@ -267,15 +260,17 @@ fn action(action: &Action) -> String {
         Action::Create(draft) => format!("create {}", draft.path),
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
-        Action::Collect(job) | Action::DeleteJob(job, _) => format!("delete Job {}", job.name),
-        Action::Disown(job) => format!("disown Job {}", job.name),
+        Action::WriteJob(job, write) => match write {
+            JobWrite::Disown => format!("disown Job {}", job.name),
+            JobWrite::Collect | JobWrite::Delete(_) => format!("delete Job {}", job.name),
+            JobWrite::Cancel(_) => format!("call Job {} off", job.name),
+        },
         Action::Release(tenancy) => format!("release {}", tenancy.pv_uid),
         Action::Track(track) => {
             let state = format!("{:?}", track.state);
             let word = state.split([' ', '{']).next().unwrap();
             format!("track {} as {word}", track.pv)
         }
-        Action::CallOff(job, _) => format!("call Job {} off", job.name),
         Action::Withdraw(withdrawal) if withdrawal.delete => {
             format!("delete {}", withdrawal.pv.name)
         }

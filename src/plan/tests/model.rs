@@ -7,7 +7,7 @@ use super::kit::{World, with};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
 };
-use crate::plan::{Action, CleanupState, Patch, PvDraft, Withdrawal};
+use crate::plan::{Action, CleanupState, JobWrite, Patch, PvDraft, Withdrawal};
 use crate::quantity;
 use crate::render::persistent_volume;
 use crate::view::{Phase, PvRef, PvView};
@@ -32,7 +32,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 let released = CleanupState::Released;
                 world = world.cleanup(&order.pv, released);
             }
-            Action::Disown(_) => {}
+            Action::WriteJob(_, JobWrite::Disown) => {}
             Action::Release(tenancy) => {
                 let done = world.snapshot.cleanups.get_mut(&tenancy).unwrap();
                 pvs.remove(&done.pv);
@@ -42,7 +42,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 let pv = pvs[&track.pv].clone();
                 world = world.cleanup_on(&pv, track.state, track.basis);
             }
-            Action::Collect(job) | Action::DeleteJob(job, _) | Action::CallOff(job, _) => {
+            Action::WriteJob(job, _) => {
                 Arc::make_mut(&mut world.snapshot.jobs).remove(&job.name);
             }
             Action::Forget(tenancy) => {
