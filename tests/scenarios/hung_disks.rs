@@ -187,7 +187,9 @@ fn a_class_moves_away_from_a_hung_disk_or_directory() {
 #[test]
 fn a_slow_disk_is_offered_and_holds_nobody_up() {
     let (stage, neighbour, other) = or_skip!(two_classes("1s"));
-    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let disk = raw(&stage);
+    let path = stage.sandbox.dir("disks/dead/disk").unwrap();
+    let fuse = Fuse::on_disk(disk.path(), &path);
     fuse.slow(Duration::from_millis(300));
     let _provisioner = stage.provisioner().unwrap();
     let slow = stage.available(fuse.path(), None);
@@ -234,7 +236,9 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
 #[test]
 fn a_disk_that_answers_again_is_offered_at_once() {
     let (stage, neighbour, _) = or_skip!(two_classes("1h"));
-    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let disk = raw(&stage);
+    let path = stage.sandbox.dir("disks/dead/disk").unwrap();
+    let fuse = Fuse::on_disk(disk.path(), &path);
     fuse.freeze();
     let mut provisioner = stage.provisioner().unwrap();
     times_out(&stage, &mut provisioner);
@@ -249,7 +253,9 @@ fn a_disk_that_answers_again_is_offered_at_once() {
 #[test]
 fn what_comes_while_a_slow_disk_is_looked_at_is_found_after_that() {
     let (stage, neighbour, _) = or_skip!(two_classes("1h"));
-    let fuse = Fuse::answering(&stage.sandbox.dir("disks/dead/disk").unwrap());
+    let disk = raw(&stage);
+    let path = stage.sandbox.dir("disks/dead/disk").unwrap();
+    let fuse = Fuse::on_disk(disk.path(), &path);
     let mut provisioner = stage.provisioner().unwrap();
     stage.available(fuse.path(), None);
     stage.available(&neighbour, None);

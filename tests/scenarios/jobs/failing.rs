@@ -215,11 +215,11 @@ fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
     scribble(other.path());
     fs::remove_file(&path).unwrap();
     link(&other, path.parent().unwrap(), "disk");
-    taint_node(&stage, &json!(null));
     stage.event("VolumeIdentityMismatch", "another disk is at its path");
     stage.eventually("no Job is left", || {
         job(&stage, &bound).is_none().then_some(())
     });
+    taint_node(&stage, &json!(null));
     for disk in [&device, &other] {
         assert_eq!(secrets_on(disk.path()).len(), 4);
     }
