@@ -14,6 +14,6 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         what: "release binary, stripped",
         measured: vec![facts.len() as f64 / 1e6],
         unit: "MB",
-        target: Target::Median(12.0),
+        target: Target::Median(10.0),
     }])
 }

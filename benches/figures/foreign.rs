@@ -8,7 +8,7 @@ use support::Stage;
 
 use super::Effort;
 use super::table::{Figure, Target};
-use super::world::{foreign_pvs, on_stage, own_pvs, twenty_volumes, until};
+use super::world::{foreign_pvs, on_stage, own_pvs, until, volumes};
 
 /// PVs made for other nodes while we watch.
 const FOREIGN: u16 = 1000;
@@ -25,7 +25,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
             effort,
             |options| options.bookmarks = Duration::from_hours(1),
             |stage| {
-                twenty_volumes(stage, disk.path())?;
+                volumes(stage, disk.path(), 20)?;
                 let _provisioner = stage.provisioner()?;
                 until("all PVs are made", || own_pvs(stage) == 20)?;
                 thread::sleep(SETTLING);

@@ -9,12 +9,12 @@ use control_plane::requests::Verb;
 use super::Effort;
 use super::process::{Memory, cpu_time, memory};
 use super::table::{Figure, Target};
-use super::world::{foreign_pvs, on_stage, own_pvs, twenty_volumes, until};
+use super::world::{foreign_pvs, on_stage, own_pvs, until, volumes};
 
 /// PVs of other nodes in a large cluster.
 const FOREIGN: usize = 10_000;
 /// How long after start the program is left alone: its first pass by the timer is over then.
-const SETTLING: Duration = Duration::from_secs(12);
+pub const SETTLING: Duration = Duration::from_secs(12);
 
 /// What one idle minute showed.
 struct Idle {
@@ -36,8 +36,8 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     for _ in 0..rounds {
         // Side by side: idle processes do not disturb each other.
         let (one, other) = thread::scope(|scope| {
-            let other = scope.spawn(|| idle(effort, FOREIGN));
-            (idle(effort, 0), other.join())
+            let other = scope.spawn(|| idle(effort, 20, FOREIGN));
+            (idle(effort, 20, 0), other.join())
         });
         empty.push(one?);
         large.push(other.map_err(|_| anyhow!("the measurement panicked"))??);
@@ -63,7 +63,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
             "RSS, 20 volumes, 10,000 foreign PVs",
         ],
         "MiB",
-        Target::Median(12.0),
+        Target::Median(11.0),
         |idle| idle.memory.resident,
     ));
     figures.push(Figure {
@@ -99,20 +99,31 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         Target::Median(0.01),
         |idle| idle.cpu,
     ));
+    for (count, what) in [
+        (200, "CPU of an idle minute, 200 volumes"),
+        (1000, "CPU of an idle minute, 1,000 volumes"),
+    ] {
+        figures.push(Figure {
+            what,
+            measured: vec![idle(effort, count, 0)?.cpu],
+            unit: "s",
+            target: Target::None,
+        });
+    }
     Ok(figures)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
-fn idle(effort: &Effort, foreign: usize) -> Result<Idle> {
+fn idle(effort: &Effort, count: usize, foreign: usize) -> Result<Idle> {
     let disk = tempfile::tempdir()?;
     on_stage(
         effort,
         |_| {},
         |stage| {
             foreign_pvs(stage, foreign)?;
-            twenty_volumes(stage, disk.path())?;
+            volumes(stage, disk.path(), count)?;
             let provisioner = stage.provisioner()?;
-            until("all PVs are made", || own_pvs(stage) == 20)?;
+            until("all PVs are made", || own_pvs(stage) == count)?;
             thread::sleep(SETTLING);
             let memory = memory(&provisioner)?;
             let log = stage.requests();

@@ -6,6 +6,7 @@
 //! this may be busy or slow.
 
 mod binary;
+mod busy;
 #[path = "../common/digits.rs"]
 mod digits;
 mod foreign;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 use support::stage::on_real_cluster;
+use table::Figure;
 
 /// What to measure, and how thoroughly.
 #[derive(Clone, Debug, Parser)]
@@ -29,6 +31,9 @@ struct Effort {
     /// The release binary.
     #[arg(long)]
     binary: PathBuf,
+    /// Another release binary, which is measured in the same run.
+    #[arg(long)]
+    against: Option<PathBuf>,
     /// Fewer rounds, and a third of the idle minute, scaled up.
     #[arg(long)]
     quick: bool,
@@ -58,14 +63,28 @@ fn main() -> Result<()> {
     if !std::env::args().any(|arg| arg == "--bench") {
         return Ok(());
     }
-    let effort = Effort::parse();
-    let mut figures = recycling::figures(&effort)?;
-    figures.extend(start::figures(&effort)?);
-    if !on_real_cluster() {
-        figures.extend(idle::figures(&effort)?);
-        figures.extend(foreign::figures(&effort)?);
-        figures.extend(binary::figures(&effort)?);
+    let mut effort = Effort::parse();
+    if let Some(other) = effort.against.take() {
+        let other = Effort {
+            binary: other,
+            ..effort.clone()
+        };
+        println!("{}:", other.binary.display());
+        println!("{}", table::render(&figures(&other)?));
+        println!("{}:", effort.binary.display());
     }
-    print!("{}", table::render(&figures));
+    print!("{}", table::render(&figures(&effort)?));
     Ok(())
+}
+
+fn figures(effort: &Effort) -> Result<Vec<Figure>> {
+    let mut figures = recycling::figures(effort)?;
+    figures.extend(start::figures(effort)?);
+    if !on_real_cluster() {
+        figures.extend(idle::figures(effort)?);
+        figures.extend(busy::figures(effort)?);
+        figures.extend(foreign::figures(effort)?);
+        figures.extend(binary::figures(effort)?);
+    }
+    Ok(figures)
 }

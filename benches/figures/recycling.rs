@@ -42,7 +42,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         target: if on_real_cluster() {
             Target::Median(0.5)
         } else {
-            Target::MedianAndWorst(0.3, 1.0)
+            Target::MedianAndWorst(0.15, 1.0)
         },
     }])
 }

@@ -51,6 +51,6 @@ fn figure(effort: &Effort, kind: Kind, what: &'static str) -> Result<Figure> {
         what,
         measured,
         unit: "s",
-        target: Target::Median(if on_real_cluster() { 5.0 } else { 3.0 }),
+        target: Target::Median(if on_real_cluster() { 5.0 } else { 2.0 }),
     })
 }

@@ -66,11 +66,11 @@ pub fn mount_volumes(stage: &Stage, disk: &Path, kind: Kind, count: usize) -> Re
     Ok(())
 }
 
-/// A class with twenty volumes, of both kinds.
-pub fn twenty_volumes(stage: &Stage, disk: &Path) -> Result<()> {
+/// A class with volumes, half of each kind.
+pub fn volumes(stage: &Stage, disk: &Path, count: usize) -> Result<()> {
     stage.class("fast", &json!({}))?;
-    mount_volumes(stage, disk, Kind::Tmpfs, 10)?;
-    mount_volumes(stage, disk, Kind::Bind, 10)
+    mount_volumes(stage, disk, Kind::Tmpfs, count / 2)?;
+    mount_volumes(stage, disk, Kind::Bind, count - count / 2)
 }
 
 /// Makes PVs for other nodes, a hundred volumes each, and waits until the cluster has seen to them.
