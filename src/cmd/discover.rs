@@ -82,6 +82,7 @@ pub(super) async fn survey(
     let storage_classes = StorageClasses::Assumed(StorageClassView {
         reclaim_policy: ReclaimPolicy::Delete,
         mount_options: Vec::new(),
+        expandable: false,
     });
     let snapshot = Snapshot {
         node: Some(node),

@@ -22,6 +22,15 @@ use super::{
 /// The number of entries that one event names.
 const MAX_NAMED: usize = 5;
 
+/// Names the first of some entries, and how many more there are.
+pub(super) fn some_of(entries: &[&str]) -> String {
+    let named = entries[..entries.len().min(MAX_NAMED)].join(", ");
+    match entries.len().saturating_sub(MAX_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 impl<'a> Planner<'a> {
     /// Reports the entries of each class and the PVs without an entry, and creates the missing PVs.
     pub(super) fn discover_local_volumes(&mut self) {
@@ -105,14 +114,11 @@ impl<'a> Planner<'a> {
         if entries.is_empty() {
             return;
         }
-        let named = entries[..entries.len().min(MAX_NAMED)].join(", ");
-        let more = match entries.len().saturating_sub(MAX_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let message = format!(
-            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {named}{more}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`",
-            class.name, class.host_dir
+            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`",
+            class.name,
+            class.host_dir,
+            some_of(&entries)
         );
         self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
     }

@@ -15,6 +15,7 @@ mod location;
 mod missing;
 mod occupied;
 mod report;
+mod shared;
 mod slots;
 mod snapshot;
 #[cfg(test)]
@@ -77,6 +78,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     planner.delete_pvs();
     planner.start_cleanups();
     planner.discover_local_volumes();
+    planner.report_shared_filesystems();
     planner.plan.made = true;
     planner.plan.occupied = Arc::new(planner.occupied);
     planner.plan

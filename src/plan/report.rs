@@ -51,6 +51,7 @@ pub mod reasons {
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
     pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
     pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
+    pub const CAPACITY_SHARED: &str = "CapacityShared";
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";
     pub const CLEANING_PAUSED: &str = "CleaningPaused";

@@ -17,22 +17,28 @@ use super::{Patch, Planner, PvLocation, VolumeState, reasons};
 const PATH_IS_DIRECTORY: &str =
     "its volumeMode is Block, but its path is now a directory; it will not be cleaned";
 
-/// Sets the capacity of an unclaimed PV to that of its volume, whose disk may have been replaced or resized.
-/// It keeps a capacity that does not parse, and that of a used PV whose disk may be another one.
-fn capacity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
+/// Sets the capacity of a PV to that of its volume, whose disk may have been replaced or resized. A Bound PV only grows,
+/// and only if its class is expandable. It keeps a capacity that does not parse, and that of a used PV whose disk may be
+/// another one.
+fn capacity(pv: &PvView, candidate: &Candidate, expandable: bool, patch: &mut Patch) {
     let is_its_disk = || match &pv.identity {
         _ if pv.never_used() => true,
         Some(recorded) => compare(recorded, &candidate.identity) == Match::Same,
         None => false,
     };
     let is_directory = pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem;
-    if pv.phase != Phase::Available || pv.claim.is_some() || is_directory || !is_its_disk() {
+    let may_shrink = match pv.phase {
+        Phase::Available if pv.claim.is_none() => true,
+        Phase::Bound if expandable => false,
+        _ => return,
+    };
+    if is_directory || !is_its_disk() {
         return;
     }
     let offered = quantity::round_down(candidate.capacity);
     let current = pv.capacity.as_deref().and_then(quantity::parse);
     patch.capacity = current
-        .is_some_and(|current| current != offered)
+        .is_some_and(|current| offered > current || (may_shrink && offered < current))
         .then_some(offered);
 }
 
@@ -53,7 +59,9 @@ impl<'a> Planner<'a> {
                     return;
                 }
                 self.report_health(pv, candidate);
-                capacity(pv, candidate, &mut patch);
+                let class = self.snapshot.storage_classes.get(&pv.class);
+                let expandable = class.is_ok_and(|class| class.expandable);
+                capacity(pv, candidate, expandable, &mut patch);
             }
             location => {
                 if !self.report_absence(pv, location) {

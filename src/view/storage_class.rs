@@ -11,6 +11,8 @@ pub struct StorageClassView {
     pub reclaim_policy: ReclaimPolicy,
     /// Copied to each PV.
     pub mount_options: Vec<String>,
+    /// `allowVolumeExpansion`: the kubelet grows the filesystem of a PV whose capacity grew.
+    pub expandable: bool,
 }
 
 impl From<&StorageClass> for StorageClassView {
@@ -20,6 +22,7 @@ impl From<&StorageClass> for StorageClassView {
                 class.reclaim_policy.as_deref().unwrap_or("Delete"),
             ),
             mount_options: class.mount_options.clone().unwrap_or_default(),
+            expandable: class.allow_volume_expansion == Some(true),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The capacity of a PV that no claim has follows its volume; that of a Bound one does not.
+//! The capacity of a PV that no claim has follows its volume; that of a Bound one grows in an expandable class only.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -6,8 +6,9 @@ use std::process::Command;
 
 use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use support::stage::{name, on_real_cluster};
 use support::{LoopDevice, Program, Stage};
@@ -150,4 +151,27 @@ fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
         passes(&stage, &mut provisioner, 2);
         assert_eq!(capacity(&stage.pv(&name(&bound)).unwrap()), "20Mi");
     }
+}
+
+#[test]
+fn capacity_of_a_bound_pv_grows_in_a_class_that_allows_expansion() {
+    let stage = or_skip!(often());
+    stage.class("fast", &json!({})).unwrap();
+    let classes: Api<StorageClass> = Api::all(stage.client.clone());
+    let patch = Patch::Merge(json!({ "allowVolumeExpansion": true }));
+    let (class, params) = (stage.named("fast"), PatchParams::default());
+    let patched = classes.patch(&class, &params, &patch);
+    stage.block_on(patched).unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let mut provisioner = stage.provisioner().unwrap();
+    let bound = stage.used(&stage.bind("claim", &volume));
+    let now = || capacity(&stage.pv(&name(&bound)).unwrap());
+    remount(&volume, "size=40m");
+    stage.eventually("it has grown", || (now() == "40Mi").then_some(()));
+    remount(&volume, "size=15m");
+    stage.eventually("a pass has seen the size", || {
+        (status_of(&mut provisioner, &volume)["capacity"] == 15 * MIB).then_some(())
+    });
+    passes(&stage, &mut provisioner, 2);
+    assert_eq!(now(), "40Mi");
 }

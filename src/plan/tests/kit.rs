@@ -323,6 +323,7 @@ pub fn storage_class(policy: ReclaimPolicy) -> StorageClassView {
     StorageClassView {
         reclaim_policy: policy,
         mount_options: Vec::new(),
+        expandable: false,
     }
 }
 

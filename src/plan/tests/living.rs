@@ -212,6 +212,24 @@ fn all_that_is_to_be_changed_is_one_patch() {
 }
 
 #[test]
+fn capacity_of_a_bound_pv_of_an_expandable_class_only_grows() {
+    for (size, expected) in [
+        (200 * GIB, Some("patch pv-a: capacity=200Gi")),
+        (40 * GIB, None),
+    ] {
+        let volume = with(fs(1), |fs| fs.capacity = size);
+        let pv = bound(with(a(), |pv| pv.capacity = Some("100Gi".into())));
+        let class = with(storage_class(ReclaimPolicy::Delete), |it| {
+            it.expandable = true
+        });
+        let world = world().storage_class("fast", Some(class));
+        let found = words(&world.fast("a", &volume).pv(pv).plan());
+        let found = found.iter().find(|word| word.starts_with("patch"));
+        assert_eq!(found.map(String::as_str), expected, "{size}");
+    }
+}
+
+#[test]
 fn capacity_of_an_available_pv_follows_its_volume() {
     let pv = |capacity: &str| with(a(), |pv| pv.capacity = Some(capacity.into()));
     let sized = |bytes| with(fs(1), |fs| fs.capacity = bytes);

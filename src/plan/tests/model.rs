@@ -104,7 +104,12 @@ fn patch(pv: &mut PvView, change: Patch) {
         pv.owners = owners;
     }
     if let Some(bytes) = change.capacity {
-        assert!(pv.claim.is_none(), "a claim counts on the capacity");
+        let current = pv.capacity.as_deref().and_then(quantity::parse);
+        let grows = current.is_some_and(|current| current < bytes);
+        assert!(
+            pv.claim.is_none() || grows,
+            "a claim counts on the capacity"
+        );
         pv.capacity = Some(quantity::format(bytes));
     }
     pv.resource_version.push('+');

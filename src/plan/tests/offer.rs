@@ -64,6 +64,7 @@ fn a_new_volume_is_offered_with_every_setting() {
     let policy = StorageClassView {
         reclaim_policy: ReclaimPolicy::Delete,
         mount_options: vec!["noatime".into()],
+        expandable: false,
     };
     let world = world()
         .storage_class("fast", Some(policy))

@@ -175,12 +175,15 @@ fn neighbours_are_offered() {
         ),
         ("a disk and a filesystem on another", disk(2), fs(1)),
     ] {
-        let expected = [
+        let mut expected = vec![
             "create /mnt/fast/a",
             "create /mnt/fast/b",
             "a is Creating",
             "b is Creating",
         ];
+        if situation == "two directories of one filesystem" {
+            expected.push("CapacityShared of our Pod");
+        }
         world()
             .fast("a", &a)
             .fast("b", &b)
