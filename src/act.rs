@@ -12,7 +12,6 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 
 use crate::cache::Expectations;
-use crate::cleanup::table::Backoff;
 use crate::cleanup::{CleanupContext, attempt};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
@@ -192,9 +191,7 @@ impl Actor {
             if let Err(error) = work.await {
                 tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup panicked; this is a bug");
                 let message = "the cleanup panicked";
-                context
-                    .table
-                    .mark_failed(&tenancy, message, Backoff::Growing);
+                context.table.mark_failed(&tenancy, message, false);
                 context.wake.notify_one();
             }
         });

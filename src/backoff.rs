@@ -2,28 +2,21 @@
 
 use std::time::Duration;
 
-/// Pauses that double from the first to the longest. What is tried on a changed basis starts with a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Pauses that double from the first to the longest.
+#[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    next: Duration,
-    longest: Duration,
+    /// The pause after the first failure.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
 }
 
 impl Backoff {
-    /// A back-off before its first pause.
+    /// The pause after a failure that followed this number of consecutive failures.
     #[must_use]
-    pub const fn new(first: Duration, longest: Duration) -> Self {
-        Self {
-            next: first,
-            longest,
-        }
-    }
-
-    /// The pause before the next attempt.
-    pub fn pause(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = pause.saturating_mul(2).min(self.longest);
-        pause
+    pub fn pause(self, failures: u32) -> Duration {
+        let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.longest)
     }
 }
 
@@ -33,8 +26,11 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(7));
-        let pauses = [(); 4].map(|()| backoff.pause().as_secs());
-        assert_eq!(pauses, [2, 4, 7, 7]);
+        let backoff = Backoff {
+            first: Duration::from_secs(2),
+            longest: Duration::from_secs(7),
+        };
+        let pauses = [0, 1, 2, 3, 40].map(|failures| backoff.pause(failures).as_secs());
+        assert_eq!(pauses, [2, 4, 7, 7, 7]);
     }
 }

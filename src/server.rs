@@ -146,7 +146,7 @@ mod tests {
     use tokio::sync::watch;
 
     use crate::cleanup::NotifyAfter;
-    use crate::cleanup::table::{Backoff, ProcTable};
+    use crate::cleanup::table::ProcTable;
     use crate::cluster::Permissions;
     use crate::plan::Track;
     use crate::status::Pass;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(cleanups("stalled_seconds"), [stalled]);
         assert_eq!(cleanups("failed_attempts"), [""; 0]);
 
-        table.mark_failed(&tenancy, "no", Backoff::Growing);
+        table.mark_failed(&tenancy, "no", false);
         let once = ["cleanup_failed_attempts{path=\"/mnt/a\",pv=\"pv-1\"} 1"];
         assert_eq!(cleanups("stalled_seconds"), [""; 0]);
         assert_eq!(cleanups("failed_attempts"), once);

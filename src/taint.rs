@@ -16,7 +16,10 @@ use crate::report::Reporter;
 use crate::view::NodeView;
 
 /// The pauses between attempts. The first ones are short, as other writers of the Node may have caused a conflict.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(30));
+const RETRY: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_secs(30),
+};
 /// An error is reported once the pause after it is as long: conflicts are over by then.
 const REPORTED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -63,10 +66,11 @@ impl StartupTaint {
 }
 
 async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &str) {
-    let (name, mut backoff) = (&node.name, RETRY);
-    let (mut found, mut warned) = (false, String::new());
+    let name = &node.name;
+    let (mut found, mut failures, mut warned) = (false, 0, String::new());
     while let Err(error) = attempt(cluster, node, key, &mut found).await {
-        let pause = backoff.pause();
+        let pause = RETRY.pause(failures);
+        failures += 1;
         let text = format!(
             "the startup taint {key} could not be removed from Node {name}: {error}; it is retried; by hand: kubectl taint node {name} {key}-"
         );

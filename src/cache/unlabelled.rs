@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
@@ -19,8 +20,11 @@ use super::expectations::Expectations;
 
 /// How often the found PVs are read.
 const READ_PERIOD: Duration = Duration::from_mins(1);
-/// The first pause after the list failed, and the longest; each is twice the one before.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The pauses after the list failed.
+const RETRY: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(30),
+};
 
 type Dirs = BTreeSet<HostPath>;
 
@@ -90,7 +94,7 @@ async fn list_and_read(
 ) {
     let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
     let ours = |pv: &PvView| pv.stands_on(&node) && pv.path().is_some_and(is_inside);
-    let mut pause = RETRY_PAUSES.0;
+    let mut failures = 0;
     while !listed.borrow().is_superset(&dirs) {
         match cluster.unlabelled_pvs(ours).await {
             Ok(pvs) => {
@@ -104,11 +108,11 @@ async fn list_and_read(
                 wake.notify_one();
             }
             Err(error) => {
-                if pause == RETRY_PAUSES.0 {
+                if failures == 0 {
                     tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
                 }
-                sleep(pause).await;
-                pause = (2 * pause).min(RETRY_PAUSES.1);
+                sleep(RETRY.pause(failures)).await;
+                failures += 1;
             }
         }
     }

@@ -16,7 +16,6 @@ use crate::view::Tenancy;
 use super::commit::Committed;
 use super::gate::gate;
 use super::oversee::oversee;
-use super::table::Backoff;
 use super::wipe::{Cleaned, Wiped};
 use super::{CleanupContext, Failure, Stop, job};
 use crate::wipe::device::WipeOutcome;
@@ -139,15 +138,11 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
     };
     if progress.is_cancelled() && !progress.is_timed_out() {
         tracing::info!(pv, %path, "the shutdown interrupted the cleanup; the next process starts it again");
-        table.mark_failed(&tenancy, &failure.message, Backoff::Constant);
+        table.mark_failed(&tenancy, &failure.message, false);
         return;
     }
     let last_error = table.get(&tenancy).and_then(|entry| entry.last_error);
-    let growth = match failure {
-        Failure { lasts: true, .. } => Backoff::Longest,
-        _ => Backoff::Growing,
-    };
-    let pause = table.mark_failed(&tenancy, &failure.message, growth);
+    let pause = table.mark_failed(&tenancy, &failure.message, failure.lasts);
     let may_repeat = failure.lasts || failure.reason == reasons::PERMISSION_MISSING;
     if may_repeat && last_error.as_ref() == Some(&failure.message) {
         tracing::debug!(pv, %path, "not cleaned: {}", failure.message);

@@ -1,7 +1,7 @@
 //! The ProcTable: the state of each cleanup, with what exists only in this process: the progress of its
 //! task and its wiped volume.
 
-mod backoff;
+mod pauses;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +21,7 @@ use super::oversee::STALL_LIMIT;
 use super::release::Unreleased;
 use super::wipe::Wiped;
 use crate::wipe::progress::Progress;
-use backoff::{LONGEST_RELEASE_PAUSE, blocked_pause, release_pause};
-
-pub use backoff::Backoff;
+use pauses::{FAILURE, RELEASE, blocked_pause};
 
 /// One cleanup.
 #[derive(Clone, Debug)]
@@ -218,9 +216,9 @@ impl ProcTable {
     pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, wiped: Arc<Wiped>, why: Unreleased) {
         self.end(tenancy, |entry, now| {
             entry.wiped = Some(wiped);
-            let pause = release_pause(entry.release_failures);
+            let pause = RELEASE.pause(entry.release_failures);
             entry.release_failures += 1;
-            let is_reported = !why.is_passing || pause == LONGEST_RELEASE_PAUSE;
+            let is_reported = !why.is_passing || pause == RELEASE.longest;
             let state = CleanupState::Wiped {
                 error: is_reported.then_some(why.message),
                 retry_at: now + pause,
@@ -250,18 +248,21 @@ impl ProcTable {
         });
     }
 
-    /// The attempt failed. Returns the pause before the next attempt.
+    /// The attempt failed. Returns the pause before the next attempt, which is the longest if the failure `lasts`:
+    /// an operator must act first.
     #[allow(clippy::must_use_candidate, reason = "callers only log the pause")]
-    pub fn mark_failed(&self, tenancy: &Tenancy, error: &str, growth: Backoff) -> Duration {
-        let mut pause = growth.pause(0);
+    pub fn mark_failed(&self, tenancy: &Tenancy, error: &str, lasts: bool) -> Duration {
+        let mut pause = FAILURE.longest;
         self.end(tenancy, |entry, now| {
-            pause = growth.pause(entry.failures);
+            if !lasts {
+                pause = FAILURE.pause(entry.failures);
+            }
             entry.fail(error);
             entry.wiped = None;
             let state = CleanupState::Failed {
                 error: error.to_owned(),
                 retry_at: now + pause,
-                lasts: growth == Backoff::Longest,
+                lasts,
             };
             entry.enter(state, now);
         });

@@ -21,16 +21,26 @@ const MAX_STEPS: usize = 64;
 /// How long changes are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(200);
 /// The back-off between attempts at one version of a PV. Another version starts again.
-const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), LONGEST_PAUSE);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const RETRY: Backoff = Backoff {
+    first: Duration::from_secs(2),
+    longest: Duration::from_mins(5),
+};
 
 /// The state that this process keeps of a PV.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// The mark on the PV, and since when this process has seen it while the node was gone.
     marked: Option<(String, Instant)>,
-    /// The last attempt: the version of the PV, the back-off, and when the next attempt is due.
-    attempt: Option<(String, Backoff, Instant)>,
+    /// The last attempt.
+    attempt: Option<Attempt>,
+}
+
+/// The attempts at one version of a PV.
+#[derive(Debug)]
+struct Attempt {
+    version: String,
+    failures: u32,
+    next: Instant,
 }
 
 impl Memory {
@@ -45,9 +55,8 @@ impl Memory {
     }
 
     /// The last attempt, if it was at this version.
-    fn attempt_at(&self, version: &str) -> Option<(Backoff, Instant)> {
-        let attempt = self.attempt.as_ref().filter(|attempt| attempt.0 == version);
-        attempt.map(|(_, backoff, next)| (*backoff, *next))
+    fn attempt_at(&self, version: &str) -> Option<&Attempt> {
+        self.attempt.as_ref().filter(|it| it.version == version)
     }
 }
 
@@ -124,7 +133,7 @@ impl Controller {
                 Next::Wait(step, left) => (step, Some(now + left)),
                 Next::Now(step) => {
                     let attempt = memory.attempt_at(&volume.pv.resource_version);
-                    (step, attempt.map(|(_, next)| next))
+                    (step, attempt.map(|it| it.next))
                 }
             };
             findings.count(step, volume);
@@ -167,12 +176,10 @@ impl Controller {
     fn remember(&mut self, step: Step, volume: &Volume, result: &Result<(), StepError>) {
         let (pv, version) = (&volume.pv.name, &volume.pv.resource_version);
         let memory = self.memories.entry(volume.pv.uid.clone()).or_default();
-        let mut backoff = memory
-            .attempt_at(version)
-            .map_or(RETRY_BACKOFF, |(backoff, _)| backoff);
+        let failures = memory.attempt_at(version).map_or(0, |it| it.failures);
         let pause = match result {
-            Ok(()) => LONGEST_PAUSE,
-            Err(_) => backoff.pause(),
+            Ok(()) => RETRY.longest,
+            Err(_) => RETRY.pause(failures),
         };
         let node = volume.hosts().join(", ");
         match result {
@@ -187,6 +194,10 @@ impl Controller {
             }
             Err(error) => tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}"),
         }
-        memory.attempt = Some((version.clone(), backoff, Instant::now() + pause));
+        memory.attempt = Some(Attempt {
+            version: version.clone(),
+            failures: failures + 1,
+            next: Instant::now() + pause,
+        });
     }
 }

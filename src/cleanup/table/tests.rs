@@ -36,12 +36,12 @@ fn fault_7_pause_doubles_after_each_failure() {
     let table = ProcTable::new(Instant::now());
     tracked(&table, "a", waiting());
     for pause in [10, 20, 40, 80, 160, 300, 300] {
-        let failed = table.mark_failed(&tenancy("a"), "no", Backoff::Growing);
+        let failed = table.mark_failed(&tenancy("a"), "no", false);
         assert_eq!(failed, seconds(pause));
     }
-    let constant = table.mark_failed(&tenancy("a"), "no", Backoff::Constant);
-    let longest = table.mark_failed(&tenancy("a"), "no", Backoff::Longest);
-    assert_eq!((constant, longest), (seconds(10), seconds(300)));
+    tracked(&table, "b", waiting());
+    let lasting = table.mark_failed(&tenancy("b"), "no", true);
+    assert_eq!(lasting, seconds(300));
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn running_cleanup_of_a_pv_is_shown_instead_of_an_earlier_failure() {
                 .map(|entry| entry.cleanup.state)
         };
         tracked(&table, other, waiting());
-        table.mark_failed(&tenancy(other), "the first", Backoff::Growing);
+        table.mark_failed(&tenancy(other), "the first", false);
         tracked(&table, "now", waiting());
         assert_eq!(shown(), Some(waiting()));
         table.mark_wiping(&tenancy("now"));
         assert_eq!(shown(), Some(CleanupState::Wiping));
-        table.mark_failed(&tenancy("now"), "the second", Backoff::Growing);
+        table.mark_failed(&tenancy("now"), "the second", false);
         let state = shown();
         let is_second =
             matches!(&state, Some(CleanupState::Failed { error, .. }) if error == "the second");
