@@ -66,9 +66,12 @@ impl StartupTaint {
 }
 
 async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &str) {
-    let name = &node.name;
-    let (mut found, mut failures, mut warned) = (false, 0, String::new());
-    while let Err(error) = attempt(cluster, node, key, &mut found).await {
+    let (name, mut failures, mut warned) = (&node.name, 0, String::new());
+    let found = loop {
+        let error = match cluster.remove_taints(node, key).await {
+            Ok(found) => break found,
+            Err(error) => error,
+        };
         let pause = RETRY.pause(failures);
         failures += 1;
         let text = format!(
@@ -84,7 +87,7 @@ async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &s
             warned = text;
         }
         tokio::time::sleep(pause).await;
-    }
+    };
     if found {
         let text = format!(
             "the startup taint {key} is removed from Node {name}: all of its volumes are offered"
@@ -93,20 +96,4 @@ async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &s
         let reason = reasons::STARTUP_TAINT_REMOVED;
         reporter.normal(&About::Pod, reason, "RemoveTaint", &text);
     }
-}
-
-/// Reads the Node, and removes the taint if it is there. An answer that is lost is settled by the next attempt, which
-/// finds no taint; `found` keeps that there was one.
-async fn attempt(
-    cluster: &Cluster,
-    node: &NodeView,
-    key: &str,
-    found: &mut bool,
-) -> Result<(), ApiError> {
-    let taints = cluster.taints(node).await?;
-    if taints.iter().any(|taint| taint["key"] == key) {
-        *found = true;
-        cluster.remove_taints(node, &taints, key).await?;
-    }
-    Ok(())
 }
