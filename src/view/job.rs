@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use kube::ResourceExt;
 
 use crate::names::{
     ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
@@ -65,17 +66,12 @@ impl JobView {
     /// Reads metadata and status of a Job.
     #[must_use]
     pub fn from_api(job: &Job) -> Self {
-        let metadata = &job.metadata;
-        let get =
-            |map: &Option<BTreeMap<String, String>>, key: &str| map.as_ref()?.get(key).cloned();
-        let (label, annotation) = (
-            |key| get(&metadata.labels, key),
-            |key| get(&metadata.annotations, key),
-        );
+        let label = |key| job.labels().get(key).cloned();
+        let annotation = |key| job.annotations().get(key).cloned();
         Self {
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone(),
+            name: job.name_any(),
+            uid: job.uid().unwrap_or_default(),
+            resource_version: job.resource_version(),
             pv: label(LABEL_JOB_PV),
             pv_uid: label(LABEL_JOB_PV_UID),
             claim_uid: annotation(ANNOTATION_CLAIM_UID),
@@ -83,12 +79,9 @@ impl JobView {
             identity: annotation(ANNOTATION_IDENTITY),
             cleaner: annotation(ANNOTATION_JOB_CLEANER),
             template: annotation(ANNOTATION_JOB_TEMPLATE),
-            owned: metadata
-                .owner_references
-                .as_ref()
-                .is_some_and(|it| !it.is_empty()),
+            owned: !job.owner_references().is_empty(),
             made_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
-            deleting: metadata.deletion_timestamp.is_some(),
+            deleting: job.metadata.deletion_timestamp.is_some(),
             state: job.status.as_ref().map_or(JobState::Pending, state),
         }
     }

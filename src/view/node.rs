@@ -22,40 +22,31 @@ pub struct NodeView {
     pub paused: bool,
 }
 
-/// Why a Node cannot be served.
+/// A Node of this name has no hostname label, which each PV's node affinity requires.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NodeFault {
-    /// The label that each PV's node affinity requires is missing.
-    #[error(
-        "the Node {0:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {0} {LABEL_HOSTNAME}={0}"
-    )]
-    NoHostname(String),
-    /// A field is missing that the API server always sets.
-    #[error("the Node object has no {0}")]
-    Incomplete(&'static str),
-}
+#[error(
+    "the Node {0:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {0} {LABEL_HOSTNAME}={0}"
+)]
+pub struct NodeFault(String);
 
 impl NodeView {
-    /// Reads a Node's metadata.
+    /// Reads a Node's metadata. The API server always sets name and UID.
     ///
     /// # Errors
-    /// [`NodeFault`] when a required field is missing.
+    /// [`NodeFault`].
     pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, NodeFault> {
-        let name = metadata.name.clone().ok_or(NodeFault::Incomplete("name"))?;
-        let uid = metadata.uid.clone().ok_or(NodeFault::Incomplete("uid"))?;
+        let name = metadata.name.clone().unwrap_or_default();
         let labels = metadata.labels.clone().unwrap_or_default();
-        let hostname = labels.get(LABEL_HOSTNAME).filter(|value| !value.is_empty());
-        let hostname = hostname
-            .cloned()
-            .ok_or_else(|| NodeFault::NoHostname(name.clone()))?;
-        let paused = super::pv::annotation_is_true(metadata, ANNOTATION_PAUSED);
-        Ok(Self {
-            name,
-            uid,
-            hostname,
-            labels,
-            paused,
-        })
+        match labels.get(LABEL_HOSTNAME) {
+            Some(hostname) if !hostname.is_empty() => Ok(Self {
+                name,
+                uid: metadata.uid.clone().unwrap_or_default(),
+                hostname: hostname.clone(),
+                labels,
+                paused: super::pv::annotation_is_true(metadata, ANNOTATION_PAUSED),
+            }),
+            _ => Err(NodeFault(name)),
+        }
     }
 
     /// The owner reference that garbage-collects an object with this Node.

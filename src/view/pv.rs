@@ -3,8 +3,9 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume, PersistentVolumeSpec};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::names::{
@@ -189,20 +190,16 @@ impl PvView {
         let default = PersistentVolumeSpec::default();
         let spec = pv.spec.as_ref().unwrap_or(&default);
         let status = pv.status.as_ref();
-        let annotation = |key| {
-            metadata
-                .annotations
-                .as_ref()
-                .and_then(|map| map.get(key))
-                .cloned()
-        };
+        let annotation = |key| pv.annotations().get(key).cloned();
+        let policy = spec.persistent_volume_reclaim_policy.as_deref();
+        let capacity = spec.capacity.as_ref().and_then(|it| it.get("storage"));
         let deletion = metadata.deletion_timestamp.as_ref();
         let transition = status.and_then(|status| status.last_phase_transition_time.as_ref());
         Self {
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+            name: pv.name_any(),
+            uid: pv.uid().unwrap_or_default(),
+            resource_version: pv.resource_version().unwrap_or_default(),
+            finalizers: pv.finalizers().to_vec(),
             deleting: deletion.is_some(),
             class: spec.storage_class_name.clone().unwrap_or_default(),
             source: source(spec),
@@ -210,16 +207,8 @@ impl PvView {
                 Some("Block") => VolumeMode::Block,
                 _ => VolumeMode::Filesystem,
             },
-            capacity: spec
-                .capacity
-                .as_ref()
-                .and_then(|capacity| capacity.get("storage"))
-                .map(|quantity| quantity.0.clone()),
-            policy: ReclaimPolicy::parse(
-                spec.persistent_volume_reclaim_policy
-                    .as_deref()
-                    .unwrap_or("Retain"),
-            ),
+            capacity: capacity.map(|quantity| quantity.0.clone()),
+            policy: ReclaimPolicy::parse(policy.unwrap_or("Retain")),
             claim: spec.claim_ref.as_ref().map(|claim| ClaimRef {
                 namespace: claim.namespace.clone().unwrap_or_default(),
                 name: claim.name.clone().unwrap_or_default(),
@@ -233,19 +222,15 @@ impl PvView {
                 _ => Phase::Pending,
             },
             released_at: transition.or(deletion).map(|time| time.0),
-            hostnames: hostnames(spec),
-            hostname_label: metadata
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(LABEL_HOSTNAME))
-                .cloned(),
+            hostnames: hosts_of_terms(spec).flatten().collect(),
+            hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
             bound_by_controller: annotation(ANNOTATION_BOUND_BY_CONTROLLER).is_some(),
             used: annotation_is_true(metadata, ANNOTATION_USED),
             identity: annotation(ANNOTATION_IDENTITY),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
-            owners: metadata.owner_references.clone().unwrap_or_default(),
+            owners: pv.owner_references().to_vec(),
         }
     }
 
@@ -280,9 +265,7 @@ impl PvView {
     /// Whether it has our finalizer.
     #[must_use]
     pub fn has_finalizer(&self) -> bool {
-        self.finalizers
-            .iter()
-            .any(|finalizer| finalizer == FINALIZER)
+        self.finalizers.iter().any(|it| it == FINALIZER)
     }
 
     /// Whether no pod can ever have written to the volume through this PV, so that it need not be cleaned.
@@ -366,24 +349,19 @@ fn source(spec: &PersistentVolumeSpec) -> Source {
     }
 }
 
-/// The hostname values that some term of the required affinity allows by `In`. Terms are OR-ed.
-fn hostnames(spec: &PersistentVolumeSpec) -> Vec<String> {
-    let required = spec
-        .node_affinity
-        .as_ref()
-        .and_then(|affinity| affinity.required.as_ref());
-    let terms = required
-        .map(|required| required.node_selector_terms.as_slice())
-        .unwrap_or_default();
-    let allowed = |term: &NodeSelectorTerm| {
-        term.match_expressions
-            .iter()
-            .flatten()
-            .filter(|expression| expression.key == LABEL_HOSTNAME && expression.operator == "In")
-            .flat_map(|expression| expression.values.clone().unwrap_or_default())
-            .collect::<Vec<_>>()
-    };
-    terms.iter().flat_map(allowed).collect()
+/// The hostname values that each term of the required affinity allows by `In`. Terms are OR-ed. The other expressions
+/// of a term can only exclude some of its hosts.
+pub fn hosts_of_terms(spec: &PersistentVolumeSpec) -> impl Iterator<Item = Vec<String>> {
+    let affinity = spec.node_affinity.as_ref();
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    let terms = required.into_iter().flat_map(|it| &it.node_selector_terms);
+    terms.map(|term| {
+        let expressions = term.match_expressions.iter().flatten();
+        expressions
+            .filter(|it| it.key == LABEL_HOSTNAME && it.operator == "In")
+            .flat_map(|it| it.values.clone().unwrap_or_default())
+            .collect()
+    })
 }
 
 #[cfg(test)]
