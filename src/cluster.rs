@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Volume};
+use kube::api::{ListParams, Preconditions};
 use kube::core::Status;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -29,9 +29,9 @@ use serde::de::DeserializeOwned;
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::types::HostPath;
+use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
-pub use node_cleanup::BoundClaim;
 pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
@@ -42,19 +42,17 @@ pub use uninstall::{DaemonSetState, ProvisionerPod};
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 /// The number of objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
+const CLAIMS: &str = "persistentvolumeclaims";
 
-/// Why a request failed. There are four classes: a conflict or a missing object, which is read again; a refusal,
-/// after which only this object backs off; a transient error, which is retried; and a bug. A write whose response
-/// is lost is not read back: the next pass sees its result.
+/// Why a request failed. There are four classes: a change of the object, which is read again; a refusal, after which
+/// only this object backs off; a transient error, which is retried; and a bug. A write whose response is lost is not
+/// read back: the next pass sees its result.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Conflict: the object has another version or UID than the request names.
-    #[error("the object has changed since it was read")]
+    /// Change: the object has another version or UID than the request names, or the name of a new one is taken.
+    #[error("the object has changed since it was read, or another one has its name")]
     Conflict,
-    /// Conflict: the name is taken.
-    #[error("an object of that name exists already")]
-    AlreadyExists,
-    /// Gone: the object does not exist.
+    /// Change: the object does not exist.
     #[error("the object does not exist")]
     NotFound,
     /// Refused: a permission is missing.
@@ -70,10 +68,7 @@ pub enum ApiError {
     /// Refused: by validation, admission, a policy or a quota.
     #[error("the API server refuses it: {0}")]
     Invalid(String),
-    /// Transient: no response in time.
-    #[error("the API server did not answer within {TIME_LIMIT:?}")]
-    TimedOut,
-    /// Transient: server errors, 429, failed connections.
+    /// Transient: server errors, 429, failed connections, no response in time.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
     /// A request that the API server does not understand.
@@ -85,17 +80,29 @@ impl ApiError {
     /// Whether the same request may succeed if it is retried.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::TimedOut | Self::Failed(_))
+        matches!(self, Self::Failed(_))
+    }
+
+    /// Whether the object has changed or is gone, so that the next pass decides again.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(self, Self::Conflict | Self::NotFound)
     }
 }
 
-/// The fields of a claim that the gate before a wipe requires.
+/// The fields of a claim that its deletion, and the gate before a wipe, require.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimView {
     /// The UID.
     pub uid: String,
+    /// The version.
+    pub resource_version: String,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// `spec.volumeName`.
+    pub volume: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
 }
 
 /// The fields of a Pod that the gate before a wipe requires.
@@ -183,15 +190,20 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn claim(&self, namespace: &str, name: &str) -> Result<Option<ClaimView>, ApiError> {
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        let found = self
-            .limited("persistentvolumeclaims", "get", api.get_metadata_opt(name))
-            .await?;
-        Ok(found.map(|claim| ClaimView {
+    pub async fn claim(&self, claim: &ClaimRef) -> Result<Option<ClaimView>, ApiError> {
+        let claims = self.claims(claim);
+        let found = self.limited(CLAIMS, "get", claims.get_opt(&claim.name));
+        Ok(found.await?.map(|claim| ClaimView {
             uid: claim.metadata.uid.unwrap_or_default(),
+            resource_version: claim.metadata.resource_version.unwrap_or_default(),
             created: claim.metadata.creation_timestamp.map(|time| time.0),
+            volume: claim.spec.and_then(|spec| spec.volume_name),
+            deleting: claim.metadata.deletion_timestamp.is_some(),
         }))
+    }
+
+    fn claims(&self, claim: &ClaimRef) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &claim.namespace)
     }
 
     /// Lists the Pods of a node.
@@ -225,18 +237,6 @@ impl Cluster {
         }
     }
 
-    /// Counts a failed watch, and records whether it was denied.
-    pub fn watch_failed(&self, resource: &'static str, error: &watcher::Error) {
-        self.metrics
-            .watch_restarts_total
-            .with_label_values(&[resource])
-            .inc();
-        if let Some((verb, status)) = refused(error).filter(|(_, status)| status.code == 403) {
-            self.permissions
-                .denied(resource, verb, status.message.clone());
-        }
-    }
-
     /// Makes a request within the time limit, and classifies its error.
     pub(crate) async fn limited<T>(
         &self,
@@ -245,7 +245,7 @@ impl Cluster {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ApiError> {
         let Ok(answer) = tokio::time::timeout(TIME_LIMIT, request).await else {
-            return Err(ApiError::TimedOut);
+            return Err(ApiError::Failed(format!("no answer within {TIME_LIMIT:?}")));
         };
         match answer {
             Ok(value) => {
@@ -263,20 +263,16 @@ impl Cluster {
                     });
                 }
                 let error = match status.code {
-                    409 if status.reason == "AlreadyExists" => ApiError::AlreadyExists,
                     409 => ApiError::Conflict,
                     404 => ApiError::NotFound,
                     403 | 422 => ApiError::Invalid(message),
                     400 | 405 | 406 | 415 => ApiError::Bug(message),
-                    code => {
-                        return Err(ApiError::Failed(format!(
-                            "{code} {}: {message}",
-                            status.reason
-                        )));
-                    }
+                    code => ApiError::Failed(format!("{code} {}: {message}", status.reason)),
                 };
                 // The API server checks the permission before it reads the object.
-                self.permissions.granted(resource, verb);
+                if !error.is_passing() {
+                    self.permissions.granted(resource, verb);
+                }
                 Err(error)
             }
             Err(error) => Err(ApiError::Failed(chain(&error))),
@@ -285,25 +281,12 @@ impl Cluster {
 }
 
 /// The verb that the API server refused to a watch, and its response.
-fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)> {
+pub(crate) fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(("list", status)),
         watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchError(status) => Some(("watch", status)),
         _ => None,
-    }
-}
-
-/// Whether a watch was denied.
-pub(crate) fn is_denied(error: &watcher::Error) -> bool {
-    refused(error).is_some_and(|(_, status)| status.code == 403)
-}
-
-/// The error of a failed watch, on one line.
-pub(crate) fn watch_error(error: &watcher::Error) -> String {
-    match refused(error) {
-        Some((_, status)) => format!("{} {}: {}", status.code, status.reason, status.message),
-        None => chain(error),
     }
 }
 
@@ -317,31 +300,20 @@ fn pod_view(pod: &Pod) -> PodView {
     let metadata = &pod.metadata;
     let namespace = metadata.namespace.clone().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
-    let volumes = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.volumes.as_ref())
-        .into_iter()
-        .flatten();
-    let host_paths = volumes
-        .clone()
-        .filter_map(|volume| Some(volume.host_path.as_ref()?.path.clone().into()))
-        .collect();
-    let claims = volumes
-        .filter_map(|volume| {
-            let named = volume
-                .persistent_volume_claim
-                .as_ref()
-                .map(|claim| claim.claim_name.clone());
-            // A generic ephemeral volume's claim is named after the Pod and the volume.
-            named.or_else(|| {
-                volume
-                    .ephemeral
-                    .as_ref()
-                    .map(|_| format!("{name}-{}", volume.name))
-            })
-        })
-        .collect();
+    let volumes = || {
+        pod.spec
+            .iter()
+            .flat_map(|spec| spec.volumes.iter().flatten())
+    };
+    let claim_of = |volume: &Volume| match &volume.persistent_volume_claim {
+        Some(claim) => Some(claim.claim_name.clone()),
+        // A generic ephemeral volume's claim is named after the Pod and the volume.
+        None => volume
+            .ephemeral
+            .as_ref()
+            .map(|_| format!("{name}-{}", volume.name)),
+    };
+    let host_path_of = |volume: &Volume| Some(volume.host_path.as_ref()?.path.clone().into());
     let started = pod.status.as_ref().and_then(|it| it.start_time.as_ref());
     let started = started.or(metadata.creation_timestamp.as_ref());
     PodView {
@@ -349,7 +321,15 @@ fn pod_view(pod: &Pod) -> PodView {
         namespace,
         terminal: has_ended(pod),
         started: started.map(|time| time.0),
-        claims,
-        host_paths,
+        claims: volumes().filter_map(claim_of).collect(),
+        host_paths: volumes().filter_map(host_path_of).collect(),
+    }
+}
+
+/// Requires the object with this UID, and this version if one is given.
+fn only(uid: &str, version: Option<&str>) -> Preconditions {
+    Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: version.map(str::to_owned),
     }
 }

@@ -177,10 +177,10 @@ impl Controller {
             let released = cleanups
                 .iter()
                 .filter(|(_, it)| it.state == CleanupState::Released);
-            released.for_each(|(it, _)| pvs.expectations().forget_unlabelled(&it.pv_uid));
+            released.for_each(|(it, _)| pvs.expectations().forget(&it.pv_uid));
             writing.extend(pvs.expectations().backing_off());
         }
-        let pvs = memory.pvs.as_ref().and_then(|pvs| pvs.views(&dirs));
+        let pvs = memory.pvs.as_ref().and_then(PvCache::views);
         if let Some(pvs) = &pvs {
             let cleaning = cleanups.values().filter(|it| it.is_active());
             let paths = pvs.iter().filter_map(PvView::path);
@@ -194,7 +194,9 @@ impl Controller {
         under_way.making.extend(outdated);
         Snapshot {
             node,
-            storage_classes: StorageClasses::Known(self.storage_classes.views()),
+            storage_classes: StorageClasses::Known(
+                self.storage_classes.views(config.classes.keys()),
+            ),
             observed: observed.classes,
             // The Job of a deleted PV may still be wiping the volume, so both must be known.
             pvs: jobs.as_ref().and(pvs),

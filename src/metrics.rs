@@ -50,6 +50,7 @@ macro_rules! metrics {
         }
     };
 }
+pub(crate) use metrics;
 
 metrics! {
     capacity_bytes: GaugeVec = gauge_vec!(

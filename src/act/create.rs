@@ -142,7 +142,7 @@ impl Actor {
                 expectations.expect(view);
                 Ok(Outcome::Created)
             }
-            Some(Err(ApiError::AlreadyExists)) => {
+            Some(Err(ApiError::Conflict)) => {
                 self.find_as(name, draft, expectations, generation).await
             }
             failed => {
@@ -164,7 +164,7 @@ impl Actor {
         let is_wanted = || self.is_wanted(draft, generation);
         match retry_while(is_wanted, || cluster.pv(name)).await {
             Some(Ok(Some(other))) if self.is_pv_of(&other, &draft.path) => {
-                expectations.add_unlabelled(other);
+                expectations.expect(other);
                 Ok(Outcome::Exists)
             }
             Some(Ok(Some(_))) => Err(NameTaken),

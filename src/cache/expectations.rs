@@ -1,23 +1,39 @@
 //! PV versions that the watch does not show yet: the results of our own writes, and newer reads.
 //!
 //! The newest version wins; versions of PVs compare as numbers. If the watch does not show an expected version
-//! within ten seconds, a read replaces it.
+//! within ten seconds, a read replaces it. PVs without the hostname label, which no watch shows, stay expected and
+//! are read every minute.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::api::ListParams;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 
+use crate::backoff::Backoff;
 use crate::cluster::Cluster;
-use crate::view::{PvRef, PvView};
+use crate::names::LABEL_HOSTNAME;
+use crate::types::HostPath;
+use crate::view::{NodeView, PvRef, PvView};
 
-/// How long the watch may take to show a write before the PV is read.
+/// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
+/// nothing has changed.
 const READ_AFTER: Duration = Duration::from_secs(10);
+const READ_AGAIN_AFTER: Duration = Duration::from_mins(1);
+/// How often it is checked whether a read is due.
+const CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// How long no write to a PV is attempted after the API server refused one.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(20);
+/// The pauses after a failed list.
+const LIST_RETRY: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(30),
+};
 
 /// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
@@ -32,35 +48,27 @@ pub struct Expectations {
 struct Memory {
     /// By name.
     expected: BTreeMap<String, Expected>,
-    /// By UID, PVs without the hostname label, which no watch shows.
-    unlabelled: BTreeMap<String, PvView>,
     /// By name, until when a PV backs off.
     refused: BTreeMap<String, Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Expected {
-    /// The PV has this version, or a later one.
-    There(Box<PvView>),
-    /// The PV of this UID is gone.
-    Gone(String),
+struct Expected {
+    uid: String,
+    /// The PV has this version, or a later one; `None`: the PV of this UID is gone.
+    view: Option<PvView>,
+    /// When the PV is read if the watch does not show this.
+    read_at: Instant,
 }
 
 impl Expected {
     /// Whether the watch does not show it yet.
     fn is_pending(&self, watched: Option<&PvView>) -> bool {
-        match (self, watched) {
+        match (&self.view, watched) {
             // The PV is new, or was deleted since: a read decides that.
-            (Self::There(_), None) => true,
-            (Self::There(view), Some(watched)) => version(watched) < version(view),
-            (Self::Gone(uid), watched) => watched.is_some_and(|it| it.uid == *uid),
-        }
-    }
-
-    fn view(&self) -> Option<&PvView> {
-        match self {
-            Self::There(view) => Some(view),
-            Self::Gone(_) => None,
+            (Some(_), None) => true,
+            (Some(view), Some(watched)) => version(watched) < version(view),
+            (None, watched) => watched.is_some_and(|it| it.uid == self.uid),
         }
     }
 }
@@ -71,21 +79,14 @@ fn version(view: &PvView) -> u64 {
 }
 
 impl Memory {
-    /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
-    fn apply_to(&mut self, views: &mut BTreeMap<String, PvView>) {
-        let is_shown = |pv: &PvView| views.get(&pv.name).is_some_and(|it| it.uid == pv.uid);
-        self.unlabelled.retain(|_, pv| !is_shown(pv));
-        self.expected
-            .retain(|name, expected| expected.is_pending(views.get(name)));
-        for (name, expected) in &self.expected {
-            match expected {
-                Expected::There(view) => views.insert(name.clone(), (**view).clone()),
-                Expected::Gone(_) => views.remove(name),
-            };
-        }
-        for pv in self.unlabelled.values() {
-            views.entry(pv.name.clone()).or_insert_with(|| pv.clone());
-        }
+    /// Records the result of a write or a read.
+    fn expect(&mut self, name: &str, uid: String, view: Option<PvView>) {
+        let before = self.expected.get(name);
+        let is_new = before.is_none_or(|before| before.view != view);
+        let pause = if is_new { READ_AFTER } else { READ_AGAIN_AFTER };
+        let read_at = Instant::now() + pause;
+        let expected = Expected { uid, view, read_at };
+        self.expected.insert(name.to_owned(), expected);
     }
 }
 
@@ -107,8 +108,16 @@ impl Expectations {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
     pub(super) fn apply_to(&self, views: &mut BTreeMap<String, PvView>) {
-        self.lock().apply_to(views);
+        let expected = &mut self.lock().expected;
+        expected.retain(|name, expected| expected.is_pending(views.get(name)));
+        for (name, expected) in expected {
+            match &expected.view {
+                Some(view) => views.insert(name.clone(), view.clone()),
+                None => views.remove(name),
+            };
+        }
     }
 
     /// Whether a PV has changed or was deleted since this version.
@@ -117,10 +126,10 @@ impl Expectations {
         let watched = self.watched(&pv.name);
         let memory = self.lock();
         let now = match memory.expected.get(&pv.name) {
-            Some(expected) if expected.is_pending(watched.as_ref()) => expected.view(),
-            _ => watched.as_ref().or_else(|| memory.unlabelled.get(&pv.uid)),
+            Some(expected) if expected.is_pending(watched.as_ref()) => expected.view.as_ref(),
+            _ => watched.as_ref(),
         };
-        now.is_none_or(|now| now.uid != pv.uid || now.resource_version != pv.resource_version)
+        now.is_none_or(|now| now.reference() != *pv)
     }
 
     fn watched(&self, name: &str) -> Option<PvView> {
@@ -130,79 +139,45 @@ impl Expectations {
 
     /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
-        let mut memory = self.lock();
-        if let Some(unlabelled) = memory.unlabelled.get_mut(&view.uid) {
-            *unlabelled = view;
-            return;
-        }
-        let expected = Expected::There(Box::new(view.clone()));
-        memory.expected.insert(view.name.clone(), expected);
-        let this = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(READ_AFTER).await;
-            while !this.resolve(&view).await {
-                tokio::time::sleep(READ_AFTER).await;
-            }
-        });
+        let (name, uid) = (view.name.clone(), view.uid.clone());
+        self.lock().expect(&name, uid, Some(view));
     }
 
-    /// Reads a PV that the watch does not show as expected, and records the result. False if the read failed.
-    async fn resolve(&self, view: &PvView) -> bool {
-        let expected = Expected::There(Box::new(view.clone()));
-        let is_pending = expected.is_pending(self.watched(&view.name).as_ref());
-        let is_current = || self.lock().expected.get(&view.name) == Some(&expected);
-        if !is_pending || !is_current() {
-            return true;
-        }
-        let found = self.cluster.pv(&view.name).await;
-        if is_current() {
-            match found {
-                Ok(Some(found)) => self.expect(found),
-                Ok(None) => self.gone(&view.name, &view.uid),
-                Err(_) => return false,
+    /// Reads the PVs that the watch does not show as expected, until it is dropped.
+    pub(super) async fn settle(self) {
+        loop {
+            sleep(CHECK_PERIOD).await;
+            for pv in self.due(Instant::now()) {
+                self.read(&pv).await;
+                self.wake.notify_one();
             }
-            self.wake.notify_one();
         }
-        true
     }
 
-    /// Reads a PV whose cached version is outdated, and records the result.
+    fn due(&self, now: Instant) -> Vec<PvRef> {
+        let memory = self.lock();
+        let expected = memory.expected.iter();
+        let due = expected
+            .filter(|(name, it)| it.read_at <= now && it.is_pending(self.watched(name).as_ref()));
+        due.filter_map(|(_, it)| Some(it.view.as_ref()?.reference()))
+            .collect()
+    }
+
+    /// Reads a PV whose known version is outdated, and records the result, unless a write is recorded meanwhile.
     pub async fn read(&self, pv: &PvRef) {
+        let expected = || self.lock().expected.get(&pv.name).cloned();
+        let before = expected();
         match self.cluster.pv(&pv.name).await {
-            Ok(Some(found)) => {
-                if found.uid != pv.uid {
-                    self.forget_unlabelled(&pv.uid);
-                }
-                self.expect(found);
-            }
-            Ok(None) => self.gone(&pv.name, &pv.uid),
+            Ok(_) if expected() != before => {}
+            Ok(Some(found)) => self.expect(found),
+            Ok(None) => self.lock().expect(&pv.name, pv.uid.clone(), None),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
     }
 
-    /// Removes a deleted PV without the hostname label, whose deletion no watch shows.
-    pub fn forget_unlabelled(&self, uid: &str) {
-        self.lock().unlabelled.remove(uid);
-    }
-
-    fn gone(&self, name: &str, uid: &str) {
-        let mut memory = self.lock();
-        if memory.unlabelled.remove(uid).is_none() {
-            let gone = Expected::Gone(uid.to_owned());
-            memory.expected.insert(name.to_owned(), gone);
-        }
-    }
-
-    /// Records that the watch has shown the deletion of a PV.
-    pub(super) fn deleted(&self, pv: &PersistentVolume) {
-        let uid = pv.metadata.uid.as_ref();
-        let is_same = |expected: &Expected| match expected {
-            Expected::There(view) => Some(&view.uid) == uid,
-            Expected::Gone(gone) => Some(gone) == uid,
-        };
-        self.lock()
-            .expected
-            .retain(|_, expected| !is_same(expected));
+    /// Drops what is expected of a PV that was deleted.
+    pub fn forget(&self, uid: &str) {
+        self.lock().expected.retain(|_, it| it.uid != uid);
     }
 
     /// Records that the API server refused a write to this PV.
@@ -219,21 +194,38 @@ impl Expectations {
         memory.refused.keys().cloned().collect()
     }
 
-    /// Replaces the PVs without the hostname label.
-    pub(super) fn set_unlabelled(&self, pvs: Vec<PvView>) {
-        let pvs = pvs.into_iter().map(|pv| (pv.uid.clone(), pv));
-        self.lock().unlabelled = pvs.collect();
-    }
-
-    /// Adds a PV without the hostname label.
-    pub fn add_unlabelled(&self, pv: PvView) {
-        self.lock().unlabelled.insert(pv.uid.clone(), pv);
-    }
-
-    /// The PVs without the hostname label.
-    pub(super) fn unlabelled(&self) -> Vec<PvRef> {
-        let memory = self.lock();
-        memory.unlabelled.values().map(PvView::reference).collect()
+    /// Lists the PVs without the hostname label in these directories of the node, and expects them.
+    pub(super) async fn list_unlabelled(
+        self,
+        node: NodeView,
+        dirs: BTreeSet<HostPath>,
+        listed: Arc<AtomicBool>,
+    ) {
+        let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
+        let ours = |pv: &PvView| pv.stands_on(&node) && pv.path().is_some_and(is_inside);
+        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
+        for failures in 0.. {
+            match self.cluster.pvs_in_pages(unlabelled.clone(), ours).await {
+                Ok(pvs) => {
+                    for pv in pvs {
+                        tracing::info!(
+                            pv = pv.name,
+                            "found a PV without a hostname label in our directories"
+                        );
+                        self.expect(pv);
+                    }
+                    break;
+                }
+                Err(error) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
+                    }
+                    sleep(LIST_RETRY.pause(failures)).await;
+                }
+            }
+        }
+        listed.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
     }
 }
 
@@ -300,9 +292,9 @@ mod tests {
     async fn deleted_pv_is_no_longer_expected() {
         let expectations = expectations(None);
         expectations.expect(view("2"));
-        expectations.deleted(&pv("another", "1"));
+        expectations.forget("another");
         assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
-        expectations.deleted(&pv("uid", "3"));
+        expectations.forget("uid");
         assert_eq!(seen(&expectations, None), None);
     }
 
@@ -312,8 +304,14 @@ mod tests {
             let expectations = expectations(found.as_ref());
             expectations.expect(view("2"));
             assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
-            assert!(expectations.resolve(&view("2")).await, "{expected:?}");
+            let now = Instant::now();
+            assert_eq!(expectations.due(now), []);
+            let [due] = &expectations.due(now + READ_AFTER)[..] else {
+                panic!("it is not read");
+            };
+            expectations.read(due).await;
             assert_eq!(seen(&expectations, None).as_deref(), expected);
+            assert_eq!(expectations.due(now + READ_AFTER), []);
         }
     }
 }

@@ -1,38 +1,27 @@
 //! The cache of the cleaning Jobs of this node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::TryStreamExt;
 use k8s_openapi::api::batch::v1::Job;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::runtime::reflector;
+use kube::runtime::watcher::{Config, Event};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use crate::cluster::{ApiError, Cluster, JOBS, jobs_of};
+use super::Watch;
+use crate::cluster::{Cluster, JOBS, jobs_of};
 use crate::view::{JobView, Jobs};
 
-/// The pause before a failed list is retried.
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
-
-/// A watch of the Jobs with our hostname label, if Jobs are in use or the first list shows any. Otherwise they are
-/// only listed once.
+/// A watch of the Jobs with our hostname label, as long as this node uses Jobs or has any.
 #[derive(Debug)]
 pub struct JobCache {
     cluster: Cluster,
     namespace: String,
     wake: Arc<Notify>,
     known: watch::Sender<Option<Jobs>>,
-    following: Option<Following>,
-}
-
-#[derive(Debug)]
-struct Following {
-    hostname: String,
-    /// Whether this node uses Jobs.
-    uses_jobs: bool,
-    task: JoinHandle<()>,
+    /// The hostname label of the watched Jobs, and whether this node uses Jobs.
+    followed: (String, bool),
+    task: JoinSet<()>,
 }
 
 impl JobCache {
@@ -44,7 +33,8 @@ impl JobCache {
             namespace: namespace.to_owned(),
             wake,
             known: watch::Sender::new(None),
-            following: None,
+            followed: (String::new(), false),
+            task: JoinSet::new(),
         }
     }
 
@@ -62,150 +52,97 @@ impl JobCache {
 
     /// Follows the Jobs of the node with this hostname label.
     pub fn follow(&mut self, hostname: &str, uses_jobs: bool) {
-        if let Some(following) = &self.following {
-            if following.hostname == hostname && (following.uses_jobs || !uses_jobs) {
-                return;
-            }
-            following.task.abort();
-            if following.hostname != hostname {
-                self.known.send_replace(None);
-            }
+        let (followed, used) = (&self.followed.0, self.followed.1);
+        if followed == hostname && (used || !uses_jobs) {
+            return;
         }
-        let (cluster, wake, send) = (
-            self.cluster.clone(),
-            Arc::clone(&self.wake),
-            self.known.clone(),
-        );
-        let selector = (self.namespace.clone(), hostname.to_owned());
-        let task = tokio::spawn(async move {
-            let (namespace, hostname) = (selector.0.as_str(), selector.1.as_str());
-            let publish = |jobs: Vec<JobView>| publish(jobs, &send, &wake);
-            let keep = || keep(&send, &wake);
-            if !uses_jobs && !has_any(&cluster, namespace, hostname, publish, keep).await {
-                return;
-            }
-            let denied = Notify::new();
-            let keep_known = async {
-                loop {
-                    denied.notified().await;
-                    keep();
-                }
-            };
-            tokio::select! {
-                () = watch_all(&cluster, namespace, hostname, &denied, publish) => {}
-                () = keep_known => {}
-            }
-        });
-        self.following = Some(Following {
-            hostname: hostname.to_owned(),
-            uses_jobs,
-            task,
-        });
-    }
-}
-
-impl Drop for JobCache {
-    fn drop(&mut self) {
-        if let Some(following) = &self.following {
-            following.task.abort();
+        if followed != hostname {
+            self.known.send_replace(None);
         }
+        self.followed = (hostname.to_owned(), uses_jobs);
+        let ours = Config::default().labels(&jobs_of(hostname));
+        let api = self.cluster.jobs(&self.namespace);
+        let watch = Watch::new(&self.cluster, JOBS, api, ours);
+        let (known, wake) = (self.known.clone(), Arc::clone(&self.wake));
+        self.task = JoinSet::new();
+        self.task.spawn(follow(watch, known, wake, uses_jobs));
     }
 }
 
-fn publish(jobs: Vec<JobView>, known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
-    let jobs = jobs.into_iter().filter(|job| job.pv_uid.is_some());
-    let jobs: BTreeMap<_, _> = jobs.map(|job| (job.name.clone(), job)).collect();
-    let changed = known.send_if_modified(|known| {
-        let changed = known.as_deref() != Some(&jobs);
-        *known = Some(Arc::new(jobs));
-        changed
-    });
-    if changed {
-        wake.notify_one();
-    }
-}
-
-/// Handles a denied list. Known Jobs are kept, since they may still run. If none is known, this node has created
-/// none.
-fn keep(known: &watch::Sender<Option<Jobs>>, wake: &Notify) {
-    if known.borrow().is_none() {
-        publish(Vec::new(), known, wake);
-    }
-}
-
-/// Lists the Jobs once, and returns whether any exists.
-async fn has_any(
-    cluster: &Cluster,
-    namespace: &str,
-    hostname: &str,
-    publish: impl Fn(Vec<JobView>),
-    keep: impl Fn(),
-) -> bool {
-    let mut logged = false;
-    loop {
-        match cluster.list_jobs(namespace, hostname).await {
-            Ok(jobs) => {
-                let any = jobs.iter().any(|job| job.pv_uid.is_some());
-                publish(jobs);
-                return any;
-            }
-            Err(ApiError::Forbidden { .. }) => {
-                keep();
-                return false;
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut logged, true) {
-                    tracing::warn!(%error, "the cleaning Jobs could not be listed; no PV is created or cleaned until they are");
-                }
-                tokio::time::sleep(RETRY_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn watch_all(
-    cluster: &Cluster,
-    namespace: &str,
-    hostname: &str,
-    denied: &Notify,
-    publish: impl Fn(Vec<JobView>),
+/// Publishes the watched Jobs. Ends when there is none and this node uses none.
+async fn follow(
+    mut watch: Watch<Job>,
+    known: watch::Sender<Option<Jobs>>,
+    wake: Arc<Notify>,
+    uses_jobs: bool,
 ) {
-    let (store, writer) = reflector::store();
-    let ours = watcher::Config::default().labels(&jobs_of(hostname));
-    let stream = watcher(cluster.jobs(namespace), ours)
-        .modify(|job: &mut Job| {
-            job.metadata.managed_fields = None;
-            job.spec = None;
-        })
-        .reflect(writer)
-        .try_filter(super::is_answer);
-    let each = |event| {
-        // An incomplete list does not show which Jobs are missing.
-        if !matches!(event, watcher::Event::InitApply(_)) {
-            let jobs = store.state();
-            publish(jobs.iter().map(|job| JobView::from_api(job)).collect());
+    let (store, mut writer) = reflector::store();
+    while let Some(event) = watch.next().await {
+        if let Ok(event) = &event {
+            writer.apply_watcher_event(event);
         }
-    };
-    super::follow_or_notify(cluster.clone(), JOBS, stream, each, denied).await;
+        // An incomplete list does not show which Jobs are missing. Known Jobs are kept when the list is denied, since
+        // they may still run. If none is known, this node has created none.
+        let is_incomplete = matches!(event, Ok(Event::Init | Event::InitApply(_)));
+        if is_incomplete || (event.is_err() && known.borrow().is_some()) {
+            continue;
+        }
+        let jobs = store.state();
+        let jobs = jobs.iter().map(|job| JobView::from_api(job));
+        let jobs = jobs.filter(|job| job.pv_uid.is_some());
+        let jobs: Jobs = Arc::new(jobs.map(|job| (job.name.clone(), job)).collect());
+        let is_unused = !uses_jobs && jobs.is_empty();
+        super::publish(&known, Some(jobs), &wake);
+        if is_unused {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::http::{StatusCode, Uri};
+    use kube::Client;
     use serde_json::json;
+
+    use crate::metrics::Metrics;
 
     use super::*;
 
-    #[test]
-    fn known_jobs_are_kept_when_the_list_is_denied() {
-        let (known, wake) = (watch::Sender::new(None), Notify::new());
-        keep(&known, &wake);
-        assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
-        let job = json!({ "metadata": { "name": "cleanup-a", "labels": { "pvuuid": "a" } } });
-        let job = JobView::from_api(&serde_json::from_value(job).unwrap());
-        publish(vec![job], &known, &wake);
-        keep(&known, &wake);
-        assert_eq!(known.borrow().as_deref().map(BTreeMap::len), Some(1));
-        publish(Vec::new(), &known, &wake);
-        assert_eq!(known.borrow().as_deref(), Some(&BTreeMap::new()));
+    #[tokio::test]
+    async fn known_jobs_are_kept_when_the_watch_is_denied() {
+        let (send, denies) = watch::channel(true);
+        let server = Router::new().fallback(move |uri: Uri| {
+            let is_denied = *denies.borrow() || uri.query().is_some_and(|it| it.contains("watch="));
+            let denied = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "no", "reason": "Forbidden", "code": 403,
+            });
+            let job = json!({ "metadata": { "name": "cleanup-a", "labels": { "pvuuid": "a" } } });
+            let jobs = json!({
+                "kind": "JobList", "apiVersion": "batch/v1",
+                "metadata": { "resourceVersion": "1" }, "items": [job],
+            });
+            std::future::ready(if is_denied {
+                (StatusCode::FORBIDDEN, denied.to_string())
+            } else {
+                (StatusCode::OK, jobs.to_string())
+            })
+        });
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let mut cache = JobCache::new(&cluster, "default", Arc::default());
+        let mut known = cache.subscribe();
+        cache.follow("host-1", true);
+        let none = known.wait_for(Option::is_some).await.unwrap().clone();
+        assert_eq!(none, Some(Jobs::default()));
+        send.send_replace(false);
+        let is_known = |jobs: &Option<Jobs>| jobs.as_ref().is_some_and(|it| it.len() == 1);
+        known.wait_for(is_known).await.unwrap();
+        while cluster.permissions().missing().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(is_known(&cache.jobs()));
     }
 }

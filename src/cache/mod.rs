@@ -9,14 +9,19 @@ mod jobs;
 mod node;
 mod pauses;
 mod pvs;
-mod unlabelled;
 
-use std::future::{Ready, ready};
+use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
-use kube::runtime::watcher::{self, Event};
-use tokio::sync::Notify;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{Config, Event};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
 
 pub use classes::ClassCache;
 pub use expectations::Expectations;
@@ -24,78 +29,130 @@ pub use jobs::JobCache;
 pub use node::NodeCache;
 pub use pvs::PvCache;
 
-use crate::cluster::{Cluster, is_denied, watch_error};
+use crate::cluster::{Cluster, refused};
+use crate::errors::chain;
 
-use pauses::{Pause, Pauses, has_expired};
+use pauses::Pauses;
 
 /// The longest pause after the API server refused a watch. A permission that is granted takes effect within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
 
-/// Filters out [`Event::Init`], which precedes each list request, even a denied one. It must not reset the
-/// back-off or count as a granted permission.
-pub(crate) fn is_answer<K>(event: &Event<K>) -> Ready<bool> {
-    ready(!matches!(event, Event::Init))
-}
+/// The API server denied the permission to list or to watch.
+pub(crate) struct Denied;
 
-/// Runs a watch until it is dropped: passes on its events, reports its failures and backs off after each. The
-/// stream must be without [`Event::Init`] and without a back-off of its own.
-pub(crate) async fn follow<T>(
+/// A watch that reports its failures and backs off after each.
+pub(crate) struct Watch<K> {
     cluster: Cluster,
     resource: &'static str,
-    stream: impl Stream<Item = watcher::Result<T>>,
-    each: impl FnMut(T),
-) {
-    // Boxed to keep the caller's future small.
-    Box::pin(follow_or_notify(
-        cluster,
-        resource,
-        stream,
-        each,
-        &Notify::new(),
-    ))
-    .await;
+    stream: BoxStream<'static, watcher::Result<Event<K>>>,
+    pauses: Pauses,
+    /// The failure after which the watch is restarted.
+    failed: Option<watcher::Error>,
+    is_broken: bool,
 }
 
-/// As [`follow`]; also notifies `denied` whenever the API server denies the list or the watch.
-async fn follow_or_notify<T>(
-    cluster: Cluster,
-    resource: &'static str,
-    stream: impl Stream<Item = watcher::Result<T>>,
-    mut each: impl FnMut(T),
-    denied: &Notify,
-) {
-    let mut stream = std::pin::pin!(stream);
-    let mut pauses = Pauses::default();
-    let mut broken = false;
-    while let Some(next) = stream.next().await {
-        let error = match next {
-            Ok(event) => {
-                cluster.permissions().granted(resource, "list");
-                if std::mem::take(&mut broken) {
-                    tracing::info!(resource, "the watch works again");
-                }
-                pauses.reset();
-                each(event);
-                continue;
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    pub(crate) fn new(
+        cluster: &Cluster,
+        resource: &'static str,
+        api: Api<K>,
+        config: Config,
+    ) -> Self {
+        let stream = watcher(api, config).modify(|it| it.meta_mut().managed_fields = None);
+        Self {
+            cluster: cluster.clone(),
+            resource,
+            stream: stream.boxed(),
+            pauses: Pauses::default(),
+            failed: None,
+            is_broken: false,
+        }
+    }
+
+    /// Waits for the next event. [`Denied`] precedes each retry of a denied request.
+    pub(crate) async fn next(&mut self) -> Option<Result<Event<K>, Denied>> {
+        loop {
+            if let Some(error) = self.failed.take() {
+                // Boxed to keep the future of each watch small.
+                Box::pin(self.pauses.wait_after(&error, &self.cluster)).await;
             }
-            Err(error) => error,
-        };
-        cluster.watch_failed(resource, &error);
-        // An expired version is normal for a long watch, so it is not logged.
-        if !has_expired(&error) && !std::mem::replace(&mut broken, true) {
-            let error = watch_error(&error);
-            tracing::warn!(resource, error, "the watch failed; it is restarted");
-        }
-        if is_denied(&error) {
-            denied.notify_one();
-        }
-        match pauses.after(&error) {
-            Pause::For(pause) => tokio::time::sleep(pause).await,
-            // Boxed to keep the future of each watch small.
-            Pause::Unreachable => {
-                Box::pin(cluster.until_reachable()).await;
-                pauses.reached();
+            match self.stream.next().await? {
+                // It precedes each list request, even a denied one.
+                Ok(Event::Init) => return Some(Ok(Event::Init)),
+                Ok(event) => {
+                    self.cluster.permissions().granted(self.resource, "list");
+                    if std::mem::take(&mut self.is_broken) {
+                        tracing::info!(resource = self.resource, "the watch works again");
+                    }
+                    self.pauses.reset();
+                    return Some(Ok(event));
+                }
+                Err(error) => {
+                    let is_denied = self.report(&error);
+                    self.failed = Some(error);
+                    if is_denied {
+                        return Some(Err(Denied));
+                    }
+                }
             }
         }
     }
+
+    /// Counts and logs a failure. Returns whether a permission is missing, and records that.
+    fn report(&mut self, error: &watcher::Error) -> bool {
+        let (cluster, resource) = (&self.cluster, self.resource);
+        let restarts = &cluster.metrics().watch_restarts_total;
+        restarts.with_label_values(&[resource]).inc();
+        let refusal = refused(error);
+        let code = refusal.map(|(_, status)| status.code);
+        // An expired version is normal for a long watch, so it is not logged.
+        if code != Some(410) && !std::mem::replace(&mut self.is_broken, true) {
+            let error = refusal.map_or_else(
+                || chain(error),
+                |(_, it)| format!("{} {}: {}", it.code, it.reason, it.message),
+            );
+            tracing::warn!(resource, error, "the watch failed; it is restarted");
+        }
+        let denied = refusal.filter(|(_, status)| status.code == 403);
+        if let Some((verb, status)) = denied {
+            let message = status.message.clone();
+            cluster.permissions().denied(resource, verb, message);
+        }
+        denied.is_some()
+    }
+
+    /// Keeps a store up to date. Calls `changed` for each later event, and when a list is complete: an incomplete
+    /// list does not show which objects are missing.
+    async fn reflect(mut self, mut writer: Writer<K>, changed: impl Fn(Event<K>)) {
+        while let Some(event) = self.next().await {
+            let Ok(event) = event else { continue };
+            writer.apply_watcher_event(&event);
+            if !matches!(event, Event::Init | Event::InitApply(_)) {
+                changed(event);
+            }
+        }
+    }
+}
+
+/// Publishes a value, and notifies `wake` if it is new.
+fn publish<T: PartialEq>(known: &watch::Sender<T>, value: T, wake: &Notify) {
+    let is_new = known.send_if_modified(|known| {
+        let is_new = *known != value;
+        *known = value;
+        is_new
+    });
+    if is_new {
+        wake.notify_one();
+    }
+}
+
+/// Whether the first list of a store is complete.
+fn is_listed<K>(store: &Store<K>) -> bool
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.wait_until_ready().now_or_never().is_some()
 }

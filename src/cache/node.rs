@@ -1,15 +1,16 @@
 //! The cache of our own Node.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::watch_object;
+use kube::runtime::watcher::{Config, Event};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
+use super::{Denied, Watch};
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
@@ -17,7 +18,7 @@ use crate::view::NodeView;
 #[derive(Debug)]
 pub struct NodeCache {
     view: watch::Receiver<Option<NodeView>>,
-    task: JoinHandle<()>,
+    _task: JoinSet<()>,
 }
 
 impl NodeCache {
@@ -25,18 +26,16 @@ impl NodeCache {
     #[must_use]
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
         let name = node.name.clone();
-        let (send, view) = watch::channel(Some(node));
-        let cluster = cluster.clone();
-        let task = tokio::spawn(async move {
-            let (name, logged) = (name.as_str(), Mutex::default());
-            let publish = |found| publish(name, found, &send, &wake, &logged);
-            let denied = Notify::new();
-            tokio::select! {
-                () = watch_node(&cluster, name, &denied, publish) => {}
-                () = read_when_denied(&cluster, name, &denied, publish) => {}
-            }
-        });
-        Self { view, task }
+        let (known, view) = watch::channel(Some(node));
+        let publisher = Publisher {
+            name,
+            known,
+            wake,
+            logged: String::new(),
+        };
+        let mut task = JoinSet::new();
+        task.spawn(publisher.follow(cluster.clone()));
+        Self { view, _task: task }
     }
 
     /// The Node; `None` while it does not exist.
@@ -46,70 +45,67 @@ impl NodeCache {
     }
 }
 
-impl Drop for NodeCache {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+struct Publisher {
+    name: String,
+    known: watch::Sender<Option<NodeView>>,
+    wake: Arc<Notify>,
+    /// The problem that was logged last.
+    logged: String,
 }
 
-/// The metadata of the Node, or `None` if it does not exist.
-type Found = Result<Option<ObjectMeta>, ApiError>;
-
-/// Publishes the view, and logs each problem once.
-fn publish(
-    name: &str,
-    found: Found,
-    send: &watch::Sender<Option<NodeView>>,
-    wake: &Notify,
-    logged: &Mutex<String>,
-) {
-    let fallback = "the last known state is used";
-    let (view, fault) = match found {
-        Ok(None) => {
-            let gone =
-                "the Node object is gone; no PV is created or cleaned until it is registered again";
-            (Some(None), gone.to_owned())
+impl Publisher {
+    async fn follow(mut self, cluster: Cluster) {
+        let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
+        let config = Config::default().fields(&format!("metadata.name={}", self.name));
+        let mut watch = Watch::new(&cluster, "nodes", api, config);
+        let mut listed = None;
+        while let Some(event) = watch.next().await {
+            let found = match event {
+                Ok(Event::Init) => {
+                    listed = None;
+                    continue;
+                }
+                Ok(Event::InitApply(node)) => {
+                    listed = Some(node.metadata);
+                    continue;
+                }
+                Ok(Event::InitDone) => Ok(listed.take()),
+                Ok(Event::Apply(node)) => Ok(Some(node.metadata)),
+                Ok(Event::Delete(_)) => Ok(None),
+                // Older roles permit `get` on Nodes, but not `watch`.
+                Err(Denied) => match cluster.node(&self.name).await {
+                    Err(ApiError::NotFound) => Ok(None),
+                    found => found.map(Some),
+                },
+            };
+            self.publish(found);
         }
-        Ok(Some(metadata)) => match NodeView::from_metadata(&metadata) {
-            Ok(view) => (Some(Some(view)), String::new()),
-            Err(fault) => (None, format!("{fault}; {fallback}")),
-        },
-        Err(error) => (
-            None,
-            format!("reading our Node failed: {error}; {fallback}"),
-        ),
-    };
-    let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
-    if !fault.is_empty() && *logged != fault {
-        tracing::warn!(node = name, "{fault}");
     }
-    *logged = fault;
-    let Some(view) = view else { return };
-    let changed = send.send_if_modified(|known| {
-        let changed = *known != view;
-        *known = view;
-        changed
-    });
-    if changed {
-        wake.notify_one();
-    }
-}
 
-async fn watch_node(cluster: &Cluster, name: &str, denied: &Notify, publish: impl Fn(Found)) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
-    let stream = watch_object(api, name);
-    let each = |node: Option<PartialObjectMeta<Node>>| publish(Ok(node.map(|node| node.metadata)));
-    super::follow_or_notify(cluster.clone(), "nodes", stream, each, denied).await;
-}
-
-/// Reads the Node whenever the watch is denied: older roles permit `get` on Nodes, but not `watch`.
-async fn read_when_denied(cluster: &Cluster, name: &str, denied: &Notify, publish: impl Fn(Found)) {
-    loop {
-        denied.notified().await;
-        publish(match cluster.node(name).await {
-            Ok(metadata) => Ok(Some(metadata)),
-            Err(ApiError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-        });
+    /// Publishes the view of the Node, or of none, and logs each problem once.
+    fn publish(&mut self, found: Result<Option<ObjectMeta>, ApiError>) {
+        let fallback = "the last known state is used";
+        let view = match found {
+            Ok(None) => Ok(None),
+            Ok(Some(metadata)) => NodeView::from_metadata(&metadata)
+                .map(Some)
+                .map_err(|fault| format!("{fault}; {fallback}")),
+            Err(error) => Err(format!("reading our Node failed: {error}; {fallback}")),
+        };
+        let fault = match &view {
+            Ok(Some(_)) => String::new(),
+            Ok(None) => {
+                "the Node object is gone; no PV is created or cleaned until it is registered again"
+                    .into()
+            }
+            Err(fault) => fault.clone(),
+        };
+        if !fault.is_empty() && self.logged != fault {
+            tracing::warn!(node = self.name, "{fault}");
+        }
+        self.logged = fault;
+        if let Ok(view) = view {
+            super::publish(&self.known, view, &self.wake);
+        }
     }
 }

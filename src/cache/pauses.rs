@@ -4,54 +4,50 @@ use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{DefaultBackoff, Error};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::LONGEST_PAUSE;
-use crate::cluster::is_unreachable;
-
-/// A version that expires within this time after the last one is a fault of the API server.
-const EXPIRES_AGAIN: Duration = Duration::from_secs(10);
+use crate::cluster::{Cluster, is_unreachable};
 
 /// A request that fails within this time after a successful probe did not fail by an outage. The API server may
 /// abort the response, as with a list that is too large for it.
 const FAILS_AGAIN: Duration = Duration::from_secs(5);
 
-/// The condition that a watch waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
-    /// A duration.
-    For(Duration),
-    /// Until the API server can be reached.
-    Unreachable,
-}
-
 /// The back-off state of one watch.
 #[derive(Default)]
 pub(super) struct Pauses {
     growing: DefaultBackoff,
-    expired: Option<Instant>,
     reachable: Option<Instant>,
 }
 
 impl Pauses {
-    /// The pause after this error. An outage or an expired version does not lengthen later pauses.
-    pub(super) fn after(&mut self, error: &Error) -> Pause {
+    /// Waits after this error: during an outage until the API server can be reached.
+    pub(super) async fn wait_after(&mut self, error: &Error, cluster: &Cluster) {
+        if let Some(pause) = self.after(error) {
+            sleep(pause).await;
+        } else {
+            cluster.until_reachable().await;
+            self.reachable = Some(Instant::now());
+        }
+    }
+
+    /// The pause after this error; `None` for an outage, which does not lengthen later pauses.
+    fn after(&mut self, error: &Error) -> Option<Duration> {
         match error {
             Error::InitialListFailed(error)
             | Error::WatchStartFailed(error)
             | Error::WatchFailed(error)
                 if is_unreachable(error) && !self.fails_again() =>
             {
-                Pause::Unreachable
+                None
             }
-            error if has_expired(error) && !self.expires_again() => Pause::For(Duration::ZERO),
-            _ => Pause::For(self.grow()),
+            // The jitter can exceed the longest pause.
+            _ => Some(
+                self.growing
+                    .next()
+                    .map_or(LONGEST_PAUSE, |it| it.min(LONGEST_PAUSE)),
+            ),
         }
-    }
-
-    /// Records that a probe was answered.
-    pub(super) fn reached(&mut self) {
-        self.reachable = Some(Instant::now());
     }
 
     /// Resets the back-off, since the watch works.
@@ -61,27 +57,6 @@ impl Pauses {
 
     fn fails_again(&self) -> bool {
         self.reachable.is_some_and(|at| at.elapsed() < FAILS_AGAIN)
-    }
-
-    fn expires_again(&mut self) -> bool {
-        let before = self.expired.replace(Instant::now());
-        before.is_some_and(|before| before.elapsed() < EXPIRES_AGAIN)
-    }
-
-    fn grow(&mut self) -> Duration {
-        // The jitter can exceed the longest pause.
-        let pause = self.growing.next().unwrap_or(LONGEST_PAUSE);
-        pause.min(LONGEST_PAUSE)
-    }
-}
-
-/// Whether the resourceVersion of a watch or of a list page has expired. The next request is a new list.
-pub(super) fn has_expired(error: &Error) -> bool {
-    match error {
-        Error::WatchError(status) | Error::InitialListFailed(kube::Error::Api(status)) => {
-            status.code == 410
-        }
-        _ => false,
     }
 }
 
@@ -114,26 +89,22 @@ mod tests {
     }
 
     fn grown(pauses: &mut Pauses, error: &Error) -> Duration {
-        match pauses.after(error) {
-            Pause::For(pause) => pause,
-            Pause::Unreachable => panic!("{error} is an answer"),
-        }
+        let pause = pauses.after(error);
+        pause.unwrap_or_else(|| panic!("{error} is an answer"))
     }
 
     #[test]
-    fn outage_and_expired_version_grow_no_pause() {
+    fn outage_grows_no_pause() {
         let mut pauses = Pauses::default();
         for _ in 0..50 {
             for error in unreachable() {
-                assert_eq!(pauses.after(&error), Pause::Unreachable, "{error}");
+                assert_eq!(pauses.after(&error), None, "{error}");
             }
         }
-        let expired = Error::WatchError(status(410));
-        assert_eq!(pauses.after(&expired), Pause::For(Duration::ZERO));
         // Otherwise an API server without history would receive lists without a pause.
-        let again = Error::InitialListFailed(api(410));
+        let expired = Error::WatchError(status(410));
         let (shortest, longest) = (Duration::from_millis(800), Duration::from_millis(1600));
-        let pause = grown(&mut pauses, &again);
+        let pause = grown(&mut pauses, &expired);
         assert!((shortest..=longest).contains(&pause), "{pause:?}");
     }
 
@@ -141,13 +112,13 @@ mod tests {
     fn list_that_fails_although_the_api_server_is_reachable_grows_the_pause() {
         let mut pauses = Pauses::default();
         let [_, _, failed_list] = unreachable();
-        assert_eq!(pauses.after(&failed_list), Pause::Unreachable);
-        pauses.reached();
+        assert_eq!(pauses.after(&failed_list), None);
+        pauses.reachable = Some(Instant::now());
         let first = grown(&mut pauses, &failed_list);
         assert!(first < Duration::from_secs(2), "{first:?}");
         assert!(grown(&mut pauses, &failed_list) > first);
         pauses.reachable = Instant::now().checked_sub(FAILS_AGAIN);
-        assert_eq!(pauses.after(&failed_list), Pause::Unreachable, "an outage");
+        assert_eq!(pauses.after(&failed_list), None, "an outage");
     }
 
     #[test]

@@ -2,32 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
-use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::{Config, Event};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
+use super::expectations::Expectations;
+use super::{Watch, is_listed};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
-
-use super::expectations::Expectations;
-use super::unlabelled::Unlabelled;
 
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.
 #[derive(Debug)]
 pub struct PvCache {
     hostname: String,
-    ready: watch::Receiver<bool>,
-    task: JoinHandle<()>,
-    watched: reflector::Store<PersistentVolume>,
+    watched: Store<PersistentVolume>,
     expectations: Expectations,
-    unlabelled: Unlabelled,
+    _tasks: JoinSet<()>,
+    /// The directories in which PVs without the label are listed, and whether the list is complete.
+    dirs: Option<BTreeSet<HostPath>>,
+    listed: Arc<AtomicBool>,
+    listing: JoinSet<()>,
 }
 
 impl PvCache {
@@ -35,35 +37,28 @@ impl PvCache {
     #[must_use]
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
         let (watched, writer) = reflector::store();
-        let (send, ready) = watch::channel(false);
-        let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
-        let config = watcher::Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
-        let stream = watcher(api, config)
-            .modify(|pv| pv.metadata.managed_fields = None)
-            .reflect(writer)
-            .try_filter(super::is_answer);
+        let api = Api::all(cluster.client().clone());
+        let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
+        let watch = Watch::new(cluster, "persistentvolumes", api, config);
         let expectations = Expectations::new(cluster.clone(), watched.clone(), Arc::clone(wake));
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
-        let each = move |event| {
-            match &event {
-                watcher::Event::InitDone => {
-                    send.send_replace(true);
-                }
-                watcher::Event::Delete(pv) => expected.deleted(pv),
-                _ => {}
+        let changed = move |event: Event<PersistentVolume>| {
+            if let Event::Delete(pv) = &event {
+                expected.forget(pv.metadata.uid.as_deref().unwrap_or_default());
             }
-            if !matches!(event, watcher::Event::InitApply(_)) {
-                woken.notify_one();
-            }
+            woken.notify_one();
         };
-        let task = super::follow(cluster.clone(), "persistentvolumes", stream, each);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch.reflect(writer, changed));
+        tasks.spawn(expectations.clone().settle());
         Self {
             hostname: hostname.to_owned(),
-            ready,
-            task: tokio::spawn(task),
             watched,
-            unlabelled: Unlabelled::new(cluster.clone(), expectations.clone(), Arc::clone(wake)),
             expectations,
+            _tasks: tasks,
+            dirs: None,
+            listed: Arc::default(),
+            listing: JoinSet::new(),
         }
     }
 
@@ -79,30 +74,30 @@ impl PvCache {
         &self.expectations
     }
 
-    /// Starts to find the PVs without our label in these directories of the node.
+    /// Lists the PVs without our label in these directories of the node, in the background, once for each set of
+    /// directories. They are not watched, since that would watch the PVs of all other drivers too.
     pub fn find_unlabelled(&mut self, node: &NodeView, dirs: &BTreeSet<HostPath>) {
-        self.unlabelled.find(node, dirs);
+        if self.dirs.as_ref() == Some(dirs) {
+            return;
+        }
+        self.dirs = Some(dirs.clone());
+        self.listed = Arc::default();
+        let (expectations, listed) = (self.expectations.clone(), Arc::clone(&self.listed));
+        let listing = expectations.list_unlabelled(node.clone(), dirs.clone(), listed);
+        self.listing = JoinSet::new();
+        self.listing.spawn(listing);
     }
 
-    /// All PVs; `None` until they are listed, including those without the label in `dirs`.
+    /// All PVs; `None` until they are listed, including those without the label.
     #[must_use]
-    pub fn views(&self, dirs: &BTreeSet<HostPath>) -> Option<Vec<PvView>> {
-        if !*self.ready.borrow() || !self.unlabelled.is_known(dirs) {
+    pub fn views(&self) -> Option<Vec<PvView>> {
+        if !is_listed(&self.watched) || !self.listed.load(Ordering::Relaxed) {
             return None;
         }
         let watched = self.watched.state();
-        let mut views: BTreeMap<String, PvView> = watched
-            .iter()
-            .map(|pv| PvView::from_api(pv))
-            .map(|view| (view.name.clone(), view))
-            .collect();
+        let views = watched.iter().map(|pv| PvView::from_api(pv));
+        let mut views: BTreeMap<_, _> = views.map(|view| (view.name.clone(), view)).collect();
         self.expectations.apply_to(&mut views);
         Some(views.into_values().collect())
-    }
-}
-
-impl Drop for PvCache {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
         let message = format!("{what} failed: {error}");
         match error {
             // Transient errors: checking again costs little.
-            ApiError::Failed(_) | ApiError::TimedOut => Stop::InUse {
+            ApiError::Failed(_) => Stop::InUse {
                 by: message,
                 notify: NotifyAfter::LongUse,
             },
@@ -171,7 +171,7 @@ async fn claim_is_gone(
     context: &CleanupContext,
     claim: &ClaimRef,
 ) -> Result<Option<ClaimView>, Stop> {
-    let found = match context.cluster.claim(&claim.namespace, &claim.name).await {
+    let found = match context.cluster.claim(claim).await {
         Ok(found) => found,
         // Older installations lack the permission. It is reported as missing (see `Permissions`), and this
         // check, one of several, is skipped.

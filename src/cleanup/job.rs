@@ -104,7 +104,7 @@ pub(super) async fn create(
             Ok(())
         }
         // The next pass reads that Job.
-        Err(ApiError::AlreadyExists | ApiError::Conflict) => Err(Stop::Again),
+        Err(ApiError::Conflict) => Err(Stop::Again),
         Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
             reasons::PERMISSION_MISSING,
             format!(

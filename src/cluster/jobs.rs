@@ -3,10 +3,10 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{ApiError, Cluster, has_ended};
+use super::{ApiError, Cluster, has_ended, only};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{JobState, JobView};
 
@@ -94,11 +94,9 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`]; [`ApiError::Conflict`] when the Job must be read again.
     pub async fn delete_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
-        let version = (job.state == JobState::Pending).then(|| job.resource_version.clone());
-        let params = DeleteParams::foreground().preconditions(Preconditions {
-            uid: Some(job.uid.clone()),
-            resource_version: version.flatten(),
-        });
+        let is_pending = job.state == JobState::Pending;
+        let version = job.resource_version.as_deref().filter(|_| is_pending);
+        let params = DeleteParams::foreground().preconditions(only(&job.uid, version));
         let api = self.jobs(namespace);
         let delete = api.delete(&job.name, &params);
         self.limited(JOBS, "delete", delete).await.map(drop)

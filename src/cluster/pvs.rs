@@ -6,17 +6,16 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{ApiError, Cluster};
-use crate::names::LABEL_HOSTNAME;
+use super::{ApiError, Cluster, only};
 use crate::view::{PvRef, PvView};
 
-pub(super) const PVS: &str = "persistentvolumes";
+const PVS: &str = "persistentvolumes";
 
 impl Cluster {
-    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
+    fn pvs(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
 
@@ -75,25 +74,10 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`].
     pub async fn delete_pv(&self, pv: &PvRef) -> Result<(), ApiError> {
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(pv.uid.clone()),
-            resource_version: Some(pv.resource_version.clone()),
-        });
-        let pvs = self.pvs();
+        let seen = only(&pv.uid, Some(&pv.resource_version));
+        let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));
         let deleted = pvs.delete(&pv.name, &params);
         self.counted("delete", deleted).await.map(drop)
-    }
-
-    /// Lists the `wanted` PVs without a hostname label.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn unlabelled_pvs(
-        &self,
-        wanted: impl Fn(&PvView) -> bool,
-    ) -> Result<Vec<PvView>, ApiError> {
-        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
-        self.pvs_in_pages(unlabelled, wanted).await
     }
 
     /// Lists the `wanted` PVs page by page.

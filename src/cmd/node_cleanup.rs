@@ -20,7 +20,7 @@ use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;
 use crate::node_cleanup::metrics::Metrics;
 use crate::node_cleanup::report::Report;
-use crate::node_cleanup::server::{self, Observed};
+use crate::node_cleanup::server;
 use crate::node_cleanup::watches::View;
 use crate::report::Reporter;
 
@@ -40,20 +40,20 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
             "the --leader-elect flags have no effect: each write requires the version that was read, so two processes at once are safe"
         );
     }
-    let shared = Arc::new(SharedMetrics::new().context("registering the metrics")?);
-    let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::clone(&shared));
-    let permissions = Arc::clone(cluster.permissions());
-    let metrics = Metrics::new(Arc::clone(&shared), Arc::clone(&permissions));
-    let metrics = Arc::new(metrics.context("registering the metrics")?);
+    let shared = SharedMetrics::new().context("registering the metrics")?;
+    let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
+    let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
 
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.metrics_path);
     let (heartbeat, received) = watch::channel(Instant::now());
-    let observed = Observed {
-        heartbeat: received,
-        metrics: Arc::clone(&metrics),
-    };
-    let served = server::serve(listener, &args.metrics_path, observed);
+    let served = server::serve(
+        listener,
+        &args.metrics_path,
+        received,
+        Arc::clone(&metrics),
+        cluster.clone(),
+    );
 
     let pod = own_pod(&environment, NAME);
     let reporter = Reporter::start(&cluster, NAME, pod);

@@ -138,7 +138,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             metrics: Arc::clone(&metrics),
             jobs: Arc::clone(&job_source),
         });
-        let class_names = settings.config.classes.keys().cloned().collect();
         let (send, readings) = watch::channel(None);
         let woken = Arc::clone(&wake);
         let notify = move |reading| {
@@ -161,7 +160,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             settings,
             reloads,
             node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
-            storage_classes: ClassCache::start(&cluster, class_names, Arc::clone(&wake)),
+            storage_classes: ClassCache::start(&cluster, Arc::clone(&wake)),
             cluster: cluster.clone(),
             actor: Actor::new(context, jobs.subscribe()),
             table: Arc::clone(&table),

@@ -154,8 +154,6 @@ impl Controller {
         // A cleanup that is still waiting stops at this change. The next pass starts it again.
         self.state
             .send_modify(|state| state.settings = self.settings.clone());
-        self.storage_classes
-            .set_names(config.classes.keys().cloned().collect());
         // A volume may be missing only because the directory of its class has changed.
         memory.missing_since.clear();
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::proto::{MetricFamily, MetricType};
 use regex::Regex;
 
 use super::{Metrics, capacity_step};
+use crate::cluster::Permissions;
 use crate::node_cleanup::metrics::Metrics as NodeCleanupMetrics;
 
 const PREFIX: &str = "local_volume_provisioner_";
@@ -24,8 +24,8 @@ fn gathered() -> Vec<MetricFamily> {
     let metrics = Metrics::new().unwrap();
     metrics.request("create", Duration::from_millis(3), true);
     let mut families = metrics.registry.gather();
-    let of_node_cleanup = NodeCleanupMetrics::new(metrics.into(), Arc::default()).unwrap();
-    families.extend(of_node_cleanup.gather());
+    let of_node_cleanup = NodeCleanupMetrics::new().unwrap();
+    families.extend(of_node_cleanup.gather(&metrics, &Permissions::default()));
     families
 }
 

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::executor::{Executor, StepError};
-use super::node_index::NodeIndex;
-use super::plan::{self, Next, Step};
+use super::plan::{self, Next, NodeIndex, Step};
 use super::report::{Findings, Report, first_list};
 use super::volume::Volume;
 use super::watches::View;
 use crate::backoff::Backoff;
 use crate::cluster::ApiError;
+use crate::view::Phase;
 
 /// The maximum number of steps in a pass, so that a node that comes back does not wait behind thousands of volumes.
 const MAX_STEPS: usize = 64;
@@ -46,27 +46,17 @@ struct Attempt {
 impl Memory {
     /// How long the present mark has been seen. A new mark counts from `now`.
     fn marked_for(&mut self, volume: &Volume, now: Instant) -> Duration {
-        let marked = self.marked.take();
-        let same = marked.filter(|(mark, _)| volume.mark.as_ref() == Some(mark));
-        self.marked = same.or_else(|| Some((volume.mark.clone()?, now)));
-        self.marked
-            .as_ref()
-            .map_or(Duration::ZERO, |(_, since)| now - *since)
+        let before = self.marked.take();
+        let same = before.filter(|(mark, _)| volume.mark.as_ref() == Some(mark));
+        let since = same.map_or(now, |(_, since)| since);
+        self.marked = volume.mark.clone().map(|mark| (mark, since));
+        now - since
     }
 
     /// The last attempt, if it was at this version.
     fn attempt_at(&self, version: &str) -> Option<&Attempt> {
         self.attempt.as_ref().filter(|it| it.version == version)
     }
-}
-
-/// The outcome of planning.
-#[derive(Debug)]
-struct Plan {
-    steps: Vec<(Step, Volume)>,
-    /// When the next pass can decide differently.
-    wake_at: Instant,
-    findings: Findings,
 }
 
 /// Plans and carries out.
@@ -93,13 +83,12 @@ impl Controller {
             self.heartbeat.send_replace(Instant::now());
             self.report.missing_permissions(&self.executor);
             let mut wake_at = Instant::now() + self.interval;
-            if let Some(plan) = self.pass(view) {
-                self.report.publish(plan.findings, &self.executor);
-                if !plan.steps.is_empty() {
-                    self.execute(plan.steps, view).await;
+            if let Some((steps, due)) = self.pass(view) {
+                if !steps.is_empty() {
+                    self.execute(steps, view).await;
                     continue;
                 }
-                wake_at = plan.wake_at;
+                wake_at = due;
             }
             tokio::select! {
                 () = sleep_until(wake_at) => {}
@@ -108,9 +97,9 @@ impl Controller {
         }
     }
 
-    /// Plans; `None` until Nodes and PVs are listed. It drops the state of a PV whose node is not seen gone, so that
-    /// the delay then counts from zero.
-    fn pass(&mut self, view: &View) -> Option<Plan> {
+    /// Plans the steps and when the next pass can decide differently; `None` until Nodes and PVs are listed. It drops
+    /// the state of a PV whose node is not seen gone, so that the delay then counts from zero.
+    fn pass(&mut self, view: &View) -> Option<(Vec<(Step, Volume)>, Instant)> {
         let (nodes, volumes) = view.snapshot()?;
         if !self.executor.metrics.is_synced() {
             first_list(&volumes, &self.executor.classes);
@@ -124,39 +113,35 @@ impl Controller {
         for volume in volumes.values() {
             let mut memory = before.remove(&volume.pv.uid).unwrap_or_default();
             let marked_for = memory.marked_for(volume, now);
-            let (step, due) = match plan::next(volume, &nodes, marked_for, self.executor.delay) {
+            let (step, left) = match plan::next(volume, &nodes, marked_for, self.executor.delay) {
                 Next::Nothing => continue,
                 Next::Unclear(why) => {
-                    findings.unclear(why, &volume.pv.name);
+                    let unclear = findings.unclear.entry(why).or_default();
+                    unclear.push(volume.pv.name.clone());
                     continue;
                 }
-                Next::Wait(step, left) => (step, Some(now + left)),
-                Next::Now(step) => {
-                    let attempt = memory.attempt_at(&volume.pv.resource_version);
-                    (step, attempt.map(|it| it.next))
-                }
+                Next::Step(step, left) => (step, left),
             };
-            findings.count(step, volume);
-            if step == Step::Unmark {
-                memory.marked = None;
+            match step {
+                Step::Unmark => memory.marked = None,
+                _ if volume.pv.phase == Phase::Bound => findings.claims += 1,
+                _ => findings.pvs += 1,
             }
+            let attempt = memory.attempt_at(&volume.pv.resource_version);
+            let due = attempt.map_or(now, |it| it.next).max(now + left);
             self.memories.insert(volume.pv.uid.clone(), memory);
-            match due {
-                Some(due) if due > now => wake_at = wake_at.min(due),
-                _ => steps.push((step, volume)),
+            if due > now {
+                wake_at = wake_at.min(due);
+            } else {
+                steps.push((step, volume));
             }
         }
         // Volumes of one node are adjacent, since they share the confirmation that it is gone.
-        steps.sort_unstable_by(|a, b| (a.0, a.1.hosts()).cmp(&(b.0, b.1.hosts())));
+        steps.sort_unstable_by(|a, b| (a.0, &a.1.hosts).cmp(&(b.0, &b.1.hosts)));
         steps.truncate(MAX_STEPS);
-        let steps = steps
-            .into_iter()
-            .map(|(step, volume)| (step, volume.clone()));
-        Some(Plan {
-            steps: steps.collect(),
-            wake_at,
-            findings,
-        })
+        self.report.publish(findings, &self.executor);
+        let steps = steps.into_iter().map(|(step, it)| (step, it.clone()));
+        Some((steps.collect(), wake_at))
     }
 
     async fn execute(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
@@ -181,7 +166,7 @@ impl Controller {
             Ok(()) => RETRY.longest,
             Err(_) => RETRY.pause(failures),
         };
-        let node = volume.hosts().join(", ");
+        let node = volume.hosts.join(", ");
         match result {
             Ok(()) => {
                 let claim = volume.pv.claim.as_ref().map(ToString::to_string);

@@ -5,21 +5,23 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
+use prometheus::Counter;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::metrics::Metrics;
-use super::plan::{Step, Verdict};
+use super::plan::Step;
 use super::volume::Volume;
 use super::watches::View;
-use crate::cluster::{ApiError, Cluster};
-use crate::names::{ANNOTATION_NODE_GONE_SINCE, ANNOTATION_PAUSED, FINALIZER};
+use crate::cluster::{ApiError, ClaimView, Cluster};
+use crate::names::{ANNOTATION_NODE_GONE_SINCE, ANNOTATION_PAUSED};
+use crate::plan::verdict::without_ours;
 use crate::report::Reporter;
-use crate::view::Phase;
+use crate::view::{ClaimRef, Phase};
 
 /// How long the confirmation that a node is gone is valid for its other volumes.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(1);
@@ -44,8 +46,11 @@ impl StepError {
     /// Whether an object has changed, so that the next pass plans again.
     #[must_use]
     pub fn is_change(&self) -> bool {
-        let api = matches!(self, Self::Api(ApiError::Conflict | ApiError::NotFound));
-        api || matches!(self, Changed(_))
+        match self {
+            Changed(_) => true,
+            NotConfirmed(_) => false,
+            Self::Api(error) => error.is_change(),
+        }
     }
 }
 
@@ -79,9 +84,9 @@ impl Executor {
         match step {
             Step::Unmark => self.unmark(of).await,
             Step::Mark => self.mark(of).await,
-            Step::DeleteClaim => self.delete_claim(of, view).await,
-            Step::RemoveFinalizer => self.remove_finalizer(of, view).await,
-            Step::DeletePv => self.delete_pv(of, view).await,
+            Step::DeleteClaim | Step::RemoveFinalizer | Step::DeletePv => {
+                self.give_up(step, of, view).await
+            }
         }
     }
 
@@ -97,9 +102,8 @@ impl Executor {
         let now = Timestamp::now();
         self.annotate(volume, volume.new_mark(now).into()).await?;
         if volume.pv.phase == Phase::Bound {
-            let (pv, node) = (&volume.pv.name, volume.hosts().join(", "));
-            let delay = SignedDuration::try_from(self.delay).unwrap_or(SignedDuration::MAX);
-            let due = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
+            let (pv, node) = (&volume.pv.name, volume.hosts.join(", "));
+            let due = now.saturating_add(self.delay).unwrap_or(Timestamp::MAX);
             let due = format!("{} (in {:?})", due.strftime("%FT%TZ"), self.delay);
             let text = format!(
                 "node {node}, which has the data of volume {pv}, is gone: the claim is deleted at {due} or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
@@ -109,54 +113,57 @@ impl Executor {
         Ok(())
     }
 
-    async fn delete_claim(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
-        self.read_unchanged(volume).await?;
+    /// Deletes the claim or the PV, or removes our finalizer, after fresh reads.
+    async fn give_up(&self, step: Step, volume: &Volume, view: &View) -> Result<(), StepError> {
+        self.admit(1).await;
+        let pv = volume.pv.reference();
+        let now = self.cluster.pv(&pv.name).await?;
+        if now.is_none_or(|now| now.reference() != pv) {
+            return Err(Changed("the PV has changed"));
+        }
+        let claim = match step {
+            Step::DeleteClaim => Some(self.read_claim(volume).await?),
+            _ => None,
+        };
+        self.confirm_gone(volume, view).await?;
+        let (cluster, metrics) = (&self.cluster, &self.metrics);
+        if let Some((claim, seen)) = claim {
+            let deleted = cluster.delete_claim(claim, &seen).await;
+            return count(
+                deleted,
+                &metrics.claim_deleted,
+                &metrics.claim_delete_failed,
+            );
+        }
+        if step == Step::RemoveFinalizer {
+            let others = without_ours(&volume.pv);
+            cluster.remove_finalizer(&pv, &others).await?;
+            metrics.finalizers_removed.inc();
+            return Ok(());
+        }
+        let phase = &[&*volume.pv.phase.to_string()];
+        let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
+        let [done, failed] = counters.map(|counter| counter.with_label_values(phase));
+        count(cluster.delete_pv(&pv).await, &done, &failed)
+    }
+
+    /// Reads the claim of a PV, and verifies that they name each other.
+    async fn read_claim<'a>(
+        &self,
+        volume: &'a Volume,
+    ) -> Result<(&'a ClaimRef, ClaimView), StepError> {
         let claim = volume.pv.claim.as_ref();
         let claim = claim.ok_or(Changed("the PV has no claim"))?;
         self.admit(1).await;
-        let seen = self.cluster.bound_claim(claim).await?;
+        let seen = self.cluster.claim(claim).await?;
         let seen = seen.ok_or(Changed("the claim is gone"))?;
-        if Some(&seen.uid) != claim.uid.as_ref() || seen.volume != volume.pv.name {
+        if Some(&seen.uid) != claim.uid.as_ref() || seen.volume.as_ref() != Some(&volume.pv.name) {
             return Err(Changed("the PV and its claim do not name each other"));
         }
         if seen.deleting {
             return Err(Changed("the claim is being deleted"));
         }
-        self.confirm_gone(volume, view).await?;
-        let deleted = self.cluster.delete_claim(claim, &seen).await;
-        let deleted = deleted.map_err(StepError::Api);
-        if deleted.as_ref().is_err_and(|error| !error.is_change()) {
-            self.metrics.claim_delete_failed.inc();
-        }
-        deleted?;
-        self.metrics.claim_deleted.inc();
-        Ok(())
-    }
-
-    async fn remove_finalizer(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
-        self.read_unchanged(volume).await?;
-        self.confirm_gone(volume, view).await?;
-        let mut others = volume.pv.finalizers.clone();
-        others.retain(|finalizer| finalizer != FINALIZER);
-        let pv = volume.pv.reference();
-        self.cluster.remove_finalizer(&pv, &others).await?;
-        self.metrics.finalizers_removed.inc();
-        Ok(())
-    }
-
-    async fn delete_pv(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
-        self.read_unchanged(volume).await?;
-        self.confirm_gone(volume, view).await?;
-        let deleted = self.cluster.delete_pv(&volume.pv.reference()).await;
-        let deleted = deleted.map_err(StepError::Api);
-        let phase = &*volume.pv.phase.to_string();
-        if deleted.as_ref().is_err_and(|error| !error.is_change()) {
-            let failed = &self.metrics.pv_delete_failed;
-            failed.with_label_values(&[phase]).inc();
-        }
-        deleted?;
-        self.metrics.pv_deleted.with_label_values(&[phase]).inc();
-        Ok(())
+        Ok((claim, seen))
     }
 
     /// Waits until this number of requests is admitted.
@@ -166,26 +173,15 @@ impl Executor {
         sleep_until(at).await;
     }
 
-    /// Reads the PV, and verifies that it is still the version of the plan.
-    async fn read_unchanged(&self, volume: &Volume) -> Result<(), StepError> {
-        self.admit(1).await;
-        let now = self.cluster.pv(&volume.pv.name).await?;
-        let is_same = now.is_some_and(|now| now.reference() == volume.pv.reference());
-        is_same.then_some(()).ok_or(Changed("the PV has changed"))
-    }
-
     /// Verifies with the API server that the PV's nodes are gone. It also admits the write, so that the write follows
     /// without a pause.
     async fn confirm_gone(&self, volume: &Volume, view: &View) -> Result<(), StepError> {
-        let nodes = volume.nodes.as_ref().map_err(|why| Changed(why))?;
         let mut confirmed = self.confirmed.lock().await;
         self.admit(1).await;
         confirmed.retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
-        for name in nodes
-            .all()
-            .filter(|name| !confirmed.contains_key(*name))
-            .collect::<Vec<_>>()
-        {
+        let mut names: Vec<_> = volume.node_names().collect();
+        names.retain(|name| !confirmed.contains_key(*name));
+        for name in names {
             self.admit(3).await;
             let asked = Instant::now();
             // An empty list of Nodes is treated as an error of the API server, not as a cluster without Nodes.
@@ -198,13 +194,11 @@ impl Executor {
                     "there is the Node {found}, whose name or hostname label is {name:?}"
                 )));
             }
-            confirmed.insert(name.to_owned(), asked);
+            confirmed.insert(name.clone(), asked);
         }
         drop(confirmed);
-        match view.verdict(volume) {
-            Verdict::Gone => Ok(()),
-            _ => Err(Changed("a Node has appeared meanwhile")),
-        }
+        let is_gone = view.is_gone(volume).then_some(());
+        is_gone.ok_or(Changed("a Node has appeared meanwhile"))
     }
 
     /// Patches the mark. The second admitted request is for the event.
@@ -232,4 +226,14 @@ impl Executor {
         let reporter = &self.reporter;
         reporter.regarding(type_, regarding, reason, "NodeCleanup", note);
     }
+}
+
+/// Counts a deletion. It has not failed if its object has changed.
+fn count(done: Result<(), ApiError>, deleted: &Counter, failed: &Counter) -> Result<(), StepError> {
+    match &done {
+        Ok(()) => deleted.inc(),
+        Err(error) if error.is_change() => {}
+        Err(_) => failed.inc(),
+    }
+    Ok(done?)
 }

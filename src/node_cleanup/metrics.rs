@@ -1,16 +1,15 @@
 //! The metrics of `node-cleanup`: those of the Go project's program under their names, and ours.
 
-use std::sync::Arc;
-
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    CounterVec, IntCounter, IntGauge, Registry, register_counter_vec_with_registry as counter_vec,
+    Counter, CounterVec, IntCounter, IntGauge, Registry,
+    register_counter_vec_with_registry as counter_vec, register_counter_with_registry as counter,
     register_int_counter_with_registry as int_counter,
     register_int_gauge_with_registry as int_gauge,
 };
 
 use crate::cluster::Permissions;
-use crate::metrics::Metrics as Shared;
+use crate::metrics::{Metrics as Shared, metrics};
 
 const PREFIX: &str = "local_volume_node_cleanup_";
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
@@ -22,22 +21,45 @@ pub const SHARED: [&str; 4] = [
     "build_info",
 ];
 
-/// All handles.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "each has its help text below")]
-pub struct Metrics {
-    registry: Registry,
-    shared: Arc<Shared>,
-    permissions: Arc<Permissions>,
-    pub pv_deleted: CounterVec,
-    pub pv_delete_failed: CounterVec,
-    pub claim_deleted: IntCounter,
-    pub claim_delete_failed: IntCounter,
-    pub finalizers_removed: IntCounter,
-    pub synced: IntGauge,
-    pub pending_claims: IntGauge,
-    pub stale_pvs: IntGauge,
-    pub unclear_pvs: IntGauge,
+metrics! {
+    pv_deleted: CounterVec = counter_vec!(
+        "local_volume_node_cleanup_persistentvolume_delete_total",
+        "PersistentVolumes of nodes that are gone that were deleted.",
+        &["phase"]
+    );
+    pv_delete_failed: CounterVec = counter_vec!(
+        "local_volume_node_cleanup_persistentvolume_delete_failed_total",
+        "Deletions of PersistentVolumes that failed.",
+        &["phase"]
+    );
+    claim_deleted: Counter = counter!(
+        "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
+        "Claims bound to volumes of nodes that are gone that were deleted."
+    );
+    claim_delete_failed: Counter = counter!(
+        "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
+        "Deletions of claims that failed."
+    );
+    finalizers_removed: IntCounter = int_counter!(
+        "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
+        "PersistentVolumes of nodes that are gone that our finalizer was removed from."
+    );
+    synced: IntGauge = int_gauge!(
+        "local_volume_node_cleanup_synced",
+        "1 when the process has listed Nodes and PersistentVolumes."
+    );
+    pending_claims: IntGauge = int_gauge!(
+        "local_volume_node_cleanup_pending_persistentvolumeclaims",
+        "Claims whose node is gone and that are going to be deleted."
+    );
+    stale_pvs: IntGauge = int_gauge!(
+        "local_volume_node_cleanup_stale_persistentvolumes",
+        "PersistentVolumes whose node is gone, and which are going to be deleted or released."
+    );
+    unclear_pvs: IntGauge = int_gauge!(
+        "local_volume_node_cleanup_unclear_persistentvolumes",
+        "PersistentVolumes that are kept because it is unknown whether their node is gone."
+    );
 }
 
 impl Metrics {
@@ -45,60 +67,8 @@ impl Metrics {
     ///
     /// # Errors
     /// When two metrics have the same name.
-    pub fn new(shared: Arc<Shared>, permissions: Arc<Permissions>) -> prometheus::Result<Self> {
-        let registry = Registry::new();
-        Ok(Self {
-            pv_deleted: counter_vec!(
-                "local_volume_node_cleanup_persistentvolume_delete_total",
-                "PersistentVolumes of nodes that are gone that were deleted.",
-                &["phase"],
-                registry
-            )?,
-            pv_delete_failed: counter_vec!(
-                "local_volume_node_cleanup_persistentvolume_delete_failed_total",
-                "Deletions of PersistentVolumes that failed.",
-                &["phase"],
-                registry
-            )?,
-            claim_deleted: int_counter!(
-                "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
-                "Claims bound to volumes of nodes that are gone that were deleted.",
-                registry
-            )?,
-            claim_delete_failed: int_counter!(
-                "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
-                "Deletions of claims that failed.",
-                registry
-            )?,
-            finalizers_removed: int_counter!(
-                "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
-                "PersistentVolumes of nodes that are gone that our finalizer was removed from.",
-                registry
-            )?,
-            synced: int_gauge!(
-                "local_volume_node_cleanup_synced",
-                "1 when the process has listed Nodes and PersistentVolumes.",
-                registry
-            )?,
-            pending_claims: int_gauge!(
-                "local_volume_node_cleanup_pending_persistentvolumeclaims",
-                "Claims whose node is gone and that are going to be deleted.",
-                registry
-            )?,
-            stale_pvs: int_gauge!(
-                "local_volume_node_cleanup_stale_persistentvolumes",
-                "PersistentVolumes whose node is gone, and which are going to be deleted or released.",
-                registry
-            )?,
-            unclear_pvs: int_gauge!(
-                "local_volume_node_cleanup_unclear_persistentvolumes",
-                "PersistentVolumes that are kept because it is unknown whether their node is gone.",
-                registry
-            )?,
-            registry,
-            shared,
-            permissions,
-        })
+    pub fn new() -> prometheus::Result<Self> {
+        Self::register(Registry::new())
     }
 
     /// Whether Nodes and PVs are listed.
@@ -109,10 +79,10 @@ impl Metrics {
 
     /// All metrics, for a scrape.
     #[must_use]
-    pub fn gather(&self) -> Vec<MetricFamily> {
-        self.shared.set_missing(self.permissions.seen());
+    pub fn gather(&self, shared: &Shared, permissions: &Permissions) -> Vec<MetricFamily> {
+        shared.set_missing(permissions.seen());
         let mut families = self.registry.gather();
-        for mut family in self.shared.registry.gather() {
+        for mut family in shared.registry.gather() {
             let name = family.name().to_owned();
             match name.strip_prefix(SHARED_PREFIX) {
                 Some(rest) if SHARED.contains(&rest) => {

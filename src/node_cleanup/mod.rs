@@ -15,7 +15,6 @@
 pub mod controller;
 pub mod executor;
 pub mod metrics;
-pub mod node_index;
 pub mod plan;
 pub mod report;
 pub mod server;

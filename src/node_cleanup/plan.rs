@@ -1,10 +1,34 @@
 //! The next step for one PV. Pure: no clock, no client.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::node_index::NodeIndex;
-use super::volume::{NodeNames, Volume};
+use super::volume::Volume;
 use crate::view::{Phase, ReclaimPolicy};
+
+/// The hostname label of each Node that exists, by the Node's name.
+pub type Nodes = HashMap<String, Option<String>>;
+
+/// An index of the Nodes that exist.
+#[derive(Debug)]
+pub struct NodeIndex<'a> {
+    /// All names and hostname labels.
+    names: HashSet<&'a String>,
+    /// A Node without the hostname label, whose PVs may name it by any former label.
+    unlabelled: Option<&'a String>,
+}
+
+impl<'a> NodeIndex<'a> {
+    /// Indexes the Nodes.
+    #[must_use]
+    pub fn new(nodes: &'a Nodes) -> Self {
+        let mut unlabelled = nodes.iter().filter(|(_, label)| label.is_none());
+        Self {
+            names: nodes.keys().chain(nodes.values().flatten()).collect(),
+            unlabelled: unlabelled.next().map(|(name, _)| name),
+        }
+    }
+}
 
 /// One write. The most urgent comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,9 +53,7 @@ pub enum Next {
     /// Nothing, because it is unclear whether the node is gone; with the reason.
     Unclear(String),
     /// This step, after this delay.
-    Wait(Step, Duration),
-    /// This step, now.
-    Now(Step),
+    Step(Step, Duration),
 }
 
 /// Whether a PV's nodes are gone.
@@ -47,19 +69,19 @@ pub enum Verdict {
 
 /// Judges by the Nodes that the watch shows.
 #[must_use]
-pub fn verdict(names: &Result<NodeNames, &'static str>, nodes: &NodeIndex<'_>) -> Verdict {
-    let names = match names {
-        Ok(names) => names,
-        Err(why) => return Verdict::Unclear((*why).to_owned()),
-    };
-    if nodes.is_empty() {
+pub fn verdict(volume: &Volume, nodes: &NodeIndex<'_>) -> Verdict {
+    if volume.hosts.is_empty() {
+        let text = "its node affinity, or a term of it, names no node by kubernetes.io/hostname";
+        return Verdict::Unclear(text.into());
+    }
+    if nodes.names.is_empty() {
         return Verdict::Unclear("the API server lists no Node at all".into());
     }
-    if names.all().any(|name| nodes.contains(name)) {
+    if volume.node_names().any(|name| nodes.names.contains(name)) {
         return Verdict::There;
     }
-    match nodes.unlabelled() {
-        Some(node) if names.maker.is_none() => Verdict::Unclear(format!(
+    match nodes.unlabelled {
+        Some(node) if volume.maker.is_none() => Verdict::Unclear(format!(
             "Node {node:?} has no label kubernetes.io/hostname, so it may be this PV's"
         )),
         _ => Verdict::Gone,
@@ -69,9 +91,10 @@ pub fn verdict(names: &Result<NodeNames, &'static str>, nodes: &NodeIndex<'_>) -
 /// Plans. `marked_for` is how long this process has seen the PV's present mark while the nodes were gone.
 #[must_use]
 pub fn next(volume: &Volume, nodes: &NodeIndex<'_>, marked_for: Duration, delay: Duration) -> Next {
-    match verdict(&volume.nodes, nodes) {
+    let now = |step| Next::Step(step, Duration::ZERO);
+    match verdict(volume, nodes) {
         Verdict::Unclear(why) => return Next::Unclear(why),
-        Verdict::There if volume.mark.is_some() => return Next::Now(Step::Unmark),
+        Verdict::There if volume.mark.is_some() => return now(Step::Unmark),
         Verdict::There => return Next::Nothing,
         Verdict::Gone if volume.pv.paused => return Next::Nothing,
         Verdict::Gone => {}
@@ -79,12 +102,9 @@ pub fn next(volume: &Volume, nodes: &NodeIndex<'_>, marked_for: Duration, delay:
     match last_step(volume) {
         None => Next::Nothing,
         // A volume that was never used has no data to lose.
-        Some(step) if volume.pv.never_used() => Next::Now(step),
-        Some(_) if !volume.is_marked() => Next::Now(Step::Mark),
-        Some(step) => match delay.saturating_sub(marked_for) {
-            Duration::ZERO => Next::Now(step),
-            left => Next::Wait(step, left),
-        },
+        Some(step) if volume.pv.never_used() => now(step),
+        Some(_) if !volume.is_marked() => now(Step::Mark),
+        Some(step) => Next::Step(step, delay.saturating_sub(marked_for)),
     }
 }
 

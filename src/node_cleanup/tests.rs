@@ -4,9 +4,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::node_index::{NodeIndex, Nodes};
-use super::plan::{self, Next, Step, Verdict};
-use super::volume::{NodeNames, Volume};
+use super::plan::{self, Next, NodeIndex, Nodes, Step, Verdict};
+use super::volume::Volume;
 
 const DELAY: Duration = Duration::from_mins(1);
 const UID: &str = "01234567-89ab-cdef-0123-456789abcdef";
@@ -48,7 +47,7 @@ fn nodes(nodes: &[(&str, Option<&str>)]) -> Nodes {
     nodes.iter().map(owned).collect()
 }
 
-fn verdict(of: &Result<NodeNames, &'static str>, there: &[(&str, Option<&str>)]) -> Verdict {
+fn verdict(of: &Volume, there: &[(&str, Option<&str>)]) -> Verdict {
     plan::verdict(of, &NodeIndex::new(&nodes(there)))
 }
 
@@ -56,6 +55,10 @@ fn verdict(of: &Result<NodeNames, &'static str>, there: &[(&str, Option<&str>)])
 fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: u64) -> Next {
     let marked_for = Duration::from_secs(seconds);
     plan::next(volume, &NodeIndex::new(&nodes(there)), marked_for, DELAY)
+}
+
+fn now(step: Step) -> Next {
+    Next::Step(step, Duration::ZERO)
 }
 
 /// Another node, so that there is one.
@@ -126,13 +129,13 @@ fn node_exists_by_any_name_in_the_pv() {
             Verdict::Gone,
         ),
     ] {
-        assert_eq!(verdict(&pv.nodes, nodes), expected, "{what}");
+        assert_eq!(verdict(&pv, nodes), expected, "{what}");
     }
     for (nodes, words) in [
         (&[][..], "no Node at all"),
         (&[ELSEWHERE, ("x", None)], "\"x\""),
     ] {
-        let Verdict::Unclear(why) = verdict(&volume(bare).nodes, nodes) else {
+        let Verdict::Unclear(why) = verdict(&volume(bare), nodes) else {
             panic!("{nodes:?} are no doubt");
         };
         assert!(why.contains(words), "{why}");
@@ -143,8 +146,7 @@ fn node_exists_by_any_name_in_the_pv() {
 fn affinity_that_may_match_any_node_is_unclear() {
     let expression = |key: &str, operator: &str, values: &[&str]| json!({ "key": key, "operator": operator, "values": values });
     let host = |values: &[&str]| expression("kubernetes.io/hostname", "In", values);
-    let place = |list: Value| volume(|pv| *terms(pv) = list).nodes;
-    let hosts = |list: Value| place(list).unwrap().hosts;
+    let hosts = |list: Value| volume(|pv| *terms(pv) = list).hosts;
     let labels = |list: &[Value]| json!({ "matchExpressions": list });
     assert_eq!(
         hosts(json!([labels(&[host(&["a"])])])),
@@ -167,8 +169,9 @@ fn affinity_that_may_match_any_node_is_unclear() {
         ["a", "host-1"]
     );
     let field = json!({ "matchFields": [expression("metadata.name", "In", &["n"])] });
-    assert_eq!(hosts(json!([field])), ["host-1", "n"]);
     for unreadable in [
+        // Kubernetes does not schedule by it.
+        json!([field]),
         json!([]),
         json!([{}]),
         json!([labels(&[host(&[])])]),
@@ -183,13 +186,12 @@ fn affinity_that_may_match_any_node_is_unclear() {
             labels(&[expression("rack", "Exists", &[])])
         ]),
     ] {
-        assert!(place(unreadable.clone()).is_err(), "{unreadable}");
+        assert_eq!(hosts(unreadable.clone()), [""; 0], "{unreadable}");
     }
-    assert!(
-        volume(|pv| pv["spec"]["nodeAffinity"] = json!(null))
-            .nodes
-            .is_err()
-    );
+    let anywhere = volume(|pv| pv["spec"]["nodeAffinity"] = json!(null));
+    assert_eq!(anywhere.hosts, [""; 0]);
+    let verdict = verdict(&anywhere, &[ELSEWHERE]);
+    assert!(matches!(verdict, Verdict::Unclear(_)), "{verdict:?}");
 }
 
 #[test]
@@ -207,11 +209,7 @@ fn the_maker_is_read_with_and_without_its_uid() {
         let volume = volume(|pv| {
             pv["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] = json!(provisioner);
         });
-        assert_eq!(
-            volume.nodes.unwrap().maker.as_deref(),
-            expected,
-            "{provisioner}"
-        );
+        assert_eq!(volume.maker.as_deref(), expected, "{provisioner}");
     }
 }
 
@@ -247,13 +245,13 @@ fn final_step_depends_on_phase_and_policy() {
             }
         });
         let what = format!("{phase} {policy} deleting={deleting} protected={protected}");
-        let begins = expected.map_or(Next::Nothing, |_| Next::Now(Step::Mark));
+        let begins = expected.map_or(Next::Nothing, |_| now(Step::Mark));
         assert_eq!(next(&volume, &[ELSEWHERE], 60), begins, "{what}");
         mark(&mut volume);
         let left = Duration::from_secs(1);
-        let waits = expected.map_or(Next::Nothing, |step| Next::Wait(step, left));
+        let waits = expected.map_or(Next::Nothing, |step| Next::Step(step, left));
         assert_eq!(next(&volume, &[ELSEWHERE], 59), waits, "{what}");
-        let acts = expected.map_or(Next::Nothing, Next::Now);
+        let acts = expected.map_or(Next::Nothing, now);
         assert_eq!(next(&volume, &[ELSEWHERE], 60), acts, "{what}");
         volume.pv.paused = true;
         let paused = next(&volume, &[ELSEWHERE], 60);
@@ -264,11 +262,9 @@ fn final_step_depends_on_phase_and_policy() {
 #[test]
 fn never_used_pv_is_deleted_without_delay() {
     let mut volume = volume(|_| {});
-    let now = next(&volume, &[ELSEWHERE], 0);
-    assert_eq!(now, Next::Now(Step::DeletePv));
+    assert_eq!(next(&volume, &[ELSEWHERE], 0), now(Step::DeletePv));
     volume.pv.used = true;
-    let now = next(&volume, &[ELSEWHERE], 0);
-    assert_eq!(now, Next::Now(Step::Mark));
+    assert_eq!(next(&volume, &[ELSEWHERE], 0), now(Step::Mark));
 }
 
 #[test]
@@ -302,7 +298,7 @@ fn mark_is_removed_only_when_the_node_is_back() {
     let mut volume = volume(|pv| pv["status"]["phase"] = json!("Bound"));
     mark(&mut volume);
     let back = [ELSEWHERE, ("node-1", Some("host-1"))];
-    assert_eq!(next(&volume, &back, 1000), Next::Now(Step::Unmark));
+    assert_eq!(next(&volume, &back, 1000), now(Step::Unmark));
     volume.mark = None;
     assert_eq!(next(&volume, &back, 1000), Next::Nothing);
     let unclear = next(&volume, &[], 1000);
@@ -329,7 +325,7 @@ proptest! {
         });
         let label = format!("h{there}");
         let there = [("somewhere", Some(&*label))];
-        let verdict = verdict(&volume.nodes, &there);
+        let verdict = verdict(&volume, &there);
         prop_assert_eq!(verdict, if named { Verdict::There } else { Verdict::Gone });
         if named {
             prop_assert_eq!(next(&volume, &there, 1000), Next::Nothing);

@@ -4,19 +4,16 @@ use std::cell::{Ref, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 
-use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::node_index::{NodeIndex, Nodes};
-use super::plan::{self, Verdict};
+use super::plan::{self, NodeIndex, Nodes, Verdict};
 use super::volume::Volume;
-use crate::cache::{follow, is_answer};
+use crate::cache::Watch;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 
@@ -41,39 +38,34 @@ impl<V> Default for Table<V> {
     }
 }
 
-impl<V: PartialEq> Table<V> {
+impl<V: Clone + PartialEq> Table<V> {
     /// Applies an event, and returns whether the table changed. A heartbeat of a Node does not change it.
     fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(&K) -> Option<V>) -> bool {
-        let (object, kept) = match event {
-            Event::Init => return false,
+        let (name, kept) = match event {
+            Event::Init => {
+                self.listing.clear();
+                return false;
+            }
             Event::InitApply(object) => {
-                let kept = keep(&object);
-                self.listing
-                    .extend(kept.map(|kept| (object.name_any(), kept)));
+                let kept = keep(&object).map(|kept| (object.name_any(), kept));
+                self.listing.extend(kept);
                 return false;
             }
             Event::InitDone => {
                 self.listed = Some(std::mem::take(&mut self.listing));
                 return true;
             }
-            Event::Apply(object) => {
-                let kept = keep(&object);
-                (object, kept)
-            }
-            Event::Delete(object) => (object, None),
+            Event::Apply(object) => (object.name_any(), keep(&object)),
+            Event::Delete(object) => (object.name_any(), None),
         };
         let Some(listed) = &mut self.listed else {
             return false;
         };
-        let name = object.name_any();
-        if listed.get(&name) == kept.as_ref() {
-            return false;
-        }
-        match kept {
+        let before = match kept.clone() {
             Some(kept) => listed.insert(name, kept),
             None => listed.remove(&name),
         };
-        true
+        before != kept
     }
 }
 
@@ -89,15 +81,16 @@ pub struct View {
 impl View {
     /// Runs both watches until it is dropped.
     pub async fn follow(&self, cluster: &Cluster, classes: &BTreeSet<String>) {
-        let label = |node: &PartialObjectMeta<Node>| node.labels().get(LABEL_HOSTNAME).cloned();
+        let label =
+            |node: &PartialObjectMeta<Node>| Some(node.labels().get(LABEL_HOSTNAME).cloned());
         let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
         tokio::join!(
-            self.watch(cluster, "nodes", &self.nodes, |node| Some(label(node))),
+            self.watch(cluster, "nodes", &self.nodes, label),
             self.watch(cluster, "persistentvolumes", &self.volumes, volume),
         );
     }
 
-    async fn watch<K, V: PartialEq>(
+    async fn watch<K, V: Clone + PartialEq>(
         &self,
         cluster: &Cluster,
         resource: &'static str,
@@ -107,19 +100,12 @@ impl View {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let api: Api<K> = Api::all(cluster.client().clone());
-        let stream = watcher(api, Config::default())
-            .inspect_ok(|event| {
-                if matches!(event, Event::Init) {
-                    table.borrow_mut().listing.clear();
-                }
-            })
-            .try_filter(is_answer);
-        follow(cluster.clone(), resource, stream, |event| {
-            if table.borrow_mut().apply(event, &keep) {
+        let mut watch = Watch::new(cluster, resource, api, Config::default());
+        while let Some(event) = watch.next().await {
+            if event.is_ok_and(|event| table.borrow_mut().apply(event, &keep)) {
                 self.changed.notify_one();
             }
-        })
-        .await;
+        }
     }
 
     /// The Nodes and the PVs; `None` until both are listed.
@@ -130,12 +116,11 @@ impl View {
         Some((nodes.ok()?, volumes.ok()?))
     }
 
-    /// Whether the nodes of a PV are gone, by the latest state of the watch.
+    /// Whether the nodes of a PV are still gone, by the latest state of the watch.
     #[must_use]
-    pub fn verdict(&self, volume: &Volume) -> Verdict {
-        match &self.nodes.borrow().listed {
-            Some(nodes) => plan::verdict(&volume.nodes, &NodeIndex::new(nodes)),
-            None => Verdict::Unclear("the Nodes are not listed yet".into()),
-        }
+    pub fn is_gone(&self, volume: &Volume) -> bool {
+        let nodes = self.nodes.borrow();
+        let nodes = nodes.listed.as_ref().map(NodeIndex::new);
+        nodes.is_some_and(|nodes| plan::verdict(volume, &nodes) == Verdict::Gone)
     }
 }

@@ -7,5 +7,6 @@ mod storage_class;
 
 pub use job::{JobState, JobView, Jobs};
 pub use node::{NodeFault, NodeView};
+pub(crate) use pv::hosts_of_terms;
 pub use pv::{ClaimRef, Ownership, Phase, PvRef, PvView, ReclaimPolicy, Source, Tenancy};
 pub use storage_class::StorageClassView;
