@@ -5,7 +5,6 @@ mod environment;
 mod help;
 mod job;
 mod listen;
-mod log;
 mod node_cleanup;
 mod release;
 mod spelling;
@@ -21,14 +20,13 @@ use crate::config::{self, duration};
 
 pub use crate::config::LogLevel;
 pub use clean::Clean;
-pub use environment::{Environment, EnvironmentError};
+pub use environment::Environment;
 pub use job::Job;
 pub use listen::ListenAddress;
-pub use log::LogFormat;
 pub use node_cleanup::NodeCleanup;
 pub use release::Release;
 pub use spelling::program;
-pub use status::{Status, Url};
+pub use status::Status;
 
 /// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
 ///
@@ -48,22 +46,18 @@ pub struct Args {
 
     /// Address of the HTTP server for metrics, probes and status; without a host, all addresses.
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080")]
-    #[arg(help_heading = help::PROVISIONER)]
     pub listen_address: ListenAddress,
 
     /// Path of the metrics on that server.
     #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
-    #[arg(help_heading = help::PROVISIONER)]
     pub metrics_path: String,
 
     /// Time between two scans of the discovery directories when nothing changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
-    #[arg(help_heading = help::PROVISIONER)]
     pub discovery_period: Duration,
 
-    /// Time between two reads of the configuration directory when nothing changes.
+    /// Time between two reads of the configuration directory.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
-    #[arg(help_heading = help::PROVISIONER)]
     pub config_sync_period: Duration,
 
     /// The kubelet's directory, where a volume that a pod still uses shows.
@@ -71,20 +65,18 @@ pub struct Args {
         long,
         global = true,
         value_name = "DIR",
-        default_value = "/var/lib/kubelet",
-        help_heading = help::DIRECTORIES
+        default_value = "/var/lib/kubelet"
     )]
+    #[arg(help_heading = help::DIRECTORIES)]
     pub kubelet_dir: PathBuf,
 
     /// Where the kubelet's directory cannot be seen: time to leave a released volume alone.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
-    #[arg(help_heading = help::PROVISIONER)]
     pub release_quiet_period: Duration,
 
     /// An admission policy restricts this provisioner to the objects of its own node, by the node's
     /// name. The program does not start if the name is not sufficient.
     #[arg(long)]
-    #[arg(help_heading = help::PROVISIONER)]
     pub node_isolation: bool,
 
     /// Format of log lines.
@@ -101,6 +93,15 @@ pub struct Args {
     #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
     #[arg(allow_negative_numbers = true, help_heading = help::LOGGING)]
     verbosity: Option<i32>,
+}
+
+/// The format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Human-readable.
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// The commands for operators, and two hidden ones for the program itself.

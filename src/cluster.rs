@@ -7,7 +7,6 @@ mod jobs;
 mod node_cleanup;
 mod outage;
 mod permissions;
-mod provisioner_status;
 mod pvs;
 mod retries;
 mod taint;
@@ -36,7 +35,7 @@ pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
 pub(crate) use retries::retries;
-pub use uninstall::{DaemonSetState, ProvisionerPod};
+pub use uninstall::ProvisionerPod;
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);

@@ -3,7 +3,7 @@
 //! A process has one log, so its handle is a global.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -12,38 +12,32 @@ use tracing_subscriber::{Registry, fmt, registry, reload};
 
 use crate::args::LogFormat;
 use crate::config::LogLevel;
-use crate::terminal;
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
 #[derive(Debug)]
 struct Log {
     of_command_line: LogLevel,
-    level: Mutex<LogLevel>,
     filter: reload::Handle<Targets, Registry>,
 }
 
 /// Starts logging to standard error, at the level of the command line. Later calls have no effect.
 pub fn init(format: LogFormat, level: LogLevel) {
-    let (filter, handle) = reload::Layer::new(targets(level));
+    let (layer, filter) = reload::Layer::new(targets(level));
     let log = Log {
         of_command_line: level,
-        level: Mutex::new(level),
-        filter: handle,
+        filter,
     };
     if LOG.set(log).is_err() {
         return;
     }
-    let registry = registry().with(filter);
+    let registry = registry().with(layer);
     match format {
         LogFormat::Text => {
-            let has_colours = terminal::colours(&io::stderr());
-            let lines = move || OneLine {
-                out: io::stderr(),
-                has_colours,
-            };
-            let text = fmt::layer().with_ansi(has_colours).with_writer(lines);
-            registry.with(text).init();
+            let text = fmt::layer().with_ansi(false);
+            registry
+                .with(text.with_writer(|| OneLine(io::stderr())))
+                .init();
         }
         // JSON escapes line breaks.
         LogFormat::Json => registry
@@ -52,30 +46,20 @@ pub fn init(format: LogFormat, level: LogLevel) {
     }
 }
 
-/// The level in force; `None` before [`init`].
+/// The name of the level in force; `off` before [`init`].
 #[must_use]
-pub fn level() -> Option<LogLevel> {
-    let level = LOG.get()?.level.lock();
-    Some(*level.unwrap_or_else(PoisonError::into_inner))
+pub fn level() -> String {
+    // No library has a higher level than the program.
+    LevelFilter::current().to_string()
 }
 
 /// Sets the level of the configuration, or without one the level of the command line.
 pub fn set_level(of_config: Option<LogLevel>) {
-    let Some(log) = LOG.get() else { return };
-    let mut level = log.level.lock().unwrap_or_else(PoisonError::into_inner);
-    let wanted = of_config.unwrap_or(log.of_command_line);
-    let was = std::mem::replace(&mut *level, wanted);
-    if wanted == was {
-        return;
-    }
-    // The change is logged while the more verbose of the two levels is in force.
-    if wanted < was {
-        tracing::info!("the log level is {wanted} now, it was {was}");
-    }
-    // Reloading fails only if the subscriber was dropped.
-    let _ = log.filter.reload(targets(wanted));
-    if wanted > was {
-        tracing::info!("the log level is {wanted} now, it was {was}");
+    if let Some(log) = LOG.get() {
+        // Reloading fails only if the subscriber was dropped.
+        let _ = log
+            .filter
+            .reload(targets(of_config.unwrap_or(log.of_command_line)));
     }
 }
 
@@ -96,46 +80,33 @@ fn targets(level: LogLevel) -> Targets {
 
 /// Writes each event as one line without terminal control sequences: a file name with a line break in it
 /// must not forge a log line. The formatter writes an event with one call.
-struct OneLine<W> {
-    out: W,
-    /// Whether the events have colours of the formatter.
-    has_colours: bool,
-}
+struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
         let mut safe = String::with_capacity(event.len());
-        for (at, character) in line.char_indices() {
-            let is_colour = || self.has_colours && is_colour(&line[at..]);
-            if !character.is_control() || character == '\t' || is_colour() {
+        for character in line.chars() {
+            if !character.is_control() || character == '\t' {
                 safe.push(character);
             } else {
                 safe.extend(character.escape_debug());
             }
         }
         safe.push_str(&text[line.len()..]);
-        self.out.write_all(safe.as_bytes())?;
+        self.0.write_all(safe.as_bytes())?;
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.0.flush()
     }
-}
-
-/// Whether a text starts with a colour sequence such as `\x1b[31m`.
-fn is_colour(text: &str) -> bool {
-    let rest = text
-        .strip_prefix("\x1b[")
-        .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
-    rest.is_some_and(|rest| rest.starts_with('m'))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use serde_json::Value;
     use tracing::subscriber::with_default;
@@ -167,34 +138,23 @@ mod tests {
         tracing::warn!(pv = "local-pv-1", path = %NAME, reason = "NotMounted", "{NAME} is not mounted");
     }
 
-    fn text(has_colours: bool) -> String {
-        let buffer = Buffer::default();
-        let out = buffer.clone();
-        let lines = move || OneLine {
-            out: out.clone(),
-            has_colours,
-        };
-        let text = fmt::layer().with_ansi(has_colours).with_writer(lines);
-        with_default(registry().with(text), log_event);
-        buffer.text()
-    }
-
     #[test]
     fn file_name_cannot_forge_a_line_or_control_the_terminal() {
-        for has_colours in [false, true] {
-            let text = text(has_colours);
-            assert_eq!(text.lines().count(), 1, "{text:?}");
-            assert!(
-                text.ends_with('\n') && !text.contains(['\r', '\u{9b}']),
-                "{text:?}"
-            );
-            assert!(!text.contains("\x1b[2J"), "{text:?}");
-            assert!(
-                text.contains("disk\\n2026") && text.contains("\"NotMounted\""),
-                "{text:?}"
-            );
-            assert_eq!(text.contains("\x1b[33m"), has_colours, "{text:?}");
-        }
+        let buffer = Buffer::default();
+        let out = buffer.clone();
+        let text = fmt::layer().with_ansi(false);
+        let text = text.with_writer(move || OneLine(out.clone()));
+        with_default(registry().with(text), log_event);
+        let text = buffer.text();
+        assert_eq!(text.lines().count(), 1, "{text:?}");
+        assert!(
+            text.ends_with('\n') && !text.contains(['\r', '\x1b', '\u{9b}']),
+            "{text:?}"
+        );
+        assert!(
+            text.contains("disk\\n2026") && text.contains("\"NotMounted\""),
+            "{text:?}"
+        );
     }
 
     #[test]

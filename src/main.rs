@@ -15,6 +15,9 @@ use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
 use local_volume_provisioner::wipe::{method, supervisor};
 
+/// How long idle threads are kept: until the next scan, since that costs less than spawning new ones.
+const KEEP_THREADS: Duration = Duration::from_secs(20);
+
 fn main() -> ExitCode {
     // The image also has this program under the names of the cleaner scripts, which cannot run on their own.
     let name = std::env::args_os().next().unwrap_or_default();
@@ -38,54 +41,38 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(mut args: Args) -> Result<ExitCode> {
-    let environment = Environment::read(|name| std::env::var_os(name))
-        .map_err(|error| UsageError(error.to_string()))?;
+    let environment = Environment::read(|name| std::env::var_os(name));
     let mut out = io::stdout();
     match args.command.take() {
-        None => {
-            // Idle scan threads are kept until the next pass, since that costs less than spawning new ones.
-            let keep_threads = args.discovery_period.saturating_mul(2);
-            serve(keep_threads, run::run(args, environment))
-        }
-        Some(Command::Status(request)) => {
-            once(status::command(&request, &args, &environment, &mut out))
-        }
+        None => block_on(run::run(args, environment)).map(|()| ExitCode::SUCCESS),
+        Some(Command::Status(request)) => block_on(status::command(&request, &args, &mut out)),
         Some(Command::Discover(request)) => {
-            once(discover::command(&request, &args, &environment, &mut out))
+            block_on(discover::command(&request, &args, &environment, &mut out))
         }
         Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &environment, &mut out)?),
         Some(Command::Clean(request)) => {
-            once(clean::command(&request, &args, &environment, &mut out))
+            block_on(clean::command(&request, &args, &environment, &mut out))
         }
-        Some(Command::Release(request)) => once(release::command(request, environment, &mut out)),
+        Some(Command::Release(request)) => {
+            block_on(release::command(request, environment, &mut out))
+        }
         Some(Command::NodeCleanup(request)) => {
-            serve(Duration::ZERO, node_cleanup::run(request, environment))
+            block_on(node_cleanup::run(request, environment)).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Job(request)) => once(job::run(&request)),
+        Some(Command::Job(request)) => block_on(job::run(&request)),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }
 
-/// Runs a service until it receives a stop signal. One thread is enough: its tasks wait for the network, and
-/// blocking work has its own threads.
-fn serve(keep_threads: Duration, service: impl Future<Output = Result<()>>) -> Result<ExitCode> {
+/// Runs a command to its end. One thread is enough: its tasks wait for the network, and blocking work has its own
+/// threads.
+fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .thread_keep_alive(keep_threads)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(service);
-    // A thread that hangs on a dead disk must not keep the process from ending.
-    runtime.shutdown_background();
-    result.map(|()| ExitCode::SUCCESS)
-}
-
-/// Runs a command to completion.
-fn once(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+        .thread_keep_alive(KEEP_THREADS)
         .enable_all()
         .build()?;
     let result = runtime.block_on(command);
-    // As in `serve`.
+    // A thread that hangs on a dead disk must not keep the process from ending.
     runtime.shutdown_background();
     result
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use prometheus::{
     Counter, CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntGauge, IntGaugeVec,
-    Registry, histogram_opts, register_counter_vec_with_registry as counter_vec,
+    Registry, register_counter_vec_with_registry as counter_vec,
     register_counter_with_registry as counter, register_gauge_vec_with_registry as gauge_vec,
     register_gauge_with_registry as gauge, register_histogram_vec_with_registry as histogram_vec,
     register_int_counter_with_registry as int_counter,
@@ -20,18 +20,23 @@ use prometheus::{
 
 use crate::process_metrics::ProcessMetrics;
 
+/// The `type` label of a cleanup by this process.
+pub const BY_PROCESS: &str = "process";
+/// The `type` label of a cleanup by a Job.
+pub const BY_JOB: &str = "job";
 /// The buckets of all histograms of the Go provisioner, in seconds.
 const COMPAT_BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
-/// Further buckets for cleanups: to wipe a large disk takes hours.
-const LONG_BUCKETS: [f64; 8] = [
-    30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
+/// The same and further ones for cleanups: to wipe a large disk takes hours.
+const CLEANUP_BUCKETS: [f64; 19] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,
+    3600.0, 14_400.0, 43_200.0, 86_400.0,
 ];
 
-/// Declares the handles, and registers each with its name, help and labels.
+/// Declares the handles, and registers each with its labels, name and help.
 macro_rules! metrics {
-    ($($field:ident: $type:ty = $register:ident!($($argument:tt)*);)*) => {
+    ($($field:ident: $type:ty = $register:ident($($argument:expr),*), $name:literal, $help:literal;)*) => {
         /// All handles.
         #[derive(Debug)]
         #[allow(missing_docs, reason = "each has its help text")]
@@ -43,7 +48,7 @@ macro_rules! metrics {
         impl Metrics {
             fn register(registry: Registry) -> prometheus::Result<Self> {
                 Ok(Self {
-                    $($field: $register!($($argument)*, registry)?,)*
+                    $($field: $register!($name, $help, $($argument,)* registry)?,)*
                     registry,
                 })
             }
@@ -53,158 +58,97 @@ macro_rules! metrics {
 pub(crate) use metrics;
 
 metrics! {
-    capacity_bytes: GaugeVec = gauge_vec!(
+    capacity_bytes: GaugeVec = gauge_vec(&["mode"]),
         "local_volume_provisioner_persistentvolume_capacity_bytes",
-        "Total bytes of all volumes that were seen, over all classes of a volume mode.",
-        &["mode"]
-    );
-    discovery_total: CounterVec = counter_vec!(
+        "Total bytes of all volumes that were seen, over all classes of a volume mode.";
+    discovery_total: CounterVec = counter_vec(&["mode"]),
         "local_volume_provisioner_persistentvolume_discovery_total",
-        "PersistentVolumes created.",
-        &["mode"]
-    );
-    discovery_duration: HistogramVec = histogram_vec!(
-        histogram_opts!(
-            "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
-            "Time from the start of a pass to the creation of a PersistentVolume.",
-            COMPAT_BUCKETS.to_vec()
-        ),
-        &["mode"]
-    );
-    delete_total: CounterVec = counter_vec!(
+        "PersistentVolumes created.";
+    discovery_duration: HistogramVec = histogram_vec(&["mode"], COMPAT_BUCKETS.to_vec()),
+        "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
+        "Time from the start of a pass to the creation of a PersistentVolume.";
+    delete_total: CounterVec = counter_vec(&["mode", "type"]),
         "local_volume_provisioner_persistentvolume_delete_total",
-        "PersistentVolumes whose volume was cleaned and that were released.",
-        &["mode", "type"]
-    );
-    delete_failed_total: CounterVec = counter_vec!(
+        "PersistentVolumes whose volume was cleaned and that were released.";
+    delete_failed_total: CounterVec = counter_vec(&["mode", "type"]),
         "local_volume_provisioner_persistentvolume_delete_failed_total",
-        "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.",
-        &["mode", "type"]
-    );
-    delete_duration: HistogramVec = histogram_vec!(
-        histogram_opts!(
-            "local_volume_provisioner_persistentvolume_delete_duration_seconds",
-            "Time from the start of a cleanup to the release of the PersistentVolume.",
-            [&COMPAT_BUCKETS[..], &LONG_BUCKETS[..]].concat()
-        ),
-        &["mode", "type", "capacity", "cleanup_command"]
-    );
-    requests_total: CounterVec = counter_vec!(
+        "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.";
+    delete_duration: HistogramVec = histogram_vec(
+        &["mode", "type", "capacity", "cleanup_command"], CLEANUP_BUCKETS.to_vec()),
+        "local_volume_provisioner_persistentvolume_delete_duration_seconds",
+        "Time from the start of a cleanup to the release of the PersistentVolume.";
+    requests_total: CounterVec = counter_vec(&["method"]),
         "local_volume_provisioner_apiserver_requests_total",
-        "Requests to create or delete PersistentVolumes.",
-        &["method"]
-    );
-    requests_failed_total: CounterVec = counter_vec!(
+        "Requests to create or delete PersistentVolumes.";
+    requests_failed_total: CounterVec = counter_vec(&["method"]),
         "local_volume_provisioner_apiserver_requests_failed_total",
-        "Requests to create or delete PersistentVolumes that failed.",
-        &["method"]
-    );
-    requests_duration: HistogramVec = histogram_vec!(
-        histogram_opts!(
-            "local_volume_provisioner_apiserver_requests_duration_seconds",
-            "Duration of requests to create or delete PersistentVolumes.",
-            COMPAT_BUCKETS.to_vec()
-        ),
-        &["method"]
-    );
-    proctable_running: IntGauge = int_gauge!(
+        "Requests to create or delete PersistentVolumes that failed.";
+    requests_duration: HistogramVec = histogram_vec(&["method"], COMPAT_BUCKETS.to_vec()),
+        "local_volume_provisioner_apiserver_requests_duration_seconds",
+        "Duration of requests to create or delete PersistentVolumes.";
+    proctable_running: IntGauge = int_gauge(),
         "local_volume_provisioner_proctable_running",
-        "Cleanups at work."
-    );
-    proctable_succeeded: IntGauge = int_gauge!(
+        "Cleanups at work.";
+    proctable_succeeded: IntGauge = int_gauge(),
         "local_volume_provisioner_proctable_succeeded",
-        "Finished cleanups whose PersistentVolume has not gone yet."
-    );
-    proctable_failed: IntGauge = int_gauge!(
+        "Finished cleanups whose PersistentVolume has not gone yet.";
+    proctable_failed: IntGauge = int_gauge(),
         "local_volume_provisioner_proctable_failed",
-        "Cleanups that failed and will be tried again."
-    );
-    ready: IntGauge = int_gauge!(
+        "Cleanups that failed and will be tried again.";
+    ready: IntGauge = int_gauge(),
         "local_volume_provisioner_ready",
-        "1 if every class was read and every eligible volume has a PersistentVolume, else 0, as /ready says."
-    );
-    volumes: IntGaugeVec = int_gauge_vec!(
+        "1 if every class was read and every eligible volume has a PersistentVolume, else 0, as /ready says.";
+    volumes: IntGaugeVec = int_gauge_vec(&["class", "state"]),
         "local_volume_provisioner_volumes",
-        "Volumes, by class and state.",
-        &["class", "state"]
-    );
-    skipped_entries: IntGaugeVec = int_gauge_vec!(
+        "Volumes, by class and state.";
+    skipped_entries: IntGaugeVec = int_gauge_vec(&["class", "reason"]),
         "local_volume_provisioner_skipped_entries",
-        "Entries of the discovery directories that are not offered, by class and reason.",
-        &["class", "reason"]
-    );
-    unhealthy: IntGaugeVec = int_gauge_vec!(
+        "Entries of the discovery directories that are not offered, by class and reason.";
+    unhealthy: IntGaugeVec = int_gauge_vec(&["pv", "path", "reason"]),
         "local_volume_provisioner_unhealthy_persistentvolume",
-        "1 for each problem of a PersistentVolume.",
-        &["pv", "path", "reason"]
-    );
-    cleanup_waiting: IntGauge = int_gauge!(
+        "1 for each problem of a PersistentVolume.";
+    cleanup_waiting: IntGauge = int_gauge(),
         "local_volume_provisioner_cleanup_waiting",
-        "Cleanups that wait for a slot, or until the volume is no longer in use."
-    );
-    cleanup_waiting_seconds: GaugeVec = gauge_vec!(
+        "Cleanups that wait for a slot, or until the volume is no longer in use.";
+    cleanup_waiting_seconds: GaugeVec = gauge_vec(&["pv", "path", "reason"]),
         "local_volume_provisioner_cleanup_waiting_seconds",
-        "How long a cleanup has waited without a break.",
-        &["pv", "path", "reason"]
-    );
-    cleanup_stalled_seconds: GaugeVec = gauge_vec!(
+        "How long a cleanup has waited without a break.";
+    cleanup_stalled_seconds: GaugeVec = gauge_vec(&["pv", "path"]),
         "local_volume_provisioner_cleanup_stalled_seconds",
-        "How long a running cleanup has made no progress, in steps of 30 s; 0 while it does, and always for an external command.",
-        &["pv", "path"]
-    );
-    cleanup_failed_attempts: IntGaugeVec = int_gauge_vec!(
+        "How long a running cleanup has made no progress, in steps of 30 s; 0 while it does, and always for an external command.";
+    cleanup_failed_attempts: IntGaugeVec = int_gauge_vec(&["pv", "path"]),
         "local_volume_provisioner_cleanup_failed_attempts",
-        "How often in a row the cleanup of a PersistentVolume has failed; no series for one that has not.",
-        &["pv", "path"]
-    );
-    cleanup_progress: GaugeVec = gauge_vec!(
+        "How often in a row the cleanup of a PersistentVolume has failed; no series for one that has not.";
+    cleanup_progress: GaugeVec = gauge_vec(&["pv"]),
         "local_volume_provisioner_cleanup_progress_ratio",
-        "Part of the bytes that are wiped, while a device is cleaned by one of our own methods.",
-        &["pv"]
-    );
-    cleanup_bytes_total: Counter = counter!(
+        "Part of the bytes that are wiped, while a device is cleaned by one of our own methods.";
+    cleanup_bytes_total: Counter = counter(),
         "local_volume_provisioner_cleanup_bytes_total",
-        "Bytes wiped on devices, counted every second, also those of cleanups that fail."
-    );
-    cleanup_data_left_total: CounterVec = counter_vec!(
+        "Bytes wiped on devices, counted every second, also those of cleanups that fail.";
+    cleanup_data_left_total: CounterVec = counter_vec(&["class"]),
         "local_volume_provisioner_cleanup_data_left_total",
-        "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.",
-        &["class"]
-    );
-    loop_duration: HistogramVec = histogram_vec!(
-        histogram_opts!(
-            "local_volume_provisioner_loop_duration_seconds",
-            "Duration of one pass of the main loop.",
-            COMPAT_BUCKETS.to_vec()
-        ),
-        &[]
-    );
-    loop_last_success: Gauge = gauge!(
+        "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.";
+    loop_duration: HistogramVec = histogram_vec(&[], COMPAT_BUCKETS.to_vec()),
+        "local_volume_provisioner_loop_duration_seconds",
+        "Duration of one pass of the main loop.";
+    loop_last_success: Gauge = gauge(),
         "local_volume_provisioner_loop_last_success_timestamp_seconds",
-        "When the last pass of the main loop ended."
-    );
-    config_last_reload_successful: IntGauge = int_gauge!(
+        "When the last pass of the main loop ended.";
+    config_last_reload_successful: IntGauge = int_gauge(),
         "local_volume_provisioner_config_last_reload_successful",
-        "1 if the configuration that was read last is in force, 0 if it is invalid."
-    );
-    config_last_reload_timestamp: Gauge = gauge!(
+        "1 if the configuration that was read last is in force, 0 if it is invalid.";
+    config_last_reload_timestamp: Gauge = gauge(),
         "local_volume_provisioner_config_last_reload_timestamp_seconds",
-        "When the configuration that is in force was read."
-    );
-    watch_restarts_total: CounterVec = counter_vec!(
+        "When the configuration that is in force was read.";
+    watch_restarts_total: CounterVec = counter_vec(&["resource"]),
         "local_volume_provisioner_watch_restarts_total",
-        "Watches that broke and were started again.",
-        &["resource"]
-    );
-    missing_permission: IntGaugeVec = int_gauge_vec!(
+        "Watches that broke and were started again.";
+    missing_permission: IntGaugeVec = int_gauge_vec(&["resource", "verb"]),
         "local_volume_provisioner_missing_permission",
-        "1 for each permission that the API server has just denied, 0 once it is granted.",
-        &["resource", "verb"]
-    );
-    events_failed_total: IntCounter = int_counter!(
+        "1 for each permission that the API server has just denied, 0 once it is granted.";
+    events_failed_total: IntCounter = int_counter(),
         "local_volume_provisioner_events_failed_total",
-        "Events that could not be written."
-    );
+        "Events that could not be written.";
 }
 
 impl Metrics {
@@ -224,7 +168,7 @@ impl Metrics {
     /// Creates the series of counters: Prometheus sees no increase in a counter that starts at 1.
     fn begin_at_zero(&self) {
         for mode in ["Filesystem", "Block"] {
-            for by in ["process", "job"] {
+            for by in [BY_PROCESS, BY_JOB] {
                 self.delete_total.with_label_values(&[mode, by]);
                 self.delete_failed_total.with_label_values(&[mode, by]);
             }

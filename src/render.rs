@@ -38,7 +38,7 @@ pub fn persistent_volume(draft: &PvDraft) -> PersistentVolume {
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeSpec {
-            access_modes: Some(vec![draft.access_mode.as_str().into()]),
+            access_modes: Some(vec![draft.access_mode.to_string()]),
             capacity: Some(BTreeMap::from([(
                 "storage".into(),
                 Quantity(quantity::format(draft.capacity)),

@@ -100,7 +100,7 @@ impl Status {
             "degraded": degraded,
             "paused": pass.paused,
             "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },
-            "logLevel": log::level().map(|level| level.to_string()),
+            "logLevel": log::level(),
             "classes": classes,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,76 +40,65 @@ impl fmt::Display for VolumeMode {
 /// Absolute, without `.`, `..` or doubled slashes. The same file may have another path in our own
 /// mount namespace, a [`MountPath`]. Confusing the two would clean the wrong directory, so neither
 /// converts into the other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+///
+/// The order is by components, so that the paths below a directory follow it directly.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-pub struct HostPath(String);
-
-/// Orders by components, so that the paths below a directory follow it directly.
-impl Ord for HostPath {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        Path::new(&self.0).cmp(Path::new(&other.0))
-    }
-}
-
-impl PartialOrd for HostPath {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
+pub struct HostPath(PathBuf);
 
 impl HostPath {
-    /// Normalises a path from the configuration: removes doubled slashes, trailing slashes and `.`.
-    ///
-    /// # Errors
-    /// [`PathFault`] when it is relative or has a `..`.
-    pub fn normalise(text: &str) -> Result<Self, PathFault> {
-        Ok(Self(normal_components(text, false)?))
-    }
-
     /// Parses a path from an API object. A `.` component is refused: the API server accepts
     /// `/mnt/disks/.`, which would be the discovery directory itself.
     ///
     /// # Errors
-    /// [`PathFault`] when it is relative or has a `.` or `..`.
-    pub fn from_api(text: &str) -> Result<Self, PathFault> {
-        Ok(Self(normal_components(text, true)?))
+    /// The reason, when it is relative or has a `.` or `..`.
+    pub fn from_api(text: &str) -> Result<Self, &'static str> {
+        // `Path::components` drops each "." except a leading one, so the text is checked.
+        if text.split('/').any(|part| part == ".") {
+            return Err("it has a \".\" component");
+        }
+        Ok(Self(normalised(text)?))
     }
 
     /// The entry `name` of this directory. `name` is one component: it came from reading a directory.
     #[must_use]
     pub fn join(&self, name: &str) -> Self {
         debug_assert!(!name.contains('/'));
-        Self(if self.0 == "/" {
-            format!("/{name}")
-        } else {
-            format!("{}/{name}", self.0)
-        })
+        Self(self.0.join(name))
     }
 
     /// The entry name, if this path is a direct child of `dir`.
     #[must_use]
     pub fn child_of(&self, dir: &Self) -> Option<&str> {
-        let (parent, name) = self.0.rsplit_once('/')?;
-        let parent = if parent.is_empty() { "/" } else { parent };
-        (parent == dir.0 && !name.is_empty()).then_some(name)
+        let is_child = self.0.parent() == Some(&dir.0);
+        self.0.file_name().filter(|_| is_child)?.to_str()
     }
 
     /// Whether this path is `dir` or lies below it, by whole components.
     #[must_use]
     pub fn is_within(&self, dir: &Self) -> bool {
-        Path::new(&self.0).starts_with(&dir.0)
+        self.0.starts_with(&dir.0)
     }
 
-    /// The path as text.
+    /// The path as text, from which it was made.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
+/// Normalises a path from the configuration.
+impl FromStr for HostPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        normalised(text).map(Self).map_err(unusable)
     }
 }
 
 impl fmt::Display for HostPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -117,14 +107,6 @@ impl fmt::Display for HostPath {
 pub struct MountPath(PathBuf);
 
 impl MountPath {
-    /// Normalises a path from the configuration; see [`HostPath::normalise`].
-    ///
-    /// # Errors
-    /// [`PathFault`] when it is relative or has a `..`.
-    pub fn normalise(text: &str) -> Result<Self, PathFault> {
-        Ok(Self(normal_components(text, false)?.into()))
-    }
-
     /// The entry `name` of this directory.
     #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> Self {
@@ -138,56 +120,38 @@ impl MountPath {
     }
 }
 
+/// Normalises a path from the configuration.
+impl FromStr for MountPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        normalised(text).map(Self).map_err(unusable)
+    }
+}
+
 impl fmt::Display for MountPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.display())
     }
 }
 
-/// Why a text is not a usable path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathFault {
-    /// Does not begin with `/`.
-    #[error("it is not absolute")]
-    Relative,
-    /// Has a `..` component.
-    #[error("it has a \"..\" component")]
-    Parent,
-    /// Has a `.` component.
-    #[error("it has a \".\" component")]
-    Dot,
-    /// Has a NUL byte, which no path can hold.
-    #[error("it has a NUL byte")]
-    Nul,
+fn unusable(why: &str) -> String {
+    format!("not a usable path, since {why}; write the whole path, such as /mnt/disks")
 }
 
-fn normal_components(text: &str, strict: bool) -> Result<String, PathFault> {
-    if !text.starts_with('/') {
-        return Err(PathFault::Relative);
+/// The path without doubled slashes, trailing slashes and `.`, or why it is unusable.
+fn normalised(text: &str) -> Result<PathBuf, &'static str> {
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err("it is not absolute");
     }
     if text.contains('\0') {
-        return Err(PathFault::Nul);
+        return Err("it has a NUL byte");
     }
-    // `Path::components` drops each "." except a leading one, so the strict check reads the text.
-    if strict && text.split('/').any(|part| part == ".") {
-        return Err(PathFault::Dot);
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err("it has a \"..\" component");
     }
-    let mut normal = String::with_capacity(text.len());
-    for component in Path::new(text).components() {
-        match component {
-            Component::ParentDir => return Err(PathFault::Parent),
-            Component::Normal(part) => {
-                normal.push('/');
-                normal.push_str(&part.to_string_lossy());
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    Ok(if normal.is_empty() {
-        "/".into()
-    } else {
-        normal
-    })
+    Ok(path.components().collect())
 }
 
 /// Why an entry of a discovery directory gets no PV. `discover`, the `reason` label of the metrics,
@@ -232,26 +196,31 @@ mod tests {
 
     #[test]
     fn host_paths_are_normalised_or_refused() {
+        const DOT: Result<&str, &str> = Err("it has a \".\" component");
+        const PARENT: Result<&str, &str> = Err("it has a \"..\" component");
+        const RELATIVE: Result<&str, &str> = Err("it is not absolute");
+        const NUL: Result<&str, &str> = Err("it has a NUL byte");
         for (text, normal, from_api) in [
             ("/mnt/disks", Ok("/mnt/disks"), Ok("/mnt/disks")),
             ("/mnt//disks/", Ok("/mnt/disks"), Ok("/mnt/disks")),
             ("/", Ok("/"), Ok("/")),
-            ("/mnt/./disks", Ok("/mnt/disks"), Err(PathFault::Dot)),
-            ("/mnt/disks/.", Ok("/mnt/disks"), Err(PathFault::Dot)),
-            ("/mnt/..", Err(PathFault::Parent), Err(PathFault::Parent)),
-            ("mnt", Err(PathFault::Relative), Err(PathFault::Relative)),
-            ("", Err(PathFault::Relative), Err(PathFault::Relative)),
-            ("/a\0b", Err(PathFault::Nul), Err(PathFault::Nul)),
+            ("/mnt/./disks", Ok("/mnt/disks"), DOT),
+            ("/mnt/disks/.", Ok("/mnt/disks"), DOT),
+            ("/mnt/..", PARENT, PARENT),
+            ("mnt", RELATIVE, RELATIVE),
+            ("", RELATIVE, RELATIVE),
+            ("/a\0b", NUL, NUL),
         ] {
-            let text_of = |path: Result<HostPath, PathFault>| path.map(|path| path.0);
+            let read = normalised(text).map(HostPath);
             assert_eq!(
-                text_of(HostPath::normalise(text)),
-                normal.map(String::from),
+                read.as_ref().map(HostPath::as_str),
+                normal.as_ref().copied(),
                 "{text:?}"
             );
+            let read = HostPath::from_api(text);
             assert_eq!(
-                text_of(HostPath::from_api(text)),
-                from_api.map(String::from),
+                read.as_ref().map(HostPath::as_str),
+                from_api.as_ref().copied(),
                 "{text:?}"
             );
         }

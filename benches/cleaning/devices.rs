@@ -41,8 +41,6 @@ struct Device<'a> {
 enum Holds {
     /// Data, from the first to the last byte.
     Data,
-    /// Zeros that were written: no holes, which are faster to read.
-    Zeros,
     /// A new ext4.
     Filesystem,
 }
@@ -73,7 +71,6 @@ impl Subject for Device<'_> {
         }
         match self.holds {
             Holds::Data => fill_with(0xA5, device.path(), self.size)?,
-            Holds::Zeros => fill_with(0, device.path(), self.size)?,
             Holds::Filesystem => device.format("ext4")?,
         }
         let path = device.path().to_owned();
@@ -120,14 +117,7 @@ fn past_the_cache(device: &LoopDevice) -> Result<()> {
 
 /// Every method on every kind of device, and what the targets say.
 pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
-    let cases = [
-        written,
-        as_the_go_image,
-        read_back,
-        quick_reset,
-        in_memory,
-        on_disk,
-    ];
+    let cases = [written, as_the_go_image, quick_reset, in_memory, on_disk];
     let mut verdicts = Vec::new();
     for case in cases {
         verdicts.extend(case(bench)?);
@@ -176,21 +166,6 @@ fn as_the_go_image(bench: &Bench) -> Result<Vec<Verdict>> {
     let case = on_ramfs(bench, title, SMALL, Holds::Data, methods)?;
     let verdict = Verdict::times(11, &case, "ours: zero", "dd bs=8096", 0.05);
     Ok(verdict.into_iter().collect())
-}
-
-/// A device that was zeroed, from its first to its last byte.
-fn read_back(bench: &Bench) -> Result<Vec<Verdict>> {
-    let size = bench.device_size();
-    let bytes = format!("--bytes={size}");
-    let methods = vec![
-        Method::ours("ours: zero", &["zero", "{}"], Zeros),
-        Method::tool("cmp /dev/zero", &["cmp", &bytes, "{}", "/dev/zero"], Zeros),
-        Method::ours("ours: verify", &["verify", "{}"], Zeros),
-    ];
-    let title = format!("device of zeros that can only be written, {}", text(size));
-    let case = on_ramfs(bench, title, size, Holds::Zeros, methods)?;
-    let verdict = Verdict::times(15, &case, "ours: verify", "ours: zero", 1.0);
-    Ok(verdict.into_iter().chain(memory(&case)).collect())
 }
 
 /// A huge one, too: it is sparse, and takes no more memory than a filesystem writes at first.

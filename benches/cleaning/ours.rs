@@ -26,8 +26,6 @@ pub enum Ours {
     Overwrite { passes: u32, device: PathBuf },
     /// Lets a device drop everything, and looks whether it did.
     Discard { device: PathBuf },
-    /// Looks whether a device is zero from end to end.
-    Verify { device: PathBuf },
 }
 
 impl Ours {
@@ -44,27 +42,19 @@ impl Ours {
             }
             Self::QuickReset { device } => {
                 let (file, size) = open(&device)?;
-                device::quick_reset(&file, size, &progress)?
-                    .outcome
-                    .as_str()
+                device::quick_reset(&file, size, &progress)?.as_str()
             }
             Self::Zero { device } => {
                 let (file, size) = open(&device)?;
-                device::zero(&file, size, &progress)?.outcome.as_str()
+                device::zero(&file, size, 1, &progress)?.as_str()
             }
             Self::Overwrite { passes, device } => {
                 let (file, size) = open(&device)?;
-                let report = device::overwrite(&file, size, passes, &progress)?;
-                report.outcome.as_str()
+                device::overwrite(&file, size, passes, &progress)?.as_str()
             }
             Self::Discard { device } => {
                 let (file, size) = open(&device)?;
-                device::discard(&file, size, &progress)?.outcome.as_str()
-            }
-            Self::Verify { device } => {
-                let (file, size) = open(&device)?;
-                device::verify_zeroed(&file, size, &progress)?;
-                "read"
+                device::discard(&file, size, &progress)?.as_str()
             }
         };
         println!("{} {means}", memory()?.peak.saturating_sub(idle));

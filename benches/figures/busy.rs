@@ -53,7 +53,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
 fn recycle(stage: &Stage, recycles: usize) -> Result<f64> {
     let disk = tempfile::tempdir()?;
     volumes(stage, disk.path(), RECYCLED)?;
-    let provisioner = stage.provisioner()?;
+    let provisioner = stage.provisioner();
     let in_phase = |wanted| stage.pvs().iter().filter(|pv| phase(pv) == wanted).count();
     for round in 0..recycles / RECYCLED {
         until("all PVs are available", || {
@@ -63,7 +63,7 @@ fn recycle(stage: &Stage, recycles: usize) -> Result<f64> {
             .map(|it| format!("claim-{round}-{it}"))
             .collect();
         for claim in &claims {
-            stage.claim(claim, "fast", None)?;
+            stage.claim(claim, "fast", None);
         }
         until("all PVs are bound", || in_phase("Bound") == RECYCLED)?;
         for claim in &claims {
@@ -82,7 +82,7 @@ fn beside_mounts(effort: &Effort, stage: &Stage, count: usize) -> Result<f64> {
     let disk = tempfile::tempdir()?;
     volumes(stage, disk.path(), count)?;
     let point = stage.sandbox.dir("elsewhere")?;
-    let provisioner = stage.provisioner()?;
+    let provisioner = stage.provisioner();
     until("all PVs are made", || own_pvs(stage) == count)?;
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {

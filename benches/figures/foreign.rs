@@ -26,7 +26,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
             |options| options.bookmarks = Duration::from_hours(1),
             |stage| {
                 volumes(stage, disk.path(), 20)?;
-                let _provisioner = stage.provisioner()?;
+                let _provisioner = stage.provisioner();
                 until("all PVs are made", || own_pvs(stage) == 20)?;
                 thread::sleep(SETTLING);
                 let before = received(stage);

@@ -122,7 +122,7 @@ fn idle(effort: &Effort, count: usize, foreign: usize) -> Result<Idle> {
         |stage| {
             foreign_pvs(stage, foreign)?;
             volumes(stage, disk.path(), count)?;
-            let provisioner = stage.provisioner()?;
+            let provisioner = stage.provisioner();
             until("all PVs are made", || own_pvs(stage) == count)?;
             thread::sleep(SETTLING);
             let memory = memory(&provisioner)?;

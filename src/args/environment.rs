@@ -20,70 +20,40 @@ pub struct Environment {
     /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the kubelet's
     /// directory cannot be recognised by this pod in it.
     pub pod_uid: Option<String>,
-    /// `KUBECONFIG`: how to reach the API server; in a pod, not set.
-    pub kubeconfig: Option<OsString>,
 }
 
 impl Environment {
     /// Reads the variables with `lookup`, which is [`std::env::var_os`] in the program.
-    ///
-    /// # Errors
-    /// [`EnvironmentError::NotUtf8`] for a value that is not UTF-8.
-    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, EnvironmentError> {
-        let set = |name: &'static str| lookup(name).filter(|value| !value.is_empty());
-        let text = |name: &'static str| {
-            let not_utf8 = |value| EnvironmentError::NotUtf8 { name, value };
-            set(name)
-                .map(|value| value.into_string().map_err(not_utf8))
-                .transpose()
+    pub fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Self {
+        let text = |name| {
+            let value = lookup(name).filter(|value| !value.is_empty())?;
+            Some(value.to_string_lossy().into_owned())
         };
-        let namespace = text("MY_NAMESPACE")?;
-        Ok(Self {
-            node_name: text("MY_NODE_NAME")?,
+        let namespace = text("MY_NAMESPACE");
+        Self {
+            node_name: text("MY_NODE_NAME"),
             namespace_defaulted: namespace.is_none(),
             namespace: namespace.unwrap_or_else(|| "default".into()),
-            job_image: text("JOB_CONTAINER_IMAGE")?,
-            job_pull_secrets: text("JOB_IMAGE_PULL_SECRETS")?
+            job_image: text("JOB_CONTAINER_IMAGE"),
+            job_pull_secrets: text("JOB_IMAGE_PULL_SECRETS")
                 .iter()
                 .flat_map(|names| names.split(','))
                 .map(|name| name.trim().to_owned())
                 .filter(|name| !name.is_empty())
                 .collect(),
-            pod_name: match text("POD_NAME")? {
-                Some(name) => Some(name),
-                None => text("HOSTNAME")?,
-            },
-            pod_uid: text("POD_UID")?,
-            kubeconfig: set("KUBECONFIG"),
-        })
+            pod_name: text("POD_NAME").or_else(|| text("HOSTNAME")),
+            pod_uid: text("POD_UID"),
+        }
     }
 
     /// The node's name, which the provisioner requires.
     ///
     /// # Errors
-    /// [`EnvironmentError::NoNodeName`].
-    pub fn require_node_name(&self) -> Result<&str, EnvironmentError> {
-        self.node_name
-            .as_deref()
-            .ok_or(EnvironmentError::NoNodeName)
+    /// The remedy if it is not set.
+    pub fn require_node_name(&self) -> Result<&str, &'static str> {
+        self.node_name.as_deref().ok_or(
+            "the environment variable MY_NODE_NAME is not set, so it is unknown which node's disks \
+             these are: set it from the field spec.nodeName in the pod's template",
+        )
     }
-}
-
-/// What is wrong with the environment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// `MY_NODE_NAME` is not set.
-    #[error(
-        "the environment variable MY_NODE_NAME is not set, so it is unknown which node's disks \
-         these are: set it from the field spec.nodeName in the pod's template"
-    )]
-    NoNodeName,
-    /// The value of a variable is not UTF-8.
-    #[error("the environment variable {name} is {value:?}, which is not UTF-8: correct it")]
-    NotUtf8 {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: OsString,
-    },
 }

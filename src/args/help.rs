@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 /// Headings over the flags.
-pub(super) const PROVISIONER: &str = "Provisioner";
 pub(super) const DIRECTORIES: &str = "Directories";
 pub(super) const LOGGING: &str = "Logging";
 
@@ -23,7 +22,7 @@ Environment:
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
   POD_NAME, POD_UID    this pod, for events and to recognise the kubelet's directory
   KUBECONFIG           the API server and the credentials for it; not needed in a pod
-  NO_COLOR             if set, no colours on a terminal either
+  NO_COLOR             if set, no colours in the log on a terminal either
 
 Signals:
   SIGTERM, SIGINT      stop; the next process repeats cleanups that this interrupts

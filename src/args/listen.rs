@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// Where to listen, as Go writes it: `host:port`, `[::1]:port` or `:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
+    /// An IPv6 address keeps its brackets.
     host: String,
     port: u16,
 }
@@ -20,29 +21,21 @@ impl ListenAddress {
     /// When the host name cannot be resolved.
     pub fn candidates(&self) -> io::Result<Vec<SocketAddr>> {
         if self.host.is_empty() {
-            let any = [
-                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            ];
-            return Ok(any
-                .map(|address| SocketAddr::new(address, self.port))
-                .to_vec());
+            return Ok(vec![
+                (Ipv6Addr::UNSPECIFIED, self.port).into(),
+                (Ipv4Addr::UNSPECIFIED, self.port).into(),
+            ]);
         }
-        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+        Ok(self.to_string().to_socket_addrs()?.collect())
     }
 
     /// The `host:port` to reach it at from the same machine, for a URL.
     #[must_use]
     pub fn reachable(&self) -> String {
-        let host = match self.host.as_str() {
-            "" | "0.0.0.0" | "::" => "127.0.0.1",
-            host => host,
-        };
-        Self {
-            host: host.into(),
-            port: self.port,
+        match self.host.as_str() {
+            "" | "0.0.0.0" | "[::]" => format!("127.0.0.1:{}", self.port),
+            _ => self.to_string(),
         }
-        .to_string()
     }
 
     /// The port.
@@ -62,28 +55,16 @@ impl FromStr for ListenAddress {
         let port = port
             .parse()
             .map_err(|_| format!("\"{port}\" is not a port from 0 to 65535"))?;
-        let host = match host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-        {
-            Some(host) => host,
-            None if host.contains(':') => return Err("write an IPv6 address in brackets".into()),
-            None => host,
-        };
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-        })
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return Err("write an IPv6 address in brackets".into());
+        }
+        let host = host.to_owned();
+        Ok(Self { host, port })
     }
 }
 
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
-        }
+        write!(f, "{}:{}", self.host, self.port)
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ArgAction;
+use http::Uri;
 
 use super::{ListenAddress, absolute, positive};
 use crate::config::duration;
@@ -19,13 +19,7 @@ use crate::config::duration;
 )]
 pub struct NodeCleanup {
     /// StorageClasses whose PersistentVolumes are deleted with their nodes, separated by commas.
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        required = true,
-        action = ArgAction::Append
-    )]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub storageclass_names: Vec<String>,
 
     /// How long a node must be gone until claims bound to its volumes are deleted, and volumes that
@@ -59,41 +53,7 @@ pub struct NodeCleanup {
 
     /// The API server's address, in place of the kubeconfig's.
     #[arg(long, value_name = "URL")]
-    pub kube_api_endpoint: Option<String>,
-
-    /// Resync period of the Go program. Accepted and ignored: changes are watched.
-    #[arg(long, value_name = "DURATION", hide = true)]
-    pub resync: Option<String>,
-
-    /// Leader election of the Go program. Accepted and ignored: each write has preconditions.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        default_missing_value = "true",
-        num_args = 0..=1,
-        require_equals = true,
-        action = ArgAction::Set,
-        hide = true
-    )]
-    pub leader_elect: Option<bool>,
-
-    /// As above.
-    #[arg(long, value_name = "NAME", hide = true)]
-    pub leader_elect_lease_name: Option<String>,
-
-    /// As above.
-    #[arg(long, value_name = "NAME", hide = true)]
-    pub leader_elect_lease_namespace: Option<String>,
-}
-
-impl NodeCleanup {
-    /// Whether a flag enables leader election.
-    #[must_use]
-    pub fn elects_leader(&self) -> bool {
-        self.leader_elect == Some(true)
-            || self.leader_elect_lease_name.is_some()
-            || self.leader_elect_lease_namespace.is_some()
-    }
+    pub kube_api_endpoint: Option<Uri>,
 }
 
 #[cfg(test)]
@@ -131,7 +91,6 @@ mod tests {
         assert_eq!(args.requests_per_second.get(), 20);
         assert_eq!(args.listen_address.to_string(), ":8080");
         assert_eq!(args.metrics_path, "/metrics");
-        assert!(!args.elects_leader());
     }
 
     #[test]
@@ -152,22 +111,24 @@ mod tests {
              --stale-pv-discovery-interval=5s --listen-address=:9090 --metrics-path=/m",
         );
         assert_eq!(args.kubeconfig, Some(PathBuf::from("/etc/k")));
-        assert_eq!(args.kube_api_endpoint.as_deref(), Some("https://api:6443"));
+        assert_eq!(
+            args.kube_api_endpoint,
+            Some(Uri::from_static("https://api:6443"))
+        );
         assert_eq!(args.worker_threads.get(), 3);
     }
 
     #[test]
     fn leader_election_flags_are_accepted_in_spellings_of_go() {
-        for (flags, elects) in [
-            ("", false),
-            ("-leader-elect", true),
-            ("--leader-elect=true", true),
-            ("-leader-elect=false", false),
-            ("-leader-elect-lease-name x", true),
-            ("--leader-elect-lease-namespace=x", true),
+        for flags in [
+            "-leader-elect",
+            "--leader-elect=true",
+            "-leader-elect=false",
+            "-leader-elect-lease-name x",
+            "--leader-elect-lease-namespace=x",
         ] {
             let args = parsed(&format!("{flags} --storageclass-names=a"));
-            assert_eq!(args.elects_leader(), elects, "{flags:?}");
+            assert_eq!(args.storageclass_names, ["a"], "{flags}");
         }
     }
 }

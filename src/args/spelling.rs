@@ -1,41 +1,39 @@
-//! The spellings of Go's flag package and the flags of klog, as in manifests of the Go provisioner.
+//! The spellings of Go's flag package and the flags without effect, as in manifests of the Go programs.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::Args;
 
-/// The flags of klog, and whether each requires a value. They are accepted and ignored.
-const KLOG_FLAGS: [(&str, &str, bool); 14] = [
-    ("add_dir_header", "add-dir-header", false),
-    ("alsologtostderr", "", false),
-    (
-        "legacy_stderr_threshold_behavior",
-        "legacy-stderr-threshold-behavior",
-        false,
-    ),
-    ("log_backtrace_at", "log-backtrace-at", true),
-    ("log_dir", "log-dir", true),
-    ("log_file", "log-file", true),
-    ("log_file_max_size", "log-file-max-size", true),
-    ("log_flush_frequency", "log-flush-frequency", true),
-    ("logtostderr", "", false),
-    ("one_output", "one-output", false),
-    ("skip_headers", "skip-headers", false),
-    ("skip_log_headers", "skip-log-headers", false),
-    ("stderrthreshold", "", true),
-    ("vmodule", "", true),
+/// The flags of klog, and those of the Go node cleanup controller for what this program does otherwise; and whether
+/// each requires a value. They are accepted and ignored.
+const IGNORED_FLAGS: [(&str, bool); 18] = [
+    ("add-dir-header", false),
+    ("alsologtostderr", false),
+    ("legacy-stderr-threshold-behavior", false),
+    ("log-backtrace-at", true),
+    ("log-dir", true),
+    ("log-file", true),
+    ("log-file-max-size", true),
+    ("log-flush-frequency", true),
+    ("logtostderr", false),
+    ("one-output", false),
+    ("skip-headers", false),
+    ("skip-log-headers", false),
+    ("stderrthreshold", true),
+    ("vmodule", true),
+    ("leader-elect", false),
+    ("leader-elect-lease-name", true),
+    ("leader-elect-lease-namespace", true),
+    ("resync", true),
 ];
 
 /// The program's command line.
 #[must_use]
 pub fn program() -> Command {
-    Args::command().args(KLOG_FLAGS.map(|(name, hyphenated, requires_value)| {
-        let flag = Arg::new(name)
-            .long(name)
-            .aliases((!hyphenated.is_empty()).then_some(hyphenated));
+    Args::command().args(IGNORED_FLAGS.map(|(name, requires_value)| {
+        let flag = Arg::new(name).long(name);
         let flag = flag.help("Ignored").hide(true).global(true);
         if requires_value {
             flag
@@ -46,8 +44,8 @@ pub fn program() -> Command {
     }))
 }
 
-/// Rewrites a command line for clap: adds the second dash to long flags, and drops the boolean value of
-/// switches. Arguments after `--`, `supervise` or `job` belong to another program.
+/// Rewrites a command line for clap: adds the second dash to long flags, writes their names with hyphens, and drops the
+/// boolean value of switches. Arguments after `--`, `supervise` or `job` belong to another program.
 pub(super) fn normalise(
     program: &Command,
     line: impl IntoIterator<Item = OsString>,
@@ -56,11 +54,6 @@ pub(super) fn normalise(
         let of_commands = program.get_subcommands().flat_map(Command::get_arguments);
         program.get_arguments().chain(of_commands)
     };
-    let mut longs = BTreeMap::from([("help", false), ("version", false)]);
-    longs.extend(args().filter_map(|arg| {
-        let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
-        Some((arg.get_long()?, is_switch))
-    }));
     let is_short = |first| "hV".contains(first) || args().any(|arg| arg.get_short() == Some(first));
     let mut line = line.into_iter();
     // The program's name.
@@ -77,10 +70,16 @@ pub(super) fn normalise(
         };
         let flag = flag.strip_prefix('-').unwrap_or(flag);
         let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-        let is_known = longs.contains_key(name);
+        // The flags of klog have underscores.
+        let flag = flag.replacen(name, &name.replace('_', "-"), 1);
+        let name = &flag[..name.len()];
+        let known = args().find(|arg| arg.get_long() == Some(name));
+        let is_switch = known.is_some_and(|arg| matches!(arg.get_action(), ArgAction::SetTrue));
         let first = name.chars().next().filter(char::is_ascii_alphabetic);
-        let is_long = is_known || first.is_some_and(|first| name.len() > 1 && !is_short(first));
-        match truth(value).filter(|_| longs.get(name) == Some(&true)) {
+        let is_long = known.is_some()
+            || ["help", "version"].contains(&name)
+            || first.is_some_and(|first| name.len() > 1 && !is_short(first));
+        match truth(value).filter(|_| is_switch) {
             Some(true) => normal.push(format!("--{name}").into()),
             // The last occurrence of a flag counts.
             Some(false) => normal.retain(|earlier| *earlier != *format!("--{name}")),

@@ -1,7 +1,6 @@
 //! Arguments of `status`.
 
-use std::fmt;
-use std::str::FromStr;
+use http::Uri;
 
 use super::{ListenAddress, OutputFormat};
 
@@ -19,30 +18,26 @@ use super::{ListenAddress, OutputFormat};
 )]
 pub struct Status {
     /// Ask the provisioner of this node, through the API server.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "url"])]
+    #[arg(long, value_name = "NAME", groups = ["target", "outside"])]
     pub node: Option<String>,
 
     /// Ask the provisioners of all nodes, through the API server.
-    #[arg(long, conflicts_with = "url")]
+    #[arg(long, groups = ["target", "outside"])]
     pub all: bool,
 
     /// The provisioner's namespace, for --node and --all [default: all namespaces].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "outside")]
     pub namespace: Option<String>,
 
     /// Ask the server at this address, for example behind a port-forward.
-    #[arg(
-        long,
-        value_name = "http://HOST:PORT",
-        conflicts_with = "listen_address"
-    )]
-    pub url: Option<Url>,
+    #[arg(long, value_name = "http://HOST:PORT", value_parser = url, group = "target")]
+    pub url: Option<Uri>,
 
     /// Where the provisioner in the same container listens [default: :8080].
-    #[arg(long, value_name = "[HOST]:PORT", conflicts_with_all = ["node", "all"])]
+    #[arg(long, value_name = "[HOST]:PORT", group = "target")]
     pub listen_address: Option<ListenAddress>,
 
-    /// Only problems.
+    /// In the table, only problems.
     #[arg(long)]
     pub problems: bool,
 
@@ -51,30 +46,11 @@ pub struct Status {
     pub output: OutputFormat,
 }
 
-/// Where an HTTP server is, without the path of what is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url(String);
-
-impl FromStr for Url {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let rest = text
-            .strip_prefix("http://")
-            .or_else(|| text.strip_prefix("https://"));
-        match rest {
-            None => Err("it must begin with http:// or https://".into()),
-            Some("") => Err("the host is missing".into()),
-            Some(_) => {
-                let base = text.trim_end_matches('/');
-                Ok(Self(base.strip_suffix("/status").unwrap_or(base).into()))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Url {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// Parses the address of an HTTP server, with or without the path of what is asked.
+fn url(text: &str) -> Result<Uri, String> {
+    let base = text.trim_end_matches('/');
+    let uri = base.strip_suffix("/status").unwrap_or(base).parse::<Uri>();
+    uri.ok()
+        .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
+        .ok_or_else(|| "write http://HOST:PORT or https://HOST:PORT".into())
 }

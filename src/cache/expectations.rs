@@ -314,4 +314,15 @@ mod tests {
             assert_eq!(expectations.due(now + READ_AFTER), []);
         }
     }
+
+    #[tokio::test]
+    async fn pv_that_no_watch_shows_is_read_every_minute() {
+        let expectations = expectations(Some(&pv("uid", "2")));
+        expectations.expect(view("2"));
+        let due = |pause| expectations.due(Instant::now() + pause).len();
+        assert_eq!(due(READ_AFTER), 1);
+        expectations.read(&view("2").reference()).await;
+        assert_eq!((due(READ_AFTER), due(READ_AGAIN_AFTER)), (0, 1));
+        assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::config::Cleaner;
-use crate::metrics::capacity_step;
+use crate::metrics::{BY_JOB, BY_PROCESS, capacity_step};
 use crate::plan::{About, CleanOrder, reasons};
 use crate::types::VolumeMode;
 use crate::view::Tenancy;
@@ -82,7 +82,7 @@ async fn wipe(
     // Boxed, so that the futures around it stay small.
     let wipe = Box::pin(committed.wipe(progress));
     let cleaned = oversee(context, order, progress, wipe).await?;
-    let wiped = Wiped::new(cleaned, super::PROCESS, begun);
+    let wiped = Wiped::new(cleaned, BY_PROCESS, begun);
     report_data_left(context, &wiped);
     Ok(wiped)
 }
@@ -149,9 +149,9 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         return;
     }
     let by = if order.job.is_some() {
-        super::JOB
+        BY_JOB
     } else {
-        super::PROCESS
+        BY_PROCESS
     };
     let labels = [order.kind.as_str(), by];
     context

@@ -1,5 +1,6 @@
 //! Cleans a device by an external program and verifies the result.
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,8 @@ pub(crate) async fn external(
     let path = target.path.as_path().as_os_str();
     let log = |line: &str| tracing::info!(pv = target.pv, "cleaner: {line}");
     let env = [("LOCAL_PV_BLKDEVICE", path)];
-    command::run(words, &env, lock.as_fd(), log, progress).await?;
+    let ourselves = Path::new("/proc/self/exe");
+    command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;
     let (target, words, progress) = (target.clone(), words.join(" "), progress.clone());
     blocking(true, move || {
         let device = open_again(&target.path)?;

@@ -239,7 +239,7 @@ pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
         return;
     };
     let mounts = also_mounted(root.mount(), table);
-    for other in mounts.filter(|it| it.root == root.root()) {
+    for other in mounts.filter(|it| it.root == root.mount().root) {
         let path = root.path().display();
         tracing::info!(pv, %path, "the volume is mounted at {} as well", shown(&other.point));
     }

@@ -12,6 +12,7 @@ use crate::cluster::ApiError;
 use crate::cluster::REMEDY;
 use crate::crash::crash_point;
 use crate::host::device::Device;
+use crate::metrics::BY_JOB;
 use crate::names::job_name;
 use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, job_object, reasons};
 use crate::view::JobView;
@@ -138,7 +139,7 @@ pub(super) async fn check_result(
                 outcome,
                 lock,
             };
-            let wiped = Wiped::new(cleaned, super::JOB, begun_at(job));
+            let wiped = Wiped::new(cleaned, BY_JOB, begun_at(job));
             attempt::report_data_left(context, &wiped);
             Ok(wiped)
         }

@@ -40,10 +40,6 @@ use crate::wipe::tree::TreeError;
 
 use table::ProcTable;
 
-/// The values of the metric label `type`: what cleans.
-const PROCESS: &str = "process";
-const JOB: &str = "job";
-
 /// The latest state of the main loop, for the gate.
 #[derive(Clone, Debug)]
 pub struct ControllerState {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::cluster::{ApiError, REMEDY};
 use crate::crash::crash_point;
+use crate::metrics::BY_JOB;
 use crate::plan::CleanOrder;
 use crate::plan::verdict::without_ours;
 
@@ -30,7 +31,7 @@ impl Wiped {
     /// Removes our finalizer.
     pub(super) async fn release(&self, context: &CleanupContext) -> Result<(), Unreleased> {
         let CleanOrder { pv, path, .. } = &self.cleaned.order;
-        if self.by == super::JOB {
+        if self.by == BY_JOB {
             job::no_pods(context, &self.cleaned.order)
                 .await
                 .map_err(|stop| Unreleased {

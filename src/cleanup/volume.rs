@@ -102,7 +102,7 @@ impl OpenVolume {
             }
             VolumeMode::Block => {
                 let device = open_device(path, access, &machine.sysfs)?;
-                let lock = acquire(device.as_fd(), path.as_path())?;
+                let lock = acquire(device.file().as_fd(), path.as_path())?;
                 let candidate = candidate_of_device(&device, path, machine).map_err(unknown)?;
                 (Volume::Device(device), lock, candidate)
             }

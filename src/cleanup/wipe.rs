@@ -19,7 +19,7 @@ use super::commit::Committed;
 use super::external::{Target, external};
 use super::gate::no_cleaner_of_devices;
 use super::volume::Volume;
-use crate::wipe::device::{DeviceReport, WipeOutcome};
+use crate::wipe::device::WipeOutcome;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
@@ -109,6 +109,10 @@ fn filesystem(
     match trimmed {
         None => {}
         Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
+        Some(Trim::NotOffered(Errno::EPERM)) => tracing::info!(
+            %path,
+            "the volume is empty, but its filesystem is not trimmed without CAP_SYS_ADMIN: deleted data stays on the disk until it is overwritten"
+        ),
         Some(Trim::NotOffered(errno)) => {
             tracing::debug!(%path, %errno, "trim is not available");
         }
@@ -171,14 +175,11 @@ fn native(
     device: &Device,
     progress: &Progress,
 ) -> Result<WipeOutcome, Failure> {
-    let report =
+    let wiped =
         reset(device, &order.method, progress)?.ok_or_else(|| no_cleaner_of_devices(order))?;
-    let (pv, path, outcome) = (&order.pv.name, &order.path, report.outcome.as_str());
-    if let Some(fallback) = report.fallback {
-        tracing::warn!(pv, %path, outcome, "{fallback}; it was zeroed by another method instead");
-    }
-    tracing::info!(pv, %path, outcome, "{}", report.outcome.effect());
-    Ok(report.outcome)
+    let (pv, path, outcome) = (&order.pv.name, &order.path, wiped.as_str());
+    tracing::info!(pv, %path, outcome, "{}", wiped.effect());
+    Ok(wiped)
 }
 
 /// Wipes a device by a built-in method and verifies the result. Returns `None` and does nothing for other
@@ -187,14 +188,12 @@ pub(crate) fn reset(
     device: &Device,
     method: &Method,
     progress: &Progress,
-) -> Result<Option<DeviceReport>, Failure> {
+) -> Result<Option<WipeOutcome>, Failure> {
     let (file, size) = (device.file(), device.size());
-    let zeroed = |report| device::check_zeroed(file, size, progress).map(|()| report);
-    let report = match method {
+    let zeroed = |wiped| device::check_zeroed(file, size, progress).map(|()| wiped);
+    let wiped = match method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
-        Method::Zero { passes } => {
-            device::zero_times(file, size, *passes, progress).and_then(zeroed)?
-        }
+        Method::Zero { passes } => device::zero(file, size, *passes, progress).and_then(zeroed)?,
         Method::Overwrite { passes } => {
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
         }
@@ -204,5 +203,5 @@ pub(crate) fn reset(
     crash_point("verify");
     // Also after cleaners that verify their own result: this is the last check before the release.
     device::check_reset(file, size, progress)?;
-    Ok(Some(report))
+    Ok(Some(wiped))
 }

@@ -50,9 +50,9 @@ impl Permissions {
     #[must_use]
     pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
         let seen = self.lock();
-        let current = seen.iter().filter_map(|((resource, verb), denial)| {
+        let current = seen.iter().filter_map(|(&(resource, verb), denial)| {
             let denial = denial.as_ref().filter(|it| it.is_current(verb))?;
-            Some((*resource, *verb, denial.message.clone()))
+            Some((resource, verb, denial.message.clone()))
         });
         current.collect()
     }
@@ -61,13 +61,14 @@ impl Permissions {
     #[must_use]
     pub fn seen(&self) -> Vec<(Permission, bool)> {
         let seen = self.lock();
-        let is_denied = |(permission, denial): (&Permission, &Option<Denial>)| {
-            let is_denied = denial
-                .as_ref()
-                .is_some_and(|it| it.is_current(permission.1));
-            (*permission, is_denied)
-        };
-        seen.iter().map(is_denied).collect()
+        let seen = seen.iter().map(|(permission, denial)| {
+            let denial = denial.as_ref();
+            (
+                *permission,
+                denial.is_some_and(|it| it.is_current(permission.1)),
+            )
+        });
+        seen.collect()
     }
 
     /// Records a denied request.

@@ -3,31 +3,22 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use http::Request;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
 
 use super::{ApiError, Cluster, has_ended};
 use crate::args::Args;
 use crate::config;
 use crate::names::LABEL_HOSTNAME;
 
-const DAEMON_SETS: &str = "daemonsets.apps";
 /// The environment variable of every provisioner container.
 const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
 
 /// The port of the default `--listen-address`, the Go program's too.
 const DEFAULT_PORT: u16 = 8080;
-
-/// A DaemonSet that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DaemonSetState {
-    /// It exists.
-    Installed,
-    /// It is Terminating until its Pods are gone.
-    Deleting,
-}
 
 /// A Pod that may be a provisioner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +37,7 @@ pub struct ProvisionerPod {
 }
 
 impl Cluster {
-    /// Reads a DaemonSet.
+    /// Reads a DaemonSet's metadata.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -54,29 +45,10 @@ impl Cluster {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<DaemonSetState>, ApiError> {
+    ) -> Result<Option<ObjectMeta>, ApiError> {
         let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
-        let found = self
-            .limited(DAEMON_SETS, "get", api.get_metadata_opt(name))
-            .await?;
-        Ok(found.map(|set| match set.metadata.deletion_timestamp {
-            None => DaemonSetState::Installed,
-            Some(_) => DaemonSetState::Deleting,
-        }))
-    }
-
-    /// Lists the running Pods of a DaemonSet, also after its deletion.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn pods_of_daemon_set(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Vec<ProvisionerPod>, ApiError> {
-        let api = Api::namespaced(self.client.clone(), namespace);
-        self.running_pods(api, |pod| pod.daemon_set.as_deref() == Some(name))
-            .await
+        let found = self.limited("daemonsets.apps", "get", api.get_metadata_opt(name));
+        Ok(found.await?.map(|set| set.metadata))
     }
 
     /// Lists the running Pods that look like provisioners, in one namespace or in all.
@@ -87,22 +59,45 @@ impl Cluster {
         &self,
         namespace: Option<&str>,
     ) -> Result<Vec<ProvisionerPod>, ApiError> {
-        let api = match namespace {
+        self.running_pods(namespace, |pod| pod.is_provisioner).await
+    }
+
+    /// Lists running Pods, in one namespace or in all.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn running_pods(
+        &self,
+        namespace: Option<&str>,
+        wanted: impl Fn(&ProvisionerPod) -> bool,
+    ) -> Result<Vec<ProvisionerPod>, ApiError> {
+        let api: Api<Pod> = match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
         };
-        self.running_pods(api, |pod| pod.is_provisioner).await
-    }
-
-    async fn running_pods(
-        &self,
-        api: Api<Pod>,
-        wanted: impl Fn(&ProvisionerPod) -> bool,
-    ) -> Result<Vec<ProvisionerPod>, ApiError> {
-        let running = |pod: Pod| Some(pod).filter(|pod| !has_ended(pod));
-        let keep = move |pod| running(pod).map(provisioner_pod).filter(&wanted);
+        let keep = |pod| {
+            let running = Some(pod).filter(|pod| !has_ended(pod));
+            running.map(provisioner_pod).filter(&wanted)
+        };
         self.list_pages("pods", api, ListParams::default(), keep)
             .await
+    }
+
+    /// Reads `/status` of a provisioner through the API server.
+    ///
+    /// # Errors
+    /// [`ApiError`], also when the API server cannot reach the pod.
+    pub async fn provisioner_status(&self, pod: &ProvisionerPod) -> Result<String, ApiError> {
+        let (namespace, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods/{name}:{}/proxy/status",
+            pod.port
+        );
+        let request = Request::get(path)
+            .body(Vec::new())
+            .map_err(|error| ApiError::Failed(error.to_string()))?;
+        let answer = self.client.request_text(request);
+        self.limited("pods/proxy", "get", answer).await
     }
 
     /// The Nodes with this name or hostname label.
@@ -151,9 +146,7 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
 
 /// The port of `--listen-address`, or the default if the flags cannot be parsed.
 fn port(containers: &[Container]) -> u16 {
-    let container = containers
-        .iter()
-        .find(|container| is_provisioner(container));
+    let container = containers.iter().find(|it| is_provisioner(it));
     let words = container.into_iter().flat_map(|container| {
         let command = container.command.iter().flatten().skip(1);
         command.chain(container.args.iter().flatten())
@@ -165,21 +158,16 @@ fn port(containers: &[Container]) -> u16 {
 
 /// Requires the variable and a configuration: network plugins use a variable of the same name.
 fn is_provisioner(container: &Container) -> bool {
-    let knows_its_node = container
-        .env
-        .iter()
-        .flatten()
-        .any(|variable| variable.name == NODE_NAME_VARIABLE);
-    let has_usual_config = container
-        .volume_mounts
-        .iter()
-        .flatten()
-        .any(|mount| Path::new(config::DEFAULT_DIR).starts_with(&mount.mount_path));
+    let mut variables = container.env.iter().flatten();
+    let mut mounts = container.volume_mounts.iter().flatten();
     let words = [&container.command, &container.args].into_iter().flatten();
+    let has_usual_config =
+        mounts.any(|mount| Path::new(config::DEFAULT_DIR).starts_with(&mount.mount_path));
     let has_other_config = words
         .flatten()
         .any(|word| word.starts_with("--config") || word.starts_with("-config"));
-    knows_its_node && (has_usual_config || has_other_config)
+    variables.any(|variable| variable.name == NODE_NAME_VARIABLE)
+        && (has_usual_config || has_other_config)
 }
 
 #[cfg(test)]

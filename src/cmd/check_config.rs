@@ -4,8 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::table::{or_dash, render};
 use crate::args::Environment;
-use crate::config::{self, LoadError, Loaded, Rows, rows};
+use crate::config::{self, Rows, rows};
+use crate::errors::chain;
 use crate::plan::NO_JOB_IMAGE;
 
 /// The exit code for a configuration that has faults or cannot be read.
@@ -17,67 +19,45 @@ const FAULTY: u8 = 2;
 /// # Errors
 /// Only when `out` cannot be written. Faults of the configuration are in the exit code.
 pub fn run(dir: &Path, environment: &Environment, out: &mut dyn Write) -> io::Result<ExitCode> {
-    match config::load(dir) {
-        Ok(loaded) => {
-            // Outside the pod, the environment does not show which image the pod has.
-            let in_pod = environment.node_name.is_some();
-            let no_image =
-                in_pod && loaded.config.use_job_for_cleaning && environment.job_image.is_none();
-            if no_image {
-                writeln!(out, "fault: {NO_JOB_IMAGE}")?;
-            }
-            write_report(&loaded, out)?;
-            let good = loaded.faults.is_empty() && !no_image;
-            Ok(if good {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(FAULTY)
-            })
-        }
+    let loaded = match config::load(dir) {
+        Ok(loaded) => loaded,
         Err(error) => {
-            write_error(&error, out)?;
-            Ok(ExitCode::from(FAULTY))
+            writeln!(out, "error: {}", chain(&error))?;
+            return Ok(ExitCode::from(FAULTY));
         }
-    }
-}
-
-fn write_error(error: &LoadError, out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "error: {error}")?;
-    match std::error::Error::source(error) {
-        Some(source) => writeln!(out, " ({source})"),
-        None => writeln!(out),
-    }
-}
-
-fn write_report(loaded: &Loaded, out: &mut dyn Write) -> io::Result<()> {
-    for fault in &loaded.faults {
+    };
+    // Outside the pod, the environment does not show which image the pod has.
+    let in_pod = environment.node_name.is_some();
+    let no_image = in_pod && loaded.config.use_job_for_cleaning && environment.job_image.is_none();
+    let mut faults: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
+    faults.extend(no_image.then(|| NO_JOB_IMAGE.to_owned()));
+    for fault in &faults {
         writeln!(out, "fault: {fault}")?;
     }
     for warning in &loaded.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    if !loaded.faults.is_empty() || !loaded.warnings.is_empty() {
-        writeln!(out)?;
-    }
-    write_table("Effective configuration", &rows(&loaded.config), out)?;
+    writeln!(
+        out,
+        "Effective configuration\n{}",
+        table(&rows(&loaded.config))
+    )?;
     for name in loaded.faulty_classes() {
-        writeln!(out, "\nClass {name}: off because of its fault")?;
+        writeln!(out, "Class {name}: off because of its fault\n")?;
     }
     for class in loaded.config.classes.values() {
-        writeln!(out)?;
-        write_table(&format!("Class {}", class.name), &rows(&**class), out)?;
+        writeln!(out, "Class {}\n{}", class.name, table(&rows(&**class)))?;
     }
-    Ok(())
+    let good = faults.is_empty();
+    Ok(ExitCode::from(if good { 0 } else { FAULTY }))
 }
 
-fn write_table(title: &str, rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
-    let width = rows.keys().map(String::len).max().unwrap_or_default();
-    writeln!(out, "{title}")?;
-    for (key, value) in rows {
-        let value = if value.is_empty() { "-" } else { value };
-        writeln!(out, "  {key:width$}  {value}")?;
-    }
-    Ok(())
+fn table(rows: &Rows) -> String {
+    let rows = rows.iter().map(|(key, value)| {
+        let value = Some(value).filter(|value| !value.is_empty());
+        [format!("  {key}"), or_dash(value)]
+    });
+    render(["  KEY", "VALUE"], rows)
 }
 
 #[cfg(test)]
@@ -88,7 +68,7 @@ mod tests {
 
     fn environment(entries: &[(&str, &str)]) -> Environment {
         let value = |name: &str| entries.iter().find(|(key, _)| *key == name);
-        Environment::read(|name| value(name).map(|(_, value)| value.into())).unwrap()
+        Environment::read(|name| value(name).map(|(_, value)| value.into()))
     }
 
     fn check(files: &[(&str, &str)]) -> (ExitCode, String) {
@@ -118,11 +98,10 @@ mod tests {
         assert_eq!(code, ExitCode::SUCCESS, "{text}");
         for line in [
             "Effective configuration",
-            "  labelsForPV                      a=1.10, b=yes",
+            "  labelsForPV                      {\"a\":\"1.10\",\"b\":\"yes\"}",
             "  jobTolerations                   [{\"operator\":\"Exists\"}]",
             "  logLevel                         -",
-            "  minResyncPeriod                  1m30s",
-            "  nodeLabelsForPV                  -",
+            "  nodeLabelsForPV                  []",
             "Class fast",
             "  hostDir              /mnt/fast",
             "  blockCleanerCommand  [\"/scripts/quick_reset.sh\"]",

@@ -6,7 +6,6 @@
 mod confirm;
 mod show;
 mod target;
-mod watch;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use super::cleaner;
 use super::run::{StopSignals, UsageError};
 use crate::args::{Args, Clean, Environment};
 use crate::config::duration;
@@ -62,7 +62,7 @@ pub async fn command(
     let progress = Progress::default();
     let (path, begun) = (target.path.clone(), Instant::now());
     let wipe = Box::pin(target.wipe(&progress));
-    let end = watch::watch(&progress, &mut signals, wipe).await;
+    let end = cleaner::watch(&progress, &mut signals, wipe).await;
     let so_far = progress.pace(begun.elapsed());
     match end {
         Some(Ok(outcome)) => {

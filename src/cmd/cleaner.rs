@@ -1,19 +1,22 @@
 //! The code that `clean` and the container of a cleaning Job share. It inspects a volume and wipes a device with the
 //! code of a cleanup.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval_at, sleep, timeout};
 
+use super::run::StopSignals;
 use crate::cleanup::blocking::blocking;
 use crate::cleanup::external::{Target, external};
+use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
 use crate::cleanup::wipe::reset;
 use crate::cleanup::{Failure, Stop};
 use crate::host::device::Device;
 use crate::host::lock::VolumeLock;
 use crate::plan::reasons;
-use crate::wipe::device::DeviceReport;
+use crate::wipe::device::WipeOutcome;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -45,14 +48,37 @@ pub async fn inspect<T: Send + 'static>(
     }
 }
 
-/// Wipes and verifies a device. `None` for an external cleaner, which has no report.
+/// Waits for a wipe and logs its progress. SIGINT and SIGTERM cancel it. `None` if it was cancelled before it finished.
+pub async fn watch<T>(
+    progress: &Progress,
+    signals: &mut StopSignals,
+    wipe: impl Future<Output = Result<T, Failure>>,
+) -> Option<Result<T, Failure>> {
+    let begun = Instant::now();
+    let mut ticks = interval_at(begun + PROGRESS_LOG_PERIOD, PROGRESS_LOG_PERIOD);
+    let mut wipe = pin!(wipe);
+    let signal = loop {
+        tokio::select! {
+            result = &mut wipe => return Some(result),
+            signal = signals.received() => break signal,
+            _ = ticks.tick() => tracing::info!("cleaning goes on: {}", progress.pace(begun.elapsed())),
+        }
+    };
+    tracing::info!("{signal}: stopping");
+    progress.cancel();
+    // The wipe may end before the cancellation takes effect.
+    let result = timeout(STOP_TIMEOUT, wipe).await.ok()?;
+    Some(result).filter(|result| !matches!(result, Err(failure) if failure.stopped))
+}
+
+/// Wipes and verifies a device. Returns how, or `None` for an external cleaner.
 pub async fn wipe(
     device: Device,
     lock: VolumeLock,
     target: Target,
     method: Method,
     progress: &Progress,
-) -> Result<Option<DeviceReport>, Failure> {
+) -> Result<Option<WipeOutcome>, Failure> {
     if let Method::Command(words) = &method {
         return external(&target, device, &lock, words, progress)
             .await

@@ -2,7 +2,7 @@
 //! the API server and changes nothing.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::run::{UsageError, load};
+use super::table::{or_dash, render, structured};
 use crate::args::{Args, Discover, Environment, OutputFormat};
 use crate::inventory::Inventory;
 use crate::names::LABEL_HOSTNAME;
@@ -44,11 +45,11 @@ pub async fn command(
     };
     let settings = Settings::of(&load(args)?, 0);
     let plan = survey(&settings, node, Vec::new(), &[]).await;
-    match request.output {
-        OutputFormat::Table => table(&plan, out)?,
-        OutputFormat::Json => writeln!(out, "{:#}", list(&plan))?,
-        OutputFormat::Yaml => write!(out, "{}", serde_saphyr::to_string(&list(&plan))?)?,
-    }
+    let text = match request.output {
+        OutputFormat::Table => table(&plan),
+        format => structured(format, &list(&plan))?,
+    };
+    writeln!(out, "{}", text.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,63 +95,34 @@ pub(super) async fn survey(
     plan(settings, &snapshot)
 }
 
-/// A list of PVs that `kubectl apply -f` accepts, with the skipped entries and the faults as extra fields.
+/// A list of PVs that `kubectl apply -f` accepts, with the classes as in `/status` as an extra field.
 fn list(plan: &Plan) -> Value {
-    let pvs: Vec<_> = plan
-        .actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::Create(draft) => Some(json!(persistent_volume(draft))),
-            _ => None,
-        })
-        .collect();
-    let skipped: Vec<_> = plan
-        .classes
-        .iter()
-        .flat_map(|class| class.volumes.iter().map(move |volume| (class, volume)))
-        .filter_map(|(class, volume)| {
-            let reason = volume.reason?;
-            Some(json!({
-                "class": class.name, "entry": volume.entry, "path": volume.path,
-                "reason": reason, "detail": volume.detail,
-            }))
-        })
-        .collect();
-    let faults: BTreeMap<_, _> = plan
-        .classes
-        .iter()
-        .filter(|class| !class.faults.is_empty())
-        .map(|class| (&class.name, &class.faults))
-        .collect();
-    json!({ "apiVersion": "v1", "kind": "List", "items": pvs, "skipped": skipped, "faults": faults })
+    let pvs = plan.actions.iter().filter_map(|action| match action {
+        Action::Create(draft) => Some(persistent_volume(draft)),
+        _ => None,
+    });
+    let pvs: Vec<_> = pvs.collect();
+    json!({ "apiVersion": "v1", "kind": "List", "items": pvs, "classes": plan.classes })
 }
 
-fn table(plan: &Plan, out: &mut (dyn Write + Send)) -> io::Result<()> {
-    let mut rows = vec![["CLASS", "ENTRY", "MODE", "CAPACITY", "PV", "REASON"].map(String::from)];
-    let mut details = Vec::new();
+fn table(plan: &Plan) -> String {
+    let (mut rows, mut details) = (Vec::new(), Vec::new());
     for class in &plan.classes {
         for fault in &class.faults {
             details.push(format!("class {}: {fault}", class.name));
         }
         for volume in &class.volumes {
-            let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             rows.push([
                 class.name.clone(),
                 volume.entry.clone(),
-                or_dash(volume.mode.map(|mode| mode.to_string())),
+                or_dash(volume.mode),
                 or_dash(volume.capacity.map(quantity::offered)),
-                or_dash(volume.pv.clone().filter(|_| volume.reason.is_none())),
-                or_dash(volume.reason.map(|reason| reason.to_string())),
+                or_dash(volume.pv.as_ref().filter(|_| volume.reason.is_none())),
+                or_dash(volume.reason),
             ]);
             details.extend(volume.detail.clone().filter(|_| volume.reason.is_some()));
         }
     }
-    super::table::write(&rows, out)?;
-    if !details.is_empty() {
-        writeln!(out)?;
-    }
-    for detail in details {
-        writeln!(out, "{detail}")?;
-    }
-    Ok(())
+    let heading = ["CLASS", "ENTRY", "MODE", "CAPACITY", "PV", "REASON"];
+    format!("{}\n{}", render(heading, rows), details.join("\n"))
 }

@@ -4,18 +4,15 @@
 //! again: it must have the identity and size of the Job's device, and be unused. A lock excludes other cleaners of
 //! this program. The device is cleaned with the code of the provisioner.
 
-use std::ffi::OsString;
-use std::pin::pin;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use tokio::time::{Instant, interval_at, timeout};
+use anyhow::{Result, bail};
+use tokio::time::Instant;
 
 use super::cleaner::{self, refused};
-use super::run::StopSignals;
+use super::run::{StopSignals, UsageError};
 use crate::args;
 use crate::cleanup::external::{PROBE_TIMEOUT, Target};
-use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
 use crate::cleanup::volume::{Access, OpenVolume, Volume};
 use crate::cleanup::{Failure, Stop, inspect};
 use crate::host::device::Device;
@@ -29,32 +26,36 @@ use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
 /// The device that the Job names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct JobDevice {
-    pv: String,
-    path: MountPath,
-    identity: String,
+    target: Target,
     size: u64,
 }
 
 impl JobDevice {
     /// Reads the environment variables of the Job.
-    fn read(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
+    fn read() -> Result<Self, UsageError> {
         let text = |name: &str| {
-            let value = lookup(name).and_then(|value| value.into_string().ok());
-            value.filter(|value| !value.is_empty()).ok_or_else(|| {
-                format!("the variable {name} is not set: this command runs only in Jobs that the provisioner creates; to clean a volume by hand, use clean")
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+            value.ok_or_else(|| {
+                UsageError(format!("the variable {name} is not set: this command runs only in Jobs that the provisioner creates; to clean a volume by hand, use clean"))
             })
         };
         let (path, size) = (text(ENV_DEVICE)?, text(ENV_SIZE)?);
+        let invalid = |name, value: &str, why: &dyn std::fmt::Display| {
+            UsageError(format!("{name} is {value:?}: {why}"))
+        };
         Ok(Self {
-            pv: text(ENV_PV)?,
-            path: MountPath::normalise(&path)
-                .map_err(|fault| format!("{ENV_DEVICE} is {path:?}: {fault}"))?,
-            identity: text(ENV_IDENTITY)?,
+            target: Target {
+                pv: text(ENV_PV)?,
+                path: path
+                    .parse::<MountPath>()
+                    .map_err(|fault| invalid(ENV_DEVICE, &path, &fault))?,
+                identity: text(ENV_IDENTITY)?,
+            },
             size: size
                 .parse()
-                .map_err(|_| format!("{ENV_SIZE} is {size:?}, which is not a number of bytes"))?,
+                .map_err(|error| invalid(ENV_SIZE, &size, &error))?,
         })
     }
 }
@@ -63,47 +64,23 @@ impl JobDevice {
 /// kubelet restarts the container.
 ///
 /// # Errors
-/// When the signal handlers cannot be installed.
+/// [`UsageError`] for the variables; another error if the device is not clean.
 pub async fn run(job: &args::Job) -> Result<ExitCode> {
     let progress = Progress::default();
     let mut signals = StopSignals::new()?;
-    let expected = match JobDevice::read(|name| std::env::var_os(name)) {
-        Ok(expected) => expected,
-        Err(fault) => {
-            tracing::error!("{fault}");
-            return Ok(ExitCode::from(2));
-        }
-    };
+    let expected = JobDevice::read()?;
     let method = Method::of(VolumeMode::Block, &job.cleaner());
-    let (pv, path) = (&expected.pv, &expected.path);
-    tracing::info!(pv, %path, identity = expected.identity, "cleaning the device ({method})");
+    let Target { pv, path, identity } = &expected.target;
+    tracing::info!(pv, %path, identity, "cleaning the device ({method})");
     let begun = Instant::now();
-    let mut ticks = interval_at(begun + PROGRESS_LOG_PERIOD, PROGRESS_LOG_PERIOD);
-    let mut work = pin!(clean(&expected, &method, &progress));
-    let result = loop {
-        tokio::select! {
-            result = &mut work => break result,
-            signal = signals.received() => {
-                tracing::info!("{signal}: stopping");
-                progress.cancel();
-                let end = timeout(STOP_TIMEOUT, work).await;
-                break end.unwrap_or_else(|_| {
-                    let text = format!("the cleaner has not stopped within {STOP_TIMEOUT:?}, so the disk seems to hang");
-                    Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
-                });
-            }
-            _ = ticks.tick() => tracing::info!(pv, %path, "cleaning goes on: {}", progress.pace(begun.elapsed())),
-        }
-    };
-    match result {
-        Ok(()) => {
+    let work = clean(&expected, &method, &progress);
+    match cleaner::watch(&progress, &mut signals, work).await {
+        Some(Ok(())) => {
             tracing::info!(pv, %path, "the device is clean (in {:?})", begun.elapsed());
             Ok(ExitCode::SUCCESS)
         }
-        Err(failure) => {
-            tracing::error!(pv, %path, "the device is not clean: {}", failure.message);
-            Ok(ExitCode::FAILURE)
-        }
+        Some(Err(failure)) => bail!("the device {path} is not clean: {}", failure.message),
+        None => bail!("the device {path} is not clean: interrupted"),
     }
 }
 
@@ -120,20 +97,19 @@ async fn clean(expected: &JobDevice, method: &Method, progress: &Progress) -> Re
     };
     let (device, lock, identity) = cleaner::inspect(PROBE_TIMEOUT, progress, inspection).await?;
     let target = Target {
-        pv: expected.pv.clone(),
-        path: expected.path.clone(),
         identity,
+        ..expected.target.clone()
     };
-    if let Some(report) = cleaner::wipe(device, lock, target, method.clone(), progress).await? {
-        let (outcome, effect) = (report.outcome.as_str(), report.outcome.effect());
-        tracing::info!(outcome, "{effect}");
+    if let Some(wiped) = cleaner::wipe(device, lock, target, method.clone(), progress).await? {
+        tracing::info!(outcome = wiped.as_str(), "{}", wiped.effect());
     }
     Ok(())
 }
 
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
 fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
-    let path = &expected.path;
+    let JobDevice { target, size } = expected;
+    let path = &target.path;
     let machine = Machine::read().map_err(refused)?;
     let opened = OpenVolume::take(path, VolumeMode::Block, Access::Write, &machine)?;
     let OpenVolume {
@@ -144,17 +120,17 @@ fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
     else {
         return Err(refused("it is no device").into());
     };
-    let (identity, size) = (candidate.identity, device.size());
-    if compare(&expected.identity, &identity) != Match::Same || size != expected.size {
+    let found = candidate.identity;
+    if compare(&target.identity, &found) != Match::Same || device.size() != *size {
         let text = format!(
-            "another device is at {path} than the one to be cleaned: expected {:?} with {} bytes, found \
-             {identity:?} with {size}; nothing was touched; put the expected disk back, or delete this Job",
-            expected.identity,
-            expected.size,
-            identity = identity.text
+            "another device is at {path} than the one to be cleaned: expected {:?} with {size} bytes, found \
+             {:?} with {}; nothing was touched; put the expected disk back, or delete this Job",
+            target.identity,
+            found.text,
+            device.size()
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());
     }
     inspect::twins_are_free(candidate.footprint.devices(), &machine)?;
-    Ok((device, lock, identity.text))
+    Ok((device, lock, found.text))
 }

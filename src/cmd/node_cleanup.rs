@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +36,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// [`UsageError`] for an error in the command line or the kubeconfig.
 pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
     let classes = class_names(&args.storageclass_names)?;
-    if args.elects_leader() {
-        tracing::info!(
-            "the --leader-elect flags have no effect: each write requires the version that was read, so two processes at once are safe"
-        );
-    }
     let shared = SharedMetrics::new().context("registering the metrics")?;
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
@@ -98,26 +94,23 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
 async fn config(args: &NodeCleanup) -> Result<Config> {
     let mut config = match &args.kubeconfig {
         None => infer().await?,
-        Some(path) => {
-            let usage_error = |error: KubeconfigError| {
-                UsageError(format!(
-                    "--kubeconfig {}: {}",
-                    path.display(),
-                    chain(&error)
-                ))
-            };
-            let file = Kubeconfig::read_from(path).map_err(usage_error)?;
-            let options = KubeConfigOptions::default();
-            let config = Config::from_custom_kubeconfig(file, &options).await;
-            config.map_err(usage_error)?
-        }
+        Some(path) => read_kubeconfig(path).await.map_err(|error| {
+            UsageError(format!(
+                "--kubeconfig {}: {}",
+                path.display(),
+                chain(&error)
+            ))
+        })?,
     };
     if let Some(url) = &args.kube_api_endpoint {
-        let usage_error =
-            |error| UsageError(format!("--kube-api-endpoint {url:?} is not a URL: {error}"));
-        config.cluster_url = url.parse().map_err(usage_error)?;
+        config.cluster_url = url.clone();
     }
     Ok(config)
+}
+
+async fn read_kubeconfig(path: &Path) -> Result<Config, KubeconfigError> {
+    let file = Kubeconfig::read_from(path)?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
 }
 
 fn class_names(given: &[String]) -> Result<BTreeSet<String>, UsageError> {
@@ -125,7 +118,7 @@ fn class_names(given: &[String]) -> Result<BTreeSet<String>, UsageError> {
     let names: BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
     if names.is_empty() {
         return Err(UsageError(
-            "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes, such as --storageclass-names=fast-disks,slow-disks".into(),
+            "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes".into(),
         ));
     }
     Ok(names)

@@ -4,35 +4,30 @@
 //! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
 //! finalizer unless `--abandon-uncleaned` is given.
 //!
-//! It runs a pass every second until nothing is left to do. A transient error or a conflict is retried by the next
-//! pass.
+//! After a transient error or a conflict it runs another pass, which lists the PVs again.
 
-mod installation;
-mod judge;
-mod output;
-pub(super) mod provisioners;
+mod provisioners;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, bail, ensure};
 use futures::{StreamExt, stream};
 use kube::api::ListParams;
 use tokio::time::{Instant, sleep};
 
 use super::run::{UsageError, client};
+use super::table::or_dash;
 use crate::args::{Environment, Release};
 use crate::cluster::{ApiError, Cluster};
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::names::FINALIZER;
-use crate::plan::verdict::without_ours;
-use crate::view::PvView;
-use installation::{Installation, State};
-use judge::{Judgement, judge};
+use crate::plan::verdict::{Due, due, without_ours};
+use crate::view::{Phase, PvView};
 
 /// The pause between two passes.
 const PASS_PAUSE: Duration = Duration::from_secs(1);
@@ -46,20 +41,10 @@ const CONCURRENCY: usize = 8;
 enum Scope {
     /// Those of a node that is gone for good.
     Node(String),
-    /// All, after the DaemonSet was deleted.
-    Installation(Installation),
+    /// All, after this DaemonSet was deleted.
+    Installation { namespace: String, name: String },
     /// All, when no provisioner runs. The namespace is searched for provisioners if listing all namespaces is denied.
     All(Option<String>),
-}
-
-/// The result of the command.
-enum Outcome {
-    /// None of the PVs keeps the finalizer, or in a dry run none would.
-    AllReleased,
-    /// Some PVs keep it.
-    SomeStay,
-    /// The DaemonSet exists, so its PVs keep the finalizer.
-    Installed,
 }
 
 /// Removes the finalizer from the PVs of the command line.
@@ -72,27 +57,26 @@ pub async fn command(
     environment: Environment,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
-    let scope = Scope::read(&args, environment)?;
-    let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
-    let mut releaser = Releaser::new(&cluster, &args, &scope);
-    let outcome = loop {
+    let releaser = Releaser {
+        scope: Scope::read(&args, environment)?,
+        cluster: Cluster::new(client().await?, Arc::new(Metrics::new()?)),
+        args,
+    };
+    if !releaser.wait_until_gone(out).await? {
+        let good = releaser.args.unless_installed;
+        return Ok(ExitCode::from(u8::from(!good)));
+    }
+    let deadline = Instant::now() + RETRY_LIMIT;
+    loop {
         match releaser.pass(out).await {
-            Ok(Some(outcome)) => break outcome,
-            Ok(None) => {}
-            Err(error) if is_passing(&error) && Instant::now() < releaser.deadline => {
+            Ok(code) => return Ok(code),
+            Err(error) if is_passing(&error) && Instant::now() < deadline => {
                 writeln!(out, "{}; trying again.", chain(error.as_ref()))?;
-                // A failed pass does not prove that the DaemonSet is absent.
-                releaser.absent_since = None;
             }
             Err(error) => return Err(error),
         }
         sleep(PASS_PAUSE).await;
-    };
-    Ok(match outcome {
-        Outcome::AllReleased => ExitCode::SUCCESS,
-        Outcome::Installed if args.unless_installed => ExitCode::SUCCESS,
-        Outcome::SomeStay | Outcome::Installed => ExitCode::FAILURE,
-    })
+    }
 }
 
 impl Scope {
@@ -102,9 +86,7 @@ impl Scope {
         match (args.node.clone(), args.daemonset.clone(), namespace) {
             (Some(node), _, _) => Ok(Self::Node(node)),
             (None, None, namespace) => Ok(Self::All(namespace)),
-            (None, Some(name), Some(namespace)) => {
-                Ok(Self::Installation(Installation { namespace, name }))
-            }
+            (None, Some(name), Some(namespace)) => Ok(Self::Installation { namespace, name }),
             (None, Some(_), None) => Err(UsageError(
                 "name the namespace of the DaemonSet with --namespace".into(),
             )),
@@ -115,7 +97,7 @@ impl Scope {
     /// other nodes may use the data too, but the PV was created by the provisioner of that node.)
     fn includes(&self, pv: &PvView) -> bool {
         match self {
-            Self::Installation(_) | Self::All(_) => true,
+            Self::Installation { .. } | Self::All(_) => true,
             Self::Node(node) => {
                 let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
                 names.peek().is_some() && names.all(|name| name == node)
@@ -141,196 +123,160 @@ fn is_passing(error: &Error) -> bool {
     })
 }
 
-/// What a pass did with a PV.
-enum PvResult {
-    Released,
-    Abandoned,
-    Stays(&'static str),
-    /// The DaemonSet exists again.
-    Installed,
-    Failed(Error),
+struct Releaser {
+    cluster: Cluster,
+    args: Release,
+    scope: Scope,
 }
 
-/// The state of the command between passes.
-struct Releaser<'a> {
-    cluster: &'a Cluster,
-    args: &'a Release,
-    scope: &'a Scope,
-    /// Until when transient errors are retried.
-    deadline: Instant,
-    absent_since: Option<Instant>,
-    /// Whether the provisioner is known to be gone.
-    is_gone: bool,
-    /// The last report of what the command waits for.
-    reported: String,
-    /// By UID, the PVs whose write is unconfirmed, with its error.
-    unconfirmed: BTreeMap<String, (PvView, Error)>,
-    /// The errors of writes to PVs that are no longer in scope.
-    failed: Vec<Error>,
-    released: usize,
-}
-
-impl<'a> Releaser<'a> {
-    fn new(cluster: &'a Cluster, args: &'a Release, scope: &'a Scope) -> Self {
-        let limit = match scope {
-            Scope::Installation(_) if !args.dry_run => args.timeout + args.absent_for,
-            _ => RETRY_LIMIT,
-        };
-        Self {
-            cluster,
-            args,
-            scope,
-            deadline: Instant::now() + limit,
-            absent_since: None,
-            is_gone: false,
-            reported: String::new(),
-            unconfirmed: BTreeMap::new(),
-            failed: Vec::new(),
-            released: 0,
+impl Releaser {
+    /// Releases the PVs in scope. The exit code tells whether all of them were, or in a dry run would be.
+    async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+        match &self.scope {
+            Scope::Node(_) => self.ensure_gone().await?,
+            Scope::All(namespace) => self.check_provisioners(namespace.as_deref(), out).await?,
+            Scope::Installation { namespace, .. } => {
+                self.check_provisioners(Some(namespace), out).await?;
+            }
         }
+        let held = self
+            .cluster
+            .pvs_in_pages(ListParams::default(), PvView::has_finalizer);
+        let held = held.await.map_err(api("listing the PersistentVolumes"))?;
+        let (mut free, mut stay) = (Vec::new(), 0);
+        for pv in held.iter().filter(|pv| self.scope.includes(pv)) {
+            match unclean(pv) {
+                None => free.push(pv),
+                // Before the write, whose response may be lost.
+                Some(why) if self.args.abandon_uncleaned => {
+                    writeln!(
+                        out,
+                        "ABANDONED: {}: {why}; its next user can read it.",
+                        data(pv)
+                    )?;
+                    free.push(pv);
+                }
+                Some(why) => {
+                    writeln!(out, "UNCLEAN: {}: {why}; it keeps the finalizer.", data(pv))?;
+                    stay += 1;
+                }
+            }
+        }
+        if let (Scope::Node(node), 0, 0) = (&self.scope, free.len(), stay) {
+            let nodes = Vec::from_iter(held.iter().map(node_of).collect::<BTreeSet<_>>());
+            writeln!(
+                out,
+                "No PersistentVolume with our finalizer belongs to node {node:?} only; nodes with such PersistentVolumes: {}. Use the value of the label kubernetes.io/hostname as the name.",
+                nodes.join("; ")
+            )?;
+        }
+        let failed = if self.args.dry_run {
+            let count = free.len();
+            writeln!(
+                out,
+                "Dry run: nothing was changed. The finalizer would be removed from {count} PersistentVolumes."
+            )?;
+            Vec::new()
+        } else {
+            self.release(&free, out).await?
+        };
+        if stay > 0 {
+            writeln!(
+                out,
+                "\nFor the UNCLEAN volumes, either:\n\
+                 1. Clean them: run the provisioner (install it again if it is gone) until these PVs are gone or Available;\n   \
+                    `kubectl describe pv NAME` shows what blocks a cleanup.\n\
+                 2. Abandon them with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true): the finalizer is removed,\n   \
+                    and the data stays on the disks, readable by their next user."
+            )?;
+        }
+        let count = failed.len();
+        if let Some(error) = failed.into_iter().find(is_passing) {
+            return Err(error);
+        }
+        ensure!(
+            count == 0,
+            "{count} PersistentVolumes keep the finalizer {FINALIZER}, since their requests failed: see the lines with FAILED, fix the causes, and run this again"
+        );
+        Ok(ExitCode::from(u8::from(stay > 0)))
     }
 
-    /// Runs a pass; `None` when another one is due.
-    async fn pass(&mut self, out: &mut (dyn Write + Send)) -> Result<Option<Outcome>> {
-        if !self.is_gone {
-            match self.wait(out).await? {
-                State::Gone => {}
-                State::Waiting => return Ok(None),
-                State::Installed => return Ok(Some(Outcome::Installed)),
-            }
-            self.is_gone = true;
-            self.deadline = Instant::now() + RETRY_LIMIT;
-        }
-        let held = self.held(|pv| self.scope.includes(pv)).await?;
-        if let (Scope::Node(node), true, 0) = (self.scope, held.is_empty(), self.released)
-            && self.unconfirmed.is_empty()
-        {
-            output::no_match(node, &self.held(|_| true).await?, out)?;
-            return Ok(Some(Outcome::AllReleased));
-        }
-        self.resolve_unconfirmed(&held, out).await?;
-        let results = stream::iter(&held).map(async |pv| (pv, self.release(pv).await));
+    /// Removes the finalizer from the listed versions of these PVs. Returns the errors.
+    async fn release(&self, pvs: &[&PvView], out: &mut (dyn Write + Send)) -> Result<Vec<Error>> {
+        let results = stream::iter(pvs).map(async |pv| {
+            // The Node or the DaemonSet may have come back since the first check.
+            self.ensure_gone().await?;
+            let (reference, others) = (pv.reference(), without_ours(pv));
+            let removed = self.cluster.remove_finalizer(&reference, &others).await;
+            removed.map_err(api(format!("removing the finalizer from {}", data(pv))))
+        });
         let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
-        let (mut stay, mut failed, mut installed) = (Vec::new(), Vec::new(), 0);
-        for (pv, result) in results {
-            match result {
-                PvResult::Released => self.released += 1,
-                PvResult::Abandoned => output::abandoned(pv, self.args.dry_run, out)?,
-                PvResult::Stays(why) => stay.push((pv, why)),
-                PvResult::Installed => installed += 1,
-                PvResult::Failed(error) if is_passing(&error) && Instant::now() < self.deadline => {
-                    self.unconfirmed.insert(pv.uid.clone(), (pv.clone(), error));
-                }
-                PvResult::Failed(error) => failed.push(error),
-            }
-        }
-        if !self.unconfirmed.is_empty() && installed == 0 {
-            return Ok(None);
-        }
-        failed.append(&mut self.failed);
+        let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
         for error in &failed {
             writeln!(out, "FAILED: {}", chain(error.as_ref()))?;
         }
-        output::released(self.released, self.args.dry_run, out)?;
-        if !stay.is_empty() {
-            stay.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-            output::unclean(&stay, out)?;
-        }
-        if installed > 0 {
-            writeln!(
-                out,
-                "The DaemonSet exists again: {installed} PersistentVolumes keep the finalizer."
-            )?;
-        }
-        match (failed.len(), installed, stay.len()) {
-            (0, 0, 0) => Ok(Some(Outcome::AllReleased)),
-            (0, 0, _) => Ok(Some(Outcome::SomeStay)),
-            (0, ..) => Ok(Some(Outcome::Installed)),
-            (count, ..) => bail!(
-                "{count} PersistentVolumes keep the finalizer {FINALIZER}, since their requests failed: see the lines with FAILED, fix the causes, and run this again"
-            ),
-        }
+        writeln!(
+            out,
+            "The finalizer {FINALIZER} was removed from {} PersistentVolumes.",
+            pvs.len() - failed.len()
+        )?;
+        Ok(failed)
     }
 
-    /// Lists the wanted PVs with the finalizer.
-    async fn held(&self, wanted: impl Fn(&PvView) -> bool) -> Result<Vec<PvView>> {
-        let is_held = |pv: &PvView| pv.has_finalizer() && wanted(pv);
-        let held = self.cluster.pvs_in_pages(ListParams::default(), is_held);
-        held.await.map_err(api("listing the PersistentVolumes"))
-    }
-
-    /// Reads the PVs with unconfirmed writes that no longer have the finalizer or are no longer in scope.
-    async fn resolve_unconfirmed(
-        &mut self,
-        held: &[PvView],
-        out: &mut (dyn Write + Send),
-    ) -> Result<()> {
-        for (uid, (pv, error)) in std::mem::take(&mut self.unconfirmed) {
-            if held.iter().any(|held| held.uid == uid) {
-                continue;
+    /// Ensures that the node or the DaemonSet is gone. An existing node has its data, and a provisioner that would add
+    /// the finalizer again.
+    async fn ensure_gone(&self) -> Result<()> {
+        match &self.scope {
+            Scope::All(_) => {}
+            Scope::Node(node) => {
+                let found = self.cluster.nodes_known_as(node).await;
+                let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
+                if !found.is_empty() {
+                    bail!(UsageError(format!(
+                        "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; its PersistentVolumes are left alone; delete that Node first if it never comes back",
+                        found.join(", ")
+                    )));
+                }
             }
-            let now = self.cluster.pv(&pv.name).await;
-            let now = now.map_err(api(format!("reading PV {}", pv.name)))?;
-            if now.is_some_and(|now| now.uid == uid && now.has_finalizer()) {
-                self.failed.push(error);
-            } else if judge(&pv) == Judgement::Free {
-                self.released += 1;
-            } else {
-                output::abandoned(&pv, false, out)?;
+            Scope::Installation { namespace, name } => {
+                let found = self.cluster.daemon_set(namespace, name).await;
+                let found = found.map_err(api("reading the DaemonSet"))?;
+                ensure!(found.is_none(), "DaemonSet {namespace}/{name} exists again");
             }
         }
         Ok(())
     }
+}
 
-    /// Removes the finalizer from the listed version of a PV.
-    async fn release(&self, pv: &PvView) -> PvResult {
-        let result = match judge(pv) {
-            Judgement::Free => PvResult::Released,
-            Judgement::Unclean(_) if self.args.abandon_uncleaned => PvResult::Abandoned,
-            Judgement::Unclean(why) => return PvResult::Stays(why),
-        };
-        if self.args.dry_run {
-            return result;
+/// Why the PV would be deleted, or no longer be cleaned, with a tenant's data on the disk. `None` if nothing is to be
+/// cleaned: the volume was never used, its policy keeps the data, or its PV stays in use. It judges by the PV only,
+/// since the disk is on another machine.
+fn unclean(pv: &PvView) -> Option<&'static str> {
+    match (due(pv), pv.deleting) {
+        (Due::Unused | Due::Kept, _) | (Due::No, false) => None,
+        (Due::Yes, true) => Some("deleted, not cleaned yet"),
+        (Due::Yes, false) => Some("released, not cleaned yet"),
+        (Due::No, true) if pv.phase == Phase::Bound => {
+            Some("deleted while its claim still uses it")
         }
-        // The Node or the DaemonSet may have come back since the first pass.
-        let is_back = match (self.scope, &result) {
-            (Scope::Node(node), PvResult::Abandoned) => {
-                confirm_gone(self.cluster, node).await.map(|()| false)
-            }
-            (Scope::Installation(installation), _) => {
-                let state = installation.daemon_set(self.cluster).await;
-                state.map(|state| state.is_some())
-            }
-            _ => Ok(false),
-        };
-        match is_back {
-            Ok(false) => {}
-            Ok(true) => return PvResult::Installed,
-            Err(error) => return PvResult::Failed(error),
-        }
-        let (reference, others) = (pv.reference(), without_ours(pv));
-        let removed = self.cluster.remove_finalizer(&reference, &others).await;
-        match removed {
-            Ok(()) => result,
-            Err(error) => {
-                let what = format!("removing the finalizer from {}", output::data(pv));
-                PvResult::Failed(api(what)(error))
-            }
-        }
+        (Due::No, true) => Some("deleted, and its reclaim policy is unknown"),
     }
 }
 
-/// Ensures that a node is gone. An existing node has its data, and a provisioner that would add the finalizer again.
-async fn confirm_gone(cluster: &Cluster, node: &str) -> Result<()> {
-    let found = cluster.nodes_known_as(node).await;
-    let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    Err(anyhow!(UsageError(format!(
-        "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; its PersistentVolumes are left alone; delete that Node first if it never comes back",
-        found.join(", ")
-    ))))
+/// A PV and the location of its data, for a message.
+fn data(pv: &PvView) -> String {
+    let (claim, path) = (or_dash(pv.claim.as_ref()), or_dash(pv.path()));
+    format!(
+        "PV {} (data of {claim} in {path} on node {})",
+        pv.name,
+        node_of(pv)
+    )
+}
+
+/// The hostname label; without it, the hostnames of the node affinity.
+fn node_of(pv: &PvView) -> String {
+    let label = pv.hostname_label.clone();
+    label.unwrap_or_else(|| pv.hostnames.join(","))
 }
 
 #[cfg(test)]

@@ -102,8 +102,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             "serving this node"
         );
         if args.node_isolation {
-            isolation::check(Some(&node), &settings.config)
-                .map_err(|refused| UsageError(refused.to_string()))?;
+            isolation::check(Some(&node), &settings.config).map_err(UsageError)?;
         }
         let pod = own_pod(&environment, &provisioner);
         let reporter = Reporter::start(&cluster, &provisioner, pod);
@@ -144,8 +143,13 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             send.send_replace(Some(Arc::new(reading)));
             woken.notify_one();
         };
-        config::watch(&args.config, files.clone(), args.config_sync_period, notify)
-            .context("starting the thread that watches the configuration")?;
+        config::watch(
+            args.config.clone(),
+            files.clone(),
+            args.config_sync_period,
+            notify,
+        )
+        .context("starting the thread that reads the configuration")?;
         let reloads = Reloads {
             dir: args.config.clone(),
             readings,

@@ -1,15 +1,14 @@
 //! One class: the keys below its name in `storageClassMap`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::cleaner::{self, Cleaner};
 use super::pattern::NamePattern;
-use super::{duration, scheduling, text};
+use super::{duration, text};
 use crate::types::{HostPath, MountPath, VolumeMode};
 
 /// A StorageClass of the same name, and the directory where its volumes are found.
@@ -32,7 +31,7 @@ pub struct Class {
     pub cleaner: Cleaner,
     /// `cleanupTimeout` (default none): the time limit of one volume's cleaning, from the first change of its
     /// data. A cleaning that takes longer is stopped and fails. Never zero.
-    #[serde(default, with = "duration::limit")]
+    #[serde(default, with = "duration")]
     pub cleanup_timeout: Option<Duration>,
     /// `trim` (default true): whether the free blocks of an emptied filesystem are discarded (`FITRIM`), so
     /// that the disk can drop the deleted data.
@@ -46,14 +45,14 @@ pub struct Class {
     pub access_mode: AccessMode,
     /// `fsType` (default: the kubelet's choice): the filesystem that the kubelet creates on a device of a
     /// `Filesystem` class.
-    #[serde(default, deserialize_with = "text::non_empty")]
+    #[serde(default)]
     pub fs_type: Option<String>,
     /// `namePattern` (default `*`): which entries belong to the class.
     #[serde(default, with = "text")]
     pub name_pattern: NamePattern,
     /// `selector` (default none): node selector terms that are OR-ed with the node's own, for
     /// volumes that more nodes than this one can reach.
-    #[serde(default, deserialize_with = "scheduling::selector")]
+    #[serde(default)]
     pub selector: Vec<NodeSelectorTerm>,
     /// `weakIdentity` (default `Consent`; or `Accept`): whether a device whose identity cannot be verified
     /// after a reboot is cleaned without an administrator's consent.
@@ -66,18 +65,6 @@ pub struct Class {
     /// missing.
     #[serde(default)]
     pub missing_volume_policy: MissingVolumePolicy,
-}
-
-/// The classes of `storageClassMap`.
-pub(super) fn by_name<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<BTreeMap<String, Arc<Class>>, D::Error> {
-    let classes = BTreeMap::<String, Class>::deserialize(from)?;
-    let named = classes.into_iter().map(|(name, mut class)| {
-        class.name.clone_from(&name);
-        (name, Arc::new(class))
-    });
-    Ok(named.collect())
 }
 
 fn enabled() -> bool {
@@ -98,16 +85,10 @@ pub enum AccessMode {
     ReadWriteOncePod,
 }
 
-impl AccessMode {
-    /// The spelling of the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadWriteOnce => "ReadWriteOnce",
-            Self::ReadOnlyMany => "ReadOnlyMany",
-            Self::ReadWriteMany => "ReadWriteMany",
-            Self::ReadWriteOncePod => "ReadWriteOncePod",
-        }
+/// The spelling of the API.
+impl fmt::Display for AccessMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

@@ -7,9 +7,6 @@ use serde_json::Value;
 
 use super::Config;
 
-/// The maximum length of a value in the log.
-const MAX_SHOWN: usize = 40;
-
 /// Values as text by key; empty where there is none.
 pub type Rows = BTreeMap<String, String>;
 
@@ -19,68 +16,44 @@ pub fn rows(keys: &impl Serialize) -> Rows {
     let Ok(Value::Object(values)) = serde_json::to_value(keys) else {
         return Rows::new();
     };
-    values
-        .into_iter()
-        .map(|(key, value)| (key, text(value)))
-        .collect()
-}
-
-fn text(value: Value) -> String {
-    match value {
+    let text = |value| match value {
         Value::Null => String::new(),
         Value::String(text) => text,
-        Value::Array(items) if items.is_empty() => String::new(),
-        Value::Object(labels) => {
-            let label = |(name, value)| format!("{name}={}", text(value));
-            labels.into_iter().map(label).collect::<Vec<_>>().join(", ")
-        }
         other => other.to_string(),
-    }
+    };
+    let rows = values.into_iter().map(|(key, value)| (key, text(value)));
+    rows.collect()
 }
 
 /// One text for each change: `class "fast" added`, `pauseCleaning false -> true`. Empty if the two are equal.
 #[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let names: BTreeSet<_> = old.classes.keys().chain(new.classes.keys()).collect();
-    let classes =
-        names.into_iter().filter_map(
-            |name| match (old.classes.get(name), new.classes.get(name)) {
-                (None, _) => Some(format!("class {name:?} added")),
-                (_, None) => Some(format!("class {name:?} removed")),
-                (Some(before), Some(after)) if before == after => None,
-                (Some(before), Some(after)) => {
-                    let (before, after) = (rows(&**before), rows(&**after));
-                    let keys = changed(&before, &after).into_iter();
-                    let keys: Vec<_> = keys.map(|(key, ..)| key).collect();
-                    Some(format!("class {name:?} changed ({})", keys.join(", ")))
-                }
-            },
-        );
-    let (before, after) = (rows(old), rows(new));
-    let keys = changed(&before, &after)
-        .into_iter()
-        .map(|(key, before, after)| match (shown(before), shown(after)) {
-            (Some(before), Some(after)) => format!("{key} {before} -> {after}"),
-            _ => format!("{key} changed"),
-        });
-    classes.chain(keys).collect()
+    let mut changes = Vec::new();
+    for name in names {
+        match (old.classes.get(name), new.classes.get(name)) {
+            (None, _) => changes.push(format!("class {name:?} added")),
+            (_, None) => changes.push(format!("class {name:?} removed")),
+            (Some(old), Some(new)) => {
+                let place = format!("class {name:?}: ");
+                changes.extend(changed(&place, &rows(&**old), &rows(&**new)));
+            }
+        }
+    }
+    changes.extend(changed("", &rows(old), &rows(new)));
+    changes
 }
 
-/// The keys whose values differ, with both.
-fn changed<'a>(old: &'a Rows, new: &'a Rows) -> Vec<(&'a str, &'a str, &'a str)> {
-    let value = |rows: &'a Rows, key| rows.get(key).map_or("", String::as_str);
-    let keys: BTreeSet<&str> = old.keys().chain(new.keys()).map(String::as_str).collect();
+/// The keys whose values differ, with both values.
+fn changed(place: &str, old: &Rows, new: &Rows) -> Vec<String> {
+    let value = |rows: &Rows, key| rows.get(key).filter(|text| !text.is_empty()).cloned();
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     keys.into_iter()
         .map(|key| (key, value(old, key), value(new, key)))
         .filter(|(_, before, after)| before != after)
+        .map(|(key, before, after)| format!("{place}{key} {} -> {}", shown(before), shown(after)))
         .collect()
-}
-
-fn shown(value: &str) -> Option<&str> {
-    match value {
-        "" => Some("none"),
-        value => (value.len() <= MAX_SHOWN).then_some(value),
-    }
 }
 
 #[cfg(test)]
@@ -106,7 +79,6 @@ mod tests {
         let class = |more: &str| format!("a: {{hostDir: /a, mountDir: /a, {more}}}\n");
         let map = |text: &str| vec![("storageClassMap", text.to_owned())];
         let key = |key: &'static str, text: &str| vec![(key, text.to_owned())];
-        let long = "{operator: Exists, key: one-key-that-is-long}";
         for (old, new, changes) in [
             (map(A), map(A), ""),
             (map(A), map(&format!("# the same\n{A}")), ""),
@@ -117,17 +89,17 @@ mod tests {
             (
                 map(A),
                 map(&class("cleanMethod: zero, fsType: xfs")),
-                r#"class "a" changed (blockCleanerCommand, cleanMethod, fsType)"#,
+                r#"class "a": blockCleanerCommand ["/scripts/quick_reset.sh"] -> none, class "a": cleanMethod none -> zero, class "a": fsType none -> xfs"#,
             ),
             (
                 map(&class("cleanMethod: zero")),
                 map(A),
-                r#"class "a" changed (blockCleanerCommand, cleanMethod)"#,
+                r#"class "a": blockCleanerCommand none -> ["/scripts/quick_reset.sh"], class "a": cleanMethod zero -> none"#,
             ),
             (
                 map(&class("trim: true")),
                 map(&class("trim: no, namePattern: x*")),
-                r#"class "a" changed (namePattern, trim)"#,
+                r#"class "a": namePattern * -> x*, class "a": trim true -> false"#,
             ),
             (
                 vec![],
@@ -142,12 +114,7 @@ mod tests {
             (
                 vec![],
                 key("labelsForPV", "{tier: fast}"),
-                "labelsForPV none -> tier=fast",
-            ),
-            (
-                key("jobTolerations", &format!("[{long}]")),
-                vec![],
-                "jobTolerations changed",
+                r#"labelsForPV {} -> {"tier":"fast"}"#,
             ),
         ] {
             let [old, new] = [old, new].map(|files| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::fmt::friendly::{FractionalUnit, Spacing, SpanParser, SpanPrinter};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The maximum of a Go duration: 63 bits of nanoseconds, 292 years.
 const MAX_NANOS: u128 = i64::MAX as u128;
@@ -34,39 +34,22 @@ pub fn format(duration: Duration) -> String {
         .unsigned_duration_to_string(&duration)
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    parse(String::deserialize(from)?.trim()).map_err(D::Error::custom)
-}
-
-pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&format(*duration))
-}
-
 /// A time limit. Zero is refused, since it could mean no limit or no time.
-pub(super) mod limit {
-    use super::{Deserializer, Duration, Error, Serializer};
-
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        let limit = super::deserialize(from)?;
-        if limit.is_zero() {
-            let why = "leaves no time; write a limit such as 6h, or leave the key out for none";
-            return Err(D::Error::custom(why));
-        }
-        Ok(Some(limit))
+pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let limit = parse(String::deserialize(from)?.trim()).map_err(D::Error::custom)?;
+    if limit.is_zero() {
+        let why = "leaves no time; write a limit such as 6h, or leave the key out for none";
+        return Err(D::Error::custom(why));
     }
+    Ok(Some(limit))
+}
 
-    #[allow(clippy::ref_option, reason = "the signature that serde requires")]
-    pub(in crate::config) fn serialize<S: Serializer>(
-        limit: &Option<Duration>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match limit {
-            Some(limit) => super::serialize(limit, to),
-            None => to.serialize_none(),
-        }
-    }
+#[allow(clippy::ref_option, reason = "the signature that serde requires")]
+pub(super) fn serialize<S: Serializer>(limit: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    limit.map(format).serialize(to)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(super) const CONFIG: Keys = Keys {
         "maxConcurrentCleanups",
         "logLevel",
     ],
-    below: &[],
+    below: &[("jobTolerations", &TOLERATION)],
 };
 
 pub(super) const CLASS: Keys = Keys {
@@ -65,7 +65,7 @@ const REQUIREMENT: Keys = Keys {
     below: &[],
 };
 
-pub(super) const TOLERATION: Keys = Keys {
+const TOLERATION: Keys = Keys {
     names: &["key", "operator", "value", "effect", "tolerationSeconds"],
     below: &[],
 };
@@ -91,43 +91,45 @@ impl Keys {
         format!("{place}key {name:?} is unknown and ignored{meant}")
     }
 
-    /// The value with only known keys, in their canonical spelling. A key without a value counts as absent.
-    ///
-    /// # Errors
-    /// When a map has a key in two spellings.
-    pub(super) fn normalise(
-        &self,
-        value: Value,
-        place: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<Value, String> {
+    /// The value with only known keys, in their canonical spelling. An empty value counts as absent, as in the Go
+    /// provisioner.
+    pub(super) fn canonical(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
         match value {
             Value::Array(items) => items
                 .into_iter()
-                .map(|item| self.normalise(item, place, warnings))
+                .map(|item| self.canonical(item, place, warnings))
                 .collect(),
-            Value::Object(entries) => {
-                let mut known = Map::new();
-                for (name, value) in entries {
-                    let Some(key) = self.find(&name) else {
-                        warnings.push(self.unknown(place, &name));
-                        continue;
-                    };
-                    let below = self.below.iter().find(|(list, _)| *list == key);
-                    let value = match below {
-                        Some((_, keys)) => {
-                            keys.normalise(value, &format!("{place}{key}: "), warnings)?
-                        }
-                        None => value,
-                    };
-                    if known.insert(key.to_owned(), value).is_some() {
-                        return Err(format!("{key} is given in two spellings; keep one of them"));
-                    }
-                }
-                known.retain(|_, value| !value.is_null());
-                Ok(Value::Object(known))
-            }
-            other => Ok(other),
+            Value::Object(entries) => self.canonical_map(entries, place, warnings).into(),
+            other => other,
         }
+    }
+
+    /// [`Self::canonical`] for a map.
+    pub(super) fn canonical_map(
+        &self,
+        entries: Map<String, Value>,
+        place: &str,
+        warnings: &mut Vec<String>,
+    ) -> Map<String, Value> {
+        let mut known = Map::new();
+        for (name, value) in entries {
+            let Some(key) = self.find(&name) else {
+                warnings.push(self.unknown(place, &name));
+                continue;
+            };
+            if known.contains_key(key) {
+                warnings.push(format!(
+                    "{place}key {name:?} is ignored, since {key} is given in another spelling; keep one of them"
+                ));
+            } else if !value.is_null() && value != "" {
+                let below = self.below.iter().find(|(list, _)| *list == key);
+                let value = match below {
+                    Some((_, keys)) => keys.canonical(value, &format!("{place}{key}: "), warnings),
+                    None => value,
+                };
+                known.insert(key.to_owned(), value);
+            }
+        }
+        known
     }
 }

@@ -2,7 +2,8 @@
 //! ConfigMap shows it.
 //!
 //! [`load`] reads it into a [`Config`]. A class with a fault is omitted, and the others are used. [`Loaded`] has the
-//! first fault of each class and key, and all warnings. It is an error only if nothing can be read.
+//! first fault of each class and key, and all warnings. It is an error only if nothing can be read. Values that only
+//! the API server uses, such as labels and selectors, are validated by the API server.
 //!
 //! [`watch`] reads it again after each change, and [`diff`] names the changes.
 
@@ -12,11 +13,9 @@ mod diff;
 mod directory;
 pub mod duration;
 mod keys;
-mod label;
 mod log_level;
 mod parse;
 pub mod pattern;
-mod scheduling;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -27,7 +26,6 @@ mod yaml;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
@@ -57,31 +55,22 @@ pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-
 )]
 pub struct Config {
     /// `storageClassMap` (default empty): the classes by name; those with faults are left out.
-    #[serde(
-        rename = "storageClassMap",
-        deserialize_with = "class::by_name",
-        skip_serializing
-    )]
+    #[serde(skip)]
     pub classes: BTreeMap<String, Arc<Class>>,
     /// `nodeLabelsForPV` (default empty): the node's labels that each PV gets too.
-    #[serde(
-        rename = "nodeLabelsForPV",
-        deserialize_with = "scheduling::label_names"
-    )]
+    #[serde(rename = "nodeLabelsForPV")]
     pub node_labels_for_pv: Vec<String>,
     /// `labelsForPV` (default empty): labels that each PV gets, never the hostname label.
-    #[serde(rename = "labelsForPV", deserialize_with = "scheduling::labels")]
+    #[serde(rename = "labelsForPV")]
     pub labels_for_pv: BTreeMap<String, String>,
+    /// `useAlphaAPI` (default false): true is refused.
+    #[serde(rename = "useAlphaAPI", deserialize_with = "text::flag")]
+    pub use_alpha_api: bool,
     /// `useJobForCleaning` (default false): devices are cleaned by a Job, not in this process.
     #[serde(deserialize_with = "text::flag")]
     pub use_job_for_cleaning: bool,
     /// `jobTolerations` (default empty): the tolerations of such Jobs.
-    #[serde(deserialize_with = "scheduling::tolerations")]
     pub job_tolerations: Vec<Toleration>,
-    /// `minResyncPeriod` (default 5m0s): ignored, and accepted for existing ConfigMaps; a cache with watches
-    /// requires no resync.
-    #[serde(with = "duration")]
-    pub min_resync_period: Duration,
     /// `useNodeNameOnly` (default false): the provisioner's name has no node UID, so that a node
     /// that was registered again still owns its PVs.
     #[serde(deserialize_with = "text::flag")]
@@ -93,7 +82,6 @@ pub struct Config {
     #[serde(deserialize_with = "text::flag")]
     pub remove_node_not_ready_taint: bool,
     /// `provisionerNotReadyNodeTaintKey` (default [`DEFAULT_TAINT_KEY`]): the key of that taint.
-    #[serde(deserialize_with = "scheduling::label_name")]
     pub provisioner_not_ready_node_taint_key: String,
     /// `pauseCleaning` (default false): no new cleanup starts. Also true when the value cannot be read, so
     /// that data is kept.
@@ -116,9 +104,9 @@ impl Default for Config {
             classes: BTreeMap::new(),
             node_labels_for_pv: Vec::new(),
             labels_for_pv: BTreeMap::new(),
+            use_alpha_api: false,
             use_job_for_cleaning: false,
             job_tolerations: Vec::new(),
-            min_resync_period: Duration::from_mins(5),
             use_node_name_only: false,
             set_pv_owner_ref: false,
             remove_node_not_ready_taint: false,

@@ -6,21 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-use serde_path_to_error::{Error, Segment};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
 
 use super::class::Class;
-use super::{
-    CleanMethod, Cleaner, Config, DEFAULT_CLEANER, Files, keys, label, read_dir, text, yaml,
-};
+use super::{CleanMethod, Cleaner, Config, Files, keys, read_dir, yaml};
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
-/// The maximum length of a value in messages.
-const MAX_SHOWN: usize = 80;
 const CLASSES: &str = "storageClassMap";
-const CLASS_NAME_FAULT: &str = "its name cannot be that of a StorageClass; use small letters, digits, \
-     \"-\" and \".\", with a letter or digit at both ends";
 /// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
@@ -80,18 +75,15 @@ pub enum LoadError {
         /// Why not.
         source: io::Error,
     },
-    /// Keys are matched without regard to case, so these two are one.
-    #[error("the configuration has the key {0} in two spellings: keep one of them")]
-    SameKey(&'static str),
     /// The value of a key is not YAML.
     #[error(
-        "the configuration key {key} is not valid YAML {message}; correct that place, and quote \
+        "the configuration key {key} is not valid YAML: {message}; correct that place, and quote \
          values with special characters"
     )]
     Yaml {
         /// The key, which is the file's name.
         key: &'static str,
-        /// Line and column within the key's value, from 1, and what is wrong there.
+        /// What is wrong, and at which line and column of the key's value.
         message: String,
     },
     /// `useAlphaAPI: true`.
@@ -114,181 +106,144 @@ pub fn load(dir: &Path) -> Result<Loaded, LoadError> {
 /// Loads the configuration from the texts of the files, by file name.
 ///
 /// # Errors
-/// [`LoadError`] when a text is not YAML, a key is there twice, or `useAlphaAPI` is true.
+/// [`LoadError`] when a text is not YAML, or `useAlphaAPI` is true.
 pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
-    let mut parser = Parser::default();
+    let mut values = Map::new();
     for (name, text) in files {
-        parser.add(name, text)?;
+        // The value of an unknown key need not be YAML.
+        let value = match keys::CONFIG.find(name) {
+            Some(key) => yaml::parse(text).map_err(|message| LoadError::Yaml { key, message })?,
+            None => Value::Null,
+        };
+        values.insert(name.clone(), value);
     }
-    parser.values.retain(|_, value| !value.is_null());
-    parser.check_alpha()?;
-    parser.check_classes();
-    parser.check_others();
-    let config = parser.config();
-    parser.warnings.extend(class_warnings(&config.classes));
+    let mut warnings = Vec::new();
+    let mut values = keys::CONFIG.canonical_map(values, "", &mut warnings);
+    adapt(&mut values, &mut warnings);
+    let mut faults = Vec::new();
+    let classes = read_classes(values.remove(CLASSES), &mut warnings, &mut faults);
+    let config = Config {
+        classes,
+        ..read_others(values, &mut faults)
+    };
+    if config.use_alpha_api {
+        return Err(LoadError::AlphaApi);
+    }
+    warnings.extend(class_warnings(&config.classes));
     Ok(Loaded {
         config,
-        faults: parser.faults,
-        warnings: parser.warnings,
+        faults,
+        warnings,
     })
 }
 
-#[derive(Default)]
-struct Parser {
-    /// The values by known key, in its canonical spelling.
-    values: Map<String, Value>,
-    faults: Vec<Fault>,
-    warnings: Vec<String>,
-}
-
-impl Parser {
-    fn add(&mut self, name: &str, text: &str) -> Result<(), LoadError> {
-        let Some(key) = keys::CONFIG.find(name) else {
-            // Its value need not be YAML.
-            self.warnings.push(keys::CONFIG.unknown("", name));
-            return Ok(());
-        };
-        let value = yaml::parse(text).map_err(|message| LoadError::Yaml { key, message })?;
-        if self.values.insert(key.to_owned(), value).is_some() {
-            return Err(LoadError::SameKey(key));
-        }
-        Ok(())
-    }
-
-    fn fault(&mut self, class: Option<&str>, message: String) {
-        let class = class.map(str::to_owned);
-        self.faults.push(Fault { class, message });
-    }
-
-    fn check_alpha(&mut self) -> Result<(), LoadError> {
-        let value = self.values.remove("useAlphaAPI");
-        match value.as_ref().map(text::flag) {
-            Some(Ok(true)) => return Err(LoadError::AlphaApi),
-            Some(Err(error)) => self.fault(None, fault_text("useAlphaAPI", value.as_ref(), &error)),
-            Some(Ok(false)) | None => {}
-        }
-        Ok(())
-    }
-
-    /// Removes the classes with an invalid name or invalid keys.
-    fn check_classes(&mut self) {
-        let classes = match self.values.remove(CLASSES) {
-            Some(Value::Object(classes)) => classes,
-            Some(other) => {
-                self.values.insert(CLASSES.to_owned(), other);
-                return;
-            }
-            None => Map::new(),
-        };
-        if classes.is_empty() {
-            self.warnings.push(
-                "no class is configured, so no volume will be offered: add classes to storageClassMap"
-                    .to_owned(),
-            );
-        }
-        let mut usable = Map::new();
-        for (name, value) in classes {
-            let place = format!("class {name:?}: ");
-            let normalised = if label::is_dns_subdomain(&name) {
-                keys::CLASS.normalise(value, &place, &mut self.warnings)
-            } else {
-                Err(CLASS_NAME_FAULT.to_owned())
-            };
-            match normalised {
-                Ok(value) => _ = usable.insert(name, value),
-                Err(fault) => self.fault(Some(&name), fault),
-            }
-        }
-        self.values.insert(CLASSES.to_owned(), usable.into());
-    }
-
-    fn check_others(&mut self) {
-        let key = "jobTolerations";
-        if let Some(value) = self.values.remove(key) {
-            let place = format!("{key}: ");
-            match keys::TOLERATION.normalise(value, &place, &mut self.warnings) {
-                Ok(value) => _ = self.values.insert(key.to_owned(), value),
-                Err(fault) => self.fault(None, place + &fault),
-            }
-        }
-        if let Some(Value::Object(labels)) = self.values.get_mut("labelsForPV")
-            && labels.remove(LABEL_HOSTNAME).is_some()
-        {
-            self.warnings.push(format!(
+/// Adapts values whose types in Rust cannot be read from their texts.
+fn adapt(values: &mut Map<String, Value>, warnings: &mut Vec<String>) {
+    if let Some(Value::Object(labels)) = values.get_mut("labelsForPV") {
+        if labels.remove(LABEL_HOSTNAME).is_some() {
+            warnings.push(format!(
                 "labelsForPV cannot set {LABEL_HOSTNAME}, which always is the node's own value: \
                  remove that label"
             ));
         }
-    }
-
-    /// The configuration without the faulty classes and keys. Each attempt finds and removes one.
-    fn config(&mut self) -> Config {
-        loop {
-            let values = Value::Object(self.values.clone());
-            match serde_path_to_error::deserialize(&values) {
-                Ok(config) => return config,
-                Err(error) => self.remove_faulty(&values, &error),
-            }
+        for empty in labels.values_mut().filter(|value| value.is_null()) {
+            *empty = "".into();
         }
     }
+    let tolerations = values.get_mut("jobTolerations");
+    for toleration in tolerations
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let text = toleration["tolerationSeconds"].as_str().unwrap_or_default();
+        if let Ok(seconds) = text.trim().parse::<i64>() {
+            toleration["tolerationSeconds"] = seconds.into();
+        }
+    }
+}
 
-    fn remove_faulty(&mut self, values: &Value, error: &Error<serde_json::Error>) {
-        let segments: Vec<&Segment> = error.path().iter().collect();
-        let name = |n: usize| match segments.get(n) {
-            Some(Segment::Map { key }) => Some(key.as_str()),
-            _ => None,
-        };
-        let key = name(0).unwrap_or_default();
-        let class = name(1).filter(|_| key == CLASSES);
-        let path = error.path().to_string();
-        let place = match class {
-            Some(class) => path[CLASSES.len() + 1 + class.len()..].trim_start_matches('.'),
-            None => &path,
-        };
-        let value = segments
-            .iter()
-            .try_fold(values, |value, segment| match segment {
-                Segment::Seq { index } => value.get(index),
-                Segment::Map { key } => value.get(key),
-                Segment::Enum { .. } | Segment::Unknown => Some(value),
+/// The classes without a fault.
+fn read_classes(
+    value: Option<Value>,
+    warnings: &mut Vec<String>,
+    faults: &mut Vec<Fault>,
+) -> BTreeMap<String, Arc<Class>> {
+    let values = match value {
+        Some(Value::Object(values)) => values,
+        Some(other) => {
+            faults.push(Fault {
+                class: None,
+                message: format!("{CLASSES} {other}: invalid type, expected the classes by name"),
             });
-        // A map is too long to show.
-        let value = value.filter(|value| !value.is_object() && !value.is_null());
-        self.fault(class, fault_text(place, value, error.inner()));
-
-        if let Some(class) = class {
-            let classes = self.values.get_mut(CLASSES);
-            classes.and_then(|classes| classes.as_object_mut()?.remove(class));
-        } else if TRUE_IN_DOUBT.contains(&key) {
-            self.values.insert(key.to_owned(), "true".into());
-        } else if self.values.remove(key).is_none() {
-            // A fault without a key: no part of the values is usable.
-            self.values.clear();
+            return BTreeMap::new();
+        }
+        None => Map::new(),
+    };
+    if values.is_empty() {
+        warnings.push(
+            "no class is configured, so no volume will be offered: add classes to storageClassMap"
+                .to_owned(),
+        );
+    }
+    let mut classes = BTreeMap::new();
+    for (name, value) in values {
+        let value = keys::CLASS.canonical(value, &format!("class {name:?}: "), warnings);
+        match read::<Class>(&value) {
+            Ok(class) => {
+                let class = Class {
+                    name: name.clone(),
+                    ..class
+                };
+                classes.insert(name, Arc::new(class));
+            }
+            Err(message) => faults.push(Fault {
+                class: Some(name),
+                message,
+            }),
         }
     }
+    classes
 }
 
-/// `key "value": error`, without the parts that are absent.
-fn fault_text(place: &str, value: Option<&Value>, error: &serde_json::Error) -> String {
-    let value = value.map(|value| format!("{:?}", shown(value)));
-    match (place, value) {
-        ("", None) => error.to_string(),
-        ("", Some(value)) => format!("{value}: {error}"),
-        (place, None) => format!("{place}: {error}"),
-        (place, Some(value)) => format!("{place} {value}: {error}"),
+/// The configuration without its classes. A key with a fault has its safe value.
+fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Config {
+    for (key, value) in &mut values {
+        if let Err(message) = read::<Config>(&json!({ key: &value })) {
+            faults.push(Fault {
+                class: None,
+                message,
+            });
+            *value = if TRUE_IN_DOUBT.contains(&key.as_str()) {
+                "true".into()
+            } else {
+                Value::Null
+            };
+        }
     }
+    values.retain(|_, value| !value.is_null());
+    // Cannot fail: each key was read alone.
+    read(&values.into()).unwrap_or_default()
 }
 
-fn shown(value: &Value) -> String {
-    let mut text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
-        text.truncate(end);
-        text.push('…');
-    }
-    text
+/// Deserializes a value. The error is `path value: cause`, without the parts that are absent.
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut path = error.path().iter();
+        let found = path.try_fold(value, |value, segment| match segment {
+            Segment::Seq { index } => value.get(index),
+            Segment::Map { key } => value.get(key),
+            Segment::Enum { .. } | Segment::Unknown => Some(value),
+        });
+        let (path, cause) = (error.path(), error.inner());
+        let text = match found {
+            // A map is too long to show.
+            Some(value) if !value.is_object() => format!("{path} {value}: {cause}"),
+            _ => format!("{path}: {cause}"),
+        };
+        // The path of the whole value is a dot.
+        text.trim_start_matches(['.', ':', ' ']).to_owned()
+    })
 }
 
 /// Warnings about the volumes of a class, or about two classes together.
@@ -296,7 +251,7 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut rest = classes.values();
     while let Some(a) = rest.next() {
-        if a.volume_mode == VolumeMode::Block && is_quick_reset(a) {
+        if a.volume_mode == VolumeMode::Block && is_quick_reset(&a.cleaner) {
             warnings.push(format!(
                 "class {:?} hands out raw devices that are cleaned by a quick reset: on a device that \
                  cannot discard, the next tenant can read what the last one wrote; where that matters, \
@@ -304,47 +259,31 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
                 a.name
             ));
         }
-        warnings.extend(rest.clone().filter_map(|b| warning_about(a, b)));
+        for b in rest.clone() {
+            let names = format!("classes {:?} and {:?}", a.name, b.name);
+            if a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir) {
+                warnings.push(format!(
+                    "{names} have the same or nested hostDirs ({} and {}): an entry that both match is \
+                     offered by {:?} only; keep them apart by namePattern, or give each its own directory",
+                    a.host_dir, b.host_dir, a.name
+                ));
+            } else if a.mount_dir == b.mount_dir {
+                warnings.push(format!(
+                    "{names} have different hostDirs but the one mountDir {}, so one of them shows the \
+                     other's volumes: give each its own mountDir",
+                    a.mount_dir
+                ));
+            }
+        }
     }
     warnings
 }
 
-/// `a` comes before `b` by name.
-fn warning_about(a: &Class, b: &Class) -> Option<String> {
-    let nested = |outer: &Class, inner: &Class| {
-        format!(
-            "the hostDir {} of class {:?} lies within the hostDir {} of class {:?}: give each its own \
-             directory, or keep them apart by namePattern",
-            inner.host_dir, inner.name, outer.host_dir, outer.name
-        )
-    };
-    if a.host_dir == b.host_dir {
-        Some(format!(
-            "classes {:?} and {:?} share the hostDir {}: an entry that both patterns match is offered \
-             by {:?} only",
-            a.name, b.name, a.host_dir, a.name
-        ))
-    } else if a.mount_dir == b.mount_dir {
-        Some(format!(
-            "classes {:?} and {:?} have different hostDirs but the one mountDir {}, so one of them \
-             shows the other's volumes: give each its own mountDir",
-            a.name, b.name, a.mount_dir
-        ))
-    } else if b.host_dir.is_within(&a.host_dir) {
-        Some(nested(a, b))
-    } else if a.host_dir.is_within(&b.host_dir) {
-        Some(nested(b, a))
-    } else {
-        None
-    }
-}
-
-fn is_quick_reset(class: &Class) -> bool {
-    let name = |program: &str| Path::new(program).file_name().map(ToOwned::to_owned);
-    match &class.cleaner {
+fn is_quick_reset(cleaner: &Cleaner) -> bool {
+    match cleaner {
         Cleaner::Method(method) => *method == CleanMethod::Quick,
-        Cleaner::Command(words) => {
-            words.first().and_then(|program| name(program)) == name(DEFAULT_CLEANER)
-        }
+        Cleaner::Command(words) => words
+            .first()
+            .is_some_and(|program| Path::new(program).ends_with("quick_reset.sh")),
     }
 }

@@ -6,7 +6,7 @@
 //! `tests::agrees_with_go` has the results of Go.
 
 use std::fmt::{self, Write};
-use std::str::Chars;
+use std::str::{Chars, FromStr};
 
 use regex::Regex;
 
@@ -27,12 +27,14 @@ impl PartialEq for NamePattern {
     }
 }
 
-impl NamePattern {
+impl FromStr for NamePattern {
+    type Err = String;
+
     /// Parses the value of `namePattern`. Blanks around a comma are not part of a glob.
     ///
     /// # Errors
     /// The error in the first faulty glob, and what to write instead.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let globs: Vec<String> = text
             .split(',')
             .map(str::trim)
@@ -51,17 +53,13 @@ impl NamePattern {
             regex: Some(regex.map_err(|error| error.to_string())?),
         })
     }
+}
 
+impl NamePattern {
     /// Whether an entry of this name belongs to the class.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.regex.as_ref().is_none_or(|regex| regex.is_match(name))
-    }
-
-    /// The pattern as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
     }
 }
 
@@ -108,22 +106,18 @@ fn push_literal(regex: &mut String, literal: char) {
 
 /// Translates the rest of a set, including its `]`.
 fn translate_set(chars: &mut Chars<'_>) -> Result<String, &'static str> {
-    let negated = chars.as_str().starts_with('^');
-    if negated {
+    // `[a&&b]` matches nothing, as a reversed range does: a set may have only such ranges.
+    let mut set = if chars.as_str().starts_with('^') {
         chars.next();
-    }
-    // A reversed range matches nothing, and a set may have only such ranges.
-    let mut ranges = String::new();
+        "[^[a&&b]".to_owned()
+    } else {
+        "[[a&&b]".to_owned()
+    };
     let mut is_first = true;
     loop {
         if chars.as_str().starts_with(']') && !is_first {
             chars.next();
-            return Ok(match (negated, ranges.as_str()) {
-                (true, "") => "(?s:.)".to_owned(),
-                (false, "") => "[a&&b]".to_owned(),
-                (true, ranges) => format!("[^{ranges}]"),
-                (false, ranges) => format!("[{ranges}]"),
-            });
+            return Ok(set + "]");
         }
         is_first = false;
         let low = set_member(chars)?;
@@ -133,9 +127,9 @@ fn translate_set(chars: &mut Chars<'_>) -> Result<String, &'static str> {
             high = set_member(chars)?;
         }
         if low <= high {
-            push_literal(&mut ranges, low);
-            ranges.push('-');
-            push_literal(&mut ranges, high);
+            push_literal(&mut set, low);
+            set.push('-');
+            push_literal(&mut set, high);
         }
     }
 }
@@ -264,7 +258,9 @@ mod tests {
             ("nvme*,", "", false),
             ("[a,b]*", "a", false),
         ] {
-            let matches = NamePattern::parse(pattern).map(|pattern| pattern.matches(name));
+            let matches = pattern
+                .parse()
+                .map(|pattern: NamePattern| pattern.matches(name));
             assert_eq!(
                 matches.unwrap_or(false),
                 expected,
@@ -285,7 +281,7 @@ mod tests {
             ("a\\", "\"a\\\": it ends"),
             ("[a,b]", "\"[a\": a set"),
         ] {
-            let error = NamePattern::parse(pattern).unwrap_err();
+            let error = pattern.parse::<NamePattern>().unwrap_err();
             assert!(error.contains(fault), "{pattern:?}: {error}");
         }
     }
@@ -299,7 +295,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_parses_or_is_refused(pattern in any::<String>(), name in any::<String>()) {
-            if let Ok(pattern) = NamePattern::parse(&pattern) {
+            if let Ok(pattern) = pattern.parse::<NamePattern>() {
                 let _ = pattern.matches(&name);
             }
         }
@@ -307,7 +303,7 @@ mod tests {
         #[test]
         fn an_escaped_name_matches_itself_only(name in "[^,/\\s]{1,8}", other in "[^,/]{1,8}") {
             let escaped: String = name.chars().flat_map(|c| ['\\', c]).collect();
-            let pattern = NamePattern::parse(&escaped).unwrap();
+            let pattern: NamePattern = escaped.parse().unwrap();
             prop_assert!(pattern.matches(&name));
             prop_assert_eq!(pattern.matches(&other), name == other);
         }

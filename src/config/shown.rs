@@ -4,29 +4,30 @@
 //! container still has the old directory there: its disks would be offered and cleaned under the wrong paths.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 
-use super::Config;
-use crate::types::{HostPath, MountPath};
+use super::{Class, Config};
 
 /// The pairs of `mountDir` and `hostDir` of all configurations so far.
 #[derive(Clone, Debug)]
-pub struct Shown(BTreeSet<(MountPath, HostPath)>);
+pub struct Shown(BTreeSet<(PathBuf, PathBuf)>);
+
+fn dirs(class: &Class) -> (PathBuf, PathBuf) {
+    let host_dir = class.host_dir.as_str().into();
+    (class.mount_dir.as_path().to_owned(), host_dir)
+}
 
 impl Shown {
     /// The pairs of the first configuration, which the container's mounts were created for.
     #[must_use]
     pub fn at_start(config: &Config) -> Self {
-        let mut shown = Self(BTreeSet::new());
-        shown.learn(config);
-        shown
+        Self(config.classes.values().map(|class| dirs(class)).collect())
     }
 
     /// Adds the pairs of a configuration that takes effect.
     pub fn learn(&mut self, config: &Config) {
-        let classes = config.classes.values();
-        let pairs = classes.map(|class| (class.mount_dir.clone(), class.host_dir.clone()));
-        self.0.extend(pairs);
+        self.0
+            .extend(config.classes.values().map(|class| dirs(class)));
     }
 
     /// Checks that a configuration does not contradict the known pairs.
@@ -35,41 +36,37 @@ impl Shown {
     /// For the first class whose `hostDir` is not mounted at its `mountDir`.
     pub fn suits(&self, config: &Config) -> Result<(), String> {
         for class in config.classes.values() {
-            let (mount_dir, host_dir) = (&class.mount_dir, &class.host_dir);
-            if self.0.contains(&(mount_dir.clone(), host_dir.clone())) {
-                continue;
-            }
-            if let Some((known_mount, known_host)) = self.contradiction(mount_dir, host_dir) {
+            let dirs = dirs(class);
+            let contradiction = self.contradiction(&dirs);
+            if let Some((mount, host)) = contradiction.filter(|_| !self.0.contains(&dirs)) {
                 return Err(format!(
-                    "class {:?}: its mountDir {mount_dir} cannot be the host's {host_dir} in this \
-                     container, where the first configuration had the host's {known_host} at \
-                     {known_mount}; a container's mounts never change: replace the pod (delete it; \
-                     restarting its container changes nothing)",
-                    class.name
+                    "class {:?}: its mountDir {} cannot be the host's {} in this container, where the \
+                     first configuration had the host's {} at {}; a container's mounts never change: \
+                     replace the pod (delete it; restarting its container changes nothing)",
+                    class.name,
+                    class.mount_dir,
+                    class.host_dir,
+                    host.display(),
+                    mount.display()
                 ));
             }
         }
         Ok(())
     }
 
-    fn contradiction(&self, mount: &MountPath, host: &HostPath) -> Option<&(MountPath, HostPath)> {
-        let (mount, host) = (mount.as_path(), Path::new(host.as_str()));
-        let depth = |known: &Path| known.components().count();
-        let known = self.0.iter().map(|(known_mount, _)| known_mount.as_path());
-        let around = known.filter(|known| mount.starts_with(known));
+    fn contradiction(&self, (mount, host): &(PathBuf, PathBuf)) -> Option<&(PathBuf, PathBuf)> {
         // The innermost mount hides the others.
-        let nearest = around.map(depth).max();
-        self.0.iter().find(|(known_mount, known_host)| {
-            let (known_mount, known_host) = (known_mount.as_path(), Path::new(known_host.as_str()));
-            if let Ok(below) = mount.strip_prefix(known_mount) {
-                Some(depth(known_mount)) == nearest && known_host.join(below) != host
-            } else if let Ok(below) = known_mount.strip_prefix(mount) {
-                // Outside of all mounts is the container's own filesystem.
-                nearest.is_none() || host.join(below) != known_host
-            } else {
-                false
+        let around = self.0.iter().filter(|(known, _)| mount.starts_with(known));
+        match around.max_by_key(|(known, _)| known.components().count()) {
+            Some(known) => {
+                let shown = mount
+                    .strip_prefix(&known.0)
+                    .map(|below| known.1.join(below));
+                (shown.as_ref() != Ok(host)).then_some(known)
             }
-        })
+            // Outside of all mounts is the container's own filesystem.
+            None => self.0.iter().find(|(known, _)| known.starts_with(mount)),
+        }
     }
 }
 

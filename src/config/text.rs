@@ -6,9 +6,6 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-use super::NamePattern;
-use crate::types::{HostPath, MountPath, PathFault};
-
 /// By `FromStr`. The error has to name what to write instead.
 pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
 where
@@ -41,42 +38,4 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
 pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     let number = String::deserialize(from)?.trim().parse();
     number.map_err(|_| D::Error::custom("not a whole number from 1 to 65535; write one, such as 4"))
-}
-
-/// A text; empty counts as absent.
-pub(super) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(from)?;
-    Ok((!text.is_empty()).then_some(text))
-}
-
-fn absolute(fault: PathFault) -> String {
-    format!("not a usable path, since {fault}; write the whole path, such as /mnt/disks")
-}
-
-impl FromStr for HostPath {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::normalise(text).map_err(absolute)
-    }
-}
-
-impl FromStr for MountPath {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::normalise(text).map_err(absolute)
-    }
-}
-
-impl FromStr for NamePattern {
-    type Err = String;
-
-    /// An empty text is the default.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.is_empty() {
-            return Ok(Self::default());
-        }
-        Self::parse(text)
-    }
 }

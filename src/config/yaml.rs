@@ -4,18 +4,16 @@
 //! parses the text, and a label keeps it. Anchors, aliases and merge keys work as in the Go provisioner. A duplicate
 //! key is an error.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use serde_saphyr::localizer::Localizer;
 use serde_saphyr::{Location, NonFiniteFloatPolicy, Spanned, UserMessageFormatter};
 
 /// Reads one YAML document; an empty text is null.
 ///
 /// # Errors
-/// The error, with its place if that is known, for a text that is not YAML or exceeds the library's budget.
+/// The error, with its line and column if they are known, for a text that is not YAML or exceeds the library's budget.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
         // Only the text is used, so a number that a float cannot represent is accepted.
@@ -24,25 +22,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     };
     serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options)
         .map(|tree| with_texts(tree, text))
-        .map_err(|error| {
-            let at = error.location().map(|at| {
-                let (line, column) = (at.line(), at.column());
-                format!("at line {line}, column {column}: ")
-            });
-            let error = error.without_snippet();
-            let message =
-                error.render_with_formatter(&UserMessageFormatter.with_localizer(&WithoutPlace));
-            at.unwrap_or_default() + &message
-        })
-}
-
-/// Omits the place from the library's message: our message begins with it.
-struct WithoutPlace;
-
-impl Localizer for WithoutPlace {
-    fn attach_location<'a>(&self, message: Cow<'a, str>, _: Location) -> Cow<'a, str> {
-        message
-    }
+        .map_err(|error| error.render_with_formatter(&UserMessageFormatter))
 }
 
 /// A node as the library parses it. The library types numbers and booleans; their text is looked up in the source.
@@ -207,9 +187,9 @@ mod tests {
         ] {
             let error = parse(yaml).unwrap_err();
             let (line, column) = at;
-            let place = format!("at line {line}, column {column}: ");
+            let place = format!(" at line {line}, column {column}");
             let message = error
-                .strip_prefix(&place)
+                .strip_suffix(&place)
                 .unwrap_or_else(|| panic!("{error}"));
             assert!(message.contains(word), "{yaml:?}: {message}");
             for foreign in ["Options", "Policy", "from_str", "line "] {

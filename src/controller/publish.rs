@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::cluster::REMEDY;
 use crate::inventory::Finding;
 use crate::metrics::series::Series;
+use crate::metrics::{BY_JOB, BY_PROCESS};
 use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
 use crate::status::Pass;
 use crate::types::VolumeMode;
@@ -105,7 +106,7 @@ impl Controller {
         let by_job = mode == Some(VolumeMode::Block) && self.settings.config.use_job_for_cleaning;
         let labels = [
             mode.map_or("unknown", |mode| mode.as_str()),
-            if by_job { "job" } else { "process" },
+            if by_job { BY_JOB } else { BY_PROCESS },
         ];
         let counter = &self.metrics.delete_failed_total;
         counter.with_label_values(&labels).inc();

@@ -77,7 +77,7 @@ impl Reloads {
         if self.node_isolation {
             let suits = isolation::check(node, &loaded.config);
             self.unsuited = suits.is_err();
-            suits.map_err(|refused| vec![refused.to_string()])?;
+            suits.map_err(|refused| vec![refused])?;
         }
         Ok(loaded)
     }

@@ -1,8 +1,7 @@
 //! An open block device. Its path is resolved once; [`Device::recheck`] verifies that it still leads here.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,33 +14,17 @@ use super::{ioctl, through_proc};
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It is claimed: mounted (in any namespace), swap, a journal, btrfs, LVM, md, device-mapper.
-    #[error("{} is in use", path.display())]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is in use", .0.display())]
+    InUse(PathBuf),
     /// It is read-only.
-    #[error("{} is read-only: see its write protection, and `blockdev --getro`", path.display())]
-    ReadOnly {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is read-only: see its write protection, and `blockdev --getro`", .0.display())]
+    ReadOnly(PathBuf),
     /// The path is not a block device. It was not opened.
-    #[error("{} is {found}, not a block device", path.display())]
-    NotABlockDevice {
-        /// The path.
-        path: PathBuf,
-        /// What it is.
-        found: &'static str,
-    },
+    #[error("{} is not a block device", .0.display())]
+    NotABlockDevice(PathBuf),
     /// The container is not privileged, so it may not open block devices, even as root.
-    #[error("this container may not open block devices, so {} cannot be offered or cleaned: set privileged: true in the chart, or take it out of the discovery directory ({source})", path.display())]
-    NotAllowed {
-        /// The path.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    #[error("this container may not open block devices, so {} cannot be offered or cleaned: set privileged: true in the chart, or take it out of the discovery directory ({})", .0.display(), .1)]
+    NotAllowed(PathBuf, #[source] io::Error),
     /// The path leads to another device than the one that was opened, or its size changed.
     #[error("{} was device {was} and is now {is}: the disk was exchanged or resized", path.display())]
     Changed {
@@ -53,13 +36,8 @@ pub enum OpenError {
         is: String,
     },
     /// Any other error.
-    #[error("{} cannot be opened: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("{} cannot be opened: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// An open block device.
@@ -92,15 +70,10 @@ impl Device {
             libc::O_EXCL,
         )?;
         // Most drivers open a write-protected device for writing, and fail each write.
-        match ioctl::block_read_only(device.as_fd()) {
+        match ioctl::block_read_only(device.file()) {
             Ok(false) => Ok(device),
-            Ok(true) => Err(OpenError::ReadOnly {
-                path: path.to_owned(),
-            }),
-            Err(source) => Err(OpenError::Io {
-                path: path.to_owned(),
-                source,
-            }),
+            Ok(true) => Err(OpenError::ReadOnly(path.to_owned())),
+            Err(error) => Err(OpenError::Io(path.to_owned(), error)),
         }
     }
 
@@ -114,30 +87,21 @@ impl Device {
     }
 
     fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> Result<Self, OpenError> {
-        let failed = |source| OpenError::Io {
-            path: path.to_owned(),
-            source,
+        let (handle, number) = resolve(path)?;
+        let failed = |error: io::Error| {
+            let path = path.to_owned();
+            match error.raw_os_error() {
+                Some(libc::EBUSY) => OpenError::InUse(path),
+                Some(libc::EROFS) => OpenError::ReadOnly(path),
+                // The devices cgroup returns EPERM, a `nodev` mount EACCES.
+                Some(libc::EPERM | libc::EACCES) => OpenError::NotAllowed(path, error),
+                _ => OpenError::Io(path, error),
+            }
         };
-        // The file is opened through this `O_PATH` handle, so it is the file whose type was checked.
-        let handle = options_for_handle().open(path).map_err(failed)?;
-        let number = block_number(path, &handle)?;
         let file = options
             .custom_flags(flags | libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open(through_proc(&handle))
-            .map_err(|source| match source.raw_os_error() {
-                Some(libc::EBUSY) => OpenError::InUse {
-                    path: path.to_owned(),
-                },
-                Some(libc::EROFS) => OpenError::ReadOnly {
-                    path: path.to_owned(),
-                },
-                // The devices cgroup returns EPERM, a `nodev` mount EACCES.
-                Some(libc::EPERM | libc::EACCES) => OpenError::NotAllowed {
-                    path: path.to_owned(),
-                    source,
-                },
-                _ => failed(source),
-            })?;
+            .map_err(failed)?;
         let size = ioctl::block_size_bytes(&file).map_err(failed)?;
         Ok(Self { file, number, size })
     }
@@ -146,12 +110,6 @@ impl Device {
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
-    }
-
-    /// The descriptor.
-    #[must_use]
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 
     /// The device's number.
@@ -171,13 +129,9 @@ impl Device {
     /// # Errors
     /// [`OpenError::Changed`], or why the check failed.
     pub fn recheck(&self, path: &Path) -> Result<(), OpenError> {
-        let failed = |source| OpenError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let handle = options_for_handle().open(path).map_err(failed)?;
-        let number = block_number(path, &handle)?;
-        let size = ioctl::block_size_bytes(&self.file).map_err(failed)?;
+        let (_, number) = resolve(path)?;
+        let size = ioctl::block_size_bytes(&self.file)
+            .map_err(|error| OpenError::Io(path.to_owned(), error))?;
         if (number, size) == (self.number, self.size) {
             return Ok(());
         }
@@ -189,37 +143,18 @@ impl Device {
     }
 }
 
-/// `O_PATH` resolves a path without opening the file: no driver is called, so it cannot block.
-fn options_for_handle() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options
+/// Resolves a path to a block device without opening it: no driver is called, so it cannot block. The device that
+/// is opened through the `O_PATH` handle is the file whose type was checked.
+fn resolve(path: &Path) -> Result<(File, DeviceNumber), OpenError> {
+    let failed = |error| OpenError::Io(path.to_owned(), error);
+    let handle = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_PATH | libc::O_CLOEXEC);
-    options
-}
-
-fn block_number(path: &Path, handle: &File) -> Result<DeviceNumber, OpenError> {
-    let facts = handle.metadata().map_err(|source| OpenError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
+        .open(path)
+        .map_err(failed)?;
+    let facts = handle.metadata().map_err(failed)?;
     if !facts.file_type().is_block_device() {
-        let found = kind(facts.file_type());
-        return Err(OpenError::NotABlockDevice {
-            path: path.to_owned(),
-            found,
-        });
+        return Err(OpenError::NotABlockDevice(path.to_owned()));
     }
-    Ok(DeviceNumber::from_rdev(facts.rdev()))
-}
-
-fn kind(file_type: FileType) -> &'static str {
-    match file_type {
-        it if it.is_dir() => "a directory",
-        it if it.is_file() => "a regular file",
-        it if it.is_fifo() => "a FIFO",
-        it if it.is_socket() => "a socket",
-        it if it.is_char_device() => "a character device",
-        _ => "of an unknown kind",
-    }
+    Ok((handle, DeviceNumber::from_rdev(facts.rdev())))
 }

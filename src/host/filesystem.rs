@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,38 +10,18 @@ use nix::libc;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use rustix::fs::{AtFlags, StatxFlags};
 
-use super::mounts::{DeviceNumber, Mount, MountTable, mount_id_in_fdinfo};
+use super::mounts::{DeviceNumber, Mount, MountTable};
 use super::through_proc;
 
 /// Why a path is not a filesystem volume.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
-    /// Nothing is there.
-    #[error("{} does not exist: mount the volume's filesystem there", path.display())]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The path is another kind of file, or a symbolic link.
-    #[error("{} is not a directory (a symbolic link to one does not count: bind-mount it)", path.display())]
-    NotADirectory {
-        /// The path.
-        path: PathBuf,
-    },
     /// A directory on which nothing is mounted. The log line must not change: tools search for it.
-    #[error("path \"{}\" is not a valid mount point", path.display())]
-    NotMounted {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Any other error.
-    #[error("{} cannot be opened: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("path \"{}\" is not a valid mount point", .0.display())]
+    NotMounted(PathBuf),
+    /// It cannot be opened: nothing is there, it is another kind of file or a symbolic link, or another error.
+    #[error("{} cannot be opened as a directory: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// A mounted filesystem's root directory. A later mount at its path does not change the descriptor.
@@ -61,14 +41,7 @@ impl FsRoot {
     /// # Errors
     /// [`FsError`].
     pub fn open(path: &Path, mounts: &MountTable) -> Result<Self, FsError> {
-        let failed = |source: io::Error| {
-            let path = path.to_owned();
-            match source.raw_os_error() {
-                Some(libc::ENOENT) => FsError::Missing { path },
-                Some(libc::ENOTDIR | libc::ELOOP) => FsError::NotADirectory { path },
-                _ => FsError::Io { path, source },
-            }
-        };
+        let failed = |error| FsError::Io(path.to_owned(), error);
         // O_DIRECTORY: no FIFO or device is opened.
         let file = OpenOptions::new()
             .read(true)
@@ -78,19 +51,12 @@ impl FsRoot {
         let id = mount_id(file.as_fd()).map_err(failed)?;
         // The kernel's path of the open directory has no links.
         let real = std::fs::read_link(through_proc(&file)).map_err(failed)?;
-        let on = DeviceNumber::from_st_dev(file.metadata().map_err(failed)?.dev());
-        match mounts
-            .at(&real)
-            .filter(|mount| mount.id == id && may_lie_on(mount, on))
-        {
-            Some(mount) => Ok(Self {
-                file,
-                path: path.to_owned(),
-                mount: mount.clone(),
-            }),
-            None => Err(FsError::NotMounted {
-                path: path.to_owned(),
-            }),
+        let on = DeviceNumber::from_rdev(file.metadata().map_err(failed)?.dev());
+        let mount = mounts.get(id).cloned();
+        let path = path.to_owned();
+        match mount.filter(|mount| mount.point == real && may_lie_on(mount, on)) {
+            Some(mount) => Ok(Self { file, path, mount }),
+            None => Err(FsError::NotMounted(path)),
         }
     }
 
@@ -110,18 +76,6 @@ impl FsRoot {
     #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
-    }
-
-    /// The filesystem's number; one for all mounts of it.
-    #[must_use]
-    pub fn device(&self) -> DeviceNumber {
-        self.mount.device
-    }
-
-    /// The directory within the filesystem: `/`, the source of a bind mount, or a subvolume.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.mount.root
     }
 
     /// The size of the whole filesystem, in bytes.
@@ -152,14 +106,12 @@ pub(super) fn may_lie_on(mount: &Mount, st_dev: DeviceNumber) -> bool {
     st_dev == mount.device || (mount.fs_type == "btrfs" && st_dev.major == 0)
 }
 
-/// The id of the mount that a descriptor was opened through. Kernels before 5.8 report it only in `fdinfo`,
-/// which costs six system calls.
+/// The id of the mount that a descriptor was opened through.
 fn mount_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let facts = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
-    if StatxFlags::from_bits_retain(facts.stx_mask).contains(StatxFlags::MNT_ID) {
-        return Ok(facts.stx_mnt_id);
+    if facts.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        let why = "the kernel does not report the directory's mount: run Linux 5.8 or later";
+        return Err(io::Error::other(why));
     }
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
-    mount_id_in_fdinfo(&text)
-        .ok_or_else(|| io::Error::other("the kernel does not report the descriptor's mount"))
+    Ok(facts.stx_mnt_id)
 }

@@ -82,8 +82,8 @@ impl Footprint {
         }
         Ok(Self::Filesystem {
             devices,
-            fs: FsKey(root.device()),
-            root: root.root().to_owned(),
+            fs: FsKey(root.mount().device),
+            root: root.mount().root.clone(),
         })
     }
 
@@ -111,16 +111,12 @@ impl Footprint {
 /// The devices that a filesystem directly lies on.
 pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<DeviceNumber>> {
     if root.mount().fs_type == "btrfs" {
-        return match fs_uuid::btrfs_sysfs_name(root.as_fd())? {
-            Some(name) => sysfs.btrfs_devices(&name),
-            None => Ok(BTreeSet::new()),
-        };
+        let name = fs_uuid::btrfs_sysfs_name(root.as_fd())?;
+        return name.map_or(Ok(BTreeSet::new()), |name| sysfs.btrfs_devices(&name));
     }
     // Filesystems without a device have major 0.
-    Ok(Some(root.device())
-        .filter(|number| number.major != 0)
-        .into_iter()
-        .collect())
+    let number = Some(root.mount().device).filter(|number| number.major != 0);
+    Ok(number.into_iter().collect())
 }
 
 /// How two volumes share storage, if they do. The order does not matter.
@@ -130,57 +126,38 @@ pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<De
 pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
     use Footprint::{Device, Filesystem};
     match (a, b) {
-        (
-            Filesystem { fs, root, .. },
-            Filesystem {
-                fs: other,
-                root: other_root,
-                ..
-            },
-        ) => {
-            if fs == other {
-                roots_overlap(root, other_root)
-            } else {
-                None
-            }
+        (Filesystem { fs: one, root, .. }, Filesystem { fs, root: dir, .. }) if one == fs => {
+            roots_overlap(root, dir)
         }
+        (Filesystem { .. }, Filesystem { .. }) => None,
         (Filesystem { devices, .. }, Device { number, .. })
         | (Device { number, .. }, Filesystem { devices, .. }) => devices
             .contains(number)
             .then_some(Overlap::DeviceUnderFilesystem),
+        (Device { number, .. }, Device { number: other, .. }) if number == other => {
+            Some(Overlap::SameDevice)
+        }
         (
-            Device {
-                number,
-                below,
-                wwid,
-                ..
-            },
+            Device { number, wwid, .. },
             Device {
                 number: other,
-                below: other_below,
-                wwid: other_wwid,
+                wwid: name,
                 ..
             },
         ) => {
-            if number == other {
-                Some(Overlap::SameDevice)
-            } else if below.contains(other) || other_below.contains(number) {
-                Some(Overlap::PartOf)
-            } else {
-                (wwid.is_some() && wwid == other_wwid).then_some(Overlap::SameWwid)
+            if a.devices().contains(other) || b.devices().contains(number) {
+                return Some(Overlap::PartOf);
             }
+            (wwid.is_some() && wwid == name).then_some(Overlap::SameWwid)
         }
     }
 }
 
 fn roots_overlap(a: &Path, b: &Path) -> Option<Overlap> {
     if a == b {
-        Some(Overlap::SameFilesystemRoot)
-    } else if a.starts_with(b) || b.starts_with(a) {
-        Some(Overlap::Nested)
-    } else {
-        None
+        return Some(Overlap::SameFilesystemRoot);
     }
+    (a.starts_with(b) || b.starts_with(a)).then_some(Overlap::Nested)
 }
 
 #[cfg(test)]

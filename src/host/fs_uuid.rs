@@ -1,6 +1,5 @@
 //! Reads a filesystem's UUID through a descriptor.
 
-use std::fmt::Write;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -37,15 +36,15 @@ pub fn btrfs_sysfs_name(fd: BorrowedFd<'_>) -> io::Result<Option<String>> {
 
 /// As `blkid` prints it.
 fn text(uuid: &Uuid) -> String {
-    let mut text = String::with_capacity(36);
-    for (at, byte) in uuid.iter().enumerate() {
-        if [4, 6, 8, 10].contains(&at) {
-            text.push('-');
-        }
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let hex = format!("{:032x}", u128::from_be_bytes(*uuid));
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
 }
 
 #[cfg(test)]

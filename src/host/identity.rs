@@ -24,10 +24,12 @@ mod sharing;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::device::Device;
 use super::filesystem::FsRoot;
@@ -37,6 +39,9 @@ use super::{fs_uuid, ioctl};
 pub use sharing::may_share;
 
 const VERSION: &str = "v1:";
+
+/// The bytes of a value that are percent-encoded, besides those that are not ASCII.
+const RESERVED: &AsciiSet = &CONTROLS.add(b',').add(b'=').add(b'%');
 
 /// Fields that identify storage: if both identities have one with equal values, they may be the same.
 const IDENTIFYING: [&str; 8] = ["dm", "loop", "md", "on", "partuuid", "path", "uuid", "wwid"];
@@ -103,7 +108,9 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     // A filesystem on a weak device can be any of its type after a reboot.
     let identifies = |key| IDENTIFYING.contains(&key) || (key == "fs" && then.has("boot"));
     let (then_keys, now_keys) = (then.without(&["seq"]), now.without(&["seq"]));
-    if then_keys.keys().eq(now_keys.keys()) || then.shared(&now).any(|(key, ..)| identifies(key)) {
+    if then_keys.0.keys().eq(now_keys.0.keys())
+        || then.shared(&now).any(|(key, ..)| identifies(key))
+    {
         Match::Unknown
     } else {
         Match::Different
@@ -129,7 +136,7 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
 pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
     let mut fields = Fields::default();
     fields.set("fs", &root.mount().fs_type);
-    fields.set("root", root.root());
+    fields.set("root", &root.mount().root);
     let uuid = fs_uuid::on_disk(root.as_fd(), &root.mount().fs_type)?;
     match &uuid {
         Some(uuid) => fields.set("uuid", uuid),
@@ -155,25 +162,21 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
 /// When device or `/sys` do not answer.
 pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Identity> {
     let facts = sysfs.device(device.number())?;
-    let inode = if facts.loop_backing.is_some() {
-        ioctl::loop_backing(device.as_fd())?.map(|backing| backing.inode)
-    } else {
-        None
+    let inode = match facts.loop_backing {
+        Some(_) => ioctl::loop_backing(device.file())?.map(|backing| backing.inode),
+        None => None,
     };
-    let fields = device_fields(&facts, inode);
-    if !fields.is_empty() {
-        return Ok(Identity {
-            text: fields.versioned(),
-            weak: false,
-        });
-    }
-    let mut fields = weak_fields(&facts, Some(device.size()))?;
-    if let Ok(link) = std::fs::read_link(path) {
-        fields.set("link", link);
+    let mut fields = device_fields(&facts, inode);
+    let weak = fields.is_empty();
+    if weak {
+        fields = weak_fields(&facts, Some(device.size()))?;
+        if let Ok(link) = std::fs::read_link(path) {
+            fields.set("link", link);
+        }
     }
     Ok(Identity {
         text: fields.versioned(),
-        weak: true,
+        weak,
     })
 }
 
@@ -189,13 +192,8 @@ fn device_below(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Option<DeviceFacts>>
 /// The identifying fields of a device; empty if it has none.
 fn device_fields(facts: &DeviceFacts, loop_inode: Option<u64>) -> Fields {
     let mut fields = disk_fields(facts);
-    if let Some(inode) = loop_inode
-        && let Some(file) = &facts.loop_backing
-        && fields.has("loop")
-    {
-        let mut file = file.clone().into_os_string();
-        file.push(format!(":{inode}"));
-        fields.set("loop", file);
+    if let Some((file, inode)) = fields.0.get_mut("loop").zip(loop_inode) {
+        file.extend(format!(":{inode}").into_bytes());
     }
     if let Some(uuid) = &facts.partition_uuid {
         fields.set("partuuid", uuid);
@@ -214,14 +212,10 @@ fn disk_fields(facts: &DeviceFacts) -> Fields {
         fields.set("md", uuid);
     } else if let Some(file) = &facts.loop_backing {
         fields.set("loop", file);
-        if facts.loop_offset != 0 {
-            fields.set("offset", facts.loop_offset.to_string());
-        }
+        fields.set_number("offset", Some(facts.loop_offset).filter(|it| *it != 0));
     }
-    if let Some(start) = facts.partition_start
-        && !fields.is_empty()
-    {
-        fields.set("start", start.to_string());
+    if !fields.is_empty() {
+        fields.set_number("start", facts.partition_start);
     }
     fields
 }
@@ -229,16 +223,11 @@ fn disk_fields(facts: &DeviceFacts) -> Fields {
 /// What distinguishes a device without a name until the next boot. `size` is in bytes.
 fn weak_fields(facts: &DeviceFacts, size: Option<u64>) -> io::Result<Fields> {
     let mut fields = Fields::default();
-    fields.set("boot", super::boot_id()?);
-    for (key, value) in [
-        ("seq", facts.diskseq),
-        ("size", size),
-        ("start", facts.partition_start),
-    ] {
-        if let Some(value) = value {
-            fields.set(key, value.to_string());
-        }
-    }
+    let boot = procfs::sys::kernel::random::boot_id();
+    fields.set("boot", boot.map_err(io::Error::other)?);
+    fields.set_number("seq", facts.diskseq);
+    fields.set_number("size", size);
+    fields.set_number("start", facts.partition_start);
     Ok(fields)
 }
 
@@ -252,16 +241,18 @@ impl Fields {
             .insert(key.to_owned(), value.as_ref().as_bytes().to_vec());
     }
 
+    fn set_number(&mut self, key: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.set(key, value.to_string());
+        }
+    }
+
     fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
     fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
     }
 
     fn without(&self, keys: &[&str]) -> Self {
@@ -289,7 +280,7 @@ impl Fields {
         let mut fields = BTreeMap::new();
         for field in text.strip_prefix(VERSION)?.split(',') {
             let (key, value) = field.split_once('=')?;
-            fields.insert(key.to_owned(), decode(value)?);
+            fields.insert(key.to_owned(), percent_decode_str(value).collect());
         }
         let fields = Self(fields);
         (fields.versioned() == text).then_some(fields)
@@ -300,43 +291,10 @@ impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (key, value)) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            write!(f, "{comma}{key}={}", encode(value))?;
+            write!(f, "{comma}{key}={}", percent_encode(value, RESERVED))?;
         }
         Ok(())
     }
-}
-
-fn encode(value: &[u8]) -> String {
-    let mut text = String::with_capacity(value.len());
-    for byte in value {
-        match byte {
-            b',' | b'=' | b'%' => {}
-            b' '..=b'~' => {
-                text.push(char::from(*byte));
-                continue;
-            }
-            _ => {}
-        }
-        // Writing to a String cannot fail.
-        let _ = write!(text, "%{byte:02X}");
-    }
-    text
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -85,23 +85,17 @@ impl KubeletDir {
         let mut found = Vec::new();
         for pod in entries(&self.path.join("pods"))? {
             for kind in ["volumes", "volumeDevices"] {
-                let path = pod.join(kind).join(PLUGIN).join(pv_name);
+                let path = pod.join(format!("{kind}/{PLUGIN}/{pv_name}"));
                 if exists(&path)? {
                     found.push(path);
                 }
             }
         }
         // One entry per pod that a raw device is mapped for. The directory can outlive them.
-        let mapped = self
-            .path
-            .join("plugins")
-            .join(PLUGIN)
-            .join("volumeDevices")
-            .join(pv_name);
-        match entries(&mapped) {
-            Ok(pods) => found.extend(pods),
-            Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(error),
+        let mapped = format!("plugins/{PLUGIN}/volumeDevices/{pv_name}");
+        let mapped = self.path.join(mapped);
+        if exists(&mapped)? {
+            found.extend(entries(&mapped)?);
         }
         found.sort();
         Ok(found)
@@ -116,21 +110,15 @@ fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Whether a path exists. Symbolic links are not followed: the target may be gone.
+/// Whether a path exists: the kubelet may remove a pod's directory while it is read. Symbolic links are not
+/// followed: the target may be gone.
 fn exists(path: &Path) -> io::Result<bool> {
+    use io::ErrorKind::{NotADirectory, NotFound};
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(false),
         Err(error) => Err(with_path(&error, path)),
     }
-}
-
-/// Whether a file does not exist: the kubelet may remove a pod's directory while it is read.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 fn with_path(error: &io::Error, path: &Path) -> io::Error {

@@ -18,19 +18,11 @@ use super::through_proc;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds it.
-    #[error("{} is locked by another process, probably another cleaner: see `lslocks` on the node", path.display())]
-    Held {
-        /// The volume.
-        path: PathBuf,
-    },
+    #[error("{} is locked by another process, probably another cleaner: see `lslocks` on the node", .0.display())]
+    Held(PathBuf),
     /// Any other error.
-    #[error("{} cannot be locked: {source}", path.display())]
-    Io {
-        /// The volume.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("{} cannot be locked: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
 }
 
 /// A locked volume. It is unlocked when this is dropped and every process that inherited the descriptor has ended,
@@ -65,21 +57,16 @@ impl VolumeLock {
         path: &Path,
         lock: impl FnOnce(&File) -> Result<(), TryLockError>,
     ) -> Result<Self, LockError> {
-        let failed = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let file = OpenOptions::new()
+        let failed = |error| LockError::Io(path.to_owned(), error);
+        let held = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open(through_proc(volume))
             .map_err(failed)?;
         // On Linux this is flock(2).
-        match lock(&file) {
-            Ok(()) => Ok(Self { held: file }),
-            Err(TryLockError::WouldBlock) => Err(LockError::Held {
-                path: path.to_owned(),
-            }),
+        match lock(&held) {
+            Ok(()) => Ok(Self { held }),
+            Err(TryLockError::WouldBlock) => Err(LockError::Held(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }

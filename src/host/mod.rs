@@ -24,18 +24,8 @@ pub mod system;
 pub mod users;
 pub mod watch;
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
-
-/// The kernel's random ID of the current boot.
-///
-/// # Errors
-/// When `/proc` is not there.
-pub fn boot_id() -> io::Result<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(text.trim_end().to_owned())
-}
 
 /// A path that leads to the open file itself, whatever is at its original path now.
 fn through_proc(fd: impl AsFd) -> PathBuf {

@@ -1,10 +1,9 @@
 //! The mount table: `/proc/<thread>/mountinfo`, parsed from bytes.
 //!
-//! The `procfs` crate's parser splits lines at Unicode white space and requires UTF-8. One no-break space or one
-//! invalid byte in a mount path, which any pod can cause, makes the whole table unreadable there. The kernel
-//! separates fields by a single blank, and escapes blanks within a field in octal.
+//! The `procfs` crate requires UTF-8: there, one invalid byte in a mount path, which any pod can cause, makes the
+//! whole table unreadable. The kernel separates fields by a single blank, and escapes blanks within a field in octal.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
@@ -23,21 +22,15 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// From `st_rdev`: the device that a device node stands for.
+    /// From `st_rdev`, the device that a device node stands for, or `st_dev`, the one that a file lies on.
     #[must_use]
-    pub fn from_rdev(st_rdev: u64) -> Self {
+    pub fn from_rdev(number: u64) -> Self {
         // The kernel's numbers have 12 and 20 bits.
-        let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
         Self {
-            major: part(major(st_rdev)),
-            minor: part(minor(st_rdev)),
+            major: part(major(number)),
+            minor: part(minor(number)),
         }
-    }
-
-    /// From `st_dev`: the device that a file lies on.
-    #[must_use]
-    pub fn from_st_dev(st_dev: u64) -> Self {
-        Self::from_rdev(st_dev)
     }
 
     /// Reads `8:1`.
@@ -90,11 +83,8 @@ impl Mount {
 /// All mounts of a mount namespace, as they were when the table was read.
 #[derive(Clone, Debug, Default)]
 pub struct MountTable {
-    mounts: Vec<Mount>,
+    by_id: BTreeMap<u64, Mount>,
     unparsed: Vec<String>,
-    ids: HashSet<u64>,
-    by_point: HashMap<PathBuf, Vec<usize>>,
-    by_device: HashMap<DeviceNumber, usize>,
 }
 
 impl MountTable {
@@ -107,33 +97,27 @@ impl MountTable {
         std::fs::read("/proc/thread-self/mountinfo").map(|bytes| Self::parse(&bytes))
     }
 
-    /// Parses a `mountinfo` file. A line that does not parse is kept in [`Self::unparsed`]: it must not hide the
-    /// other mounts.
+    /// Parses a `mountinfo` file. A line that does not parse must not hide the other mounts: it makes the table
+    /// incomplete, see [`Self::complete`].
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut table = Self::default();
-        for line in bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
+        let lines = bytes.split(|byte| *byte == b'\n');
+        for line in lines.filter(|line| !line.is_empty()) {
             match parse_line(line) {
-                Some(mount) => table.push(mount),
+                Some(mount) => {
+                    table.by_id.insert(mount.id, mount);
+                }
                 None => table.unparsed.push(line.escape_ascii().to_string()),
             }
         }
         table
     }
 
-    fn push(&mut self, mount: Mount) {
-        self.ids.insert(mount.id);
-        self.by_device
-            .entry(mount.device)
-            .or_insert(self.mounts.len());
-        self.by_point
-            .entry(mount.point.clone())
-            .or_default()
-            .push(self.mounts.len());
-        self.mounts.push(mount);
+    /// The mount with an id.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Mount> {
+        self.by_id.get(&id)
     }
 
     /// The mount that a path lookup of `point` ends in, if `point` is exactly its mount point: the
@@ -148,10 +132,8 @@ impl MountTable {
     /// All mounts inside a directory of a filesystem, by any path: also where the directory is mounted a second
     /// time, and those that other mounts hide.
     pub fn inside(&self, fs: DeviceNumber, dir: &Path) -> impl Iterator<Item = &Mount> {
-        let by_id: HashMap<u64, &Mount> = self.mounts.iter().map(|it| (it.id, it)).collect();
-        self.mounts.iter().filter(move |mount| {
-            by_id
-                .get(&mount.parent)
+        self.iter().filter(move |mount| {
+            self.get(mount.parent)
                 .filter(|parent| parent.device == fs)
                 .and_then(|parent| parent.path_in_fs(&mount.point))
                 .is_some_and(|path| path != dir && path.starts_with(dir))
@@ -160,28 +142,22 @@ impl MountTable {
 
     /// The mounts of a directory or subvolume within a volume.
     pub fn of_parts(&self, volume: &Mount) -> impl Iterator<Item = &Mount> {
-        self.mounts.iter().filter(|mount| {
+        self.iter().filter(|mount| {
             mount.device == volume.device
                 && mount.root != volume.root
                 && mount.root.starts_with(&volume.root)
         })
     }
 
-    /// The first mount of a filesystem.
+    /// A mount of a filesystem.
     #[must_use]
     pub fn of_device(&self, number: DeviceNumber) -> Option<&Mount> {
-        self.by_device.get(&number).map(|at| &self.mounts[*at])
+        self.iter().find(|mount| mount.device == number)
     }
 
-    /// All mounts, hidden ones too, in the kernel's order.
+    /// All mounts, hidden ones too.
     pub fn iter(&self) -> impl Iterator<Item = &Mount> {
-        self.mounts.iter()
-    }
-
-    /// The lines that did not parse, printable.
-    #[must_use]
-    pub fn unparsed(&self) -> &[String] {
-        &self.unparsed
+        self.by_id.values()
     }
 
     /// Whether the table shows all mounts: every line parsed, and `/` is in it, which a `chroot` to a
@@ -205,77 +181,54 @@ impl MountTable {
     /// does. Symbolic links are not followed.
     #[must_use]
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
-        let mut prefixes: Vec<&Path> = path.ancestors().collect();
-        prefixes.reverse();
-        let mut current: Option<&Mount> = None;
-        for prefix in prefixes {
-            let Some(here) = self.by_point.get(prefix) else {
-                continue;
-            };
-            // Bounded, so that a cycle in the table ends.
-            for _ in here {
-                let mounts = here.iter().map(|at| &self.mounts[*at]);
-                match mounts
-                    .into_iter()
-                    .find(|mount| self.is_mounted_on(mount, current))
-                {
-                    Some(next) => current = Some(next),
-                    None => break,
-                }
+        // The root mount's parent is not visible, or is the mount itself.
+        let is_root = |it: &Mount| it.parent == it.id || self.get(it.parent).is_none();
+        let mut found = self.crossed(path, is_root)?;
+        // Bounded, so that a cycle in the table ends.
+        for _ in 1..self.by_id.len() {
+            let is_on = |it: &Mount| it.parent == found.id && it.id != found.id;
+            match self.crossed(path, is_on) {
+                Some(next) => found = next,
+                None => break,
             }
         }
-        current
+        Some(found)
     }
 
-    fn is_mounted_on(&self, mount: &Mount, parent: Option<&Mount>) -> bool {
-        match parent {
-            Some(parent) => mount.parent == parent.id && mount.id != parent.id,
-            // The root mount's parent is not visible, or is the mount itself.
-            None => mount.parent == mount.id || !self.ids.contains(&mount.parent),
-        }
+    /// The first of these mounts that a lookup of `path` crosses. One nearer to the root hides the others.
+    fn crossed(&self, path: &Path, is_one: impl Fn(&Mount) -> bool) -> Option<&Mount> {
+        self.iter()
+            .filter(|mount| is_one(mount) && path.starts_with(&mount.point))
+            .min_by_key(|mount| mount.point.as_os_str().len())
     }
-}
-
-/// The mount that a descriptor was opened through, in the text of its `fdinfo` file.
-pub(super) fn mount_id_in_fdinfo(text: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {
+    fn text(field: &[u8]) -> Option<&str> {
+        std::str::from_utf8(field).ok()
+    }
     let mut fields = line.split(|byte| *byte == b' ');
-    let mut text = || {
-        fields
-            .next()
-            .and_then(|field| std::str::from_utf8(field).ok())
+    let mut mount = Mount {
+        id: text(fields.next()?)?.parse().ok()?,
+        parent: text(fields.next()?)?.parse().ok()?,
+        device: DeviceNumber::parse(text(fields.next()?)?)?,
+        root: unescape(fields.next()?).into(),
+        point: unescape(fields.next()?).into(),
+        read_only: is_read_only(fields.next()?),
+        // Any number of optional fields, ended by a single hyphen.
+        fs_type: String::from_utf8_lossy(fields.by_ref().skip_while(|it| *it != b"-").nth(1)?)
+            .into(),
+        source: unescape(fields.next()?),
     };
-    let id = text()?.parse().ok()?;
-    let parent = text()?.parse().ok()?;
-    let device = DeviceNumber::parse(text()?)?;
-    let root = unescape(fields.next()?).into();
-    let point = unescape(fields.next()?).into();
-    let options = fields.next()?;
-    // Any number of optional fields, ended by a single hyphen.
-    fields.find(|field| *field == b"-")?;
-    let fs_type = unescape(fields.next()?).to_string_lossy().into_owned();
-    let source = unescape(fields.next()?);
-    let super_options = fields.next()?;
-    // `emergency_ro` is ext4's: after an error made it read-only, its flags still say writable.
-    let read_only = [options, super_options].iter().any(|options| {
-        options
-            .split(|byte| *byte == b',')
-            .any(|option| option == b"ro" || option == b"emergency_ro")
-    });
-    Some(Mount {
-        id,
-        parent,
-        device,
-        root,
-        point,
-        fs_type,
-        source,
-        read_only,
-    })
+    mount.read_only |= is_read_only(fields.next()?);
+    Some(mount)
+}
+
+/// Whether the options of a mount or of its filesystem make it read-only. `emergency_ro` is ext4's: after an error
+/// made it read-only, its flags still say writable.
+fn is_read_only(options: &[u8]) -> bool {
+    let mut options = options.split(|byte| *byte == b',');
+    options.any(|option| option == b"ro" || option == b"emergency_ro")
 }
 
 /// Decodes the kernel's `\ooo` escapes; any other backslash is literal.

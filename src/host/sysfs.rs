@@ -7,10 +7,8 @@ mod loops;
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -54,10 +52,6 @@ pub struct DeviceFacts {
     pub holders: Vec<String>,
     /// The *disk's* world-wide name, or its model and serial number. All paths to one disk have the same.
     pub wwid: Option<String>,
-    /// The disk's serial number.
-    pub serial: Option<String>,
-    /// The disk's model.
-    pub model: Option<String>,
     /// Device-mapper's name for the device; begins with `LVM-`, `mpath-`, `CRYPT-`.
     pub dm_uuid: Option<String>,
     /// The UUID of an md array.
@@ -110,50 +104,24 @@ impl Sysfs {
 
     fn read_device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
         let dir = self.dir(number)?;
-        let is_partition = dir.join("partition").exists();
-        let disk_dir = if is_partition {
-            parent(&dir)?
-        } else {
-            dir.clone()
-        };
-        let disk = device_number(&disk_dir)?;
-        let mut below = BTreeSet::new();
-        self.collect_below(number, &mut below)?;
-        let own = self.udev_properties(number);
-        let of_disk = if is_partition {
-            self.udev_properties(disk)
-        } else {
-            own.clone()
-        };
-        let serial = serial(&disk_dir);
-        let model = ["device/model", "device/name"]
-            .iter()
-            .find_map(|at| word(&disk_dir.join(at)));
+        let disk_dir = disk_of(&dir);
+        let disk = device_number(disk_dir)?;
+        let udev = self.udev_properties(disk);
         Ok(DeviceFacts {
             number,
             name: name(&dir),
             disk,
-            below,
-            holders: names_in(&dir.join("holders")),
-            wwid: wwid(&disk_dir, &of_disk, model.as_deref(), serial.as_deref()),
-            serial,
-            model,
+            below: self.below(number)?,
+            holders: names_in(&dir.join("holders"))?,
+            wwid: wwid(disk_dir, &udev),
             dm_uuid: word(&disk_dir.join("dm/uuid")),
-            md_uuid: md_uuid(&disk_dir, &of_disk),
+            md_uuid: md_uuid(disk_dir, &udev),
             diskseq: number_in(&disk_dir.join("diskseq")),
             size: number_in(&dir.join("size")).map(|sectors| sectors.saturating_mul(512)),
-            partition_uuid: if is_partition {
-                Properties::read(&dir.join("uevent"), "")
-                    .get("PARTUUID")
-                    .or_else(|| own.get("ID_PART_ENTRY_UUID"))
-                    .map(|uuid| uuid.to_ascii_lowercase())
-            } else {
-                None
-            },
-            partition_start: is_partition
-                .then(|| number_in(&dir.join("start")))
-                .flatten(),
-            loop_backing: backing_file(&disk_dir),
+            partition_uuid: self.partition_uuid(number, &dir),
+            // Only a partition has one.
+            partition_start: number_in(&dir.join("start")),
+            loop_backing: backing_file(disk_dir),
             loop_offset: number_in(&disk_dir.join("loop/offset")).unwrap_or(0),
             rotational: number_in(&disk_dir.join("queue/rotational")) == Some(1),
             read_only: number_in(&dir.join("ro")) == Some(1),
@@ -178,9 +146,8 @@ impl Sysfs {
             let members = self.btrfs_devices(uuid);
             members.is_ok_and(|members| !members.is_disjoint(devices))
         };
-        names_in(&self.root.join("fs/btrfs"))
-            .into_iter()
-            .find(lies_on_one)
+        let names = names_in(&self.root.join("fs/btrfs")).ok()?;
+        names.into_iter().find(lies_on_one)
     }
 
     /// The devices through which the device can be written: itself, and a disk's partitions or a partition's
@@ -190,13 +157,10 @@ impl Sysfs {
     /// When there is no such device, or `/sys` is not there.
     pub fn writable_through(&self, number: DeviceNumber) -> io::Result<BTreeSet<DeviceNumber>> {
         let dir = self.dir(number)?;
-        let mut devices = BTreeSet::from([number]);
-        if dir.join("partition").exists() {
-            devices.insert(device_number(&parent(&dir)?)?);
-        }
-        for name in names_in(&dir) {
+        let mut devices = BTreeSet::from([number, device_number(disk_of(&dir))?]);
+        for name in names_in(&dir)? {
             let part = dir.join(name);
-            if part.join("partition").exists() {
+            if is_partition(&part) {
                 devices.insert(device_number(&part)?);
             }
         }
@@ -212,29 +176,22 @@ impl Sysfs {
     fn dir(&self, number: DeviceNumber) -> io::Result<PathBuf> {
         let link = self.root.join("dev/block").join(number.to_string());
         fs::canonicalize(&link).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("device {number} in {}: {error}", link.display()),
-            )
+            let text = format!("device {number} in {}: {error}", link.display());
+            io::Error::new(error.kind(), text)
         })
     }
 
-    fn collect_below(
-        &self,
-        number: DeviceNumber,
-        below: &mut BTreeSet<DeviceNumber>,
-    ) -> io::Result<()> {
+    fn below(&self, number: DeviceNumber) -> io::Result<BTreeSet<DeviceNumber>> {
+        let mut below = BTreeSet::new();
         let mut queue = vec![number];
         while let Some(number) = queue.pop() {
             if !below.insert(number) {
                 continue;
             }
             let dir = self.dir(number)?;
-            if dir.join("partition").exists() {
-                queue.push(device_number(&parent(&dir)?)?);
-            }
+            queue.push(device_number(disk_of(&dir))?);
             let slaves = dir.join("slaves");
-            for slave in names_in(&slaves) {
+            for slave in names_in(&slaves)? {
                 match device_number(&slaves.join(slave)) {
                     Ok(number) => queue.push(number),
                     // A path of a multipath NVMe disk has no number, so it cannot be opened.
@@ -246,69 +203,73 @@ impl Sysfs {
                 queue.extend(self.device_below(&file, self.loop_backing(&dir).as_ref()));
             }
         }
-        Ok(())
+        Ok(below)
+    }
+
+    fn partition_uuid(&self, number: DeviceNumber, dir: &Path) -> Option<String> {
+        if !is_partition(dir) {
+            return None;
+        }
+        let uuid = properties(&dir.join("uevent"), "").remove("PARTUUID");
+        let uuid = uuid.or_else(|| self.udev_properties(number).remove("ID_PART_ENTRY_UUID"));
+        uuid.map(|uuid| uuid.to_ascii_lowercase())
     }
 
     fn udev_properties(&self, number: DeviceNumber) -> Properties {
-        Properties::read(&self.udev.join(format!("b{number}")), "E:")
+        properties(&self.udev.join(format!("b{number}")), "E:")
     }
 }
 
-/// `KEY=VALUE` lines.
-#[derive(Clone)]
-struct Properties {
-    text: String,
-    prefix: &'static str,
+type Properties = HashMap<String, String>;
+
+/// The `KEY=VALUE` lines of a file that have a prefix. A missing file has none.
+fn properties(file: &Path, prefix: &str) -> Properties {
+    let bytes = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    pairs
+        .filter_map(|(key, value)| Some((key.to_owned(), joined(value)?)))
+        .collect()
 }
 
-impl Properties {
-    /// A missing file has no properties.
-    fn read(file: &Path, prefix: &'static str) -> Self {
-        let bytes = fs::read(file).unwrap_or_default();
-        Self {
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-            prefix,
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<String> {
-        self.text
-            .lines()
-            .find_map(|line| {
-                line.strip_prefix(self.prefix)?
-                    .strip_prefix(key)?
-                    .strip_prefix('=')
-            })
-            .and_then(joined)
+/// The directory of the disk that a device is or is a partition of. A partition's is below its disk's.
+fn disk_of(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(disk) if is_partition(dir) => disk,
+        _ => dir,
     }
 }
 
-fn wwid(
-    disk: &Path,
-    udev: &Properties,
-    model: Option<&str>,
-    serial: Option<&str>,
-) -> Option<String> {
-    ["wwid", "device/wwid"]
-        .iter()
-        .find_map(|at| word(&disk.join(at)))
-        .or_else(|| udev.get("ID_WWN_WITH_EXTENSION"))
-        .or_else(|| udev.get("ID_WWN"))
+fn is_partition(dir: &Path) -> bool {
+    dir.join("partition").exists()
+}
+
+fn wwid(disk: &Path, udev: &Properties) -> Option<String> {
+    let of_udev = |key| udev.get(key).cloned();
+    first_word(disk, ["wwid", "device/wwid"])
+        .or_else(|| of_udev("ID_WWN_WITH_EXTENSION"))
+        .or_else(|| of_udev("ID_WWN"))
         // The kernel and udev spell the same number differently.
         .map(|wwid| match wwid.strip_prefix("0x") {
             Some(number) => format!("naa.{}", number.to_ascii_lowercase()),
             None => wwid,
         })
         .filter(|wwid| {
-            wwid.split_once('.')
-                .is_none_or(|(_, number)| is_meaningful(number))
+            let number = wwid.split_once('.');
+            number.is_none_or(|(_, number)| is_meaningful(number))
         })
-        .or_else(|| Some(["serial", model.unwrap_or(""), serial?].join(".")))
         .or_else(|| {
+            let model = first_word(disk, ["device/model", "device/name"]);
             Some(format!(
-                "udev.{}",
-                udev.get("ID_SERIAL").filter(|it| is_meaningful(it))?
+                "serial.{}.{}",
+                model.unwrap_or_default(),
+                serial(disk)?
             ))
+        })
+        .or_else(|| {
+            let serial = of_udev("ID_SERIAL").filter(|it| is_meaningful(it))?;
+            Some(format!("udev.{serial}"))
         })
 }
 
@@ -316,15 +277,13 @@ fn wwid(
 fn md_uuid(disk: &Path, udev: &Properties) -> Option<String> {
     // udev also gives the array's UUID to some of its members.
     let array = disk.join("md").is_dir().then_some(disk)?;
-    let uuid = word(&array.join("md/uuid")).or_else(|| udev.get("MD_UUID"))?;
+    let uuid = word(&array.join("md/uuid")).or_else(|| udev.get("MD_UUID").cloned())?;
     Some(uuid.replace([':', '-'], "").to_ascii_lowercase())
 }
 
 /// A disk's serial number: in its driver's attribute, or in SCSI's page 0x80.
 fn serial(disk: &Path) -> Option<String> {
-    ["serial", "device/serial"]
-        .iter()
-        .find_map(|at| word(&disk.join(at)))
+    first_word(disk, ["serial", "device/serial"])
         .or_else(|| {
             let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
             joined(&String::from_utf8_lossy(page.get(4..)?))
@@ -350,39 +309,36 @@ fn word(file: &Path) -> Option<String> {
     joined(&String::from_utf8_lossy(&fs::read(file).ok()?))
 }
 
+fn first_word(dir: &Path, files: [&str; 2]) -> Option<String> {
+    files.into_iter().find_map(|file| word(&dir.join(file)))
+}
+
 fn number_in(file: &Path) -> Option<u64> {
     word(file)?.parse().ok()
 }
 
 fn device_number(dir: &Path) -> io::Result<DeviceNumber> {
     let text = fs::read_to_string(dir.join("dev"))?;
-    DeviceNumber::parse(&text).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{}/dev holds {text:?}", dir.display()),
-        )
-    })
+    let invalid = || io::Error::other(format!("{}/dev holds {text:?}", dir.display()));
+    DeviceNumber::parse(&text).ok_or_else(invalid)
 }
 
-fn parent(dir: &Path) -> io::Result<PathBuf> {
-    dir.parent()
-        .map(Path::to_owned)
-        .ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-fn name(dir: &Path) -> String {
-    dir.file_name()
-        .unwrap_or(OsStr::from_bytes(b"?"))
-        .to_string_lossy()
-        .into_owned()
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The sorted names in a directory; none if it is not there.
-fn names_in(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.map(|entry| name(&entry.path())).collect();
+fn names_in(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = entries
+        .map(|entry| Ok(name(&entry?.path())))
+        .collect::<io::Result<Vec<_>>>()?;
     names.sort();
-    names
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -4,22 +4,30 @@
 //! both sides: the discovery directories and the kubelet's. Host directories on other filesystems are not recognised
 //! from a container.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
+use super::claims::swaps;
 use super::kubelet::KubeletDir;
-use super::mounts::{DeviceNumber, Mount, MountTable, unescape};
+use super::mounts::{DeviceNumber, Mount, MountTable};
 
-/// No part of these is a volume, and nothing that is mounted below them.
+/// How a directory of the system is protected. The order is that of the reasons that are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    /// No part of it is a volume, and nothing that is mounted below it.
+    System,
+    /// No part of it is a volume.
+    Private,
+    /// A volume may be inside it, but must not contain it.
+    Held,
+}
+
 const SYSTEM: [&str; 13] = [
     "/bin", "/boot", "/dev", "/efi", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin",
     "/sys", "/usr",
 ];
 
-/// No part of these is a volume.
 const PRIVATE: [&str; 2] = ["/var/lib/containerd", "/var/lib/etcd"];
 
-/// A volume may be inside these, but must not contain them.
 const HELD: [&str; 14] = [
     "/",
     "/home",
@@ -87,9 +95,10 @@ pub struct DiscoveryDir {
     pub here: PathBuf,
 }
 
-/// A directory of the system.
+/// A directory or file of the system.
 #[derive(Clone, Debug)]
 struct Dir {
+    rule: Rule,
     /// Its path on the host.
     host: PathBuf,
     /// Its path here, without links; none if it is not here.
@@ -98,22 +107,27 @@ struct Dir {
 }
 
 impl Dir {
-    fn new(path: impl Into<PathBuf>) -> Self {
+    fn new(rule: Rule, path: impl Into<PathBuf>) -> Self {
         let host = path.into();
         Self {
+            rule,
             here: host.canonicalize().ok(),
             what: host.display().to_string(),
             host,
         }
+    }
+
+    fn held(path: PathBuf, what: String) -> Self {
+        let dir = Self::new(Rule::Held, path);
+        Self { what, ..dir }
     }
 }
 
 /// The directories and files that the node needs.
 #[derive(Clone, Debug)]
 pub struct SystemStorage {
-    system: Vec<Dir>,
-    private: Vec<Dir>,
-    held: Vec<Dir>,
+    /// By rule.
+    dirs: Vec<Dir>,
     /// Discovery directories, without links: mounts inside them are not system storage.
     discovery: Vec<PathBuf>,
     /// Directories of the host with their paths here.
@@ -127,43 +141,39 @@ impl SystemStorage {
     /// What cannot be read.
     pub fn read(kubelet: &KubeletDir, discovery: &[DiscoveryDir]) -> Result<Self, String> {
         let real = |path: &Path| path.canonicalize().ok();
-        let volume_dirs = kubelet.volume_dirs();
-        let known = discovery
-            .iter()
-            .map(|dir| (dir.host.clone(), dir.here.clone()))
-            .chain(volume_dirs.iter().map(|dir| (dir.clone(), dir.clone())));
-        let discovered = discovery.iter().map(|dir| Dir {
-            host: dir.host.clone(),
-            here: real(&dir.here),
-            what: format!("the discovery directory of class {:?}", dir.class),
-        });
+        let mut dirs = Vec::from(SYSTEM.map(|path| Dir::new(Rule::System, path)));
+        dirs.extend(PRIVATE.map(|path| Dir::new(Rule::Private, path)));
+        dirs.extend(HELD.map(|path| Dir::new(Rule::Held, path)));
+        dirs.push(Dir::new(Rule::Held, kubelet.path()));
+        if let Ok(program) = std::env::current_exe() {
+            dirs.push(Dir::held(program, "the running program".to_owned()));
+        }
+        let swaps = swaps().map_err(|error| format!("/proc/swaps cannot be read: {error}"))?;
+        for path in swaps {
+            let what = format!("the swap file {:?}", path.to_string_lossy());
+            dirs.push(Dir::held(path, what));
+        }
+        let mut known = Vec::new();
+        for dir in kubelet.volume_dirs() {
+            known.extend(real(&dir).map(|here| (dir.clone(), here)));
+            dirs.push(Dir::new(Rule::Private, dir));
+        }
+        for dir in discovery {
+            let here = real(&dir.here);
+            known.extend(here.clone().map(|here| (dir.host.clone(), here)));
+            dirs.push(Dir {
+                rule: Rule::Held,
+                host: dir.host.clone(),
+                here,
+                what: format!("the discovery directory of class {:?}", dir.class),
+            });
+        }
+        dirs.sort_by_key(|dir| dir.rule);
         Ok(Self {
-            system: SYSTEM.map(Dir::new).into(),
-            private: PRIVATE
-                .map(Dir::new)
-                .into_iter()
-                .chain(volume_dirs.clone().map(Dir::new))
-                .collect(),
-            held: HELD
-                .map(Dir::new)
-                .into_iter()
-                .chain([Dir::new(kubelet.path())])
-                .chain(own("/proc/self/exe", "the running program"))
-                .chain(swap_files()?)
-                .chain(discovered)
-                .collect(),
+            dirs,
             discovery: discovery.iter().filter_map(|dir| real(&dir.here)).collect(),
-            known: known
-                .filter_map(|(host, here)| Some((host, real(&here)?)))
-                .collect(),
+            known,
         })
-    }
-
-    /// Adds the target of one of our links in `/proc`.
-    #[must_use]
-    pub fn with(mut self, link: &str, what: &str) -> Self {
-        self.held.extend(own(link, what));
-        self
     }
 
     /// Whether a mount point is inside a discovery directory.
@@ -177,36 +187,29 @@ impl SystemStorage {
     #[must_use]
     pub fn needs(&self, mount: &Mount, table: &MountTable) -> Option<String> {
         let volume = FsDir::mounted(mount);
-        let why = |dir: &Dir, location: &FsDir| {
-            if volume.is_within(location) {
-                format!("it is a part of {}", dir.what)
-            } else {
-                format!("{} is in it", dir.what)
-            }
-        };
-        for dir in self.system.iter().chain(&self.private) {
-            if let Some(location) = self.locations(dir, table).find(|it| it.overlaps(&volume)) {
-                return Some(why(dir, &location));
-            }
-        }
-        let mut held = self.held.iter();
-        let is_held = |dir: &&Dir| self.locations(dir, table).any(|it| it.is_within(&volume));
-        if let Some(dir) = held.find(is_held) {
-            return Some(format!("{} is in it", dir.what));
-        }
-        // Last, so that the checks above name their better reasons: a container has files of the kubelet
+        let locations = self.dirs.iter().flat_map(|dir| {
+            let locations = self.locations(dir, table);
+            locations.map(move |location| (dir, location))
+        });
+        // Last, so that the locations above name their better reasons: a container has files of the kubelet
         // mounted in its `/etc`.
-        for dir in &self.system {
-            let is_below = |point: &Path| {
-                let here = dir.here.as_ref();
-                here.is_some_and(|here| point.starts_with(here)) && !self.is_discovered(point)
-            };
-            let below = table.iter().filter(|other| is_below(&other.point));
-            if let Some(location) = below.map(FsDir::mounted).find(|it| it.overlaps(&volume)) {
-                return Some(why(dir, &location));
+        let system = self.dirs.iter().filter(|dir| dir.rule == Rule::System);
+        let below = system.flat_map(|dir| {
+            let mounts = table.iter().filter(|it| self.is_below(dir, &it.point));
+            mounts.map(move |it| (dir, FsDir::mounted(it)))
+        });
+        locations.chain(below).find_map(|(dir, location)| {
+            if dir.rule != Rule::Held && volume.is_within(&location) {
+                return Some(format!("it is a part of {}", dir.what));
             }
-        }
-        None
+            let is_in_it = location.is_within(&volume);
+            is_in_it.then(|| format!("{} is in it", dir.what))
+        })
+    }
+
+    fn is_below(&self, dir: &Dir, point: &Path) -> bool {
+        let here = dir.here.as_ref();
+        here.is_some_and(|here| point.starts_with(here)) && !self.is_discovered(point)
     }
 
     /// The known locations of a directory.
@@ -227,37 +230,6 @@ impl SystemStorage {
         });
         here.into_iter().chain(on_host)
     }
-}
-
-fn own(link: &str, what: &str) -> Option<Dir> {
-    let path = std::fs::read_link(link).ok()?;
-    Some(Dir {
-        here: Some(path.clone()),
-        host: path,
-        what: what.to_owned(),
-    })
-}
-
-/// The files that the machine swaps to. The first line is a heading.
-fn swap_files() -> Result<Vec<Dir>, String> {
-    let table = match std::fs::read("/proc/swaps") {
-        // A kernel without swap.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        table => table.map_err(|error| format!("/proc/swaps cannot be read: {error}"))?,
-    };
-    Ok(table
-        .split(|byte| *byte == b'\n')
-        .filter(|line| line.starts_with(b"/"))
-        .filter_map(|line| line.split(u8::is_ascii_whitespace).next())
-        .map(|path| {
-            let path = PathBuf::from(unescape(path));
-            Dir {
-                what: format!("the swap file {:?}", path.to_string_lossy()),
-                here: Some(path.clone()),
-                host: path,
-            }
-        })
-        .collect())
 }
 
 #[cfg(test)]

@@ -39,22 +39,13 @@ impl Storage {
     }
 }
 
-/// The number of loop devices that a message names.
-const MAX_NAMED: usize = 3;
-
-/// The loop devices for a message; `None` if there are none.
+/// The first of the loop devices for a message; `None` if there are none.
 #[must_use]
 pub fn in_words(loops: &[Loop]) -> Option<String> {
+    let Loop { name, file, .. } = loops.first()?;
     // A tenant chooses the path: `Debug` quotes and escapes it.
-    let name = |it: &Loop| {
-        let file = it.file.to_string_lossy();
-        format!("{} is a loop device over {file:?} in it", it.name)
-    };
-    let mut named: Vec<_> = loops.iter().take(MAX_NAMED).map(name).collect();
-    if loops.len() > MAX_NAMED {
-        named.push(format!("and {} more", loops.len() - MAX_NAMED));
-    }
-    (!named.is_empty()).then(|| named.join(", "))
+    let file = file.to_string_lossy();
+    Some(format!("{name} is a loop device over {file:?} in it"))
 }
 
 /// The loop devices over files in a filesystem volume. [`Sysfs::loops_over`] lists those over a device.
@@ -80,12 +71,10 @@ fn is_loop_in(it: &Loop, volume: &Mount, mounts: &MountTable) -> bool {
     if it.lies_on == Some(volume.device) && volume.root == Path::new("/") {
         return true;
     }
-    mounts.holding(&it.file).is_some_and(|through| {
-        through.device == volume.device
-            && through
-                .path_in_fs(&it.file)
-                .is_some_and(|path| path.starts_with(&volume.root))
-    })
+    let through = mounts.holding(&it.file);
+    let path = through.filter(|mount| mount.device == volume.device);
+    let path = path.and_then(|mount| mount.path_in_fs(&it.file));
+    path.is_some_and(|path| path.starts_with(&volume.root))
 }
 
 #[cfg(test)]

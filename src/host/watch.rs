@@ -90,10 +90,9 @@ impl DirEvents {
         loop {
             let mut guard = self.events.readable().await?;
             match watch.read() {
-                Ok(true) => return Ok(()),
                 Err(Errno::EAGAIN) => guard.clear_ready(),
-                Ok(false) | Err(Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::EINTR) => {}
+                read => return read.map_err(io::Error::from),
             }
         }
     }

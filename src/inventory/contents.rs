@@ -7,6 +7,7 @@ use std::io;
 
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::wipe::progress::Progress;
 use crate::wipe::signature;
 use crate::wipe::tree::{self, TreeError};
 
@@ -30,7 +31,8 @@ pub(super) fn of_filesystem(root: &FsRoot) -> io::Result<Contents> {
 }
 
 pub(super) fn of_device(device: &Device) -> io::Result<Contents> {
-    let found = signature::find(device.file(), device.size())?;
+    let found = signature::find(device.file(), device.size(), &Progress::default());
+    let found = found.map_err(io::Error::other)?;
     Ok(found.map_or(Contents::Empty, |signature| {
         Contents::Holds(format!("the signature of {signature}"))
     }))

@@ -125,7 +125,7 @@ fn filesystem(
             format!("path \"{path}\" is not a valid mount point"),
         )
         .gone(),
-        error => Skip::new(SkipReason::Unreadable, error.to_string()),
+        error @ FsError::Io(..) => Skip::new(SkipReason::Unreadable, error.to_string()),
     })?;
     let unreadable = |error| unreadable(path, &error);
     let candidate = candidate_of_filesystem(&root, machine).map_err(unreadable)?;

@@ -22,44 +22,33 @@ pub const SHARED: [&str; 4] = [
 ];
 
 metrics! {
-    pv_deleted: CounterVec = counter_vec!(
+    pv_deleted: CounterVec = counter_vec(&["phase"]),
         "local_volume_node_cleanup_persistentvolume_delete_total",
-        "PersistentVolumes of nodes that are gone that were deleted.",
-        &["phase"]
-    );
-    pv_delete_failed: CounterVec = counter_vec!(
+        "PersistentVolumes of nodes that are gone that were deleted.";
+    pv_delete_failed: CounterVec = counter_vec(&["phase"]),
         "local_volume_node_cleanup_persistentvolume_delete_failed_total",
-        "Deletions of PersistentVolumes that failed.",
-        &["phase"]
-    );
-    claim_deleted: Counter = counter!(
+        "Deletions of PersistentVolumes that failed.";
+    claim_deleted: Counter = counter(),
         "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
-        "Claims bound to volumes of nodes that are gone that were deleted."
-    );
-    claim_delete_failed: Counter = counter!(
+        "Claims bound to volumes of nodes that are gone that were deleted.";
+    claim_delete_failed: Counter = counter(),
         "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
-        "Deletions of claims that failed."
-    );
-    finalizers_removed: IntCounter = int_counter!(
+        "Deletions of claims that failed.";
+    finalizers_removed: IntCounter = int_counter(),
         "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
-        "PersistentVolumes of nodes that are gone that our finalizer was removed from."
-    );
-    synced: IntGauge = int_gauge!(
+        "PersistentVolumes of nodes that are gone that our finalizer was removed from.";
+    synced: IntGauge = int_gauge(),
         "local_volume_node_cleanup_synced",
-        "1 when the process has listed Nodes and PersistentVolumes."
-    );
-    pending_claims: IntGauge = int_gauge!(
+        "1 when the process has listed Nodes and PersistentVolumes.";
+    pending_claims: IntGauge = int_gauge(),
         "local_volume_node_cleanup_pending_persistentvolumeclaims",
-        "Claims whose node is gone and that are going to be deleted."
-    );
-    stale_pvs: IntGauge = int_gauge!(
+        "Claims whose node is gone and that are going to be deleted.";
+    stale_pvs: IntGauge = int_gauge(),
         "local_volume_node_cleanup_stale_persistentvolumes",
-        "PersistentVolumes whose node is gone, and which are going to be deleted or released."
-    );
-    unclear_pvs: IntGauge = int_gauge!(
+        "PersistentVolumes whose node is gone, and which are going to be deleted or released.";
+    unclear_pvs: IntGauge = int_gauge(),
         "local_volume_node_cleanup_unclear_persistentvolumes",
-        "PersistentVolumes that are kept because it is unknown whether their node is gone."
-    );
+        "PersistentVolumes that are kept because it is unknown whether their node is gone.";
 }
 
 impl Metrics {

@@ -3,7 +3,7 @@
 //! A repeated event within six minutes increments the count of the first one. The recorder remembers a bounded
 //! number of events, each by a hash and a name.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -17,38 +17,34 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::{BACKLOG, Message};
+use crate::backoff::Backoff;
 use crate::cluster::{ApiError, Cluster};
 
 const EVENTS: &str = "events";
 /// How long an event is retried: long enough for the upgrade of a control plane.
 const RETRY_LIMIT: Duration = Duration::from_mins(5);
-/// The first pause before a retry and the longest; each is twice the one before.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// The pauses between retries of all events that failed.
+const RETRY_PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(10),
+};
 /// How long a repeated event increments the count of the first one.
 const SERIES_WINDOW: Duration = Duration::from_mins(6);
-/// How many written events are remembered, at about 200 bytes each. The oldest is evicted first.
+/// How many written events are remembered, at about 200 bytes each. Further ones are written without a count.
 const MAX_REMEMBERED: usize = 512;
 
 pub(super) struct Recorder {
     cluster: Cluster,
-    /// The written events, the oldest first.
-    written: VecDeque<Written>,
-    later: Vec<Waiting>,
+    /// The written events by [`key`].
+    written: HashMap<u64, Written>,
+    /// The events to retry, and when each was first tried.
+    failed: Vec<(Box<Event>, Instant)>,
 }
 
 struct Written {
-    key: u64,
     name: String,
     count: i32,
     at: Instant,
-}
-
-/// An event that is not written yet.
-struct Waiting {
-    event: Box<Event>,
-    since: Instant,
-    pause: Duration,
-    due: Instant,
 }
 
 /// A hash of object, reason and message: equal for a repeated event.
@@ -63,34 +59,33 @@ impl Recorder {
     pub(super) fn new(cluster: Cluster) -> Self {
         Self {
             cluster,
-            written: VecDeque::new(),
-            later: Vec::new(),
+            written: HashMap::new(),
+            failed: Vec::new(),
         }
     }
 
     /// Runs until all senders are gone.
     pub(super) async fn serve(mut self, mut receive: mpsc::Receiver<Message>) {
+        let (mut retries, mut retry_at) = (0, Instant::now());
         loop {
-            let next = self.later.iter().map(|waiting| waiting.due).min();
-            let due = async {
-                match next {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
-                () = due => self.retry(Instant::now()).await,
+                () = sleep_until(retry_at), if !self.failed.is_empty() => {
+                    self.retry().await;
+                    retries += 1;
+                    retry_at = Instant::now() + RETRY_PAUSES.pause(retries);
+                }
                 message = receive.recv() => match message {
                     None => return,
                     Some(Message::Event(event)) => {
-                        let now = Instant::now();
-                        let pause = RETRY_PAUSES.0;
-                        self.attempt(Waiting { event, since: now, pause, due: now }).await;
+                        if self.failed.is_empty() {
+                            retries = 0;
+                            retry_at = Instant::now() + RETRY_PAUSES.pause(retries);
+                        }
+                        self.attempt(event, Instant::now()).await;
                     }
                     Some(Message::Flush(done)) => {
-                        let all = self.later.iter().map(|waiting| waiting.due).max();
-                        self.retry(all.unwrap_or_else(Instant::now)).await;
+                        self.retry().await;
                         let _ = done.send(());
                     }
                 },
@@ -98,38 +93,33 @@ impl Recorder {
         }
     }
 
-    /// Retries the events that are due by `by`.
-    async fn retry(&mut self, by: Instant) {
-        let due = self.later.extract_if(.., |waiting| waiting.due <= by);
-        for waiting in due.collect::<Vec<_>>() {
-            self.attempt(waiting).await;
+    async fn retry(&mut self) {
+        for (event, since) in std::mem::take(&mut self.failed) {
+            self.attempt(event, since).await;
         }
     }
 
-    /// Writes an event. A refused one, as in a namespace that is being deleted, delays no other.
-    async fn attempt(&mut self, mut waiting: Waiting) {
-        let Err(error) = self.write(&waiting.event).await else {
+    /// Writes an event, which was first tried at `since`. One that fails, as in a namespace that is being deleted,
+    /// delays no other.
+    async fn attempt(&mut self, event: Box<Event>, since: Instant) {
+        let Err(error) = self.write(&event).await else {
             return;
         };
-        let is_over = waiting.since.elapsed() >= RETRY_LIMIT || self.later.len() >= BACKLOG;
-        if !error.is_passing() || is_over {
-            tracing::debug!(%error, "an event could not be written");
-            self.cluster.metrics().events_failed_total.inc();
+        let is_over = since.elapsed() >= RETRY_LIMIT || self.failed.len() >= BACKLOG;
+        if error.is_passing() && !is_over {
+            self.failed.push((event, since));
             return;
         }
-        waiting.due = Instant::now() + waiting.pause;
-        waiting.pause = (waiting.pause * 2).min(RETRY_PAUSES.1);
-        self.later.push(waiting);
+        tracing::debug!(%error, "an event could not be written");
+        self.cluster.metrics().events_failed_total.inc();
     }
 
     async fn write(&mut self, event: &Event) -> Result<(), ApiError> {
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.cluster.client().clone(), namespace);
         let (key, now) = (key(event), Timestamp::now());
-        self.written.retain(|it| it.at.elapsed() < SERIES_WINDOW);
-        let before = self.written.iter().position(|it| it.key == key);
-        let before = before.and_then(|index| self.written.remove(index));
-        if let Some(mut before) = before {
+        self.written.retain(|_, it| it.at.elapsed() < SERIES_WINDOW);
+        if let Some(before) = self.written.get_mut(&key) {
             let count = before.count + 1;
             let patch = Patch::Merge(json!({ "count": count, "lastTimestamp": Time(now) }));
             let params = PatchParams::default();
@@ -138,11 +128,9 @@ impl Recorder {
                 // The event has expired or was deleted, so it is created again.
                 Err(ApiError::NotFound) => {}
                 answer => {
-                    if answer.is_ok() {
-                        (before.count, before.at) = (count, Instant::now());
-                    }
-                    self.remember(before);
-                    return answer.map(drop);
+                    answer?;
+                    (before.count, before.at) = (count, Instant::now());
+                    return Ok(());
                 }
             }
         }
@@ -155,20 +143,12 @@ impl Recorder {
         let params = PostParams::default();
         let created = api.create(&params, &event);
         self.cluster.limited(EVENTS, "create", created).await?;
-        self.remember(Written {
-            key,
-            name,
-            count: 1,
-            at: Instant::now(),
-        });
-        Ok(())
-    }
-
-    fn remember(&mut self, written: Written) {
-        if self.written.len() >= MAX_REMEMBERED {
-            self.written.pop_front();
+        if self.written.len() < MAX_REMEMBERED {
+            let at = Instant::now();
+            let count = 1;
+            self.written.insert(key, Written { name, count, at });
         }
-        self.written.push_back(written);
+        Ok(())
     }
 }
 
@@ -217,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn remembered_events_are_bounded_and_the_oldest_is_evicted() {
+    async fn remembered_events_are_bounded() {
         let (mut recorder, requests) = recorder();
         for number in 0..=MAX_REMEMBERED {
             recorder.write(&event(&number.to_string())).await.unwrap();
@@ -227,6 +207,6 @@ mod tests {
         for text in ["0", &MAX_REMEMBERED.to_string()] {
             recorder.write(&event(text)).await.unwrap();
         }
-        assert_eq!(*requests.lock().unwrap(), [Method::POST, Method::PATCH]);
+        assert_eq!(*requests.lock().unwrap(), [Method::PATCH, Method::POST]);
     }
 }

@@ -13,7 +13,7 @@ use crate::names::{
     ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
     pv_name, pv_name_on_collision,
 };
-use crate::types::{HostPath, PathFault, VolumeMode};
+use crate::types::{HostPath, VolumeMode};
 use crate::view::NodeView;
 
 /// `status.phase`.
@@ -73,8 +73,8 @@ impl ReclaimPolicy {
 pub enum Source {
     /// `spec.local` with a usable path.
     Local(HostPath),
-    /// `spec.local` with an invalid path.
-    BadPath(String, PathFault),
+    /// `spec.local` with an invalid path, and why it is invalid.
+    BadPath(String, &'static str),
     /// Another source (hostPath, CSI, ...): never cleaned, whatever its annotations are.
     NotLocal,
 }

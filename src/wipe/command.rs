@@ -6,55 +6,39 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::pin::pin;
 use std::process::Stdio;
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, Command};
 
 use super::progress::{Cancelled, Progress};
 use super::supervisor::{self, Verdict};
-use lines::{LastLines, Lines};
+use lines::Lines;
 
 /// Why an external cleaner did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// No such program.
+    /// The program does not exist or does not start.
     #[error(
-        "there is no program {program:?}, or not the interpreter that its first line names; correct blockCleanerCommand"
+        "{program:?} cannot be run: {source}; correct blockCleanerCommand, or the interpreter that the program's first line names"
     )]
-    NotFound {
-        /// The first word of the command.
-        program: String,
-    },
-    /// The program exists but does not start.
-    #[error("{program:?} cannot be run: {source}; correct blockCleanerCommand")]
     NotStarted {
         /// The first word of the command.
         program: String,
         /// The kernel's reason.
         source: io::Error,
     },
-    /// It ended with an exit code other than 0.
-    #[error("{program:?} ended with exit code {code}{last_lines}")]
-    Exit {
+    /// It ended with an exit code other than 0, or by a signal that the supervisor did not send.
+    #[error("{program:?} {end}{last_lines}")]
+    Failed {
         /// The first word of the command.
         program: String,
-        /// Its exit code.
-        code: i32,
+        /// How it ended.
+        end: String,
         /// Its last lines of output.
-        last_lines: LastLines,
-    },
-    /// A signal that the supervisor did not send killed it.
-    #[error("{program:?} was killed by signal {signal}{last_lines}")]
-    Signal {
-        /// The first word of the command.
-        program: String,
-        /// The signal's number.
-        signal: i32,
-        /// Its last lines of output.
-        last_lines: LastLines,
+        last_lines: String,
     },
     /// The supervisor of the cleaner failed.
     #[error(
@@ -71,25 +55,10 @@ pub enum CommandError {
     Cancelled(#[from] Cancelled),
 }
 
-impl CommandError {
-    /// The reason in CamelCase.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NotFound { .. } => "CommandNotFound",
-            Self::NotStarted { .. } => "CommandNotStarted",
-            Self::Exit { .. } => "CommandFailed",
-            Self::Signal { .. } => "CommandKilled",
-            Self::Supervisor { .. } => "SupervisorFailed",
-            Self::Cancelled(_) => "Cancelled",
-        }
-    }
-}
-
 /// Runs a command until it and all its descendants have ended.
 ///
-/// `env` is added to the environment. `keep`, the volume's lock, is open in the command and its
-/// descendants. So no other cleaner starts while a descendant hangs on its disk and outlives the
+/// `supervisor` is our own executable. `env` is added to the environment. `keep`, the volume's lock, is open in the
+/// command and its descendants. So no other cleaner starts while a descendant hangs on its disk and outlives the
 /// provisioner and the supervisor. `on_line` receives each line of output without its line end: invalid
 /// UTF-8 is replaced, long lines are truncated.
 ///
@@ -99,21 +68,6 @@ impl CommandError {
 /// # Errors
 /// When the command does not end with exit code 0.
 pub async fn run(
-    command: &[String],
-    env: &[(&str, &OsStr)],
-    keep: BorrowedFd<'_>,
-    on_line: impl FnMut(&str),
-    progress: &Progress,
-) -> Result<(), CommandError> {
-    let supervisor = Path::new("/proc/self/exe");
-    run_with(supervisor, command, env, keep, on_line, progress).await
-}
-
-/// [`run`] with another executable as the supervisor.
-///
-/// # Errors
-/// As [`run`].
-pub async fn run_with(
     supervisor: &Path,
     command: &[String],
     env: &[(&str, &OsStr)],
@@ -133,54 +87,40 @@ pub async fn run_with(
 
     // The supervisor kills the cleaner when this pipe closes, also after the death of this process.
     let mut lifeline = child.stdin.take();
-    let (mut output, report) = (child.stdout.take(), child.stderr.take());
-    let mut lines = Lines::default();
-    let mut buffer = [0; 4096];
-    while let Some(pipe) = &mut output {
-        tokio::select! {
-            read = pipe.read(&mut buffer) => match read {
-                Ok(length @ 1..) => lines.push(&buffer[..length], &mut on_line),
-                // End of file: no process has the pipe open.
-                _ => output = None,
-            },
-            () = progress.cancelled(), if lifeline.is_some() => lifeline = None,
-        }
-    }
-    lines.finish(&mut on_line);
-
-    // A cleaner may close its output and continue.
-    let status = tokio::select! {
-        status = child.wait() => status,
+    let (output, report) = (child.stdout.take(), child.stderr.take());
+    let mut end = pin!(async {
+        let lines = Lines::read(output, &mut on_line).await;
+        // A cleaner may close its output and continue.
+        (child.wait().await, lines)
+    });
+    let (status, lines) = tokio::select! {
+        end = &mut end => end,
         () = progress.cancelled() => {
             drop(lifeline.take());
-            child.wait().await
+            end.await
         }
     };
     let status = status.map_err(|error| broken(error.to_string()))?;
     let report = read_report(report).await;
-    let last_lines = lines.into_last();
-    match report.parse() {
+    let failed = |end: String| CommandError::Failed {
+        program: program.clone(),
+        end,
+        last_lines: lines.last(),
+    };
+    match serde_json::from_slice(&report) {
         Ok(Verdict::Exit(0)) => Ok(()),
-        Ok(Verdict::Exit(code)) => Err(CommandError::Exit {
+        Ok(Verdict::Exit(code)) => Err(failed(format!("ended with exit code {code}"))),
+        Ok(Verdict::Signal(signal)) => Err(failed(format!("was killed by signal {signal}"))),
+        Ok(Verdict::NotStarted(errno)) => Err(CommandError::NotStarted {
             program,
-            code,
-            last_lines,
-        }),
-        Ok(Verdict::Signal(signal)) => Err(CommandError::Signal {
-            program,
-            signal,
-            last_lines,
-        }),
-        Ok(Verdict::NotStarted(errno)) => Err(match Errno::from_raw(errno) {
-            Errno::ENOENT => CommandError::NotFound { program },
-            errno => CommandError::NotStarted {
-                program,
-                source: errno.into(),
-            },
+            source: io::Error::from_raw_os_error(errno),
         }),
         Ok(Verdict::Stopped) if progress.is_cancelled() => Err(Cancelled.into()),
         Ok(Verdict::Stopped) => Err(broken("it was stopped by a signal".into())),
-        Err(()) => Err(broken(format!("{status}, output {:?}", report.trim_end()))),
+        Err(_) => {
+            let report = String::from_utf8_lossy(&report);
+            Err(broken(format!("{status}, output {:?}", report.trim_end())))
+        }
     }
 }
 
@@ -205,11 +145,11 @@ fn supervised(supervisor: &Path, command: &[String], keep: BorrowedFd<'_>) -> io
 }
 
 /// The line that the supervisor writes before it exits.
-async fn read_report(report: Option<ChildStderr>) -> String {
+async fn read_report(report: Option<ChildStderr>) -> Vec<u8> {
     let mut text = Vec::new();
     if let Some(report) = report {
         // After a read error the line does not parse, which is reported.
         let _ = report.take(4096).read_to_end(&mut text).await;
     }
-    String::from_utf8_lossy(&text).into_owned()
+    text
 }

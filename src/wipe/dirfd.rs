@@ -7,7 +7,8 @@
 //! Without `openat2` (Linux before 5.6, some seccomp profiles) nothing is cleaned: no fallback is as safe.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::Result;
 use nix::errno::Errno;
@@ -15,6 +16,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::libc;
 use nix::sys::stat::{FileStat, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
+use rustix::fs::{FileType, RawDir};
 
 use crate::crash::crash_point;
 
@@ -134,10 +136,27 @@ impl DirFd {
     ///
     /// # Errors
     /// Those of `getdents64`.
-    pub fn read(&self, buffer: &mut [u8], entries: &mut Vec<Entry>) -> Result<bool> {
-        let filled = getdents(self.as_fd(), buffer)?;
-        entries.extend(parse(&buffer[..filled]));
-        Ok(filled > 0)
+    pub fn read(&self, buffer: &mut [MaybeUninit<u8>], entries: &mut Vec<Entry>) -> Result<bool> {
+        let mut records = RawDir::new(self, buffer);
+        while let Some(record) = records.next() {
+            let record = record.map_err(errno)?;
+            let name = record.file_name();
+            if name != c"." && name != c".." {
+                entries.push(Entry {
+                    inode: record.ino(),
+                    name: name.to_owned(),
+                    kind: match record.file_type() {
+                        FileType::Unknown => None,
+                        FileType::Directory => Some(EntryKind::Directory),
+                        _ => Some(EntryKind::Other),
+                    },
+                });
+            }
+            if records.is_buffer_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Goes back to the first entry.
@@ -175,83 +194,7 @@ fn open_beneath(dir: BorrowedFd<'_>, name: &CStr, flags: OFlag) -> Result<OwnedF
     }
 }
 
-/// nix reads directories through libc's `DIR`, which allocates 32 KiB for each open directory and cannot
-/// share a buffer.
-#[expect(unsafe_code, reason = "nix has no getdents64")]
-fn getdents(dir: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
-    let (fd, start, size) = (dir.as_raw_fd(), buffer.as_mut_ptr(), buffer.len());
-    // SAFETY: the kernel writes at most `size` bytes to `start`, which is a slice of that size.
-    let filled = unsafe { libc::syscall(libc::SYS_getdents64, fd, start, size) };
-    Errno::result(filled).map(|filled| usize::try_from(filled).unwrap_or(0))
-}
-
-/// Parses the records of getdents64(2): inode (8 bytes), offset (8), record length (2), type (1), name with a
-/// NUL.
-fn parse(mut records: &[u8]) -> impl Iterator<Item = Entry> {
-    const NAME: usize = 19;
-    std::iter::from_fn(move || {
-        loop {
-            let inode = u64::from_ne_bytes(records.get(..8)?.try_into().ok()?);
-            let length = u16::from_ne_bytes(records.get(16..18)?.try_into().ok()?);
-            let kind = match *records.get(18)? {
-                libc::DT_UNKNOWN => None,
-                libc::DT_DIR => Some(EntryKind::Directory),
-                _ => Some(EntryKind::Other),
-            };
-            let name = CStr::from_bytes_until_nul(records.get(NAME..length.into())?).ok()?;
-            records = records.get(length.into()..)?;
-            if name != c"." && name != c".." {
-                return Some(Entry {
-                    inode,
-                    name: name.to_owned(),
-                    kind,
-                });
-            }
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(inode: u64, kind: u8, name: &[u8]) -> Vec<u8> {
-        let length = (19 + name.len() + 1).next_multiple_of(8);
-        let mut record = [&inode.to_ne_bytes()[..], &[0; 8]].concat();
-        record.extend(u16::try_from(length).unwrap().to_ne_bytes());
-        record.push(kind);
-        record.extend(name);
-        record.resize(length, 0);
-        record
-    }
-
-    #[test]
-    fn directory_records_are_parsed() {
-        let buffer = [
-            record(1, libc::DT_DIR, b"."),
-            record(2, libc::DT_DIR, b".."),
-            record(3, libc::DT_REG, b"a file"),
-            record(4, libc::DT_DIR, b"\xff\n"),
-            record(5, libc::DT_UNKNOWN, b"..."),
-            record(6, libc::DT_FIFO, &[b'n'; 255]),
-        ]
-        .concat();
-        let entry = |inode, name: &[u8], kind| Entry {
-            inode,
-            name: CString::new(name).unwrap(),
-            kind,
-        };
-        let expected = [
-            entry(3, b"a file", Some(EntryKind::Other)),
-            entry(4, b"\xff\n", Some(EntryKind::Directory)),
-            entry(5, b"...", None),
-            entry(6, &[b'n'; 255], Some(EntryKind::Other)),
-        ];
-        assert_eq!(parse(&buffer).collect::<Vec<_>>(), expected);
-        // Truncated records end the iteration.
-        for cut in 0..buffer.len() {
-            assert!(parse(&buffer[..cut]).count() <= expected.len());
-        }
-        assert_eq!(parse(&[0; 64]).count(), 0);
-    }
+/// The error of a call of rustix as one of nix.
+pub(super) fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_raw(error.raw_os_error())
 }

@@ -1,8 +1,9 @@
 //! Escapes the names of a tenant's files for messages: a name may contain line breaks and terminal escape
 //! sequences.
 
-use std::ffi::CStr;
-use std::fmt::{self, Write};
+use std::ffi::{CStr, OsStr};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 /// The longest path that is shown completely. A path may have megabytes, and an event message is limited to
 /// one kilobyte.
@@ -29,32 +30,25 @@ impl ShownPath {
     /// Escapes a path.
     #[must_use]
     pub fn from_bytes(path: &[u8]) -> Self {
-        let mut shown = String::from("\"");
+        // Quoted and escaped by the standard library.
+        let shown = |bytes| format!("{:?}", OsStr::from_bytes(bytes));
         if path.len() <= MAX_SHOWN_BYTES {
-            escape(path, &mut shown);
-        } else {
-            escape(&path[..MAX_SHOWN_BYTES / 2], &mut shown);
-            // Writing to a String cannot fail.
-            let _ = write!(shown, "…({} bytes)…", path.len() - MAX_SHOWN_BYTES);
-            escape(&path[path.len() - MAX_SHOWN_BYTES / 2..], &mut shown);
+            return Self(shown(path));
         }
-        shown.push('"');
-        Self(shown)
+        let (start, end) = path.split_at(MAX_SHOWN_BYTES / 2);
+        let (left_out, end) = end.split_at(end.len() - MAX_SHOWN_BYTES / 2);
+        let left_out = left_out.len();
+        Self(format!(
+            "{}…({left_out} bytes)…{}",
+            shown(start),
+            shown(end)
+        ))
     }
 }
 
 impl fmt::Display for ShownPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-fn escape(bytes: &[u8], shown: &mut String) {
-    for chunk in bytes.utf8_chunks() {
-        shown.extend(chunk.valid().escape_debug());
-        for byte in chunk.invalid() {
-            let _ = write!(shown, "\\x{byte:02x}");
-        }
     }
 }
 
@@ -70,7 +64,7 @@ mod tests {
             (&[c"Grüße"], "\"Grüße\""),
             (&[c"a\nb"], "\"a\\nb\""),
             (&[c"\x1b[2J"], "\"\\u{1b}[2J\""),
-            (&[c"\xff\xfe!"], "\"\\xff\\xfe!\""),
+            (&[c"\xff\xfe!"], "\"\\xFF\\xFE!\""),
             (&[c"\""], "\"\\\"\""),
         ] {
             assert_eq!(

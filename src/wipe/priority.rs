@@ -18,28 +18,22 @@ const NONE: c_int = 0;
 /// `IOPRIO_CLASS_IDLE`, which requires no privilege.
 const IDLE: c_int = 3;
 
-/// Idle I/O priority of the calling thread until this is dropped. Threads and processes that it starts in
-/// that time inherit the priority permanently.
+/// Idle I/O priority of the calling thread until this is dropped: then the priority is derived from the nice
+/// value again. Threads and processes that the thread starts in that time inherit the priority permanently.
 #[derive(Debug)]
 pub struct IdleIo {
-    before: Option<c_int>,
     /// Not `Send`: a thread restores only its own priority.
     _on_this_thread: PhantomData<*const ()>,
 }
 
 impl IdleIo {
     /// Sets the priority. If a seccomp profile forbids that, the cleaner runs at the normal priority.
-    #[must_use = "the old priority comes back when this is dropped"]
+    #[must_use = "the normal priority comes back when this is dropped"]
     pub fn begin() -> Self {
-        let before = priority().and_then(|before| {
-            set_priority(IDLE << CLASS_SHIFT)?;
-            Ok(before)
-        });
-        if let Err(errno) = before {
+        if let Err(errno) = set_priority(IDLE << CLASS_SHIFT) {
             tracing::debug!(%errno, "cleaning at normal I/O priority: the kernel refused the idle class");
         }
         Self {
-            before: before.ok(),
             _on_this_thread: PhantomData,
         }
     }
@@ -47,26 +41,8 @@ impl IdleIo {
 
 impl Drop for IdleIo {
     fn drop(&mut self) {
-        let Some(before) = self.before else { return };
-        // Old kernels report a level without a class, but do not accept one.
-        let before = if before >> CLASS_SHIFT == NONE {
-            NONE
-        } else {
-            before
-        };
-        // The kernel refuses only a real-time class, if the thread has lost the permission for it.
-        let _ = set_priority(before);
+        let _ = set_priority(NONE << CLASS_SHIFT);
     }
-}
-
-/// The I/O class and level of the calling thread.
-#[expect(unsafe_code, reason = "nix has no wrapper for ioprio_get")]
-fn priority() -> Result<c_int> {
-    // SAFETY: ioprio_get takes two numbers and touches no memory of ours.
-    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_THREAD, 0) };
-    Errno::result(priority)?
-        .try_into()
-        .map_err(|_| Errno::EINVAL)
 }
 
 #[expect(unsafe_code, reason = "nix has no wrapper for ioprio_set")]
@@ -78,8 +54,11 @@ fn set_priority(priority: c_int) -> Result<()> {
 
 /// Whether the calling thread has idle I/O priority.
 #[cfg(test)]
+#[expect(unsafe_code, reason = "nix has no wrapper for ioprio_get")]
 pub(crate) fn is_idle() -> bool {
-    priority().unwrap() >> CLASS_SHIFT == IDLE
+    // SAFETY: ioprio_get takes two numbers and touches no memory of ours.
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_THREAD, 0) };
+    priority >> CLASS_SHIFT == i64::from(IDLE)
 }
 
 #[cfg(test)]
@@ -88,23 +67,12 @@ mod tests {
 
     use super::*;
 
-    /// `IOPRIO_CLASS_BE`.
-    const BEST_EFFORT: c_int = 2;
-
     #[test]
-    fn idle_priority_is_restored_on_drop() {
-        for before in [NONE, BEST_EFFORT << CLASS_SHIFT | 6] {
-            thread::spawn(move || {
-                set_priority(before).unwrap();
-                let idle = IdleIo::begin();
-                assert!(is_idle());
-                assert!(thread::spawn(is_idle).join().unwrap(), "threads inherit it");
-                drop(idle);
-                assert!(!is_idle());
-                assert_eq!(priority().unwrap(), before);
-            })
-            .join()
-            .unwrap();
-        }
+    fn idle_priority_ends_on_drop() {
+        let idle = IdleIo::begin();
+        assert!(is_idle());
+        assert!(thread::spawn(is_idle).join().unwrap(), "threads inherit it");
+        drop(idle);
+        assert!(!is_idle());
     }
 }

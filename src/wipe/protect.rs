@@ -1,49 +1,31 @@
-//! Removes or detects what makes the kernel refuse a deletion: inode flags (`chattr +i`, `+a`), read-only
-//! subvolumes, swap files, a full disk.
+//! Removes what makes the kernel refuse a deletion: inode flags (`chattr +i`, `+a`), read-only subvolumes, a
+//! full disk.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
+use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::ftruncate;
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use super::dirfd::DirFd;
-
-/// `FS_IMMUTABLE_FL | FS_APPEND_FL` of `linux/fs.h`.
-const PROTECTING: libc::c_int = 0x10 | 0x20;
+use super::dirfd::{DirFd, errno};
 
 /// `BTRFS_SUBVOL_RDONLY` of `linux/btrfs.h`.
 const READ_ONLY: u64 = 1 << 1;
 
 mod ioctl {
-    //! Numbers from `linux/fs.h` and `linux/btrfs.h`. Those for inode flags encode a `long`, but the kernel
-    //! reads and writes an `int`.
-    use nix::libc::{c_int, c_long};
-    const LONG: usize = size_of::<c_long>();
-    nix::ioctl_read_bad!(get_flags, nix::request_code_read!(b'f', 1, LONG), c_int);
-    nix::ioctl_write_ptr_bad!(set_flags, nix::request_code_write!(b'f', 2, LONG), c_int);
+    //! Numbers from `linux/btrfs.h`.
     nix::ioctl_read!(get_subvolume_flags, 0x94, 25, u64);
     nix::ioctl_write_ptr!(set_subvolume_flags, 0x94, 26, u64);
 }
 
-/// The result of clearing the flags that protect an entry.
-#[derive(Debug)]
-pub enum Unprotected {
-    /// Flags were cleared: retry the removal.
-    Cleared(Flags),
-    /// Neither the entry nor its directory has flags: the refusal has another cause.
-    NothingToClear,
-    /// Clearing the flags requires `CAP_LINUX_IMMUTABLE`.
-    NotAllowed,
-}
-
 /// The flags that were cleared on an entry.
 #[derive(Debug, Default)]
-pub struct Flags(Option<(OwnedFd, libc::c_int)>);
+pub struct Flags(Option<(OwnedFd, IFlags)>);
 
 impl Flags {
     /// Sets the flags again if the file still has a link, which may be outside the volume.
@@ -52,38 +34,36 @@ impl Flags {
             && fstat(&file).is_ok_and(|file| file.st_nlink > 0)
         {
             // Clearing them succeeded, so this is permitted too.
-            let _ = set_flags(file.as_fd(), flags);
+            let _ = ioctl_setflags(file, flags);
         }
     }
 }
 
-/// Clears the immutable and append-only flags of a directory and of its entry `name`.
-pub fn unprotect(dir: &DirFd, name: &CStr) -> Unprotected {
+/// Clears the immutable and append-only flags of a directory and of its entry `name`. `None` if neither has
+/// any: the refusal has another cause.
+///
+/// # Errors
+/// `EPERM` without `CAP_LINUX_IMMUTABLE`.
+pub fn unprotect(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
     match (clear(dir.as_fd()), clear_entry(dir, name)) {
-        (Err(Errno::EPERM), _) | (_, Err(Errno::EPERM)) => Unprotected::NotAllowed,
-        (_, Ok(Some(flags))) => Unprotected::Cleared(flags),
-        (Ok(true), _) => Unprotected::Cleared(Flags::default()),
-        _ => Unprotected::NothingToClear,
+        (Err(Errno::EPERM), _) | (_, Err(Errno::EPERM)) => Err(Errno::EPERM),
+        (_, Ok(Some(flags))) => Ok(Some(flags)),
+        (Ok(true), _) => Ok(Some(Flags::default())),
+        _ => Ok(None),
     }
 }
 
 /// Clears the flags of an entry. Returns those that it had.
 fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
     let handle = dir.handle(name)?;
-    match file_type(&handle)? {
-        libc::S_IFDIR => {
-            let cleared = clear(dir.open_dir(name)?.as_fd())?;
-            Ok(cleared.then(Flags::default))
-        }
-        libc::S_IFREG => {
-            let file = open_regular(&handle, OFlag::O_RDONLY)?;
-            let flags = get_flags(file.as_fd())?;
-            let cleared = clear(file.as_fd())?;
-            Ok(cleared.then(|| Flags(Some((file, flags)))))
-        }
-        // Other types have no flags.
-        _ => Ok(None),
+    // Other types have no flags, and opening them has effects.
+    if !matches!(file_type(&handle)?, libc::S_IFDIR | libc::S_IFREG) {
+        return Ok(None);
     }
+    let file = reopen(&handle, OFlag::O_RDONLY)?;
+    let flags = ioctl_getflags(&file).map_err(errno)?;
+    let cleared = clear(file.as_fd())?;
+    Ok(cleared.then(|| Flags(Some((file, flags)))))
 }
 
 fn file_type(file: &OwnedFd) -> Result<libc::mode_t> {
@@ -91,13 +71,10 @@ fn file_type(file: &OwnedFd) -> Result<libc::mode_t> {
 }
 
 /// Opens the file behind the handle. Its name may refer to a FIFO by now.
-fn open_regular(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
+fn reopen(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    open(
-        path.as_str(),
-        access | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )
+    let flags = access | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    open(path.as_str(), flags, Mode::empty())
 }
 
 /// Clears the immutable and append-only flags of a file. Returns whether it had any.
@@ -105,24 +82,13 @@ fn open_regular(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
 /// # Errors
 /// Those of the two ioctls; `ENOTTY` or `EOPNOTSUPP` where the filesystem has no flags.
 pub fn clear(file: BorrowedFd<'_>) -> Result<bool> {
-    let flags = get_flags(file)?;
-    if flags & PROTECTING == 0 {
+    let protecting = IFlags::IMMUTABLE | IFlags::APPEND;
+    let flags = ioctl_getflags(file).map_err(errno)?;
+    if !flags.intersects(protecting) {
         return Ok(false);
     }
-    set_flags(file, flags & !PROTECTING).map(|()| true)
-}
-
-#[expect(unsafe_code, reason = "nix has no wrapper for inode flags")]
-fn get_flags(file: BorrowedFd<'_>) -> Result<libc::c_int> {
-    let mut flags = 0;
-    // SAFETY: the kernel writes one int to `flags`.
-    unsafe { ioctl::get_flags(file.as_raw_fd(), &raw mut flags) }.map(|_| flags)
-}
-
-#[expect(unsafe_code, reason = "nix has no wrapper for inode flags")]
-fn set_flags(file: BorrowedFd<'_>, flags: libc::c_int) -> Result<()> {
-    // SAFETY: the kernel reads one int from `flags`.
-    unsafe { ioctl::set_flags(file.as_raw_fd(), &raw const flags) }.map(drop)
+    let cleared = ioctl_setflags(file, flags - protecting);
+    cleared.map(|()| true).map_err(errno)
 }
 
 /// Whether a directory is the root of a read-only subvolume or snapshot (btrfs).
@@ -155,37 +121,17 @@ fn set_subvolume_flags(dir: BorrowedFd<'_>, flags: u64) -> Result<()> {
     unsafe { ioctl::set_subvolume_flags(dir.as_raw_fd(), &raw const flags) }.map(drop)
 }
 
-/// Whether the entry `name` is an active swap file. Its removal fails with `EPERM`, as with flags. The paths
-/// in `/proc/swaps` may belong to another mount namespace, but allocating in a swap file fails with
-/// `ETXTBSY`.
-pub fn is_swap_file(dir: &DirFd, name: &CStr) -> bool {
-    let Ok(file) = writable(dir, name) else {
-        return false;
-    };
-    // In other files this changes neither the size nor the contents.
-    fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 1) == Err(Errno::ETXTBSY)
-}
-
 /// Frees a file's blocks before its removal: on a full copy-on-write filesystem, even a deletion may fail for
 /// lack of space. Returns whether to retry the removal.
 pub fn truncate(dir: &DirFd, name: &CStr) -> bool {
-    let truncated = writable(dir, name).and_then(|file| {
+    let truncated = dir.handle(name).and_then(|handle| {
         // A second link may be outside the volume.
-        if fstat(&file)?.st_nlink != 1 {
-            return Err(Errno::EMLINK);
+        if file_type(&handle)? != libc::S_IFREG || fstat(&handle)?.st_nlink != 1 {
+            return Err(Errno::EINVAL);
         }
-        ftruncate(&file, 0)
+        ftruncate(reopen(&handle, OFlag::O_WRONLY)?, 0)
     });
     truncated.is_ok()
-}
-
-/// Opens the entry `name` for writing if it is a regular file.
-fn writable(dir: &DirFd, name: &CStr) -> Result<OwnedFd> {
-    let handle = dir.handle(name)?;
-    match file_type(&handle)? {
-        libc::S_IFREG => open_regular(&handle, OFlag::O_WRONLY),
-        _ => Err(Errno::EINVAL),
-    }
 }
 
 #[cfg(test)]
@@ -222,17 +168,5 @@ mod tests {
         }
         let lengths = ["file", "linked", "target"].map(|name| fs::read(path(name)).unwrap().len());
         assert_eq!(lengths, [0, 4, 4]);
-    }
-
-    #[test]
-    fn ordinary_file_is_not_a_swap_file_and_is_unchanged() {
-        let volume = tempfile::tempdir().unwrap();
-        let path = volume.path().join("file");
-        let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
-        for contents in ["", "data"] {
-            fs::write(&path, contents).unwrap();
-            assert!(!is_swap_file(&dir, c"file"));
-            assert_eq!(fs::read_to_string(&path).unwrap(), contents);
-        }
     }
 }

@@ -11,24 +11,44 @@ mod tests;
 
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
+
+use super::device::DeviceError;
+use super::progress::Progress;
 
 pub use backups::spots;
 use table::MAGICS;
 
-/// A source that can be read at any offset: a device, or an image in a test.
-pub trait ReadAt {
-    /// Fills `buffer` from `offset`.
-    ///
-    /// # Errors
-    /// When the bytes cannot be read.
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+/// Reads a device, or a partition of it. It checks for cancellation before each read, because a failing disk may
+/// take half a minute for each.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    device: &'a File,
+    /// The start and the size in bytes of the readable part.
+    start: u64,
+    size: u64,
+    progress: &'a Progress,
 }
 
-impl ReadAt for File {
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        FileExt::read_exact_at(self, buffer, offset)
+impl Reader<'_> {
+    /// Fills `buffer`, with zeros if the range is not within the part.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.progress.check()?;
+        self.progress.add_step();
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.size) {
+            buffer.fill(0);
+            return Ok(());
+        }
+        let offset = self.start + offset;
+        let read = self.device.read_exact_at(buffer, offset);
+        read.map_err(DeviceError::io("read", offset))
+    }
+
+    /// Reads a structure of a fixed length.
+    fn structure<const N: usize>(&self, offset: u64) -> Result<[u8; N], DeviceError> {
+        let mut bytes = [0; N];
+        self.read(offset, &mut bytes).map(|()| bytes)
     }
 }
 
@@ -50,64 +70,57 @@ impl fmt::Display for Signature {
 /// The first known signature on a device of `size` bytes.
 ///
 /// # Errors
-/// When the device cannot be read.
-pub fn find(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
+/// When the device cannot be read, or after a cancellation.
+pub fn find(
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<Option<Signature>, DeviceError> {
+    let reader = Reader {
+        device,
+        start: 0,
+        size,
+        progress,
+    };
     for magic in MAGICS {
-        if let Some(offset) = magic.at.offset(size) {
+        for offset in magic.offsets(size) {
             let mut found = [0; table::LONGEST];
             let found = &mut found[..magic.bytes.len()];
-            read_within(device, size, offset, found)?;
+            reader.read(offset, found)?;
             if *found == *magic.bytes {
-                return Ok(Some(Signature {
-                    name: magic.name,
-                    offset,
-                }));
+                let name = magic.name;
+                return Ok(Some(Signature { name, offset }));
             }
         }
     }
-    match find_zfs(device, size)? {
-        None => backups::find_ext(device, size),
+    match find_zfs(reader)? {
+        None => backups::find_ext(reader),
         found => Ok(found),
     }
 }
 
-/// Fills `buffer`, with zeros if the range is not within the device.
-fn read_within(device: &dyn ReadAt, size: u64, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-    if offset
-        .checked_add(buffer.len() as u64)
-        .is_some_and(|end| end <= size)
-    {
-        device.read_exact_at(offset, buffer)
-    } else {
-        buffer.fill(0);
-        Ok(())
-    }
-}
-
 /// ZFS has four labels, two at each end. The uberblocks in their second half have the magic number.
-fn find_zfs(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
+fn find_zfs(device: Reader<'_>) -> Result<Option<Signature>, DeviceError> {
     const LABEL: u64 = 256 << 10;
     const RING: usize = 128 << 10;
     const SLOT: usize = 1 << 10;
     const MAGIC: u64 = 0x00ba_b10c;
-    let end = size / LABEL * LABEL;
+    let end = device.size / LABEL * LABEL;
     let mut ring = vec![0; RING];
-    for label in [
+    let labels = [
         Some(0),
         Some(LABEL),
         end.checked_sub(2 * LABEL),
         end.checked_sub(LABEL),
-    ] {
-        let Some(start) = label.map(|label| label + RING as u64) else {
-            continue;
-        };
-        read_within(device, size, start, &mut ring)?;
-        for (slot, offset) in ring.chunks_exact(SLOT).zip((start..).step_by(SLOT)) {
-            let Some(magic) = slot.first_chunk() else {
-                continue;
-            };
+    ];
+    for label in labels.into_iter().flatten() {
+        let start = label + RING as u64;
+        device.read(start, &mut ring)?;
+        let (slots, _) = ring.as_chunks::<SLOT>();
+        for (slot, offset) in slots.iter().zip((start..).step_by(SLOT)) {
             // In the byte order of the machine that created the pool.
-            if [u64::from_le_bytes(*magic), u64::from_be_bytes(*magic)].contains(&MAGIC) {
+            let magic: [u8; 8] = backups::field(slot, 0);
+            if [u64::from_le_bytes(magic), u64::from_be_bytes(magic)].contains(&MAGIC) {
                 return Ok(Some(Signature {
                     name: "zfs_member",
                     offset,

@@ -12,15 +12,11 @@
 //! *thread* ends that started the process.) The supervisor is the subreaper of its descendants, so a cleaner
 //! cannot escape by a double fork or a new session.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
-use std::str::FromStr;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -28,6 +24,8 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use procfs::process::{Process, all_processes};
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,8 +35,8 @@ use super::priority::IdleIo;
 /// The hidden subcommand that runs the supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
 pub const SUBCOMMAND: &str = "supervise";
 
-/// The result of the supervisor: one line on its standard error, to which the cleaner has no access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of the supervisor: one line of JSON on its standard error, to which the cleaner has no access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Verdict {
     /// The cleaner exited with this code.
     Exit(i32),
@@ -48,33 +46,6 @@ pub(super) enum Verdict {
     NotStarted(i32),
     /// The supervisor was stopped, and no process of the cleaner is left.
     Stopped,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exit(code) => write!(f, "exit {code}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::NotStarted(errno) => write!(f, "not-started {errno}"),
-            Self::Stopped => write!(f, "stopped 0"),
-        }
-    }
-}
-
-impl FromStr for Verdict {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (word, number) = text.trim_end().split_once(' ').ok_or(())?;
-        let number = number.parse().map_err(drop)?;
-        match word {
-            "exit" => Ok(Self::Exit(number)),
-            "signal" => Ok(Self::Signal(number)),
-            "not-started" => Ok(Self::NotStarted(number)),
-            "stopped" => Ok(Self::Stopped),
-            _ => Err(()),
-        }
-    }
 }
 
 /// Runs the supervisor. The process must do nothing else: it treats each of its children as the cleaner's.
@@ -87,8 +58,9 @@ pub fn supervise(command: &[OsString]) -> ExitCode {
         .enable_all()
         .build()
         .and_then(|runtime| runtime.block_on(run(command)));
-    let (text, code) = match verdict {
-        Ok(verdict) => (verdict.to_string(), ExitCode::SUCCESS),
+    let report = verdict.and_then(|verdict| Ok(serde_json::to_string(&verdict)?));
+    let (text, code) = match report {
+        Ok(report) => (report, ExitCode::SUCCESS),
         Err(error) => (format!("the supervisor failed: {error}"), ExitCode::FAILURE),
     };
     // The provisioner may be dead.
@@ -101,13 +73,7 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
     // All that can fail runs before the cleaner starts. The cleaner does not inherit signal handlers (it
     // would inherit ignored signals).
     let mut child_ended = signal(SignalKind::child())?;
-    let mut signals = [
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-        signal(SignalKind::quit())?,
-    ];
-    let [terminate, interrupt, hangup, quit] = &mut signals;
+    let mut terminate = signal(SignalKind::terminate())?;
     let mut lifeline = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
 
     // The cleaner and its descendants inherit the priority.
@@ -127,9 +93,6 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
             // The provisioner never writes to it, so a result means that it is closed.
             _ = lifeline.read(&mut unread) => break Verdict::Stopped,
             _ = terminate.recv() => break Verdict::Stopped,
-            _ = interrupt.recv() => break Verdict::Stopped,
-            _ = hangup.recv() => break Verdict::Stopped,
-            _ = quit.recv() => break Verdict::Stopped,
         }
     };
     // Also after a normal exit: background processes of the cleaner may still write.
@@ -176,11 +139,10 @@ fn reap(cleaner: Pid) -> Option<Verdict> {
     }
 }
 
-/// Kills until no descendant is left. Orphans become children of the supervisor, so processes that fork
-/// quickly are killed as well.
+/// Kills until no descendant is left. Orphans become children of the supervisor.
 async fn kill_descendants() {
     loop {
-        for pid in descendants(Pid::this()) {
+        for pid in children() {
             let _ = kill(pid, Signal::SIGKILL);
         }
         loop {
@@ -195,76 +157,12 @@ async fn kill_descendants() {
     }
 }
 
-/// All descendants in `/proc`.
-fn descendants(ancestor: Pid) -> Vec<Pid> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        if let Some(parent) = fs::read(entry.path().join("stat"))
-            .ok()
-            .and_then(|stat| parent(&stat))
-        {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = Vec::new();
-    let mut next = vec![ancestor.as_raw()];
-    while let Some(pid) = next.pop() {
-        // Removed, so that a PID that is reused during the scan cannot form a cycle.
-        let direct = children.remove(&pid).unwrap_or_default();
-        found.extend(direct.iter().copied().map(Pid::from_raw));
-        next.extend(direct);
-    }
-    found
-}
-
-/// The parent PID in `/proc/PID/stat`: the second field after the program's name, which is in parentheses
-/// and may contain any bytes.
-fn parent(stat: &[u8]) -> Option<i32> {
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    std::str::from_utf8(&stat[end + 1..])
-        .ok()?
-        .split_ascii_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verdict_round_trips() {
-        for verdict in [
-            Verdict::Exit(0),
-            Verdict::Exit(255),
-            Verdict::Signal(9),
-            Verdict::NotStarted(2),
-            Verdict::Stopped,
-        ] {
-            assert_eq!(format!("{verdict}\n").parse(), Ok(verdict));
-        }
-        for text in ["", "exit", "exit x", "done 0", "thread 'main' panicked at"] {
-            assert_eq!(text.parse::<Verdict>(), Err(()), "{text}");
-        }
-    }
-
-    #[test]
-    fn parent_is_parsed_after_any_program_name() {
-        for (stat, expected) in [
-            (&b"12 (sh) S 7 12 12 0"[..], Some(7)),
-            (b"12 (a) b) S 1 (\xff) R 7 12", Some(7)),
-            (b"12 (sh)", None),
-            (b"", None),
-        ] {
-            assert_eq!(parent(stat), expected);
-        }
-    }
+fn children() -> Vec<Pid> {
+    let is_child = |process: &Process| {
+        let stat = process.stat();
+        stat.is_ok_and(|stat| stat.ppid == Pid::this().as_raw())
+    };
+    let processes = all_processes().into_iter().flatten().flatten();
+    let children = processes.filter(is_child);
+    children.map(|child| Pid::from_raw(child.pid)).collect()
 }

@@ -10,11 +10,11 @@ mod error;
 mod frame;
 mod fs_tuning;
 mod helper;
-mod names;
 mod root;
 mod walk;
 
 use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -40,15 +40,6 @@ pub const LOST_AND_FOUND: &CStr = c"lost+found";
 /// The bytes of directory entries read by one call.
 const BUFFER: usize = 256 << 10;
 
-/// The result of emptying a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TreeReport {
-    /// Entries removed, directories included.
-    pub removed: u64,
-    /// The passes over the root until it was empty. More than one: a process was writing.
-    pub passes: u32,
-}
-
 /// Removes everything below `root`, a mount's root directory. `root` itself is kept, without the flags and
 /// `user.*` attributes that a tenant may have set.
 ///
@@ -63,7 +54,7 @@ pub fn empty(
     root: BorrowedFd<'_>,
     nested: &[PathBuf],
     progress: &Progress,
-) -> Result<TreeReport, TreeError> {
+) -> Result<(), TreeError> {
     if let Some(point) = nested.first() {
         let path = ShownPath::from_bytes(point.as_os_str().as_bytes());
         return Err(TreeError::NestedMount { path });
@@ -80,14 +71,13 @@ pub fn empty(
     if touch(&dir) == Err(Errno::EROFS) {
         return Err(TreeError::ReadOnly);
     }
-    let report = Walk::new(dir, progress)?.run()?;
+    Walk::new(dir, progress)?.run()?;
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
     if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
         root::reset(&lost_and_found, Some(LOST_AND_FOUND))?;
     }
-    root::reset(&dir, None)?;
-    Ok(report)
+    root::reset(&dir, None)
 }
 
 /// Checks that a volume is empty except for an empty `lost+found`. It reads the directory again.
@@ -167,7 +157,7 @@ fn is_read_only(dir: &DirFd) -> bool {
 }
 
 fn list(dir: &DirFd) -> nix::Result<Vec<Entry>> {
-    let (mut entries, mut buffer) = (Vec::new(), vec![0; BUFFER]);
+    let (mut entries, mut buffer) = (Vec::new(), vec![MaybeUninit::uninit(); BUFFER]);
     // Two entries are enough to decide, and a million need too much memory.
     while entries.len() < 2 && dir.read(&mut buffer, &mut entries)? {}
     Ok(entries)

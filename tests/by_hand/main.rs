@@ -7,5 +7,5 @@ extern crate support;
 
 mod asked;
 mod cleaned;
-mod ground;
+mod fixture;
 mod refused;

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
-use kube::api::PostParams;
 use local_volume_provisioner::host::lock::VolumeLock;
 use nix::mount::MsFlags;
 use serde_json::json;
@@ -13,7 +12,7 @@ use std::os::fd::AsFd;
 use support::LoopDevice;
 use support::stage::{name, uid};
 
-use crate::ground::{
+use crate::fixture::{
     assert_ends, assert_refused, command, fill, has_secret, is_full, raw, stage, volume,
 };
 
@@ -26,9 +25,7 @@ fn text(path: &Path) -> &str {
 #[test]
 fn paths_outside_of_the_configured_classes() {
     let stage = or_skip!(stage());
-    stage
-        .class("some", &json!({ "namePattern": "disk-*" }))
-        .unwrap();
+    stage.class("some", &json!({ "namePattern": "disk-*" }));
     let outside = stage.sandbox.tmpfs("outside", "size=1m").unwrap();
     fill(&outside);
     let unmatched = stage.sandbox.tmpfs("disks/some/other", "size=1m").unwrap();
@@ -59,9 +56,9 @@ fn paths_outside_of_the_configured_classes() {
 #[test]
 fn volumes_of_available_bound_and_terminating_pvs_and_with_a_job() {
     let stage = or_skip!(stage());
-    stage.configure("pauseCleaning", "true").unwrap();
+    stage.configure("pauseCleaning", "true");
     let root = volume(&stage, "volume");
-    let provisioner = stage.provisioner().unwrap();
+    let provisioner = stage.provisioner();
     stage.available(&root, None);
     assert_refused(&stage, text(&root), "reserve it first");
     let pv = stage.used(&stage.bind("claim", &root));
@@ -80,23 +77,16 @@ fn volumes_of_available_bound_and_terminating_pvs_and_with_a_job() {
             "restartPolicy": "Never", "containers": [{ "name": "cleaner", "image": "none" }],
         } } },
     });
-    let job: Job = serde_json::from_value(job).unwrap();
-    let job = stage
-        .block_on(jobs.create(&PostParams::default(), &job))
-        .unwrap();
+    let job = stage.create(&jobs, job);
     assert_refused(&stage, &name(&pv), "has the cleaning Job");
     let job = job.metadata.name.unwrap();
     let params = kube::api::DeleteParams::background();
-    stage.block_on(jobs.delete(&job, &params)).unwrap();
+    stage.request(jobs.delete(&job, &params));
     stage.eventually("the Job is gone", || {
-        stage
-            .block_on(jobs.get_opt(&job))
-            .unwrap()
-            .is_none()
-            .then_some(())
+        stage.request(jobs.get_opt(&job)).is_none()
     });
 
-    stage.delete_pv(&name(&pv)).unwrap();
+    stage.delete_pv(&name(&pv));
     assert_refused(&stage, text(&root), "is Terminating");
     assert!(is_full(&root));
 }

@@ -45,7 +45,7 @@ fn written(objects: &Objects) -> tempfile::TempDir {
 }
 
 #[test]
-fn alerts_are_quiet_until_there_is_something_to_say() {
+fn alerts_fire_only_when_they_should() {
     let (Some(helm), Some(promtool)) = (Helm::find(), Promtool::find()) else {
         return;
     };
@@ -94,7 +94,7 @@ fn promtool_accepts_the_rules_as_rendered() {
 }
 
 #[test]
-fn alerts_are_about_metrics_and_words_that_exist() {
+fn alerts_use_existing_metrics_and_labels() {
     let known = Known::new();
     let events = read("docs/events.md");
     let states = read("docs/status.md");
@@ -128,7 +128,7 @@ fn alerts_are_about_metrics_and_words_that_exist() {
 }
 
 #[test]
-fn each_alert_says_what_where_and_what_to_do() {
+fn each_alert_names_the_problem_the_place_and_the_remedy() {
     let page = read("docs/alerts.md");
     let alerts = alerts();
     for alert in &alerts {
@@ -149,8 +149,8 @@ fn each_alert_says_what_where_and_what_to_do() {
             _ => "{{ or $labels.node $labels.instance }}",
         };
         assert!(description.contains(place), "{name}");
-        let told = format!("\n## {name}\n\n{summary} _{severity}_");
-        assert!(page.contains(&told), "docs/alerts.md lacks {told:?}");
+        let section = format!("\n## {name}\n\n{summary} _{severity}_");
+        assert!(page.contains(&section), "docs/alerts.md lacks {section:?}");
     }
     let explained: Vec<_> = page
         .lines()
@@ -208,7 +208,7 @@ fn the_rule_is_made_when_asked_for_and_as_asked_for() {
     }
 }
 
-/// One that nobody knows would stay on, unnoticed.
+/// An unknown name would disable nothing, unnoticed.
 #[test]
 fn only_alerts_that_exist_can_be_disabled() {
     let schema: Value =

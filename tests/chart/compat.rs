@@ -23,7 +23,7 @@ pub fn mounts(container: &Value) -> Vec<(&str, &str, &str, bool)> {
 #[test]
 fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
     let helm = or_skip!(Helm::find());
-    // mountDevVolume is true where nobody says otherwise, and the kubelet can live elsewhere.
+    // mountDevVolume is true by default, and the kubelet can have another directory.
     let objects = helm.render(&["kubeletDir=/data/kubelet/"]);
     let mounted = mounts(objects.container());
     assert!(mounted.contains(&("provisioner-dev", "/dev", "None", false)));
@@ -37,7 +37,7 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
     let args = objects.container()["args"].as_array().unwrap();
     assert!(args.contains(&json!("--kubelet-dir=/data/kubelet")));
 
-    // Without privileges, devices are looked at and no more.
+    // Without privileges, devices are only listed.
     let objects = helm.render(&["privileged=false"]);
     let mounted = mounts(objects.container());
     assert!(mounted.contains(&("provisioner-dev", "/dev", "None", true)));
@@ -127,7 +127,7 @@ fn every_object_is_called_by_the_full_name() {
 
 /// A pod has to be replaced by what the running program cannot take over, and by nothing else.
 #[test]
-fn pods_roll_for_what_a_reload_cannot_apply() {
+fn pods_roll_for_changes_that_a_reload_cannot_apply() {
     let helm = or_skip!(Helm::find());
     let render = |sets: &[&str]| helm.render(sets);
     let template = |objects: &Objects| objects.only("DaemonSet")["spec"]["template"].clone();

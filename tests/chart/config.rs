@@ -32,7 +32,6 @@ fn every_key_arrives_in_the_program() {
     assert!(config.set_pv_owner_ref);
     assert!(config.use_job_for_cleaning);
     assert!(config.use_node_name_only);
-    assert_eq!(config.min_resync_period, Duration::from_mins(90));
     assert!(config.remove_node_not_ready_taint);
     assert_eq!(
         config.provisioner_not_ready_node_taint_key,
@@ -60,14 +59,14 @@ fn every_key_arrives_in_the_program() {
         .map(|t| t.key.as_deref())
         .collect();
     assert_eq!(keys, [Some("dedicated"), Some("example.com/disks-missing")]);
-    // Ours, and on unless somebody says otherwise.
+    // Our key, which is on by default.
     assert!(config.protect_released_data);
 
     let fast = &config.classes["fast"];
     assert_eq!(fast.host_dir.to_string(), "/mnt/fast");
     assert_eq!(fast.mount_dir.to_string(), "/fast");
     assert_eq!(fast.volume_mode.to_string(), "Filesystem");
-    assert_eq!(fast.access_mode.as_str(), "ReadWriteOncePod");
+    assert_eq!(fast.access_mode.to_string(), "ReadWriteOncePod");
     assert_eq!(fast.fs_type.as_deref(), Some("xfs"));
     assert_eq!(fast.name_pattern.to_string(), "nvme*,sd[b-z]");
     let command = vec!["/scripts/dd_zero.sh".into(), "2".into()];
@@ -140,7 +139,7 @@ fn no_means_no() {
     }
 }
 
-/// What people begin with, in `deploy/` too, gives the program nothing to warn of.
+/// The program warns of nothing in the examples, in `deploy/` too.
 #[test]
 fn every_example_is_understood() {
     let helm = or_skip!(Helm::find());

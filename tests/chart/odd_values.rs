@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::compat::mounts;
 use crate::helm::{Helm, chart_dir, named};
 
-/// The chart's own volumes are in nobody's way, whatever a class or a further volume is called.
+/// The chart's own volumes conflict with no class or further volume, whatever its name.
 #[test]
 fn volumes_of_any_name_can_be_added() {
     let helm = or_skip!(Helm::find());
@@ -103,7 +103,7 @@ fn names_stay_text() {
     assert_eq!(objects.only("DaemonSet")["metadata"]["namespace"], "7");
 }
 
-/// People split one directory by `namePattern`; Kubernetes refuses to mount two volumes at one path.
+/// Two classes may split one directory by `namePattern`; Kubernetes refuses two volumes at one path.
 #[test]
 fn a_directory_that_classes_share_is_mounted_once() {
     let helm = or_skip!(Helm::find());
@@ -129,7 +129,7 @@ fn a_directory_that_classes_share_is_mounted_once() {
 
 /// Services and Jobs have the shortest names, and no two objects of a kind may have the same.
 #[test]
-fn a_long_name_is_cut_and_stays_unlike_the_others() {
+fn a_long_name_is_truncated_and_stays_unique() {
     let helm = or_skip!(Helm::find());
     let long = format!("fullnameOverride={}", "x".repeat(63));
     let features =
@@ -241,7 +241,7 @@ fn windows_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn classes_that_cannot_be_told_apart_are_refused_with_a_sentence() {
+fn classes_that_cannot_be_distinguished_are_refused_with_a_sentence() {
     let helm = or_skip!(Helm::find());
     let said = helm.refusal(&[
         "classes[0].name=a,classes[0].hostDir=/mnt/a",

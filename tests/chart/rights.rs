@@ -1,4 +1,4 @@
-//! What the chart lets the provisioner do: its roles, its capabilities, whom it talks to.
+//! What the chart permits to the provisioner: its roles, its capabilities, its network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::helm::{Helm, NAMESPACE, Objects};
 
-/// The provisioner's rights: `resource.group` and the verbs.
+/// The provisioner's permissions: `resource.group` and the verbs.
 fn rights(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut rights: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let roles = objects.0.iter().filter(|object| {
@@ -111,7 +111,7 @@ fn every_role_is_bound_to_the_pods_account() {
 }
 
 #[test]
-fn the_container_has_the_rights_of_its_mode() {
+fn the_container_has_the_privileges_of_its_mode() {
     let helm = or_skip!(Helm::find());
     let context = |sets: &[&str]| helm.render(sets).container()["securityContext"].clone();
     let unprivileged = json!({
@@ -174,7 +174,7 @@ fn the_network_policy_lets_metrics_in_and_the_api_server_be_reached() {
 }
 
 #[test]
-fn node_isolation_is_told_to_the_program_and_refused_where_it_cannot_hold() {
+fn node_isolation_is_passed_to_the_program_and_refused_where_it_cannot_hold() {
     let helm = or_skip!(Helm::find());
     let on = "nodeIsolation.enabled=true";
     let objects = helm.render(&[on]);

@@ -222,7 +222,7 @@ fn the_chart_has_the_version_of_the_program() {
 }
 
 /// The table in the chart's README is made of the schema and the values. With `WRITE=1` in the
-/// environment, as `scripts/render` runs it, this test writes it anew.
+/// environment, as `scripts/render` runs it, this test writes it again.
 #[test]
 fn the_readme_has_all_values() {
     const BEGIN: &str = "<!-- values -->\n";

@@ -116,7 +116,7 @@ fn the_other_provisioners_release_is_upgraded_in_place_or_not_at_all() {
     let usual = format!("{RELEASE}-local-static-provisioner");
     let of_own_name = format!("{RELEASE}-foo");
     let as_usual = "set nameOverride to local-static-provisioner";
-    // DaemonSet and label; each wrong setting with the remedy that it is told; the right one.
+    // DaemonSet and label; each wrong setting with its reported remedy; the right one.
     for (name, label, wrong, right) in [
         (
             &*usual,

@@ -69,7 +69,7 @@ fn what_an_overlay_left_in_a_volume_is_deleted() {
 }
 
 #[test]
-fn a_file_that_shares_blocks_with_one_outside_goes_alone() {
+fn a_file_that_shares_blocks_with_one_outside_is_deleted_alone() {
     on_filesystems(&["xfs", "btrfs"], |sandbox, disk| {
         let [inside, beside] = ["volume", "beside"].map(|name| disk.join(name));
         fs::create_dir(&inside).unwrap();
@@ -87,9 +87,9 @@ fn a_file_that_shares_blocks_with_one_outside_goes_alone() {
     });
 }
 
-/// The space of a file comes back when the last who has it open closes it.
+/// The space of a file is free when its last descriptor is closed.
 #[test]
-fn a_file_that_is_still_open_is_gone_for_everybody_else() {
+fn an_open_file_is_unlinked_and_not_truncated() {
     on_filesystems(&["tmpfs", "ext4", "xfs"], |_, root| {
         let used = || {
             let facts = statvfs(root).unwrap();
@@ -102,7 +102,7 @@ fn a_file_that_is_still_open_is_gone_for_everybody_else() {
         assert_cleans(root);
         let mut contents = Vec::new();
         file.read_to_end(&mut contents).unwrap();
-        assert_eq!(contents.len(), size, "it was cut while somebody had it");
+        assert_eq!(contents.len(), size, "it was truncated while open");
         assert!(used() + (1 << 20) > full, "{} {full}", used());
         drop(file);
         // XFS frees it when it has time to.
@@ -115,7 +115,7 @@ fn a_file_that_is_still_open_is_gone_for_everybody_else() {
 }
 
 #[test]
-fn files_of_a_project_go_like_any_other_and_the_root_stays_in_it() {
+fn files_of_a_project_are_deleted_and_the_root_stays_in_it() {
     let sandbox = sandbox!("chattr", "mkfs.xfs");
     let device = LoopDevice::formatted(sandbox.path(), 320 << 20, "xfs").unwrap();
     let root = sandbox.mount(device.path(), "xfs", "volume").unwrap();

@@ -9,8 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use local_volume_provisioner::wipe::device::{
-    DeviceError, WipeOutcome, check_reset, check_zeroed, discard, quick_reset, verify_zeroed, zero,
-    zero_times,
+    DeviceError, WipeOutcome, check_reset, check_zeroed, discard, quick_reset, zero,
 };
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -39,13 +38,13 @@ pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
 
 fn reset(device: &LoopDevice) -> WipeOutcome {
     let (file, size) = (open(device), size_of(device));
-    let report = quick_reset(&file, size, &Progress::default()).unwrap();
+    let outcome = quick_reset(&file, size, &Progress::default()).unwrap();
     check_reset(&file, size, &Progress::default()).unwrap();
-    report.outcome
+    outcome
 }
 
 #[test]
-fn a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents() {
+fn a_quick_reset_reports_progress_and_whether_it_dropped_the_contents() {
     let sandbox = sandbox!();
     let size = 256 << 20;
     // Punched as a whole, or not at all; and in both cases the places of superblocks are written.
@@ -66,7 +65,7 @@ fn a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents() {
         device.file().sync_all().unwrap();
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        assert_eq!(quick_reset(&file, size, &progress).unwrap().outcome, means);
+        assert_eq!(quick_reset(&file, size, &progress).unwrap(), means);
         let written = device.written().unwrap() - before;
         assert!(written > dropped, "{written}");
         let figures = (progress.bytes_done(), progress.bytes_total());
@@ -127,7 +126,7 @@ fn each_pass_of_zeros_counts() {
         write_secrets(&device, size);
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        zero_times(&file, size, 3, &progress).unwrap();
+        zero(&file, size, 3, &progress).unwrap();
         let markers = (device.written().unwrap() - before) - 3 * size;
         assert!(markers < 1 << 20, "{markers} bytes more");
         let expected = (3 * size, 3 * size);
@@ -145,16 +144,36 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
         matches!(error, DeviceError::NotZero { offset: 0 }),
         "{error}"
     );
-    assert_eq!(zero(&file, size, &progress).unwrap().outcome, means);
+    assert_eq!(zero(&file, size, 1, &progress).unwrap(), means);
     check_zeroed(&file, size, &Progress::default()).unwrap();
     assert_eq!(
         (progress.bytes_done(), progress.bytes_total()),
         (size, size)
     );
     assert_direct_is_off(&file);
-    verify_zeroed(&file, size, &Progress::default()).unwrap();
-    assert_direct_is_off(&file);
     assert_all_zero(device);
+}
+
+#[test]
+fn what_is_left_at_either_end_or_at_a_sampled_place_is_found() {
+    let sandbox = sandbox!();
+    let size = (64 << 20) + 7 * 512;
+    let device = LoopDevice::new(sandbox.path(), size).unwrap();
+    let file = open(&device);
+    let put = |at: u64, with: &[u8; 1]| {
+        file.write_all_at(with, at).unwrap();
+        file.sync_all().unwrap();
+    };
+    for at in [4097, size - 1, 32 << 20] {
+        put(at, b"x");
+        match check_zeroed(&file, size, &Progress::default()).unwrap_err() {
+            DeviceError::NotZero { offset } => assert_eq!(offset, at),
+            other => panic!("{other}"),
+        }
+        assert_direct_is_off(&file);
+        put(at, b"\0");
+    }
+    check_zeroed(&file, size, &Progress::default()).unwrap();
 }
 
 /// The descriptor is the caller's again, as it was.
@@ -208,7 +227,7 @@ fn sectors_of_4_and_64_kib() {
 /// No step of a wipe is larger.
 const STEP: u64 = 64 << 20;
 
-/// Stops a wipe when it has come so far: it does no more than the step that it is at. It has to be one
+/// Stops a wipe when it has come so far: it only finishes its current step. It has to be one
 /// that takes minutes, since this thread may get no time for a while.
 pub fn cancel_when<T: Debug>(
     bytes_done: u64,
@@ -236,9 +255,7 @@ fn a_cancelled_wipe_stops_at_once() {
     let size = 1 << 30;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
-    cancel_when(1, &progress, || zero_times(&file, size, 1000, &progress));
-    assert_eq!(
-        quick_reset(&file, size, &progress).unwrap_err().reason(),
-        "Cancelled"
-    );
+    cancel_when(1, &progress, || zero(&file, size, 1000, &progress));
+    let error = quick_reset(&file, size, &progress).unwrap_err();
+    assert!(matches!(error, DeviceError::Cancelled(_)), "{error}");
 }

@@ -20,14 +20,13 @@ use crate::volume::{
 };
 
 #[test]
-fn an_ordinary_tree_goes_in_one_pass_and_an_empty_one_in_none() {
+fn an_ordinary_tree_is_emptied_and_an_empty_one_left() {
     on_each_filesystem(|_, root| {
         make_canary(&root.join("a"));
         make_canary(&root.join("b/c/d"));
         fs::write(root.join("file"), vec![1; 1 << 20]).unwrap();
-        for expected in [(17, 1), (0, 0)] {
-            let report = clean(root).unwrap();
-            assert_eq!((report.removed, report.passes), expected);
+        for removed in [17, 0] {
+            assert_eq!(clean(root).unwrap(), removed);
             assert!(root.is_dir(), "the mount point itself stays");
         }
     });
@@ -58,8 +57,7 @@ fn immutable_and_append_only_flags_are_taken_off() {
         for (flag, path) in flagged {
             run("chattr", &[flag, path.to_str().unwrap()]);
         }
-        let report = clean(root).unwrap();
-        assert_eq!((report.removed, report.passes), (1000 + 60 * 32, 1));
+        assert_eq!(clean(root).unwrap(), 1000 + 60 * 32);
     });
 }
 
@@ -71,7 +69,7 @@ fn everything_that_is_no_directory_is_removed_unopened() {
         let node = |name: &str, kind, device| {
             mknod(&root.join(name), kind, Mode::S_IRWXU, device).unwrap();
         };
-        // Opening the FIFO would hang, since nobody writes to it.
+        // Opening the FIFO would hang, since it has no writer.
         node("fifo", SFlag::S_IFIFO, 0);
         node("null", SFlag::S_IFCHR, nix::sys::stat::makedev(1, 3));
         node("disk", SFlag::S_IFBLK, nix::sys::stat::makedev(7, 0));
@@ -110,7 +108,7 @@ fn lost_and_found_is_emptied_and_kept() {
         run("chattr", &["+i", lost.to_str().unwrap()]);
         let opened = File::open(root).unwrap();
         let error = tree::check_empty(opened.as_fd()).unwrap_err();
-        assert_eq!(error.reason(), "NotEmpty");
+        assert!(matches!(error, TreeError::NotEmpty { .. }), "{error}");
         assert_cleans(root);
         assert_eq!(
             snapshot(root).into_keys().collect::<Vec<_>>(),
@@ -155,7 +153,7 @@ fn with_nested_mounts(sandbox: &Sandbox, disk: &Path) -> (PathBuf, Vec<PathBuf>)
     for (source, target) in [
         (&outside, "d/bound"),
         (&outside.join("file"), "file"),
-        // The same device number as the volume: what `rm --one-file-system` goes by.
+        // The same device number as the volume, which `rm --one-file-system` compares.
         (&same, "same"),
     ] {
         mount(
@@ -188,7 +186,7 @@ fn fault_5_the_kernel_stops_us_at_a_mount_that_came_later() {
         let before: Vec<_> = nested.iter().map(|path| contents(path)).collect();
         for umount in 0..nested.len() {
             let error = clean_unaware(&root).unwrap_err();
-            assert_eq!(error.reason(), "NestedMount", "{error}");
+            assert!(matches!(error, TreeError::NestedMount { .. }), "{error}");
             for (path, before) in nested.iter().zip(&before).skip(umount) {
                 assert!(contents(path) == *before, "{} was touched", path.display());
             }
@@ -253,8 +251,12 @@ fn a_swap_file_in_use_is_named() {
         let swap = SwapOn::new(root.join("swap").to_str().unwrap().to_owned());
         fs::write(root.join("other"), "x").unwrap();
         let error = clean(root).unwrap_err();
-        assert!(matches!(error, TreeError::SwapFile { .. }), "{error}");
-        assert!(error.to_string().contains("\"swap\""), "{error}");
+        assert!(matches!(error, TreeError::Denied { .. }), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("\"swap\"") && said.contains("swapoff"),
+            "{said}"
+        );
         assert!(!root.join("other").exists(), "what can be deleted is");
         drop(swap);
         assert_cleans(root);
@@ -269,7 +271,7 @@ fn a_read_only_filesystem_is_refused_with_nothing_deleted() {
         let none = None::<&str>;
         let remount = |flags| mount(none, root, none, MsFlags::MS_REMOUNT | flags, none).unwrap();
         remount(MsFlags::MS_RDONLY);
-        assert_eq!(clean(root).unwrap_err().reason(), "ReadOnly");
+        assert!(matches!(clean(root), Err(TreeError::ReadOnly)));
         assert_eq!(snapshot(root), before);
         remount(MsFlags::empty());
         assert_cleans(root);
@@ -334,77 +336,17 @@ fn the_root_keeps_no_flags_and_attributes_of_the_tenant() {
 }
 
 #[test]
-fn a_cancelled_cleaning_stops_at_once_and_says_so() {
-    on_filesystems(&["tmpfs"], |_, root| {
-        make_canary(root);
-        let before = snapshot(root);
-        let progress = Progress::default();
-        progress.cancel();
-        let opened = File::open(root).unwrap();
-        let error = tree::empty(opened.as_fd(), &[], &progress).unwrap_err();
-        assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
-        assert_eq!(snapshot(root), before);
-    });
-    on_filesystems(&["ext4"], |_, root| {
-        for directories in [1, 300] {
-            let fill = || {
-                for n in 0..30_000 {
-                    let dir = root.join((n % directories).to_string());
-                    fs::create_dir_all(&dir).unwrap();
-                    File::create(dir.join(n.to_string())).unwrap();
-                }
-            };
-            // It takes less time than a thread may have to wait for its turn on a busy machine.
-            let was_in_time = (0..20).any(|_| {
-                fill();
-                cancel_in_the_middle(root)
-            });
-            assert!(
-                was_in_time,
-                "it goes on to the end, however often it is told"
-            );
-            assert_cleans(root);
-        }
-    });
-}
-
-/// `false` if it was at its end when it was told to stop.
-fn cancel_in_the_middle(root: &Path) -> bool {
-    /// Two threads may have so many at hand each.
-    const SHARE: u64 = 64;
-    let progress = Progress::default();
-    let opened = File::open(root).unwrap();
-    let watcher = progress.clone();
-    let stopper = std::thread::spawn(move || {
-        while watcher.entries() == 0 {
-            std::thread::yield_now();
-        }
-        watcher.cancel();
-        watcher.entries()
-    });
-    let result = tree::empty(opened.as_fd(), &[], &progress);
-    let removed = progress.entries();
-    let Err(error) = result else { return false };
-    assert!(matches!(error, TreeError::Cancelled(_)), "{error}");
-    let more = removed.saturating_sub(stopper.join().unwrap());
-    assert!(more <= 2 * SHARE, "{more} more after it was told");
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    assert_eq!(progress.entries(), removed, "somebody goes on");
-    true
-}
-
-#[test]
 fn a_mount_of_a_file_is_no_directory_to_clean() {
     let sandbox = sandbox!();
     let device = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let opened = File::open(device.path()).unwrap();
     let error = tree::empty(opened.as_fd(), &[], &Progress::default()).unwrap_err();
-    assert_eq!(error.reason(), "IoError", "{error}");
+    assert!(matches!(error, TreeError::Io { .. }), "{error}");
 }
 
-/// The kernel lists no more than 64 KiB of names; not every filesystem keeps so many.
+/// The kernel lists up to 64 KiB of names; not every filesystem keeps so many.
 #[test]
-fn more_attributes_than_can_be_listed_are_named_with_the_way_out() {
+fn more_attributes_than_can_be_listed_are_named_with_the_remedy() {
     on_filesystems(&["xfs", "btrfs"], |_, root| {
         let opened = File::open(root).unwrap();
         for n in 0..300 {

@@ -1,4 +1,4 @@
-//! A disk that takes no more writes, below a filesystem that seems to go on.
+//! A disk that refuses writes, below a filesystem that seems to work.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

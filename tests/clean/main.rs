@@ -12,31 +12,32 @@
 //!   `hazards::everything_that_is_no_directory_is_removed_unopened`, `below::what_an_overlay_left_in_a_volume_is_deleted`
 //! - directories that are swapped for links, moved up and out: `attackers::a_directory_that_is_swapped_for_a_symlink_all_the_time`,
 //!   `attackers::a_deep_directory_that_is_moved_out_of_the_volume_and_back`, `attackers::all_of_them_at_once`
-//! - directories without any permission: `random_trees::everything_inside_goes_and_nothing_outside`,
-//!   `large::many_deep_trees_that_resist_end_in_one_error`
-//! - names of any bytes: `random_trees::everything_inside_goes_and_nothing_outside`
+//! - directories without any permission: `random_trees::everything_inside_is_deleted_and_nothing_outside`,
+//!   `large::many_deep_trees_that_cannot_be_deleted_are_one_error`
+//! - names of any bytes: `random_trees::everything_inside_is_deleted_and_nothing_outside`
 //! - thousands of levels, few descriptors, little memory: `large::ten_thousand_levels_with_64_descriptors`,
 //!   `large::any_tree_takes_little_memory`
-//! - files that are still open: `below::a_file_that_is_still_open_is_gone_for_everybody_else`
-//! - writers: `attackers::a_writer_that_does_not_stop_is_reported_and_does_not_keep_us_for_ever`
+//! - files that are still open: `below::an_open_file_is_unlinked_and_not_truncated`
+//! - writers: `attackers::a_writer_that_does_not_stop_is_reported_and_the_cleaning_ends`
 //! - a full disk: `hazards::a_full_filesystem_can_be_emptied`
 //! - read-only mounts: `hazards::a_read_only_filesystem_is_refused_with_nothing_deleted`
 //! - `lost+found`: `hazards::lost_and_found_is_emptied_and_kept`
-//! - subvolumes and snapshots: `subvolumes::subvolumes_and_snapshots_go_read_only_ones_too`,
+//! - subvolumes and snapshots: `subvolumes::subvolumes_and_snapshots_are_deleted_read_only_ones_too`,
 //!   `subvolumes::without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted`,
 //!   `subvolumes::a_volume_that_is_a_read_only_snapshot_itself_is_not_touched`
-//! - blocks that are shared with files outside: `below::a_file_that_shares_blocks_with_one_outside_goes_alone`
-//! - quota projects: `below::files_of_a_project_go_like_any_other_and_the_root_stays_in_it`
-//! - overlays: `below::an_overlay_is_emptied_and_what_lies_below_it_stays`, `random_trees::everything_inside_goes_and_nothing_outside`
+//! - blocks that are shared with files outside: `below::a_file_that_shares_blocks_with_one_outside_is_deleted_alone`
+//! - quota projects: `below::files_of_a_project_are_deleted_and_the_root_stays_in_it`
+//! - overlays: `below::an_overlay_is_emptied_and_what_lies_below_it_stays`, `random_trees::everything_inside_is_deleted_and_nothing_outside`
 //!
 //! What each way to wipe a device promises:
 //!
 //! - nothing can be recognised or repaired after any of them: `oracles::no_tool_finds_or_repairs_anything_after_any_wipe`,
 //!   `oracles::no_copy_is_left_on_a_large_device_by_a_quick_reset`, `oracles::no_copy_of_an_xfs_is_left_by_a_quick_reset`
 //! - a quick reset leaves data where the device drops nothing:
-//!   `device::a_quick_reset_tells_how_far_it_is_and_whether_it_dropped_the_contents`
+//!   `device::a_quick_reset_reports_progress_and_whether_it_dropped_the_contents`
 //! - zeros, by the device's means or by writing:
-//!   `device::zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not`, `verify::the_first_byte_that_is_not_zero_is_found_wherever_it_is`
+//!   `device::zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not`,
+//!   `device::what_is_left_at_either_end_or_at_a_sampled_place_is_found`
 //! - random bytes before the zeros: `erase::random_bytes_come_before_the_zeros`, `erase::an_overwrite_leaves_zeros`
 //! - a discard is believed only where zeros are read: `erase::a_discard_is_believed_where_zeros_are_read`,
 //!   `erase::a_device_that_cannot_discard_is_zeroed`
@@ -49,19 +50,20 @@ extern crate support;
 
 mod attackers;
 mod below;
+mod cancelled;
 mod command;
 mod device;
 mod erase;
 mod faults;
 mod hazards;
 mod headers;
+mod kinds;
 mod large;
 mod lost_writes;
 mod oracles;
 mod random_trees;
 mod subvolumes;
 mod trim;
-mod verify;
 mod volume;
 
 /// The lists at the top of this file.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use local_volume_provisioner::wipe::tree::TreeError;
+
 use crate::volume::{
     assert_cleans, clean, make_canary, on_filesystems, run, snapshot, without_capabilities,
 };
@@ -28,7 +30,7 @@ fn make_subvolumes(root: &Path) -> PathBuf {
 }
 
 #[test]
-fn subvolumes_and_snapshots_go_read_only_ones_too() {
+fn subvolumes_and_snapshots_are_deleted_read_only_ones_too() {
     on_filesystems(&["btrfs"], |_, root| {
         let frozen = make_subvolumes(root);
         // One in the other, both frozen.
@@ -76,8 +78,9 @@ fn without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted(
             &[&["--reuid=1000", "--clear-groups"], &set[..]].concat(),
         );
         let error = clean(root).unwrap_err();
-        assert_eq!(error.reason(), "ReadOnlySubvolume", "{error}");
-        assert!(error.to_string().contains("\"dir/frozen\""), "{error}");
+        let said = error.to_string();
+        let named = said.contains("\"dir/frozen") && said.contains("`btrfs subvolume delete`");
+        assert!(named, "{said}");
         assert!(!root.join("sub").exists());
         btrfs(&["subvolume", "delete"], &[&frozen]);
         assert_cleans(root);
@@ -91,7 +94,7 @@ fn a_volume_that_is_a_read_only_snapshot_itself_is_not_touched() {
         let root = sandbox.bind(&frozen, "frozen").unwrap();
         let before = snapshot(&root);
         let error = clean(&root).unwrap_err();
-        assert_eq!(error.reason(), "ReadOnlyRoot", "{error}");
+        assert!(matches!(error, TreeError::ReadOnlyRoot), "{error}");
         assert_eq!(snapshot(&root), before);
         btrfs(
             &["property", "set"],

@@ -114,7 +114,7 @@ fn without_the_capability_nothing_is_trimmed() {
 }
 
 #[test]
-fn a_trim_that_is_told_to_stop_does() {
+fn a_trim_can_be_cancelled() {
     on_filesystems(&["ext4"], |_, root| {
         let progress = Progress::default();
         progress.cancel();

@@ -16,7 +16,7 @@ use crate::vm::Vm;
 
 /// What would take a moment elsewhere takes its time in an emulated machine, and failed cleanups
 /// are tried again after 10 and 20 s.
-const PATIENCE: Duration = Duration::from_mins(4);
+const TIMEOUT: Duration = Duration::from_mins(4);
 const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 
 /// The cluster, the machine, and its disks.
@@ -33,7 +33,7 @@ impl Bench {
     pub fn set() -> Option<Self> {
         let files = Vm::files()?;
         let mut stage = Stage::set(BINARY)?;
-        stage.set_patience(PATIENCE);
+        stage.set_timeout(TIMEOUT);
         // Seen from the machine, the host's loopback has another address.
         let path = stage.sandbox.path().join("kubeconfig");
         let kubeconfig = fs::read_to_string(&path)
@@ -50,7 +50,7 @@ impl Bench {
         })
     }
 
-    /// A new disk, full of somebody's data.
+    /// A new disk, full of a tenant's data.
     pub fn disk(&self, name: &str, size: u64) -> Disk {
         let disk = self.empty_disk(name, size);
         disk.fill();
@@ -66,7 +66,7 @@ impl Bench {
     pub fn raw_class(&self, name: &str, settings: &Value) -> PathBuf {
         let mut settings = settings.clone();
         settings["volumeMode"] = json!("Block");
-        self.stage.class(name, &settings).unwrap()
+        self.stage.class(name, &settings)
     }
 
     /// Switches the machine on, and starts the provisioner in it.
@@ -103,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// What the machine is told by [`Vm`].
+    /// The commands of [`Vm`] to the machine.
     pub fn with_vm<T>(&self, act: impl FnOnce(&mut Vm) -> anyhow::Result<T>) -> T {
         act(self.vm.borrow_mut().as_mut().unwrap()).unwrap()
     }
@@ -119,11 +119,11 @@ impl Bench {
     }
 
     /// Waits until a PV's volume is offered by a new PV.
-    pub fn offered_anew(&self, path: &Path, old: &PersistentVolume) -> PersistentVolume {
+    pub fn offered_again(&self, path: &Path, old: &PersistentVolume) -> PersistentVolume {
         self.stage.available(path, Some(&uid(old)))
     }
 
-    /// Waits until an entry is skipped for this reason, as `/status` says; it has no PV then.
+    /// Waits until `/status` shows an entry as skipped for this reason; it has no PV then.
     pub fn skipped(&self, path: &Path, reason: &str) {
         let what = format!("{} skipped as {reason}", path.display());
         self.stage.eventually(&what, || {
@@ -131,7 +131,7 @@ impl Bench {
             let is_skipped = |volume: &Value| {
                 volume["path"].as_str().map(Path::new) == Some(path) && volume["reason"] == reason
             };
-            volumes(&status).any(is_skipped).then_some(())
+            volumes(&status).any(is_skipped)
         });
         assert!(self.stage.pvs_at(path).is_empty());
     }
@@ -146,7 +146,7 @@ impl Bench {
         now.is_some_and(|now| uid(&now) == uid(pv))
     }
 
-    /// Asserts that a PV is still the same object after the provisioner has looked at all there is.
+    /// Asserts that a PV is still the same object after a whole pass of the provisioner.
     pub fn stays(&self, pv: &PersistentVolume) {
         self.stage.passes(|| Some(self.status()));
         assert!(self.is_kept(pv), "the PV is not kept");

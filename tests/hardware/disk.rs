@@ -125,7 +125,7 @@ impl Disk {
         }
     }
 
-    /// The same disk, which says that it has discarded what it is told to, and does not.
+    /// The same disk, which reports discards that it does not do.
     pub fn ignoring_discards(&self) -> Self {
         Self {
             backend: json!({ "discard": "ignore" }),
@@ -154,7 +154,7 @@ impl Disk {
         other
     }
 
-    /// Makes partitions, as sfdisk is told.
+    /// Makes partitions from an sfdisk script.
     pub fn partition(&self, script: &str) {
         let mut sfdisk = Command::new("sfdisk")
             .arg("--quiet")

@@ -1,4 +1,4 @@
-//! Disks that say that they have discarded everything, and have not.
+//! Disks that report a discard that they have not done.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn cleaned_by(method: &str) -> Option<[usize; 2]> {
     let paths = places.map(|place| place.offer(&dir));
     bench.power_on(&[(&liars[0], places[0]), (&liars[1], places[1])]);
     for (disk, place) in disks.iter().zip(places) {
-        // It does say so: else there is nothing to see through.
+        // It does report it: otherwise there is nothing to detect.
         let device = place.path();
         bench.run(&format!("blkdiscard {}", device.display()));
         assert_eq!(
@@ -30,7 +30,7 @@ fn cleaned_by(method: &str) -> Option<[usize; 2]> {
     for (claim, path) in ["a", "b"].into_iter().zip(&paths) {
         let bound = stage.used(&stage.bind(claim, path));
         stage.delete_claim(claim);
-        bench.offered_anew(path, &bound);
+        bench.offered_again(path, &bound);
     }
     Some(disks.map(|disk| disk.left()))
 }

@@ -25,22 +25,20 @@ fn pulled_and_put_back(place: Place) {
     // So that it lasts: a busy host takes its time to pull a disk.
     bench.with_vm(|vm| vm.slow_down_to(MIB));
     stage.delete_claim("claim");
-    stage.eventually("the wipe is on its way", || {
-        (pulled.beginning() != full).then_some(())
-    });
+    stage.eventually("the wipe is on its way", || pulled.beginning() != full);
     bench.with_vm(|vm| vm.pull(&pulled));
     assert!(!pulled.is_zero(), "it was pulled before the end");
     let text = stage.event("VolumeFailedDelete", "the device at byte");
     let kept = stage.pv(&name(&bound)).unwrap();
     assert!(
         is_terminating(&kept) && bench.is_kept(&bound),
-        "nobody can bind it: {text}"
+        "no claim can bind it: {text}"
     );
 
-    // Nobody else has to suffer.
+    // Other volumes are not affected.
     let bound_other = stage.used(&stage.bind("another", &path_of_other));
     stage.delete_claim("another");
-    bench.offered_anew(&path_of_other, &bound_other);
+    bench.offered_again(&path_of_other, &bound_other);
     assert!(other.is_zero());
     assert_eq!(bench.provisioner(), process, "the provisioner lives");
 
@@ -48,7 +46,7 @@ fn pulled_and_put_back(place: Place) {
         vm.slow_down_to(SLOW)?;
         vm.plug(&pulled.slow(), place)
     });
-    bench.offered_anew(&path, &bound);
+    bench.offered_again(&path, &bound);
     assert!(pulled.is_zero());
     assert_eq!(bench.provisioner(), process);
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// How long the machine may take for anything that is asked of it; a guest takes its time to let go
-/// of a disk.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the machine may take for any command; a guest is slow to release a disk.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The monitor of one machine.
 pub struct Qmp {
@@ -19,7 +18,7 @@ pub struct Qmp {
 impl Qmp {
     /// Takes over a fresh connection.
     pub fn greet(stream: UnixStream) -> Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let mut qmp = Self {
             stream: BufReader::new(stream),
         };

@@ -30,7 +30,7 @@ fn disks_with_sectors_of_4_kib_are_cleaned_by_all_methods() {
     for ((method, disk), path) in methods.iter().zip(&disks).zip(&paths) {
         let bound = bench.stage.used(&bench.stage.bind(method, path));
         bench.stage.delete_claim(method);
-        bench.offered_anew(path, &bound);
+        bench.offered_again(path, &bound);
         assert!(disk.is_zero(), "{method}");
     }
 }
@@ -51,7 +51,7 @@ fn a_partition_is_cleaned_and_its_neighbour_and_the_table_stay() {
     bench.skipped(&whole, "DuplicateDevice");
     fs::remove_file(whole).unwrap();
     bench.stage.delete_claim("claim");
-    bench.offered_anew(&path, &bound);
+    bench.offered_again(&path, &bound);
     let (start, end) = (2048 * 512, (2048 + 8192) * 512);
     let after = disk.content();
     assert!(after[start..end].iter().all(|byte| *byte == 0));
@@ -59,7 +59,7 @@ fn a_partition_is_cleaned_and_its_neighbour_and_the_table_stay() {
     assert!(after[end..] == before[end..], "the neighbour is touched");
 }
 
-/// Something lies on the disk when it is released: it is cleaned once that is gone, and not before.
+/// The disk is in use when it is released: it is cleaned once that has ended, and not before.
 fn waits_while_in_use(make: &str, remove: &str) {
     let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "zero" }));
@@ -76,7 +76,7 @@ fn waits_while_in_use(make: &str, remove: &str) {
     bench.stays(&bound);
     assert!(disk.content() == before, "what is in use is touched");
     bench.run(remove);
-    bench.offered_anew(&path, &bound);
+    bench.offered_again(&path, &bound);
     assert!(disk.is_zero());
 }
 
@@ -114,7 +114,7 @@ fn two_paths_to_one_disk_are_one_volume() {
     let second = places[1].offer(&dir);
     bench.skipped(&second, "DuplicateDevice");
     stage.delete_claim("claim");
-    bench.offered_anew(&first, &bound);
+    bench.offered_again(&first, &bound);
     assert!(disk.is_zero());
     assert!(stage.pvs_at(&second).is_empty());
 }

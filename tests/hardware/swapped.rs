@@ -68,13 +68,13 @@ impl Swap {
         );
     }
 
-    /// The right disk is put back, and cleaned.
+    /// The recorded disk is put back, and cleaned.
     fn put_back(self) {
         self.bench.with_vm(|vm| {
             vm.pull(&self.stranger)?;
             vm.plug(&self.own, self.place)
         });
-        self.bench.offered_anew(&self.path, &self.bound);
+        self.bench.offered_again(&self.path, &self.bound);
         assert!(self.own.is_zero());
         self.bench.cut_power();
         assert!(
@@ -99,13 +99,11 @@ fn while_released(place: Place) {
     let swap = or_skip!(Swap::set(place, ["/scripts/dd_zero.sh", "1"]));
     let stage = &swap.bench.stage;
     let paused = |value| json!({ "metadata": { "annotations": { "local-volume-provisioner/paused": value } } });
-    stage
-        .patch_pv(&name(&swap.bound), &paused(Some("true")))
-        .unwrap();
+    stage.patch_pv(&name(&swap.bound), &paused(Some("true")));
     stage.delete_claim("claim");
     stage.in_phase(&name(&swap.bound), "Released");
     swap.swap();
-    stage.patch_pv(&name(&swap.bound), &paused(None)).unwrap();
+    stage.patch_pv(&name(&swap.bound), &paused(None));
     swap.is_never_touched();
     assert_eq!(
         swap.own.left() as u64 * 4096,
@@ -122,9 +120,7 @@ fn in_mid_wipe(place: Place) {
     // So that it lasts: a busy host takes its time to pull a disk.
     swap.bench.with_vm(|vm| vm.slow_down_to(MIB));
     stage.delete_claim("claim");
-    stage.eventually("the wipe is on its way", || {
-        (swap.own.beginning() != full).then_some(())
-    });
+    stage.eventually("the wipe is on its way", || swap.own.beginning() != full);
     swap.swap();
     assert!(!swap.own.is_zero(), "it was pulled before the end");
     stage.event("VolumeFailedDelete", "the device at byte");
@@ -133,7 +129,7 @@ fn in_mid_wipe(place: Place) {
         stage
             .pv(&name(&swap.bound))
             .is_some_and(|pv| is_terminating(&pv)),
-        "nobody can bind it"
+        "no claim can bind it"
     );
     swap.put_back();
 }

@@ -14,8 +14,8 @@ use crate::qmp::Qmp;
 
 /// The environment variable with the directory of `scripts/vm`.
 const DIR: &str = "TEST_VM";
-/// How long the machine has to start, or to do what it is told, beside a busy compiler.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// How long the machine has to start, or to run a command, beside a busy compiler.
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A running machine. It sees the host's directory that it was started for, under the same path, and
 /// loses its power when this is dropped.
@@ -35,7 +35,7 @@ impl Vm {
         files
     }
 
-    /// Starts a machine with these disks and waits until it can be told what to do. `number` tells
+    /// Starts a machine with these disks and waits until it accepts commands. `number` distinguishes
     /// it from earlier ones with the same directory.
     pub fn start(
         files: &Path,
@@ -103,7 +103,7 @@ impl Vm {
             qmp: Qmp::greet(connect(&qmp, &mut qemu)?)?,
             qemu,
         };
-        vm.shell.get_ref().set_read_timeout(Some(PATIENCE))?;
+        vm.shell.get_ref().set_read_timeout(Some(TIMEOUT))?;
         let mut line = String::new();
         vm.shell
             .read_line(&mut line)
@@ -165,7 +165,7 @@ impl Vm {
 
 /// Connects to a socket that QEMU is about to make.
 fn connect(path: &Path, qemu: &mut Program) -> Result<UnixStream> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match UnixStream::connect(path) {
             Ok(stream) => return Ok(stream),

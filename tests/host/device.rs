@@ -26,26 +26,24 @@ fn fault_17_nothing_but_a_block_device_is_opened() {
     fs::write(at("file"), "").unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     symlink(at("fifo"), at("link")).unwrap();
-    for (path, what) in [
-        (at("fifo"), "a FIFO"),
-        (at("link"), "a FIFO"),
-        (at("file"), "a regular file"),
-        (at("socket"), "a socket"),
-        (at(""), "a directory"),
-        ("/dev/null".into(), "a character device"),
+    for path in [
+        at("fifo"),
+        at("link"),
+        at("file"),
+        at("socket"),
+        at(""),
+        "/dev/null".into(),
     ] {
         // A FIFO without a writer would hang here.
         for opened in [Device::open_readonly(&path), Device::open_exclusive(&path)] {
-            match opened {
-                Err(OpenError::NotABlockDevice { found, .. }) => assert_eq!(found, what),
-                other => panic!("{}: {other:?}", path.display()),
-            }
+            let error = opened.unwrap_err();
+            assert!(matches!(error, OpenError::NotABlockDevice(_)), "{error}");
         }
     }
     symlink("nowhere", at("dangling")).unwrap();
     assert!(matches!(
         Device::open_readonly(&at("dangling")),
-        Err(OpenError::Io { .. })
+        Err(OpenError::Io(..))
     ));
 }
 
@@ -57,7 +55,7 @@ fn an_exchanged_disk_is_noticed() {
     symlink(one.path(), &link).unwrap();
     let device = Device::open_exclusive(&link).unwrap();
     fs::remove_file(&link).unwrap();
-    assert!(matches!(device.recheck(&link), Err(OpenError::Io { .. })));
+    assert!(matches!(device.recheck(&link), Err(OpenError::Io(..))));
     symlink(two.path(), &link).unwrap();
     let error = device.recheck(&link).unwrap_err();
     assert!(matches!(error, OpenError::Changed { .. }), "{error}");
@@ -65,6 +63,6 @@ fn an_exchanged_disk_is_noticed() {
     fs::write(&link, "").unwrap();
     assert!(matches!(
         device.recheck(&link),
-        Err(OpenError::NotABlockDevice { .. })
+        Err(OpenError::NotABlockDevice(_))
     ));
 }

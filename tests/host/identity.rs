@@ -31,7 +31,7 @@ fn field<'a>(identity: &'a Identity, key: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn a_filesystem_keeps_its_identity_until_it_is_made_anew() {
+fn a_filesystem_keeps_its_identity_until_it_is_made_again() {
     let sandbox = or_skip!(Sandbox::enter());
     for (fs_type, _) in SIZES {
         let Some(device) = formatted(&sandbox, fs_type) else {
@@ -63,11 +63,11 @@ fn a_filesystem_keeps_its_identity_until_it_is_made_anew() {
         umount(&sandbox, &elsewhere);
         device.format(fs_type).unwrap();
         sandbox.mount(device.path(), fs_type, fs_type).unwrap();
-        let anew = fs_identity(&path);
+        let again = fs_identity(&path);
         assert_eq!(
-            compare(&first.text, &anew),
+            compare(&first.text, &again),
             Match::Different,
-            "{first} {anew}"
+            "{first} {again}"
         );
         umount(&sandbox, &path);
     }
@@ -86,7 +86,7 @@ fn blkid(device: &Path) -> Option<String> {
 }
 
 #[test]
-fn cloned_disks_are_told_apart() {
+fn cloned_disks_are_distinguished() {
     let sandbox = or_skip!(Sandbox::enter());
     for (fs_type, options) in [("ext4", None), ("xfs", Some("nouuid")), ("btrfs", None)] {
         let Some(device) = formatted(&sandbox, fs_type) else {
@@ -178,7 +178,7 @@ fn a_filesystem_without_a_uuid_is_weak_and_equal_across_remounts() {
     assert_eq!(compare(&first.text, &fs_identity(&path)), Match::Same);
 }
 
-/// An ext4 that has no UUID stands for one whose kernel does not tell it.
+/// An ext4 without a UUID stands for a kernel that does not report it.
 fn without_uuid(sandbox: &Sandbox) -> Option<LoopDevice> {
     let device = formatted(sandbox, "ext4")?;
     let cleared = Command::new("tune2fs")
@@ -210,13 +210,13 @@ fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
     assert_eq!(compare(&first.text, &mounted(&device)), Match::Same);
     let other = without_uuid(&sandbox).unwrap();
     assert_eq!(compare(&first.text, &mounted(&other)), Match::Different);
-    // The kernel learns to tell the UUID.
+    // A kernel that reports the UUID.
     device.format("ext4").unwrap();
     let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
-    let told = fs_identity(&path);
-    assert!(!told.weak);
-    assert_eq!(compare(&first.text, &told), Match::Same);
-    assert_eq!(compare(&told.text, &first), Match::Unknown);
+    let found = fs_identity(&path);
+    assert!(!found.weak);
+    assert_eq!(compare(&first.text, &found), Match::Same);
+    assert_eq!(compare(&found.text, &first), Match::Unknown);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let sandbox = or_skip!(Sandbox::enter());
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let number = Device::open_readonly(real.path()).unwrap().number();
-    // The same device on a kernel that tells nothing of it.
+    // The same device on a kernel that reports nothing about it.
     let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
     fs::write(dir.join("dev"), format!("{number}\n")).unwrap();
     let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));

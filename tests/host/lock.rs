@@ -22,7 +22,7 @@ fn one_holder_at_a_time_for_directories_and_devices() {
     for (path, same) in [(device.path(), device.path()), (&tmpfs, &bound)] {
         let held = lock(path).unwrap();
         let error = lock(same).unwrap_err();
-        assert!(matches!(error, LockError::Held { .. }), "{error}");
+        assert!(matches!(error, LockError::Held(_)), "{error}");
         drop(held);
         once_closed(|| lock(same));
     }
@@ -35,9 +35,9 @@ fn the_lock_outlives_the_descriptor_that_it_was_made_from() {
     let sandbox = sandbox!();
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let device = Device::open_exclusive(real.path()).unwrap();
-    let held = VolumeLock::acquire(device.as_fd(), real.path()).unwrap();
+    let held = VolumeLock::acquire(device.file().as_fd(), real.path()).unwrap();
     drop(device);
-    assert!(matches!(lock(real.path()), Err(LockError::Held { .. })));
+    assert!(matches!(lock(real.path()), Err(LockError::Held(_))));
     // The lock is no exclusive use.
     once_closed(|| Device::open_exclusive(real.path()));
     drop(held);
@@ -47,7 +47,7 @@ fn the_lock_outlives_the_descriptor_that_it_was_made_from() {
     let root = open(&path).unwrap();
     let held = VolumeLock::acquire(root.as_fd(), &path).unwrap();
     drop(root);
-    assert!(matches!(lock(&path), Err(LockError::Held { .. })));
+    assert!(matches!(lock(&path), Err(LockError::Held(_))));
     drop(held);
     umount(&sandbox, &path);
 }

@@ -1,4 +1,4 @@
-//! The cluster, as somebody with `kubectl` sees it.
+//! The cluster, through `kubectl`.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use support::Seen;
 
 /// The one node of `scripts/cluster`.
 pub const NODE: &str = "node-real";
@@ -18,9 +19,9 @@ pub const SYSTEM: &str = "storage-system";
 /// Where its users' pods and claims are.
 pub const USERS: &str = "default";
 /// How long anything may take that ought to happen soon, on a busy machine with two cores.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+pub const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A cluster with a real node, and the right to change it: one test has it at a time.
+/// A cluster with a real node, which one test at a time may change.
 pub struct Cluster {
     _alone: MutexGuard<'static, ()>,
 }
@@ -41,7 +42,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Makes sure that this is no cluster of somebody's: everything in it is going to be deleted.
+    /// Makes sure that this is a cluster of the tests: everything in it is going to be deleted.
     fn is_for_tests(&self) -> Result<()> {
         let config = std::env::var("KUBECONFIG").unwrap_or_default();
         let nodes = self.kubectl(&["get", "nodes", "--output=name"])?;
@@ -62,7 +63,7 @@ impl Cluster {
         }
         self.eventually("pods and claims of an earlier test are gone", || {
             let left = self.list("pods,persistentvolumeclaims", Some(USERS));
-            left.is_empty().then_some(())
+            left.is_empty()
         });
         for pv in self.pvs() {
             let none = r#"{"metadata":{"finalizers":null}}"#;
@@ -72,9 +73,7 @@ impl Cluster {
         let mut args = vec!["delete", "persistentvolumes,storageclasses", "--all"];
         args.extend(quietly);
         self.kubectl(&args).unwrap();
-        self.eventually("PVs of an earlier test are gone", || {
-            self.pvs().is_empty().then_some(())
-        });
+        self.eventually("PVs of an earlier test are gone", || self.pvs().is_empty());
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM },
         });
@@ -120,7 +119,7 @@ impl Cluster {
     /// Waits until there is no such object.
     pub fn is_gone(&self, kind: &str, name: &str, namespace: Option<&str>) {
         self.eventually(&format!("{kind} {name} is gone"), || {
-            self.get(kind, name, namespace).is_none().then_some(())
+            self.get(kind, name, namespace).is_none()
         });
     }
 
@@ -140,7 +139,7 @@ impl Cluster {
         self.list("persistentvolumes", None)
     }
 
-    /// The PVs of a class that are in a phase and not about to go.
+    /// The PVs of a class that are in a phase and not Terminating.
     pub fn pvs_in(&self, class: &str, phase: &str) -> Vec<Value> {
         let mut pvs = self.pvs();
         pvs.retain(|pv| {
@@ -159,7 +158,7 @@ impl Cluster {
             let found = events
                 .iter()
                 .any(|event| event["reason"] == reason && event["involvedObject"]["uid"] == *uid);
-            found.then_some(())
+            found
         });
     }
 
@@ -191,7 +190,7 @@ impl Cluster {
     /// there is for this path.
     pub fn recycled(&self, old: &Value) -> Value {
         let path = &old["spec"]["local"]["path"];
-        self.eventually(&format!("{path} is offered anew"), || {
+        self.eventually(&format!("{path} is offered again"), || {
             let mut pvs = self.pvs();
             pvs.retain(|pv| pv["spec"]["local"]["path"] == *path);
             let [pv] = &pvs[..] else { return None };
@@ -311,14 +310,14 @@ impl Cluster {
     }
 
     /// Waits until something is so.
-    pub fn eventually<T>(&self, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
+    pub fn eventually<S: Seen>(&self, what: &str, is_so: impl FnMut() -> S) -> S::Found {
         eventually(what, is_so)
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // After a failure the next test clears up: somebody may want to look.
+        // After a failure the next test clears up, so that the state can be inspected.
         if !std::thread::panicking() {
             self.clear();
         }
@@ -336,12 +335,12 @@ pub fn path(pv: &Value) -> &Path {
 }
 
 /// Waits until something is so.
-pub fn eventually<T>(what: &str, is_so: impl FnMut() -> Option<T>) -> T {
-    support::until(PATIENCE, Duration::from_millis(50), is_so)
-        .unwrap_or_else(|| panic!("not within {PATIENCE:?}: {what}"))
+pub fn eventually<S: Seen>(what: &str, is_so: impl FnMut() -> S) -> S::Found {
+    support::until(TIMEOUT, Duration::from_millis(50), is_so)
+        .unwrap_or_else(|| panic!("not within {TIMEOUT:?}: {what}"))
 }
 
-/// Runs a program with some input; what it printed, or what it said of its failure.
+/// Runs a program with some input; its output, or the error that it printed.
 pub fn run(command: &mut Command, input: &str) -> Result<String> {
     let mut child = command
         .stdin(Stdio::piped())

@@ -85,7 +85,7 @@ impl Disks {
         path
     }
 
-    /// A disk that just came out of its box.
+    /// A new disk.
     pub fn spare(&self, size: u64) -> LoopDevice {
         LoopDevice::new(self.dir.path(), size).unwrap()
     }

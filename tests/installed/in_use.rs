@@ -13,7 +13,7 @@ use crate::disks::entries;
 use crate::{Cluster, Release};
 
 #[test]
-fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_let_go() {
+fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_unmounted_it() {
     let cluster = or_skip!(Cluster::enter());
     let (_disks, release) = Release::with_disks(&cluster, "forced", 1, json!({}));
     let first = cluster.pvs().remove(0);
@@ -23,11 +23,9 @@ fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_let_go() {
     let write = "trap '' TERM; while :; do date >/data/alive; usleep 100000; done";
     cluster.pod("deaf", "claim", "Filesystem", write);
     cluster.pod_in_phase("deaf", "Running");
-    cluster.eventually("the pod writes", || {
-        path.join("alive").exists().then_some(())
-    });
+    cluster.eventually("the pod writes", || path.join("alive").exists());
 
-    // A kubelet that hangs: nobody ends the container.
+    // A kubelet that hangs: the container is not ended.
     let kubelet = Kubelet::hang();
     cluster.delete("pod", "deaf", &["--force", "--grace-period=0"]);
     cluster.delete_claim("claim");

@@ -38,12 +38,12 @@ fn install<'a>(cluster: &'a Cluster, disks: &mut Disks, values: Value) -> (Relea
     (release, LongWipe { device, pv })
 }
 
-/// Waits until the provisioner says that it wipes the device.
+/// Waits until `/status` shows the wipe of the device.
 fn wiping(cluster: &Cluster, release: &Release) {
     cluster.eventually("the wipe runs", || {
         let status: Value = serde_json::from_str(&release.http("/status")).unwrap();
         let volume = &status["classes"][0]["volumes"][0];
-        (volume["cleanup"]["state"] == "Running").then_some(())
+        volume["cleanup"]["state"] == "Running"
     });
 }
 
@@ -100,7 +100,7 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
     cluster.kill_pod(name(&first));
 
     let mut most = 0;
-    let fresh = cluster.eventually("the device is offered anew", || {
+    let fresh = cluster.eventually("the device is offered again", || {
         most = most.max(writers(&wipe.device));
         let pvs = cluster.pvs_in("slow", "Available");
         pvs.into_iter()
@@ -114,7 +114,7 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
 fn a_rolling_upgrade_with_surge_never_gives_two_wipes_of_one_device() {
     let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("upgraded");
-    // The new pod is there before the old one goes: two provisioners on one node.
+    // The new pod starts before the old one ends: two provisioners on one node.
     let surge = json!({ "updateStrategy": {
         "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
     } });
@@ -124,20 +124,19 @@ fn a_rolling_upgrade_with_surge_never_gives_two_wipes_of_one_device() {
     release.begin_upgrade(json!({ "podAnnotations": { "upgraded": "yes" } }));
 
     let (mut most, mut pods) = (0, 0);
-    cluster.eventually("the device is offered anew", || {
+    cluster.eventually("the device is offered again", || {
         most = most.max(writers(&wipe.device));
         pods = pods.max(release.pods().len());
         let fresh = cluster.pvs_in("slow", "Available");
         fresh
             .iter()
             .any(|pv| pv["metadata"]["uid"] != wipe.pv["metadata"]["uid"])
-            .then_some(())
     });
     assert_eq!(pods, 2, "there were two provisioners at a time");
     assert_eq!(most, 1, "wipes of one device at a time");
     assert!(!is_on_device(&wipe.device, SECRET.as_bytes()));
     cluster.eventually("the new pod has taken over", || {
         let pod = release.pod();
-        (pod["metadata"]["uid"] != first["metadata"]["uid"]).then_some(())
+        pod["metadata"]["uid"] != first["metadata"]["uid"]
     });
 }

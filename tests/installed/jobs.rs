@@ -16,18 +16,18 @@ fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
     cluster.get("job", &format!("cleanup-{}", name(pv)), Some(SYSTEM))
 }
 
-/// How often the cleaning of a PV's volume was begun, once that is told: in the process, and by Jobs.
+/// How often the cleaning of a PV's volume was begun, by its events: in the process, and by Jobs.
 fn begun(cluster: &Cluster, pv: &Value) -> (usize, usize) {
     let texts = cluster.eventually("an event tells of the cleaning", || {
-        let texts = told(cluster, pv);
+        let texts = event_texts(cluster, pv);
         (!texts.is_empty()).then_some(texts)
     });
     let by_jobs = texts.iter().filter(|text| text.contains("by Job")).count();
     (texts.len() - by_jobs, by_jobs)
 }
 
-/// The events that tell of a PV's volume being cleaned.
-fn told(cluster: &Cluster, pv: &Value) -> Vec<String> {
+/// The events about the cleaning of a PV's volume.
+fn event_texts(cluster: &Cluster, pv: &Value) -> Vec<String> {
     cluster
         .list("events", Some("default"))
         .into_iter()

@@ -69,7 +69,7 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
         let all = phases
             .iter()
             .all(|phase| cluster.pvs_in("migrated", phase).len() == 1);
-        all.then_some(())
+        all
     });
     let before = pvs
         .each_ref()

@@ -20,7 +20,7 @@ macro_rules! procedures {
                 procedure.was_followed();
             }
         )*
-        const TOLD: &[&str] = &[$($title),*];
+        const TESTED: &[&str] = &[$($title),*];
     };
 }
 
@@ -42,8 +42,8 @@ procedures! {
 fn every_section_of_the_page_has_its_story() {
     assert_eq!(titles()[0], procedure::PRELUDE);
     let mut sections = titles().split_off(1);
-    let mut told = TOLD.to_vec();
+    let mut tested = TESTED.to_vec();
     sections.sort_unstable();
-    told.sort_unstable();
-    assert_eq!(sections, told);
+    tested.sort_unstable();
+    assert_eq!(sections, tested);
 }

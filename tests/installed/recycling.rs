@@ -1,4 +1,4 @@
-//! Volumes of every kind are offered, used, and offered anew without a trace of their last user.
+//! Volumes of every kind are offered, used, and offered again without a trace of their last user.
 
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn a_stateful_set_after_another_finds_clean_filesystems() {
 }
 
 #[test]
-fn the_next_pod_with_a_raw_device_reads_none_of_the_last_ones_data() {
+fn the_next_pod_with_a_raw_device_reads_no_data_of_the_last_one() {
     let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("raw");
     let device = disks.device("raw", "disk", 64 * MIB);

@@ -109,12 +109,12 @@ impl<'a> Release<'a> {
         deployed
     }
 
-    /// This test takes rights away.
+    /// This test removes permissions.
     pub fn expects_forbidden(&mut self) {
         self.may_be_forbidden = true;
     }
 
-    /// Uninstalls it as users do; what Helm says.
+    /// Uninstalls it as users do; the output of Helm.
     pub fn uninstall(mut self) -> Result<String> {
         self.try_uninstall()
     }
@@ -126,7 +126,7 @@ impl<'a> Release<'a> {
         said
     }
 
-    /// Somebody else has uninstalled it.
+    /// Another client has uninstalled it.
     pub fn was_uninstalled(mut self) {
         self.gone = true;
     }
@@ -203,7 +203,7 @@ impl<'a> Release<'a> {
     }
 
     /// Asserts that something is so after the provisioner has made two whole passes over all PVs as they are
-    /// now, and no cleanup is at work.
+    /// now, and no cleanup runs.
     pub fn still(&self, what: &str, is_so: impl FnOnce() -> bool) {
         let mut passes = TwoPasses::default();
         eventually("two passes that see all PVs", || {

@@ -10,7 +10,7 @@ use crate::{Cluster, Disks, disks::MIB};
 
 /// The hook of the chart.
 const HOOK: &str = "local-volumes-uninstall";
-/// How long the hook looks for a DaemonSet before it acts; a minute, if nothing is said.
+/// How long the hook waits for the absence of the DaemonSet before it acts; by default a minute.
 const ABSENCE: Duration = Duration::from_secs(20);
 
 /// Manifests in the cluster; deleted with this.

@@ -1,4 +1,4 @@
-//! The rights of the provisioner: those that the chart gives are enough, those of the Go chart for a
+//! The permissions of the provisioner: those of the chart are enough, those of the Go chart for a
 //! start.
 
 use serde_json::{Value, json};
@@ -65,11 +65,11 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
     disks.filesystem("roles", "second", "ext4", 32 * MIB);
     cluster.available("roles", 2);
 
-    // In use, and released: it is not cleaned, and says why.
+    // In use, and released: it is not cleaned, and an event says why.
     let bound = cluster.write("claim", "roles");
     let used = path(&bound);
     cluster.delete_claim("claim");
-    let said = cluster.eventually("the log names the missing right", || {
+    let said = cluster.eventually("the log names the missing permission", || {
         let logs = release.logs();
         (logs.contains("patch") && logs.contains("persistentvolumes")).then_some(logs)
     });

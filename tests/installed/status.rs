@@ -11,10 +11,10 @@ use crate::{Cluster, Disks, Release};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/status.md");
-/// Somebody with few rights.
+/// A client with few permissions.
 const PERSON: &str = "status-reader";
 
-/// The exit code and all that `status` says, asked from outside with a kubeconfig.
+/// The exit code and the output of `status`, run outside the cluster with a kubeconfig.
 fn status(kubeconfig: &str, args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY)
         .env("KUBECONFIG", kubeconfig)
@@ -26,7 +26,7 @@ fn status(kubeconfig: &str, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-/// The kubeconfig of a service account that may do what a ClusterRole of these rules says.
+/// The kubeconfig of a service account with a ClusterRole of these rules.
 fn kubeconfig(cluster: &Cluster, rules: &Value) -> Value {
     cluster.apply(&json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -53,7 +53,7 @@ fn kubeconfig(cluster: &Cluster, rules: &Value) -> Value {
     config
 }
 
-/// The rules that the page tells people to grant.
+/// The rules that the page says to grant.
 fn documented_rules() -> Value {
     let page = fs::read_to_string(PAGE).unwrap();
     let (_, rest) = page.split_once("```yaml\n").unwrap();
@@ -110,7 +110,7 @@ fn status_works_in_the_pod_and_through_the_api_server() {
         "{said}"
     );
 
-    // With few rights.
+    // With few permissions.
     let file = std::env::temp_dir().join(format!("{PERSON}-{}", std::process::id()));
     let path = file.to_str().unwrap();
     let documented = documented_rules();
@@ -124,7 +124,7 @@ fn status_works_in_the_pod_and_through_the_api_server() {
         fs::write(&file, kubeconfig(&cluster, rules).to_string()).unwrap();
         cluster.eventually(&format!("rules {rules} come to {words:?}"), || {
             let (code, said) = status(path, &["--all"]);
-            (code == Some(wanted) && said.contains(words)).then_some(())
+            code == Some(wanted) && said.contains(words)
         });
     }
     fs::remove_file(&file).unwrap();

@@ -25,11 +25,11 @@ fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
             "{finalizers}"
         );
     }
-    // The hook's pod goes with its Job, which nobody waits for.
+    // The hook's pod is deleted with its Job, without waiting for it.
     cluster.eventually("nothing of it is left", || {
         let left = cluster.list("pods,jobs,serviceaccounts,configmaps", Some(SYSTEM));
         let is_its = |object: &Value| name(object).contains(NAME);
-        (!left.iter().any(is_its)).then_some(())
+        !left.iter().any(is_its)
     });
     let roles = cluster.list("clusterroles,clusterrolebindings", None);
     assert!(!roles.iter().any(|role| name(role).contains(NAME)));
@@ -37,7 +37,7 @@ fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
 }
 
 #[test]
-fn unclean_volumes_fail_an_uninstall_and_both_ways_out_work() {
+fn unclean_volumes_fail_an_uninstall_and_both_remedies_work() {
     let cluster = or_skip!(Cluster::enter());
     let (disks, mut release) = Release::with_disks(&cluster, "unclean", 2, json!({}));
     let pvs = ["one", "two"].map(|claim| unclean(&cluster, claim));

@@ -18,7 +18,7 @@ use support::stage::{name, uid};
 use support::{Program, Stage};
 
 use super::stage;
-use crate::kit::metric;
+use crate::kit::{fast, fast_volumes, metric, ready};
 
 const PVS: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -26,13 +26,13 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const A_RETRY_LATER: Duration = Duration::from_secs(40);
 
 #[test]
-fn who_is_told_to_stop_before_the_first_answer_stops() {
+fn sigterm_before_the_first_answer_ends_the_program() {
     let stage = or_skip!(stage());
     let get = stage.faults().on(Verb::Get).resource("nodes");
     let held = get.name(&stage.node()).hold();
-    let mut provisioner = stage.provisioner().unwrap();
-    stage.eventually("it asks for its Node", || (held.hits() == 1).then_some(()));
-    provisioner.stop(stage.patience()).unwrap();
+    let mut provisioner = stage.provisioner();
+    stage.eventually("it asks for its Node", || held.hits() == 1);
+    provisioner.stop(stage.timeout()).unwrap();
     let log = provisioner.log();
     assert!(log.contains("SIGTERM before the API server"), "{log}");
 }
@@ -40,7 +40,7 @@ fn who_is_told_to_stop_before_the_first_answer_stops() {
 /// A stage on which our finalizer is put on by the commit, so that every step has a request.
 fn bare_stage() -> Option<Stage> {
     let mut stage = stage()?;
-    stage.configure("protectReleasedData", "false").unwrap();
+    stage.configure("protectReleasedData", "false");
     stage.add_arg("--discovery-period=1s");
     Some(stage)
 }
@@ -48,8 +48,7 @@ fn bare_stage() -> Option<Stage> {
 /// Such a stage with one volume.
 fn bare_volume() -> Option<(Stage, PathBuf)> {
     let stage = bare_stage()?;
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let [volume] = fast_volumes(&stage, ["vol"]);
     Some((stage, volume))
 }
 
@@ -99,19 +98,16 @@ const TROUBLES: [Trouble; 5] = [
 #[test]
 fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
     let stage = or_skip!(bare_stage());
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let mut volumes = Vec::new();
     for (step, ..) in STEPS {
         for (trouble, _) in TROUBLES {
             let entry = format!("{step}-{trouble}");
-            let path = stage
-                .sandbox
-                .tmpfs(&format!("disks/fast/{entry}"), "size=1m")
-                .unwrap();
+            let path = fast(&stage, &entry);
             volumes.push((entry, path));
         }
     }
-    let provisioner = stage.provisioner().unwrap();
+    let provisioner = stage.provisioner();
     let pvs: Vec<_> = volumes
         .iter()
         .map(|(entry, path)| stage.occupy(entry, path))
@@ -134,7 +130,7 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
             .times(1);
         in_force.push(TROUBLES[at % TROUBLES.len()].1(fault));
     }
-    // Lists of Pods have no name: one of each kind hits whoever comes.
+    // Lists of Pods have no name: one of each kind hits the first request.
     for (_, trouble) in TROUBLES {
         in_force.push(trouble(faults.on(Verb::List).resource("pods").times(1)));
     }
@@ -142,10 +138,10 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
         stage.delete_claim(claim);
     }
     for ((entry, path), old) in volumes.iter().zip(&pvs) {
-        stage.within(A_RETRY_LATER, &format!("{entry} is offered anew"), || {
+        stage.within(A_RETRY_LATER, &format!("{entry} is offered again"), || {
             let found = stage.pvs_at(path);
             let fresh = found.iter().all(|pv| uid(pv) != uid(old)) && found.len() == 1;
-            fresh.then_some(())
+            fresh
         });
         stage.available(path, Some(&uid(old)));
         assert_eq!(entries(path), [""; 0], "{entry}: the data is gone");
@@ -164,7 +160,7 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
 #[test]
 fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
     let fault = faults
@@ -173,14 +169,10 @@ fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
         .skip(1)
         .answer(Answer::code(500));
     stage.delete_claim("claim");
-    stage.eventually("the release failed twice", || {
-        (fault.hits() >= 2).then_some(())
-    });
-    // Nobody can be bound to it. What lies here from now on survives, unless it is wiped again.
+    stage.eventually("the release failed twice", || fault.hits() >= 2);
+    // No claim can be bound to it. What is here from now on survives, unless it is wiped again.
     fs::write(volume.join("witness"), "").unwrap();
-    stage.eventually("the release failed four times", || {
-        (fault.hits() >= 4).then_some(())
-    });
+    stage.eventually("the release failed four times", || fault.hits() >= 4);
     fault.clear();
     stage.available(&volume, Some(&uid(&old)));
     assert_eq!(entries(&volume), ["witness"]);
@@ -195,7 +187,7 @@ fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
 #[test]
 fn cut_and_expired_watches_lose_nothing() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let mut old = stage.occupy("claim-0", &volume);
     let faults = stage.faults();
     for round in 0..3 {
@@ -207,9 +199,7 @@ fn cut_and_expired_watches_lose_nothing() {
         let fresh = stage.available(&volume, Some(&uid(&old)));
         assert_eq!(entries(&volume), [""; 0]);
         assert_eq!(stage.pvs().len(), 1);
-        stage.eventually("the watch began with 410", || {
-            (gone.hits() == 1).then_some(())
-        });
+        stage.eventually("the watch began with 410", || gone.hits() == 1);
         assert_eq!(name(&fresh), name(&old));
         old = stage.occupy(&format!("claim-{}", round + 1), &volume);
     }
@@ -221,18 +211,16 @@ fn cut_and_expired_watches_lose_nothing() {
 #[test]
 fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
     let stage = or_skip!(bare_stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
+    let dir = stage.class("fast", &json!({}));
     let faults = stage.faults();
     // The watch is silent meanwhile: nothing tells that the first attempt succeeded.
     let hold = faults.hold_watches(PVS);
     let lost = faults.on(Verb::Create).resource(PVS).times(1).reset_after();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let volume = fast(&stage, "vol");
     assert_eq!(volume.parent(), Some(dir.as_path()));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
-    stage.eventually("it is known all the same", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
     assert_eq!(lost.hits(), 1);
     drop(hold);
     stage.still(&mut provisioner, "one PV", || {

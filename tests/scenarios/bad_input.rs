@@ -1,4 +1,4 @@
-//! What administrators and disks get wrong: said once, clearly, and survived where that is possible.
+//! Faults of configurations and disks: reported once, and survived where that is possible.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,13 +14,13 @@ use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
-use super::kit::{metric, skipped, status_of};
+use super::kit::{fast, fast_stage, metric, ready, skipped, status_of, tmpfs};
 use super::stage;
 
 /// Sooner than anything is tried again by the clock, and time enough on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
-/// What a start that has to fail gives: the exit code, and all that was said.
+/// The exit code and the output of a start that has to fail.
 fn fails_to_start(
     stage: &Stage,
     change: impl FnOnce(&mut Command) -> &mut Command,
@@ -38,17 +38,17 @@ fn fails_to_start(
 }
 
 fn with_config(stage: &Stage, key: &str, value: &str) -> (i32, String) {
-    stage.configure(key, value).unwrap();
+    stage.configure(key, value);
     let failure = fails_to_start(stage, |command| command);
     fs::remove_file(stage.config_dir().join(key)).unwrap();
     failure
 }
 
 #[test]
-fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
+fn usage_and_configuration_errors_end_the_program_with_2_and_one_error() {
     let stage = or_skip!(stage());
     let nameless = stage.named("nameless");
-    stage.register_node(&nameless, None).unwrap();
+    stage.register_node(&nameless, None);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = listener.local_addr().unwrap().to_string();
 
@@ -58,8 +58,8 @@ fn what_only_an_administrator_can_mend_ends_the_program_with_2_and_one_error() {
             &["MY_NODE_NAME", "spec.nodeName"],
         ),
         (
-            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", "nobody")),
-            &["\"nobody\"", "MY_NODE_NAME"],
+            fails_to_start(&stage, |command| command.env("MY_NODE_NAME", "unknown")),
+            &["\"unknown\"", "MY_NODE_NAME"],
         ),
         (
             fails_to_start(&stage, |command| command.env("MY_NODE_NAME", &nameless)),
@@ -128,19 +128,17 @@ fn check_config(stage: &Stage) -> (i32, String) {
 }
 
 #[test]
-fn a_faulty_class_is_switched_off_with_its_fault_named_and_the_others_run() {
+fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
     let stage = or_skip!(stage());
-    stage.class("good", &json!({})).unwrap();
-    stage
-        .class("bad", &json!({ "volumeMode": "Blok" }))
-        .unwrap();
-    let good = stage.sandbox.tmpfs("disks/good/vol", "size=1m").unwrap();
-    let bad = stage.sandbox.tmpfs("disks/bad/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.class("good", &json!({}));
+    stage.class("bad", &json!({ "volumeMode": "Blok" }));
+    let good = tmpfs(&stage, "disks/good/vol");
+    let bad = tmpfs(&stage, "disks/bad/vol");
+    let mut provisioner = stage.provisioner();
     stage.available(&good, None);
     stage.eventually("the class is a reason", || {
         let (code, why) = provisioner.http_get("/ready").unwrap();
-        (code == 503 && why.contains("bad")).then_some(())
+        code == 503 && why.contains("bad")
     });
     let event = stage.event("ClassInvalid", "bad");
     let (_, status) = provisioner.http_get("/status").unwrap();
@@ -172,23 +170,21 @@ fn a_faulty_class_is_switched_off_with_its_fault_named_and_the_others_run() {
     assert!(stage.pvs_at(&bad).is_empty());
     drop(provisioner);
 
-    stage
-        .configure(
-            "storageClassMap",
-            &format!(
-                "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
-                good.parent().unwrap().display(),
-                stage.named("good")
-            ),
-        )
-        .unwrap();
+    stage.configure(
+        "storageClassMap",
+        &format!(
+            "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
+            good.parent().unwrap().display(),
+            stage.named("good")
+        ),
+    );
     assert_eq!(check_config(&stage).0, 0);
 }
 
 #[test]
 fn bad_entries_neither_stop_nor_delay_good_ones() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
+    let dir = stage.class("fast", &json!({}));
     let fifo = dir.join("a-fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let _socket = UnixListener::bind(dir.join("a-socket")).unwrap();
@@ -211,17 +207,12 @@ fn bad_entries_neither_stop_nor_delay_good_ones() {
         "0",
         &long,
     ];
-    let good = names.map(|name| {
-        stage
-            .sandbox
-            .tmpfs(&format!("disks/fast/{name}"), "size=1m")
-            .unwrap()
-    });
+    let good = names.map(|name| fast(&stage, name));
 
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.within(AT_ONCE, "a PV for each good entry", || {
         let are_there = good.iter().all(|volume| !stage.pvs_at(volume).is_empty());
-        are_there.then_some(())
+        are_there
     });
     for volume in &good {
         stage.available(volume, None);
@@ -267,14 +258,12 @@ fn bad_entries_neither_stop_nor_delay_good_ones() {
 
 #[test]
 fn an_api_server_that_is_down_at_the_start_is_waited_for() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
     let down = stage.faults().on_any().reset_before();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.eventually("it has tried twice", || {
         let tries = |r: &Request| r.verb == Verb::Get && r.resource == "nodes";
-        (stage.requests().count(tries) >= 2).then_some(())
+        stage.requests().count(tries) >= 2
     });
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 503);
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
@@ -285,18 +274,14 @@ fn an_api_server_that_is_down_at_the_start_is_waited_for() {
     assert!(provisioner.log().contains("trying again"));
     down.clear();
     stage.available(&volume, None);
-    stage.eventually("it is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
 }
 
 #[test]
-fn a_start_that_waits_for_the_api_server_ends_when_told_to() {
+fn a_start_that_waits_for_the_api_server_ends_on_sigterm() {
     let stage = or_skip!(stage());
     stage.faults().on_any().reset_before();
-    let mut provisioner = stage.provisioner().unwrap();
-    stage.eventually("it waits", || {
-        provisioner.log().contains("trying again").then_some(())
-    });
+    let mut provisioner = stage.provisioner();
+    stage.eventually("it waits", || provisioner.log().contains("trying again"));
     assert!(provisioner.stop(stage.at_most(AT_ONCE)).is_ok());
 }

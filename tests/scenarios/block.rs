@@ -70,19 +70,17 @@ fn a_raw_device_is_zeroed_from_end_to_end() {
 }
 
 #[test]
-fn a_clean_method_is_chosen_by_its_word() {
+fn a_clean_method_is_chosen_by_its_name() {
     is_zeroed(&json!({ "cleanMethod": "auto" }), "auto", 0);
 }
 
 #[test]
 fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
     let stage = or_skip!(stage());
-    let dir = stage
-        .class("formatted", &json!({ "fsType": "ext4" }))
-        .unwrap();
+    let dir = stage.class("formatted", &json!({ "fsType": "ext4" }));
     let device = raw(&stage);
     let path = link(&device, &dir, "disk");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     let spec = bound.spec.clone().unwrap();
     assert_eq!(spec.volume_mode.as_deref(), Some("Filesystem"));
@@ -107,7 +105,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
     assert_eq!(metric(&mut provisioner, "cleanup_waiting"), Some(1));
 
     stage.sandbox.umount(&mounted).unwrap();
-    let fresh = offered_anew(&stage, &path, &bound);
+    let fresh = offered_again(&stage, &path, &bound);
     assert_eq!(wipefs(device.path()), "");
     assert_eq!(identity(&fresh), identity(&bound));
     // The metrics call a device a device, whatever its class makes of it.
@@ -115,9 +113,9 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
 }
 
 #[test]
-fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
+fn a_device_that_a_process_has_claimed_waits_without_a_slot() {
     let stage = or_skip!(stage());
-    stage.configure("maxConcurrentCleanups", "1").unwrap();
+    stage.configure("maxConcurrentCleanups", "1");
     let mut busy = Occupied::raw(stage, &json!({}));
     let dir = busy.path.parent().unwrap();
     let idle = raw(&busy.stage);
@@ -129,7 +127,7 @@ fn a_device_that_somebody_has_claimed_waits_without_a_permit() {
     busy.release();
     busy.waits();
     busy.stage.delete_claim("idle");
-    offered_anew(&busy.stage, &idle_path, &idle_pv);
+    offered_again(&busy.stage, &idle_path, &idle_pv);
     assert!(
         secrets_on(idle.path()).is_empty(),
         "one waiting volume does not hold up another"
@@ -147,7 +145,7 @@ fn a_mounted_device_is_not_offered() {
     let device = ext4(&stage);
     let path = link(&device, &dir, "disk");
     let mounted = mount(&stage, &device, "elsewhere");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     skipped(&stage, &mut provisioner, &path, "DeviceInUse");
     stage.sandbox.umount(&mounted).unwrap();
     stage.available(&path, None);
@@ -157,7 +155,7 @@ fn a_mounted_device_is_not_offered() {
 fn a_class_of_raw_devices_refuses_directories() {
     let stage = or_skip!(stage());
     raw_class(&stage, &json!({}));
-    let directory = stage.sandbox.tmpfs("disks/raw/dir", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let directory = tmpfs(&stage, "disks/raw/dir");
+    let mut provisioner = stage.provisioner();
     skipped(&stage, &mut provisioner, &directory, "ModeMismatch");
 }

@@ -8,19 +8,16 @@ use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use support::stage::{name, on_real_cluster};
 use support::{LoopDevice, Program, Stage};
 
 use crate::kit::*;
-use crate::stage;
 
 /// No event announces that a volume has another size.
 fn often() -> Option<Stage> {
-    let mut stage = stage()?;
-    stage.add_arg("--discovery-period=1s");
-    Some(stage)
+    stage_with(&["--discovery-period=1s"])
 }
 
 fn capacity(pv: &PersistentVolume) -> String {
@@ -59,7 +56,7 @@ fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
     let [large, small] =
         [64, 32].map(|size| LoopDevice::new(stage.sandbox.path(), size * MIB).unwrap());
     let path = link(&large, &dir, "disk");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&path, None);
     assert_eq!(capacity(&pv), "64Mi");
     fs::remove_file(&path).unwrap();
@@ -75,7 +72,7 @@ fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
     }
 
     for (claim, size, bound) in [("large", "64Mi", false), ("small", "32Mi", true)] {
-        let object: PersistentVolumeClaim = serde_json::from_value(json!({
+        let object = json!({
             "metadata": { "name": claim },
             "spec": {
                 "storageClassName": stage.named("raw"),
@@ -84,13 +81,10 @@ fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
                 "volumeName": bound.then(|| name(&pv)),
                 "resources": { "requests": { "storage": size } },
             },
-        }))
-        .unwrap();
+        });
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(stage.client.clone(), &stage.namespace());
-        stage
-            .block_on(claims.create(&PostParams::default(), &object))
-            .unwrap();
+        stage.create(&claims, object);
     }
     stage.claim_in_phase("small", "Bound");
     assert_eq!(claim_phase(&stage, "large"), "Pending");
@@ -99,9 +93,8 @@ fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
 #[test]
 fn capacity_of_an_unused_pv_follows_a_filesystem_that_is_resized() {
     let stage = or_skip!(often());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let [volume] = fast_volumes(&stage, ["vol"]);
+    let _provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
     assert_eq!(capacity(&pv), "20Mi");
     for (options, wanted) in [("size=40m", "40Mi"), ("size=15m", "15Mi")] {
@@ -124,7 +117,7 @@ fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
     backing.set_len(32 * MIB).unwrap();
     let device = LoopDevice::over(&backing).unwrap();
     let path = link(&device, &dir, "disk");
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let pv = stage.available(&path, None);
     assert_eq!(capacity(&pv), "32Mi");
     for (size, wanted) in [(48, "48Mi"), (24, "24Mi")] {
@@ -139,14 +132,13 @@ fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
 #[test]
 fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
     let stage = or_skip!(often());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let [volume] = fast_volumes(&stage, ["vol"]);
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &volume));
     for (options, bytes) in [("size=40m", 40 * MIB), ("size=15m", 15 * MIB)] {
         remount(&volume, options);
         stage.eventually("a pass has seen the size", || {
-            (status_of(&mut provisioner, &volume)["capacity"] == bytes).then_some(())
+            status_of(&mut provisioner, &volume)["capacity"] == bytes
         });
         passes(&stage, &mut provisioner, 2);
         assert_eq!(capacity(&stage.pv(&name(&bound)).unwrap()), "20Mi");
@@ -156,21 +148,21 @@ fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
 #[test]
 fn capacity_of_a_bound_pv_grows_in_a_class_that_allows_expansion() {
     let stage = or_skip!(often());
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let classes: Api<StorageClass> = Api::all(stage.client.clone());
     let patch = Patch::Merge(json!({ "allowVolumeExpansion": true }));
     let (class, params) = (stage.named("fast"), PatchParams::default());
     let patched = classes.patch(&class, &params, &patch);
     stage.block_on(patched).unwrap();
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &volume));
     let now = || capacity(&stage.pv(&name(&bound)).unwrap());
     remount(&volume, "size=40m");
-    stage.eventually("it has grown", || (now() == "40Mi").then_some(()));
+    stage.eventually("it has grown", || now() == "40Mi");
     remount(&volume, "size=15m");
     stage.eventually("a pass has seen the size", || {
-        (status_of(&mut provisioner, &volume)["capacity"] == 15 * MIB).then_some(())
+        status_of(&mut provisioner, &volume)["capacity"] == 15 * MIB
     });
     passes(&stage, &mut provisioner, 2);
     assert_eq!(now(), "40Mi");

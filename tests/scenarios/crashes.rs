@@ -133,10 +133,10 @@ fn kill_and_restart(
     let mut random = Random::seeded();
     let mut interrupted = 0;
     let mut ready = BTreeSet::new();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for (class, path) in volumes.iter().cycle().take(kills()) {
         while !ready.remove(class) {
-            match releases.recv_timeout(3 * stage.patience()) {
+            match releases.recv_timeout(3 * stage.timeout()) {
                 Ok(class) => {
                     ready.insert(class);
                 }
@@ -152,13 +152,13 @@ fn kill_and_restart(
         stage.eventually("the volume is being cleaned", || {
             let pvs = stage.pvs_at(path);
             let due = |pv| phase(pv) != "Bound" && (!amid || is_terminating(pv));
-            pvs.iter().all(due).then_some(())
+            pvs.iter().all(due)
         });
         std::thread::sleep(Duration::from_micros(delay));
         provisioner.kill();
         let is_due = |pv: &PersistentVolume| is_terminating(pv) || phase(pv) == "Released";
         interrupted += usize::from(stage.pvs_at(path).iter().any(is_due));
-        provisioner = stage.provisioner().unwrap();
+        provisioner = stage.provisioner();
     }
     interrupted
 }
@@ -172,7 +172,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     let mut stay = Vec::new();
     let mut volumes = BTreeMap::new();
     for kind in &kinds {
-        let dir = stage.class(kind.class, &kind.settings).unwrap();
+        let dir = stage.class(kind.class, &kind.settings);
         for name in ["stays", "changes-hands"] {
             let (path, device) = volume(&stage, kind, &dir, name);
             devices.extend(device);
@@ -183,7 +183,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
             }
         }
     }
-    let first = stage.provisioner().unwrap();
+    let first = stage.provisioner();
     for (claim, disk, path) in &stay {
         stage.bind(claim, path);
         disk.write(claim);
@@ -202,7 +202,7 @@ fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
     drop(released);
     let interrupted = kill_and_restart(&stage, &volumes, &turns);
     stop.store(true, Ordering::Release);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let join = |tenant: std::thread::JoinHandle<usize>| {
         tenant
             .join()

@@ -1,4 +1,4 @@
-//! Requests that are denied: by RBAC for want of a right, or by a policy of the cluster's that one
+//! Requests that are denied: by RBAC without a permission, or by a policy of the cluster that one
 //! object offends against.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ const READ: Duration = Duration::from_mins(1);
 /// A stage with one class, and a provisioner that is denied some verbs of a resource.
 fn without(resource: &str, verbs: &[Verb]) -> Option<(Stage, Program)> {
     let stage = stage()?;
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     for verb in verbs {
         let denied = stage.faults().on(*verb).resource(resource);
         // What may not be listed is never watched.
@@ -30,14 +30,14 @@ fn without(resource: &str, verbs: &[Verb]) -> Option<(Stage, Program)> {
         let denied = if is_asked { denied } else { denied.maybe() };
         denied.forbid();
     }
-    let provisioner = stage.provisioner().unwrap();
+    let provisioner = stage.provisioner();
     Some((stage, provisioner))
 }
 
 /// Waits until the permission is reported as missing.
 fn misses(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
     stage.within(READ, "the permission is missing", || {
-        is_missing(provisioner, verb, resource).then_some(())
+        is_missing(provisioner, verb, resource)
     });
 }
 
@@ -46,7 +46,7 @@ fn is_missing(provisioner: &mut Program, verb: &str, resource: &str) -> bool {
     metric(provisioner, &right) == Some(1)
 }
 
-/// A pause comes in time although nobody tells us of it, and all else about the Node is read now and
+/// A pause is noticed in time without a watch, and all else about the Node is read now and
 /// then.
 #[test]
 fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
@@ -68,7 +68,7 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
         has_secret(&volume) && is_untouched(&stage, &bound, "Released")
     });
     stage.within(READ, "the pause is known everywhere", || {
-        (status(&mut provisioner)["paused"] == true).then_some(())
+        status(&mut provisioner)["paused"] == true
     });
     delete_node(&stage);
     register_node(&stage);
@@ -81,7 +81,7 @@ fn without_a_watch_of_the_node_a_pause_is_asked_for_and_a_new_node_found() {
 }
 
 #[test]
-fn what_a_policy_says_no_to_hinders_no_other_pv() {
+fn a_pv_that_a_policy_refuses_blocks_no_other() {
     let (stage, mut provisioner) = or_skip!(without("nothing", &[]));
     let mut pvs = ["a", "b"]
         .map(|entry| fast(&stage, entry))
@@ -96,7 +96,7 @@ fn what_a_policy_says_no_to_hinders_no_other_pv() {
         .name(&pvs[0].0)
         .answer(Answer::code(403).message(policy));
     stage.bind("first", &pvs[0].1);
-    stage.eventually("the mark is refused", || (refused.hits() > 0).then_some(()));
+    stage.eventually("the mark is refused", || refused.hits() > 0);
     let second = stage.bind("second", &pvs[1].1);
     stage.used(&second);
     assert_eq!(
@@ -108,23 +108,22 @@ fn what_a_policy_says_no_to_hinders_no_other_pv() {
     assert!(provisioner.log().contains(policy));
 }
 
-/// The list worked all along, and no object changes: only silence tells that the watch works now.
+/// The list works all the time, and no object changes: only silence shows that the watch works now.
 #[test]
 fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let denied = ["nodes", CLASSES].map(|resource| {
         let denied = stage.faults().on(Verb::Watch).resource(resource).forbid();
         (resource, denied)
     });
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for (resource, denied) in &denied {
         misses(&stage, &mut provisioner, "watch", resource);
         denied.clear();
     }
     for (resource, _) in denied {
         stage.within(READ, "it is no longer missed", || {
-            (!is_missing(&mut provisioner, "watch", resource)).then_some(())
+            !is_missing(&mut provisioner, "watch", resource)
         });
     }
 }
@@ -132,11 +131,11 @@ fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
 #[test]
 fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
     let (stage, mut provisioner) = or_skip!(without(CLASSES, &[Verb::List, Verb::Watch]));
-    let told = stage.eventually("a reason", || {
-        let told = status(&mut provisioner)["notReady"].to_string();
-        told.contains("StorageClass").then_some(told)
+    let reported = stage.eventually("a reason", || {
+        let reported = status(&mut provisioner)["notReady"].to_string();
+        reported.contains("StorageClass").then_some(reported)
     });
-    assert!(told.contains("could not be read so far"), "{told}");
+    assert!(reported.contains("could not be read so far"), "{reported}");
 }
 
 /// An event that comes again requires another permission than a new one.
@@ -153,7 +152,7 @@ fn each_permission_that_events_require_is_reported_by_its_name() {
     stage.event("VolumeFailedDelete", "");
     misses(stage, provisioner, "patch", EVENTS);
     stage.event("PermissionMissing", "patch events");
-    // The new event was written, which says nothing of the other permission.
+    // The new event was written, which does not prove the other permission.
     assert!(is_missing(provisioner, "patch", EVENTS));
     assert!(!is_missing(provisioner, "create", EVENTS));
 

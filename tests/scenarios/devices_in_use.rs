@@ -18,9 +18,7 @@ use crate::stage;
 
 /// A user that no event announces is noticed to be gone only by asking again.
 fn often() -> Option<Stage> {
-    let mut stage = stage()?;
-    stage.add_arg("--discovery-period=1s");
-    Some(stage)
+    stage_with(&["--discovery-period=1s"])
 }
 
 /// Waits until the volume is skipped as in use, and `/status` names its user.
@@ -59,7 +57,7 @@ fn disk_with_a_mounted_partition_is_not_offered() {
     assert!(run(mkfs("ext4").arg("-q").arg(&part)));
     let point = stage.sandbox.mount(&part, "ext4", "elsewhere").unwrap();
     let path = link(&disk, &dir, "disk");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     in_use(&stage, &mut provisioner, &path, point.to_str().unwrap());
     stage.sandbox.umount(&point).unwrap();
     stage.available(&path, None);
@@ -71,13 +69,10 @@ fn partition_of_a_mounted_disk_is_not_offered() {
     let dir = raw_class(&stage, &json!({}));
     let disk = LoopDevice::halved(stage.sandbox.path(), 64 * MIB).unwrap();
     assert!(run(mkfs("ext4").args(["-q", "-F"]).arg(disk.path())));
-    let point = stage
-        .sandbox
-        .mount(disk.path(), "ext4", "elsewhere")
-        .unwrap();
+    let point = mount(&stage, &disk, "elsewhere");
     let path = dir.join("part");
     symlink(disk.partition(1), &path).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     in_use(&stage, &mut provisioner, &path, point.to_str().unwrap());
     stage.sandbox.umount(&point).unwrap();
     stage.available(&path, None);
@@ -108,7 +103,7 @@ fn device_mounted_in_another_mount_namespace_is_not_offered() {
     });
     let users = [whole.path(), &disk.partition(1)]
         .map(|device| mounted_in_another_namespace(device, &point));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for path in [&mounted, &parted] {
         in_use(
             &stage,
@@ -138,7 +133,7 @@ fn device_of_a_mounted_btrfs_is_not_offered() {
     mount.args(["-t", "btrfs", "-o", &options]).arg(paths[0]);
     assert!(run(mount.arg(&point)));
     let entries = [link(&devices[0], &dir, "a"), link(&devices[1], &dir, "b")];
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for path in &entries {
         in_use(&stage, &mut provisioner, path, "btrfs");
     }
@@ -164,7 +159,7 @@ fn journal_is_not_offered(
     mount.args(["-t", kind]).args(options);
     assert!(run(mount.arg(data.path()).arg(&point)));
     let path = link(&journal, &dir, "journal");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     in_use(&stage, &mut provisioner, &path, "journal");
     stage.sandbox.umount(&point).unwrap();
     stage.available(&path, None);
@@ -201,11 +196,9 @@ fn device_that_a_process_has_claimed_is_not_offered() {
     let stage = or_skip!(often());
     let (device, path) = raw_volume(&stage, &json!({}));
     let user = device.open_alone().unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     skipped(&stage, &mut provisioner, &path, "DeviceInUse");
-    stage.eventually("a device in use does not make the node unready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
     drop(user);
     stage.available(&path, None);
 }
@@ -215,15 +208,13 @@ fn device_that_a_process_has_claimed_is_not_offered() {
 fn device_with_a_pv_is_never_opened_exclusively() {
     let stage = or_skip!(stage());
     let dir = raw_class(&stage, &json!({}));
-    let also = stage
-        .class("also", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    let also = stage.class("also", &json!({ "volumeMode": "Block" }));
     let device = raw(&stage);
     let disk = LoopDevice::halved(stage.sandbox.path(), 32 * MIB).unwrap();
     let available = link(&device, &dir, "disk");
     let bound = dir.join("part");
     symlink(disk.partition(1), &bound).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&available, None);
     stage.used(&stage.bind("claim", &bound));
     // The same storage by other names, in both directions.

@@ -1,4 +1,4 @@
-//! Volumes become PVs: soon, and with everything that the configuration says.
+//! Volumes become PVs: soon, and as the configuration says.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,22 +17,21 @@ use super::kit::*;
 use super::{BINARY, stage};
 
 #[test]
-fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=1h");
-    stage.class("fast", &json!({})).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+fn volumes_are_found_when_they_appear_not_at_the_next_scan() {
+    let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
+    stage.class("fast", &json!({}));
+    let mut provisioner = stage.provisioner();
     ready(&stage, &mut provisioner);
-    let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
+    let new = fast(&stage, "new");
     stage.available(&new, None);
 
     // A directory without a mount is seen, and then the mount on it.
     let late = stage.sandbox.dir("disks/fast/late").unwrap();
     skipped(&stage, &mut provisioner, &late, "NotMounted");
-    stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
+    fast(&stage, "late");
     stage.available(&late, None);
 
-    // So are a mount that goes, and an entry that goes.
+    // So are an unmount, and the removal of an entry.
     stage.sandbox.umount(&new).unwrap();
     stage.event("VolumeNotMounted", "new");
     fs::remove_dir(&new).unwrap();
@@ -41,28 +40,27 @@ fn volumes_are_found_when_they_appear_not_when_somebody_looks() {
 
 #[test]
 fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=1h");
+    let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
     let dir = stage.sandbox.path().join("disks/late");
     let map = format!(
         "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
         dir.display(),
         stage.named("late")
     );
-    stage.configure("storageClassMap", &map).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.configure("storageClassMap", &map);
+    let mut provisioner = stage.provisioner();
     stage.eventually("the missing class is a reason", || {
         let (code, why) = provisioner.http_get("/ready").ok()?;
         (code == 503 && why.contains("late")).then_some(())
     });
-    let volume = stage.sandbox.tmpfs("disks/late/vol", "size=1m").unwrap();
+    let volume = tmpfs(&stage, "disks/late/vol");
     skipped(&stage, &mut provisioner, &volume, "ClassMissing");
     let (code, why) = provisioner.http_get("/ready").unwrap();
     assert!(
         code == 503 && why.contains(&format!("StorageClass \"{}\"", stage.named("late"))),
         "{code} {why}"
     );
-    stage.storage_class("late", "Retain", "Immediate").unwrap();
+    stage.storage_class("late", "Retain", "Immediate");
     stage.available(&volume, None);
     ready(&stage, &mut provisioner);
     let pv = stage.available(&volume, None);
@@ -77,22 +75,22 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
     );
 }
 
-/// Makes a StorageClass anew with mount options: they cannot be changed.
+/// Creates a StorageClass again with mount options: they cannot be changed.
 fn set_mount_options(stage: &Stage, class: &str, options: &[&str]) {
     let classes: Api<StorageClass> = Api::all(stage.client.clone());
     let class = stage.named(class);
     stage.block_on(async {
-        let mut anew = classes.get(&class).await.unwrap();
+        let mut copy = classes.get(&class).await.unwrap();
         classes
             .delete(&class, &DeleteParams::default())
             .await
             .unwrap();
-        anew.metadata = ObjectMeta {
+        copy.metadata = ObjectMeta {
             name: Some(class),
             ..ObjectMeta::default()
         };
-        anew.mount_options = Some(options.iter().map(ToString::to_string).collect());
-        classes.create(&PostParams::default(), &anew).await.unwrap();
+        copy.mount_options = Some(options.iter().map(ToString::to_string).collect());
+        classes.create(&PostParams::default(), &copy).await.unwrap();
     });
 }
 
@@ -112,14 +110,10 @@ fn a_pv_has_all_that_the_configuration_says() {
         "fsType": "xfs", "accessMode": "ReadWriteOncePod", "namePattern": "vol-*,disk?",
         "selector": selector,
     });
-    stage.class("fast", &settings).unwrap();
-    stage
-        .configure("nodeLabelsForPV", "[zone, absent]")
-        .unwrap();
-    stage
-        .configure("labelsForPV", "{tier: 1.10, kubernetes.io/hostname: other}")
-        .unwrap();
-    stage.configure("setPVOwnerRef", "yes").unwrap();
+    stage.class("fast", &settings);
+    stage.configure("nodeLabelsForPV", "[zone, absent]");
+    stage.configure("labelsForPV", "{tier: 1.10, kubernetes.io/hostname: other}");
+    stage.configure("setPVOwnerRef", "yes");
     set_mount_options(&stage, "fast", &["noatime", "discard"]);
     // 10 GiB and some more, which is rounded down; tmpfs gives it without using it.
     let volume = stage
@@ -127,7 +121,7 @@ fn a_pv_has_all_that_the_configuration_says() {
         .tmpfs("disks/fast/vol-1", "size=10300m")
         .unwrap();
     let other = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
 
     let pv = serde_json::to_value(stage.available(&volume, None)).unwrap();
     let node_uid = node_uid(&stage);
@@ -168,10 +162,10 @@ fn a_pv_has_all_that_the_configuration_says() {
 #[test]
 fn use_node_name_only_names_the_provisioner_without_the_uid() {
     let stage = or_skip!(stage());
-    stage.configure("useNodeNameOnly", "true").unwrap();
-    stage.class("fast", &json!({})).unwrap();
+    stage.configure("useNodeNameOnly", "true");
+    stage.class("fast", &json!({}));
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=11m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
     let by = format!("local-volume-provisioner-{}", stage.node());
     assert_eq!(maker(&pv), Some(by.as_str()));
@@ -180,10 +174,9 @@ fn use_node_name_only_names_the_provisioner_without_the_uid() {
 
 #[test]
 fn a_read_only_mount_is_offered_with_a_warning() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m,ro").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = name(&stage.available(&volume, None));
     stage.event("VolumeReadOnly", "read-only");
     let path = "/mnt/disks/fast/vol";
@@ -191,7 +184,7 @@ fn a_read_only_mount_is_offered_with_a_warning() {
         "unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"VolumeReadOnly\"}}"
     );
     stage.eventually("the metric says so", || {
-        (metric(&mut provisioner, &series) == Some(1)).then_some(())
+        metric(&mut provisioner, &series) == Some(1)
     });
 }
 
@@ -215,13 +208,12 @@ fn creations(stage: &Stage) -> usize {
 
 #[test]
 fn fault_12_entries_whose_names_collide_both_get_a_pv() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=300ms");
-    stage.class("fast", &json!({})).unwrap();
+    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
+    stage.class("fast", &json!({}));
     let (one, two) = colliding_entries(&stage);
     let (one, two) = (fast(&stage, &one), fast(&stage, &two));
     for start in 0..2 {
-        let mut provisioner = stage.provisioner().unwrap();
+        let mut provisioner = stage.provisioner();
         let names = [&one, &two].map(|volume| name(&stage.available(volume, None)));
         ready(&stage, &mut provisioner);
         let long = |name: &&String| name.len() == "local-pv-".len() + 16;
@@ -231,11 +223,11 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
         assert!(before <= 3, "{before} tries by start {start}");
     }
     // Each is cleaned for itself.
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let old = stage.occupy("claim", &one);
     keep_secret(&two);
     stage.delete_claim("claim");
-    offered_anew(&stage, &one, &old);
+    offered_again(&stage, &one, &old);
     assert!(entries(&one).is_empty());
     assert!(has_secret(&two));
     assert_eq!(stage.pvs().len(), 2);
@@ -243,14 +235,13 @@ fn fault_12_entries_whose_names_collide_both_get_a_pv() {
 
 #[test]
 fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=300ms");
-    stage.class("fast", &json!({})).unwrap();
+    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
+    stage.class("fast", &json!({}));
     let taken = pv_name("vol", &stage.node(), &stage.named("fast"));
     let foreign = foreign_pv(&stage, &taken, "vol");
     let before_us = creations(&stage);
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let volume = fast(&stage, "vol");
+    let mut provisioner = stage.provisioner();
     ready(&stage, &mut provisioner);
     let second = second_pv_name("vol", &stage.node(), &stage.named("fast"));
     let names: Vec<_> = stage.pvs_at(&volume).iter().map(name).collect();

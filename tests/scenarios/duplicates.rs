@@ -13,7 +13,7 @@ use crate::stage;
 /// The class `fast`, and an ext4 filesystem with these directories that is mounted outside of it.
 fn with_directories(dirs: &[&str]) -> Option<(Stage, LoopDevice, PathBuf)> {
     let stage = stage()?;
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let disk = ext4(&stage);
     let whole = mount(&stage, &disk, "source");
     for dir in dirs {
@@ -32,7 +32,7 @@ fn offer(stage: &Stage, dir: &Path, entry: &str) -> PathBuf {
 fn a_directory_within_another_volume_gets_no_pv() {
     let (stage, _disk, whole) = or_skip!(with_directories(&["x/y", "z", "xy"]));
     let outer = offer(&stage, &whole.join("x"), "outer");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &outer));
     keep_secret(&outer);
     keep_secret(&whole.join("z"));
@@ -51,7 +51,7 @@ fn a_directory_within_another_volume_gets_no_pv() {
     assert!(waits.contains(inner.to_str().unwrap()), "{waits}");
     assert!(has_secret(&outer));
     stage.sandbox.umount(&inner).unwrap();
-    offered_anew(&stage, &outer, &bound);
+    offered_again(&stage, &outer, &bound);
     assert!(!outer.join("secret").exists());
     assert!(
         has_secret(&whole.join("z")),
@@ -75,14 +75,12 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
     };
     let [outer_pv, inner_pv] = [("outer", &outer), ("inner", &inner)].map(|(claim, path)| {
         let pv = stage.named(claim);
-        stage
-            .create_pv(pv_by_hand(&stage, &pv, "fast", path, &capacity))
-            .unwrap();
-        stage.claim(claim, "fast", Some(&pv)).unwrap();
+        stage.create_pv(pv_by_hand(&stage, &pv, "fast", path, &capacity));
+        stage.claim(claim, "fast", Some(&pv));
         keep_secret(path);
         stage.in_phase(&pv, "Bound")
     });
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let [outer_pv, inner_pv] = [&outer_pv, &inner_pv].map(|pv| {
         stage.used(pv);
         stage.eventually("it is adopted", || stage.pv(&name(pv)).filter(is_protected))
@@ -99,21 +97,18 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
     stage.event("VolumeDuplicate", &format!("(PV {})", name(&outer_pv)));
     stage.sandbox.umount(&inner).unwrap();
     fs::remove_dir(&inner).unwrap();
-    stage
-        .patch_pv(
-            &name(&inner_pv),
-            &json!({ "metadata": { "finalizers": null } }),
-        )
-        .unwrap();
-    stage.delete_pv(&name(&inner_pv)).unwrap();
-    offered_anew(&stage, &outer, &outer_pv);
+    stage.patch_pv(
+        &name(&inner_pv),
+        &json!({ "metadata": { "finalizers": null } }),
+    );
+    stage.delete_pv(&name(&inner_pv));
+    offered_again(&stage, &outer, &outer_pv);
     assert!(entries(&outer).is_empty());
 }
 
 #[test]
 fn a_filesystem_and_its_device_are_one_volume() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let raw_dir = raw_class(&stage, &json!({}));
     let disk = ext4(&stage);
     let mounted = mount(&stage, &disk, "disks/fast/vol-1");
@@ -127,12 +122,10 @@ fn a_filesystem_and_its_device_are_one_volume() {
 #[test]
 fn an_entry_that_two_classes_match_is_offered_once() {
     let stage = or_skip!(stage());
-    let dir = stage.class("a", &json!({})).unwrap();
-    stage
-        .class("b", &json!({ "hostDir": dir, "mountDir": dir }))
-        .unwrap();
-    let volume = stage.sandbox.tmpfs("disks/a/vol-1", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let dir = stage.class("a", &json!({}));
+    stage.class("b", &json!({ "hostDir": dir, "mountDir": dir }));
+    let volume = tmpfs(&stage, "disks/a/vol-1");
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
     assert_eq!(
         pv.spec.as_ref().unwrap().storage_class_name.as_deref(),
@@ -149,5 +142,5 @@ fn an_entry_that_two_classes_match_is_offered_once() {
     );
     let bound = stage.used(&stage.bind("claim", &volume));
     stage.delete_claim("claim");
-    assert_eq!(name(&offered_anew(&stage, &volume, &bound)), name(&bound));
+    assert_eq!(name(&offered_again(&stage, &volume, &bound)), name(&bound));
 }

@@ -9,11 +9,9 @@ use support::stage::name;
 use crate::kit::*;
 use crate::stage;
 
-/// Changes inside of a volume wake nobody: they are found by looking.
+/// Changes inside a volume raise no event: the next scan finds them.
 fn often() -> Option<Stage> {
-    let mut stage = stage()?;
-    stage.add_arg("--discovery-period=1s");
-    Some(stage)
+    stage_with(&["--discovery-period=1s"])
 }
 
 fn policy() -> Value {
@@ -23,20 +21,20 @@ fn policy() -> Value {
 #[test]
 fn a_filesystem_with_anything_in_it_is_not_offered() {
     let stage = or_skip!(often());
-    stage.class("fast", &policy()).unwrap();
+    stage.class("fast", &policy());
     let [data, lost, fresh] = ["data", "lost", "fresh"]
         .map(|entry| mount(&stage, &ext4(&stage), &format!("disks/fast/{entry}")));
     keep_secret(&data);
     fs::write(lost.join("lost+found/#12"), SECRET).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&fresh, None);
     for path in [&data, &lost] {
         skipped(&stage, &mut provisioner, path, "NotEmpty");
     }
     let detail = status_of(&mut provisioner, &data)["detail"].to_string();
     assert!(detail.contains("secret"), "{detail}");
-    let told = stage.event("VolumeNotEmpty", "data, lost");
-    assert!(told.contains(&stage.named("fast")), "{told}");
+    let event = stage.event("VolumeNotEmpty", "data, lost");
+    assert!(event.contains(&stage.named("fast")), "{event}");
     let class = stage.named("fast");
     let series = format!("skipped_entries{{class=\"{class}\",reason=\"NotEmpty\"}}");
     assert_eq!(metric(&mut provisioner, &series), Some(2));
@@ -51,12 +49,12 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
 fn a_device_with_a_signature_is_not_offered() {
     let stage = or_skip!(often());
     let raw_dir = raw_class(&stage, &policy());
-    let formatted_dir = stage.class("formatted", &policy()).unwrap();
+    let formatted_dir = stage.class("formatted", &policy());
     let [first, second, blank] = [ext4(&stage), ext4(&stage), raw(&stage)];
     let block = link(&first, &raw_dir, "data");
     let formatted = link(&second, &formatted_dir, "data");
     let fresh = link(&blank, &formatted_dir, "fresh");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&fresh, None);
     for path in [&block, &formatted] {
         skipped(&stage, &mut provisioner, path, "NotEmpty");
@@ -73,10 +71,10 @@ fn a_device_with_a_signature_is_not_offered() {
 #[test]
 fn what_was_cleaned_is_offered_again() {
     let stage = or_skip!(stage());
-    stage.class("fast", &policy()).unwrap();
+    stage.class("fast", &policy());
     let (device, raw_path) = raw_volume(&stage, &policy());
     let mounted = mount(&stage, &ext4(&stage), "disks/fast/vol");
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let filesystem = stage.used(&stage.bind("files", &mounted));
     let block = stage.used(&stage.bind("block", &raw_path));
     keep_secret(&mounted);
@@ -88,7 +86,7 @@ fn what_was_cleaned_is_offered_again() {
         ("block", &raw_path, &block),
     ] {
         stage.delete_claim(claim);
-        offered_anew(&stage, path, pv);
+        offered_again(&stage, path, pv);
     }
     assert!(entries(&mounted).is_empty());
     assert!(mounted.join("lost+found").exists());
@@ -97,9 +95,9 @@ fn what_was_cleaned_is_offered_again() {
 #[test]
 fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
     let stage = or_skip!(often());
-    stage.class("fast", &policy()).unwrap();
+    stage.class("fast", &policy());
     let volume = mount(&stage, &ext4(&stage), "disks/fast/vol");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     set_policy(&stage, &pv, "Retain");
@@ -111,7 +109,7 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
     stage.still(&mut provisioner, "its PV is kept", || {
         has_secret(&volume) && is_untouched(&stage, &pv, "Released")
     });
-    stage.delete_pv(&name(&pv)).unwrap();
+    stage.delete_pv(&name(&pv));
     skipped(&stage, &mut provisioner, &volume, "NotEmpty");
     stage.still(&mut provisioner, "it is not offered", || {
         stage.pvs_at(&volume).is_empty() && has_secret(&volume)
@@ -133,8 +131,8 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
 #[test]
 fn discover_says_what_is_not_empty() {
     let stage = or_skip!(stage());
-    stage.class("fast", &policy()).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.class("fast", &policy());
+    let volume = fast(&stage, "vol");
     let reason = || {
         let output = stage
             .command()

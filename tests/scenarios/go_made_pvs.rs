@@ -3,39 +3,36 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use serde_json::json;
 use support::Stage;
 use support::names::{ANNOTATION_CONSENT, LABEL_HOSTNAME, pv_name};
 use support::stage::name;
 
 use crate::kit::*;
-use crate::stage;
 
 /// The PV that the Go provisioner would have made for an entry of the class `fast`.
 fn go_made(stage: &Stage, entry: &str, capacity: &str) -> PersistentVolume {
     let path = Path::new("/mnt/disks/fast").join(entry);
     let name = pv_name(entry, &stage.node(), &stage.named("fast"));
     let pv = pv_by_hand(stage, &name, "fast", &path, capacity);
-    stage.create_pv(pv).unwrap();
+    stage.create_pv(pv);
     stage.in_phase(&name, "Available")
 }
 
 #[test]
 fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
-    let stage = or_skip!(stage());
-    let [same_at, other_at] = fast_volumes(&stage, ["same", "other"]);
+    let (stage, [same_at, other_at]) = or_skip!(fast_stage(["same", "other"]));
     let made = [("same", "20Mi", &same_at), ("other", "21Mi", &other_at)];
     let [same, mut other] = made.map(|(entry, capacity, volume)| {
         let pv = go_made(&stage, entry, capacity);
         keep_secret(volume);
         bind_and_release(&stage, entry, &name(&pv), "fast")
     });
-    let mut provisioner = stage.provisioner().unwrap();
-    offered_anew(&stage, &same_at, &same);
+    let mut provisioner = stage.provisioner();
+    offered_again(&stage, &same_at, &same);
     assert!(entries(&same_at).is_empty());
 
     let text = stage.event("VolumeIdentityMismatch", "its capacity 21Mi is not what");
-    // The label by which the provisioner finds it is all that it gets.
+    // It gets only the label by which the provisioner watches it.
     other.metadata.labels = Some([(LABEL_HOSTNAME.to_owned(), stage.node())].into());
     stage.still(&mut provisioner, "the other one is left alone", || {
         has_secret(&other_at) && is_untouched(&stage, &other, "Released")
@@ -44,15 +41,14 @@ fn released_ones_are_cleaned_if_their_size_is_what_would_be_offered() {
     let consent = format!("wipe:{}", status["identity"].as_str().unwrap());
     assert!(text.contains(&consent), "{text}");
     annotate(&stage, &name(&other), ANNOTATION_CONSENT, consent);
-    offered_anew(&stage, &other_at, &other);
+    offered_again(&stage, &other_at, &other);
     assert!(entries(&other_at).is_empty());
 }
 
 #[test]
 fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
+    let mut provisioner = stage.provisioner();
     stage.available(&fast(&stage, "first"), None);
     // The Go program is still there, and faster.
     let theirs = go_made(&stage, "second", "20Mi");
@@ -74,12 +70,11 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
 
 #[test]
 fn those_of_another_node_are_none_of_ours() {
-    let stage = or_skip!(stage());
-    let [volume] = fast_volumes(&stage, ["vol-1"]);
+    let (stage, [volume]) = or_skip!(fast_stage(["vol-1"]));
     let theirs = foreign_pv(&stage, &stage.named("of-node-2"), "vol-1");
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     stage.eventually("a PV of our own for the same path on our node", || {
-        (stage.pvs_at(&volume).len() == 2).then_some(())
+        stage.pvs_at(&volume).len() == 2
     });
     assert!(is_untouched(&stage, &theirs, "Available"));
 }

@@ -42,7 +42,7 @@ fn under_the_go_role(stage: &Stage) -> Vec<Fault> {
     LACKING.iter().flat_map(deny).collect()
 }
 
-/// The value of the metric of each missing right.
+/// The value of the metric of each missing permission.
 fn missing(provisioner: &mut Program) -> Vec<(String, u64)> {
     let (_, text) = provisioner.http_get("/metrics").unwrap();
     let prefix = "local_volume_provisioner_missing_permission";
@@ -59,15 +59,13 @@ fn degraded(provisioner: &mut Program) -> String {
     status["degraded"].to_string()
 }
 
-/// An image alone was changed. PVs go on being made; nothing is cleaned, as without `patch` no PV can
-/// be kept from being bound meanwhile; and people are told what to apply. Then they do.
+/// An image alone was changed. PVs are still created; nothing is cleaned, as without `patch` no PV can
+/// be kept from being bound meanwhile; and an event names what to apply. Then it is applied.
 #[test]
 fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_role_is_applied() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
     let role = under_the_go_role(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.bind("claim", &volume);
     keep_secret(&volume);
     stage.delete_claim("claim");
@@ -75,7 +73,7 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
 
     stage.event("PermissionMissing", "patch persistentvolumes");
     stage.event("PermissionMissing", "deploy/rbac.yaml");
-    let later = stage.sandbox.tmpfs("disks/fast/later", "size=20m").unwrap();
+    let later = fast(&stage, "later");
     stage.available(&later, None);
     for right in [
         "patch persistentvolumes",
@@ -84,7 +82,7 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
         "list nodes",
     ] {
         stage.eventually(&format!("{right:?} is missed"), || {
-            degraded(&mut provisioner).contains(right).then_some(())
+            degraded(&mut provisioner).contains(right)
         });
     }
     let now = stage.pv(&name(&old)).unwrap();
@@ -98,7 +96,7 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     for lacking in role {
         lacking.clear();
     }
-    stage.within(NOTICED, "the volume is cleaned and offered anew", || {
+    stage.within(NOTICED, "the volume is cleaned and offered again", || {
         let fresh = stage.pvs_at(&volume).into_iter().next()?;
         (fresh.metadata.uid != old.metadata.uid && phase(&fresh) == "Available").then_some(())
     });
@@ -108,11 +106,9 @@ fn under_the_go_charts_role_volumes_are_offered_and_cleaning_begins_when_the_rol
     stage.within(NOTICED, "no right is missed any more", || {
         let missing = missing(&mut provisioner);
         assert!(missing.len() > 3, "they stay, with 0: {missing:?}");
-        missing.iter().all(|(_, value)| *value == 0).then_some(())
+        missing.iter().all(|(_, value)| *value == 0)
     });
-    stage.eventually("nothing is degraded", || {
-        (degraded(&mut provisioner) == "[]").then_some(())
-    });
+    stage.eventually("nothing is degraded", || degraded(&mut provisioner) == "[]");
     assert!(provisioner.is_running());
 }
 
@@ -121,16 +117,14 @@ fn an_event_that_comes_again_is_counted_up() {
     let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     let (_device, path) = raw_volume(&stage, &settings);
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = stage.bind("claim", &path);
     stage.used(&bound);
     stage.delete_claim("claim");
     let failures = || {
         let api: kube::Api<k8s_openapi::api::core::v1::Event> =
             kube::Api::namespaced(stage.client.clone(), "default");
-        let events = stage
-            .block_on(api.list(&kube::api::ListParams::default()))
-            .unwrap();
+        let events = stage.request(api.list(&kube::api::ListParams::default()));
         let of_cleaner = |event: &k8s_openapi::api::core::v1::Event| {
             event.reason.as_deref() == Some("VolumeFailedDelete")
                 && event.involved_object.uid == bound.metadata.uid

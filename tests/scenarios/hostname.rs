@@ -20,7 +20,7 @@ fn qualified(stage: &Stage) -> String {
 /// Adds a volume and waits until it is offered under this hostname: a pass after the change has ended.
 fn is_offered_as(stage: &Stage, entry: &str, hostname: &str) {
     let fresh = format!("disks/fast/{entry}");
-    let fresh = stage.sandbox.tmpfs(&fresh, "size=20m").unwrap();
+    let fresh = tmpfs(stage, &fresh);
     let pv = stage.available(&fresh, None);
     let labels = pv.metadata.labels.unwrap();
     assert_eq!(labels[LABEL_HOSTNAME], hostname);
@@ -36,10 +36,8 @@ struct Volumes {
 
 impl Volumes {
     fn new(stage: &Stage) -> (Self, Program) {
-        stage.class("fast", &json!({})).unwrap();
-        let bound_at = stage.sandbox.tmpfs("disks/fast/bound", "size=20m").unwrap();
-        let free_at = stage.sandbox.tmpfs("disks/fast/free", "size=20m").unwrap();
-        let provisioner = stage.provisioner().unwrap();
+        let [bound_at, free_at] = fast_volumes(&stage, ["bound", "free"]);
+        let provisioner = stage.provisioner();
         let bound = stage.used(&stage.bind("claim", &bound_at));
         let free = stage.available(&free_at, None);
         keep_secret(&bound_at);
@@ -91,7 +89,7 @@ impl Volumes {
         self.are_untouched(stage, "Released");
 
         set_hostname_label(stage, &stage.node());
-        offered_anew(stage, &self.bound_at, &self.bound);
+        offered_again(stage, &self.bound_at, &self.bound);
         assert!(entries(&self.bound_at).is_empty());
         assert_eq!(uid(&stage.available(&self.free_at, None)), uid(&self.free));
     }
@@ -111,9 +109,9 @@ fn changed_hostname_label_gives_no_disk_a_second_pv() {
 fn hostname_label_changed_while_stopped_gives_no_disk_a_second_pv() {
     let stage = or_skip!(stage());
     let (volumes, mut provisioner) = Volumes::new(&stage);
-    assert!(provisioner.stop(stage.patience()).unwrap().success());
+    assert!(provisioner.stop(stage.timeout()).unwrap().success());
     set_hostname_label(&stage, &qualified(&stage));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     volumes.survive(&stage, &mut provisioner);
 }
 
@@ -132,18 +130,16 @@ fn make(stage: &Stage, pv: &str, path: &Path, hostname: &str) -> PersistentVolum
     pv["metadata"]["labels"] = json!({ LABEL_HOSTNAME: hostname });
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *pv.pointer_mut(term).unwrap() = json!([hostname]);
-    stage.create_pv(pv).unwrap()
+    stage.create_pv(pv)
 }
 
 #[test]
 fn pv_of_an_old_hostname_under_the_second_name_is_found_before_the_first_is_made() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let path = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let (stage, [path]) = or_skip!(fast_stage(["vol-1"]));
     let [_, second] = names(&stage);
     let pv = make(&stage, &second, &path, &stage.node());
     set_hostname_label(&stage, &qualified(&stage));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     stage.event(REASON, path.to_str().unwrap());
     is_offered_as(&stage, "first", &qualified(&stage));
     assert!(is_same(&stage, &pv, "Available"));
@@ -154,20 +150,18 @@ fn pv_of_an_old_hostname_under_the_second_name_is_found_before_the_first_is_made
 #[test]
 fn second_pv_of_a_disk_is_not_cleaned_while_one_of_another_hostname_exists() {
     for released in [0, 1] {
-        let stage = or_skip!(stage());
-        stage.class("fast", &json!({})).unwrap();
-        let path = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+        let (stage, [path]) = or_skip!(fast_stage(["vol-1"]));
         let hostnames = [stage.node(), qualified(&stage)];
         let claims = ["of-first", "of-second"];
         let names = names(&stage);
         let pvs = [0, 1].map(|at| {
             make(&stage, &names[at], &path, &hostnames[at]);
-            stage.claim(claims[at], "fast", Some(&names[at])).unwrap();
+            stage.claim(claims[at], "fast", Some(&names[at]));
             stage.in_phase(&names[at], "Bound")
         });
         keep_secret(&path);
         set_hostname_label(&stage, &hostnames[released]);
-        let _provisioner = stage.provisioner().unwrap();
+        let _provisioner = stage.provisioner();
         stage.used(&pvs[released]);
         stage.delete_claim(claims[released]);
         let event = stage.event("VolumeDuplicate", &names[1 - released]);
@@ -178,8 +172,8 @@ fn second_pv_of_a_disk_is_not_cleaned_while_one_of_another_hostname_exists() {
 
         stage.delete_claim(claims[1 - released]);
         stage.in_phase(&names[1 - released], "Released");
-        stage.delete_pv(&names[1 - released]).unwrap();
-        offered_anew(&stage, &path, &pvs[released]);
+        stage.delete_pv(&names[1 - released]);
+        offered_again(&stage, &path, &pvs[released]);
         assert!(entries(&path).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What monitoring and people are told: over HTTP, and by `discover` on the command line.
+//! What is reported over HTTP, and by `discover` on the command line.
 
 use std::fs;
 use std::process::Output;
@@ -8,17 +8,17 @@ use control_plane::requests::Verb;
 use serde_json::{Value, json};
 use support::{LoopDevice, Program, Stage};
 
-use super::kit::raw_volume;
+use super::kit::{fast, fast_stage, raw_volume, ready, stage_with};
 use super::stage;
 
 /// A node on which everything has happened once: a cleanup, a failed one, a failed request.
 pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     let mut stage = stage()?;
     stage.add_arg("--discovery-period=500ms");
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     let (device, disk) = raw_volume(&stage, &settings);
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let volume = fast(&stage, "vol");
     fs::write(volume.with_file_name("file"), "").unwrap();
     let faults = stage.faults();
     let failed = faults
@@ -26,7 +26,7 @@ pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
         .resource("persistentvolumes")
         .times(1)
         .answer(Answer::code(500));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim", &volume);
     stage.delete_claim("claim");
     stage.available(&volume, old.metadata.uid.as_deref());
@@ -35,7 +35,7 @@ pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     // Asked of the program, which tries again in ten seconds: its event may take a while.
     stage.eventually("the failure shows", || {
         let (_, text) = provisioner.http_get("/metrics").unwrap();
-        text.contains("CleaningFailed").then_some(())
+        text.contains("CleaningFailed")
     });
     assert_eq!(failed.hits(), 1);
     Some((stage, device, provisioner))
@@ -125,17 +125,18 @@ fn status_is_a_document_with_a_version() {
 
 #[test]
 fn ready_says_why_not_and_then_200() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--metrics-path=/numbers");
-    stage.add_arg("--discovery-period=300ms");
-    stage.class("fast", &json!({})).unwrap();
-    stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let stage = or_skip!(stage_with(&[
+        "--metrics-path=/numbers",
+        "--discovery-period=300ms"
+    ]));
+    stage.class("fast", &json!({}));
+    fast(&stage, "vol");
     let faults = stage.faults();
     let refused = faults
         .on(Verb::Create)
         .resource("persistentvolumes")
         .answer(Answer::code(500));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.eventually("the loop lives", || {
         (provisioner.http_get("/healthz").ok()?.0 == 200).then_some(())
     });
@@ -146,9 +147,7 @@ fn ready_says_why_not_and_then_200() {
         (text.contains(&why) && refused.hits() > 0).then_some(())
     });
     refused.clear();
-    stage.eventually("it is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
     assert_eq!(provisioner.http_get("/numbers").unwrap().0, 200);
     assert_eq!(provisioner.http_get("/metrics").unwrap().0, 404);
 }
@@ -175,12 +174,9 @@ fn discover(stage: &Stage, format: &str) -> String {
 
 #[test]
 fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    stage
-        .class("broken", &json!({ "volumeMode": "Blok" }))
-        .unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
+    stage.class("broken", &json!({ "volumeMode": "Blok" }));
+    let volume = fast(&stage, "vol");
     stage.sandbox.dir("disks/fast/no-mount").unwrap();
 
     let document: Value = serde_json::from_str(&discover(&stage, "json")).unwrap();
@@ -188,15 +184,19 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
         (&document["kind"], &document["apiVersion"]),
         (&json!("List"), &json!("v1"))
     );
-    let skipped = &document["skipped"][0];
+    let classes = document["classes"].as_array().unwrap();
+    let class = |base: &str| {
+        let name = stage.named(base);
+        classes.iter().find(|class| class["name"] == *name).unwrap()
+    };
+    let volumes = class("fast")["volumes"].as_array().unwrap();
+    let skipped = volumes.iter().find(|it| it["state"] == "Skipped").unwrap();
     assert_eq!(
         (&skipped["entry"], &skipped["reason"]),
         (&json!("no-mount"), &json!("NotMounted"))
     );
     assert!(
-        document["faults"][stage.named("broken")]
-            .to_string()
-            .contains("Blok"),
+        class("broken")["faults"].to_string().contains("Blok"),
         "{document}"
     );
     let yaml: Value = serde_saphyr::from_str(&discover(&stage, "yaml")).unwrap();
@@ -220,7 +220,7 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
     );
 
     // What it says is what happens.
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let made = serde_json::to_value(stage.available(&volume, None)).unwrap();
     let said = &document["items"][0];
     assert_eq!(document["items"].as_array().unwrap().len(), 1);

@@ -11,24 +11,21 @@ use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{Program, Stage};
 
-use super::kit::raw;
+use super::kit::{fast, raw, ready, tmpfs};
 use super::reload::edit_classes;
 use super::stage;
 
-/// More than a busy machine needs, and no more than a disk that never answers would hold up.
+/// More than a busy machine needs, and less than a hung disk would take.
 const NOT_HELD_UP: Duration = Duration::from_secs(8);
 
-/// Two classes: `dead` for the FUSE and a neighbour of it, `fast` for what has to go on.
+/// Two classes: `dead` for the FUSE and a neighbour of it, `fast` for what must not be affected.
 fn two_classes(period: &str) -> Option<(Stage, PathBuf, PathBuf)> {
     let mut stage = stage()?;
     stage.add_arg(&format!("--discovery-period={period}"));
-    stage.class("dead", &json!({})).unwrap();
-    stage.class("fast", &json!({})).unwrap();
-    let neighbour = stage
-        .sandbox
-        .tmpfs("disks/dead/neighbour", "size=1m")
-        .unwrap();
-    let other = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.class("dead", &json!({}));
+    stage.class("fast", &json!({}));
+    let neighbour = tmpfs(&stage, "disks/dead/neighbour");
+    let other = fast(&stage, "vol");
     Some((stage, neighbour, other))
 }
 
@@ -51,7 +48,7 @@ fn is_not_held_up(stage: &Stage, claim: &str, volume: &std::path::Path) {
     assert!(*quickest < limit, "{took:?} for {}", volume.display());
 }
 
-/// What `/status` says of the entry `disk` of the class `dead`.
+/// The entry `disk` of the class `dead` in `/status`.
 fn dead_entry(provisioner: &mut Program) -> Value {
     let (_, status) = provisioner.http_get("/status").unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
@@ -69,7 +66,7 @@ fn dead_entry(provisioner: &mut Program) -> Value {
 
 fn times_out(stage: &Stage, provisioner: &mut Program) {
     stage.eventually("the entry is reported", || {
-        (dead_entry(provisioner)["reason"] == "TimedOut").then_some(())
+        dead_entry(provisioner)["reason"] == "TimedOut"
     });
 }
 
@@ -78,8 +75,8 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
     let (stage, neighbour, other) = or_skip!(two_classes("1s"));
     let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
     let begun = Instant::now();
-    let mut provisioner = stage.provisioner().unwrap();
-    // The first look at it is still under way.
+    let mut provisioner = stage.provisioner();
+    // Its first scan is still under way.
     stage.available(&other, None);
     let early = !stage.pvs_at(&neighbour).is_empty();
     assert!(
@@ -114,21 +111,19 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
     // The driver dies, its requests end, and a good disk takes its place.
     let at = fuse.end();
     stage.eventually("it is no longer hung", || {
-        (dead_entry(&mut provisioner)["reason"] != "TimedOut").then_some(())
+        dead_entry(&mut provisioner)["reason"] != "TimedOut"
     });
     stage.sandbox.umount(&at).unwrap();
-    stage.sandbox.tmpfs("disks/dead/disk", "size=1m").unwrap();
+    tmpfs(&stage, "disks/dead/disk");
     stage.available(&at, None);
-    stage.eventually("all is well", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
 }
 
 #[test]
 fn a_hung_disk_does_not_keep_the_process_from_ending() {
     let (stage, neighbour, _) = or_skip!(two_classes("1s"));
     let _fuse = Fuse::silent(&stage.sandbox.dir("disks/dead/disk").unwrap());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     times_out(&stage, &mut provisioner);
     stage.available(&neighbour, None);
     let limit = stage.at_most(NOT_HELD_UP);
@@ -140,7 +135,7 @@ fn a_hung_discovery_directory_stops_no_other_class() {
     let (stage, _, other) = or_skip!(two_classes("1m"));
     // Over the directory itself: not even its names can be read.
     let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead").unwrap());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&other, None);
     let took = recycling_time(&stage, "claim", &other);
     assert!(took < stage.at_most(NOT_HELD_UP), "{took:?}");
@@ -150,51 +145,49 @@ fn a_hung_discovery_directory_stops_no_other_class() {
     });
     is_not_held_up(&stage, "again", &other);
     // Changes elsewhere are still seen at once, not when the minute has gone.
-    let new = stage.sandbox.tmpfs("disks/fast/new", "size=1m").unwrap();
+    let new = fast(&stage, "new");
     stage.available(&new, None);
     let at = fuse.end();
-    stage.eventually("nobody waits for it any more", || {
+    stage.eventually("no thread waits for it any more", || {
         stage.sandbox.umount(&at).ok()
     });
     stage.available(&at.join("neighbour"), None);
 }
 
-/// What hangs there says nothing of the entries of the same names elsewhere.
+/// A hung entry does not affect the entries of the same name elsewhere.
 #[test]
 fn a_class_moves_away_from_a_hung_disk_or_directory() {
     for hung in ["disks/dead/disk", "disks/dead"] {
         let (stage, _, other) = or_skip!(two_classes("1s"));
         let fuse = Fuse::silent(&stage.sandbox.dir(hung).unwrap());
-        let mut provisioner = stage.provisioner().unwrap();
+        let mut provisioner = stage.provisioner();
         stage.available(&other, None);
         stage.eventually("it is reported", || {
-            provisioner.log().contains("did not answer").then_some(())
+            provisioner.log().contains("did not answer")
         });
-        let moved = stage.sandbox.tmpfs("disks/moved/disk", "size=1m").unwrap();
+        let moved = tmpfs(&stage, "disks/moved/disk");
         let dir = moved.parent().unwrap().to_owned();
         edit_classes(&stage, |classes| {
             let class = classes.get_mut(&stage.named("dead")).unwrap();
             (class["hostDir"], class["mountDir"]) = (json!(dir), json!(dir));
         });
         stage.available(&moved, None);
-        stage.eventually("all is well", || {
-            (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-        });
+        ready(&stage, &mut provisioner);
         drop(fuse);
     }
 }
 
 #[test]
-fn a_slow_disk_is_offered_and_holds_nobody_up() {
+fn a_slow_disk_is_offered_and_delays_no_other() {
     let (stage, neighbour, other) = or_skip!(two_classes("1s"));
     let disk = raw(&stage);
     let path = stage.sandbox.dir("disks/dead/disk").unwrap();
     let fuse = Fuse::on_disk(disk.path(), &path);
     fuse.slow(Duration::from_millis(300));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let slow = stage.available(fuse.path(), None);
     assert_eq!(slow.spec.unwrap().capacity.unwrap()["storage"].0, "64Mi");
-    // Its own class waits until all of it has been looked at, the other one does not.
+    // Its own class waits until all of it was scanned, the other one does not.
     recycling_time(&stage, "neighbour", &neighbour);
     is_not_held_up(&stage, "other", &other);
 }
@@ -205,7 +198,7 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
     let disk = raw(&stage);
     let path = stage.sandbox.dir("disks/dead/disk").unwrap();
     let fuse = Fuse::on_disk(disk.path(), &path);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.bind("claim", fuse.path());
     stage.eventually("it is marked as used", || {
         let pv = stage.pv(&name(&old))?;
@@ -228,7 +221,6 @@ fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
             .pvs_at(fuse.path())
             .iter()
             .any(|pv| uid(pv) != uid(&old))
-            .then_some(())
     });
 }
 
@@ -240,10 +232,10 @@ fn a_disk_that_answers_again_is_offered_at_once() {
     let path = stage.sandbox.dir("disks/dead/disk").unwrap();
     let fuse = Fuse::on_disk(disk.path(), &path);
     fuse.freeze();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     times_out(&stage, &mut provisioner);
     stage.available(&neighbour, None);
-    // Until the last word of the API server on that one has been heard.
+    // Until the last answer of the API server on that one has arrived.
     std::thread::sleep(Duration::from_secs(1));
     fuse.thaw();
     stage.available(fuse.path(), None);
@@ -256,16 +248,14 @@ fn what_comes_while_a_slow_disk_is_looked_at_is_found_after_that() {
     let disk = raw(&stage);
     let path = stage.sandbox.dir("disks/dead/disk").unwrap();
     let fuse = Fuse::on_disk(disk.path(), &path);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(fuse.path(), None);
     stage.available(&neighbour, None);
-    stage.eventually("all is well", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
     fuse.slow(Duration::from_millis(300));
     // The one begins a look, and the other comes when the directory has been read for it.
     stage.sandbox.dir("disks/dead/empty").unwrap();
     std::thread::sleep(Duration::from_millis(400));
-    let late = stage.sandbox.tmpfs("disks/dead/late", "size=1m").unwrap();
+    let late = tmpfs(&stage, "disks/dead/late");
     stage.available(&late, None);
 }

@@ -22,7 +22,7 @@ struct Swap {
 impl Swap {
     fn set() -> Option<Self> {
         let stage = stage()?;
-        stage.class("fast", &json!({})).unwrap();
+        stage.class("fast", &json!({}));
         let (first, second) = (ext4(&stage), ext4(&stage));
         let path = mount(&stage, &first, "vol-1");
         Some(Self {
@@ -35,7 +35,7 @@ impl Swap {
 
     /// A Bound PV, marked as used, of the first disk.
     fn bound(&self) -> (Program, PersistentVolume) {
-        let provisioner = self.stage.provisioner().unwrap();
+        let provisioner = self.stage.provisioner();
         let bound = self.stage.used(&self.stage.bind("claim", &self.path));
         (provisioner, bound)
     }
@@ -87,16 +87,16 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     let observed = swap.observed(&mut provisioner);
     assert!(
         text.contains(&format!("wipe:{observed}")),
-        "the way out is told: {text}"
+        "the remedy is named: {text}"
     );
     stage.still(&mut provisioner, "the other disk's data stays", || {
         has_secret(&swap.path) && is_untouched(stage, &bound, "Released")
     });
 
-    // The right disk is put back: then it is cleaned.
+    // The recorded disk is back: then it is cleaned.
     stage.sandbox.umount(&swap.path).unwrap();
     mount(stage, &swap.first, "vol-1");
-    offered_anew(stage, &swap.path, &bound);
+    offered_again(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
     stage.sandbox.umount(&swap.path).unwrap();
     assert!(has_secret(&crate::kit::mount(
@@ -130,7 +130,7 @@ fn consent_to_wipe_counts_for_the_named_disk_once() {
         ANNOTATION_CONSENT,
         format!("wipe:{observed}"),
     );
-    let fresh = offered_anew(stage, &swap.path, &bound);
+    let fresh = offered_again(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
     assert_eq!(identity(&fresh), observed);
     assert_eq!(support::stage::annotation(&fresh, ANNOTATION_CONSENT), None);
@@ -143,7 +143,7 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
     let (_provisioner, bound) = swap.released();
     let consent = format!("forget:{}", identity(&bound));
     annotate(stage, &name(&bound), ANNOTATION_CONSENT, consent);
-    let fresh = offered_anew(stage, &swap.path, &bound);
+    let fresh = offered_again(stage, &swap.path, &bound);
     assert_ne!(identity(&fresh), identity(&bound));
     assert!(
         has_secret(&swap.path),
@@ -152,10 +152,10 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
 }
 
 #[test]
-fn a_disk_replaced_while_unused_is_recorded_anew() {
+fn a_disk_replaced_while_unused_is_recorded_again() {
     let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let unused = stage.available(&swap.path, None);
     swap.put_second();
     stage.event("VolumeIdentityRecorded", "changed while the PV was unused");
@@ -180,11 +180,11 @@ fn twins(stage: &Stage) -> bool {
 }
 
 #[test]
-fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
+fn two_unused_disks_that_change_places_have_their_pvs_made_again() {
     let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let other = mount(stage, &swap.second, "vol-2");
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let (first, second) = (
         stage.available(&swap.path, None),
         stage.available(&other, None),
@@ -195,14 +195,14 @@ fn two_unused_disks_that_change_places_have_their_pvs_made_anew() {
     mount(stage, &swap.second, "vol-1");
     stage.eventually("the PV of the first path goes", || {
         assert!(!twins(stage));
-        stage.pvs_at(&swap.path).is_empty().then_some(())
+        stage.pvs_at(&swap.path).is_empty()
     });
     mount(stage, &swap.first, "vol-2");
     let at = |path: &Path, wanted: &str| {
         stage.eventually(&format!("{} stands for {wanted}", path.display()), || {
             assert!(!twins(stage), "two PVs for one disk");
             let pvs = stage.pvs_at(path);
-            (pvs.len() == 1 && identity(&pvs[0]) == wanted).then_some(())
+            pvs.len() == 1 && identity(&pvs[0]) == wanted
         });
     };
     at(&other, &identity(&first));
@@ -229,7 +229,7 @@ fn a_disk_in_use_that_is_mounted_under_another_name_gets_no_second_pv() {
     });
     stage.sandbox.umount(&elsewhere).unwrap();
     mount(stage, &swap.first, "vol-1");
-    offered_anew(stage, &swap.path, &bound);
+    offered_again(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
 }
 
@@ -244,8 +244,8 @@ fn an_unused_pv_whose_path_shows_the_disk_of_a_bound_one_is_withdrawn() {
     stage.sandbox.umount(&swap.path).unwrap();
     stage.sandbox.umount(&other).unwrap();
     mount(stage, &swap.first, "vol-2");
-    stage.eventually("nobody can bind the tenant's data", || {
-        stage.pvs_at(&other).is_empty().then_some(())
+    stage.eventually("no claim can bind the tenant's data", || {
+        stage.pvs_at(&other).is_empty()
     });
     skipped(stage, &mut provisioner, &other, "IdentityOnOtherPV");
     assert!(has_secret(&other));

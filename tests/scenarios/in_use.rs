@@ -39,7 +39,7 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
 }
 
 #[test]
-fn a_pod_that_has_ended_keeps_nothing() {
+fn a_pod_that_has_ended_protects_nothing() {
     let volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.pod_with("pod", "claim", &json!({ "control-plane/run": "succeed" }));
@@ -79,7 +79,7 @@ fn a_mapped_device_keeps_its_data(stage: Stage, seconds: u64) {
     volume.is_cleaned();
 }
 
-/// Waits until `/status` says that the volume has waited for this for a number of seconds.
+/// Waits until `/status` reports that the volume has waited for this for a number of seconds.
 fn waits_for(volume: &mut Occupied, named: &str, seconds: u64) {
     volume
         .stage
@@ -99,8 +99,7 @@ fn a_raw_device_that_the_kubelet_has_mapped_keeps_its_data() {
 /// Where only `pods` was mounted into the container, what it shows counts all the same.
 #[test]
 fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--release-quiet-period=1s");
+    let stage = or_skip!(stage_with(&["--release-quiet-period=1s"]));
     fs::remove_dir(stage.kubelet_dir().join("plugins")).unwrap();
     // The quiet period is over by then.
     a_mapped_device_keeps_its_data(stage, 3);
@@ -108,8 +107,7 @@ fn a_raw_device_that_is_seen_in_use_keeps_its_data_although_not_all_can_be_seen(
 
 #[test]
 fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--release-quiet-period=1500ms");
+    let stage = or_skip!(stage_with(&["--release-quiet-period=1500ms"]));
     fs::remove_dir(stage.kubelet_dir().join("pods/of-something-else")).unwrap();
     let volume = Occupied::fast(stage);
     // The API rounds the time of the release down to a whole second: that must not count.
@@ -117,13 +115,13 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
         let since = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap();
-        (600..850).contains(&since.subsec_millis()).then_some(())
+        (600..850).contains(&since.subsec_millis())
     });
     let released = Instant::now();
     volume.stage.delete_claim("claim");
-    volume.stage.eventually("the volume is cleaned", || {
-        (!has_secret(&volume.path)).then_some(())
-    });
+    volume
+        .stage
+        .eventually("the volume is cleaned", || !has_secret(&volume.path));
     let passed = released.elapsed();
     assert!(
         passed >= Duration::from_millis(1500),
@@ -133,7 +131,7 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
 }
 
 #[test]
-fn a_lock_of_another_cleaner_is_waited_for_and_told() {
+fn a_lock_of_another_cleaner_is_waited_for_and_reported() {
     let mut volume = or_skip!(occupied());
     let locked = Flock::lock(File::open(&volume.path).unwrap(), FlockArg::LockExclusive).unwrap();
     volume.release();
@@ -219,13 +217,13 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
     let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
     let (device, path) = raw_volume(&stage, &settings);
     // A rolling update with surge, for as long as you like.
-    let (mut first, mut second) = (stage.provisioner().unwrap(), stage.provisioner().unwrap());
+    let (mut first, mut second) = (stage.provisioner(), stage.provisioner());
     for round in 1..=3 {
         let claim = format!("claim-{round}");
         let bound = stage.used(&stage.bind(&claim, &path));
         scribble(device.path());
         stage.delete_claim(&claim);
-        offered_anew(&stage, &path, &bound);
+        offered_again(&stage, &path, &bound);
         assert!(secrets_on(device.path()).is_empty());
         assert_eq!(lines(&scratch.join("runs")), vec!["run"; round]);
     }
@@ -236,6 +234,6 @@ fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
     stage.eventually("three wipes were counted, between the two of them", || {
         let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
         assert!(cleaned[0] + cleaned[1] <= 3, "{cleaned:?}");
-        (cleaned[0] + cleaned[1] == 3).then_some(())
+        cleaned[0] + cleaned[1] == 3
     });
 }

@@ -1,5 +1,5 @@
-//! What runs in the container of a cleaning Job, which looks at its device once more: whoever made the
-//! Job may be wrong about it by now.
+//! The program in the container of a cleaning Job, which verifies its device again: the facts of the
+//! Job may be stale.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -14,29 +14,29 @@ use support::{LoopDevice, Program, Sandbox, bare_command};
 use crate::BINARY;
 use crate::kit::*;
 
-/// Longer than a device may be looked at by others before the container gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than the container waits for another user of the device.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A device with a secret, at the path that a Job names.
-struct Ground {
+struct Fixture {
     sandbox: Sandbox,
     device: LoopDevice,
     path: PathBuf,
 }
 
-fn ground() -> Option<Ground> {
+fn fixture() -> Option<Fixture> {
     let sandbox = Sandbox::enter()?;
     let device = LoopDevice::new(sandbox.path(), 32 * MIB).unwrap();
     let path = link(&device, sandbox.path(), "disk");
     scribble(device.path());
-    Some(Ground {
+    Some(Fixture {
         sandbox,
         device,
         path,
     })
 }
 
-impl Ground {
+impl Fixture {
     /// By another program than ours.
     fn identity(&self) -> String {
         let column = |name: &str| {
@@ -68,7 +68,7 @@ impl Ground {
     /// Runs it; its exit code and its log.
     fn run(&self, command: Command) -> (Option<i32>, String) {
         let mut program = self.start(command);
-        let status = program.wait(PATIENCE).unwrap();
+        let status = program.wait(TIMEOUT).unwrap();
         (status.code(), program.log())
     }
 
@@ -91,8 +91,8 @@ impl Ground {
 
 #[test]
 fn it_cleans_by_the_same_methods_and_commands() {
-    let ground = or_skip!(ground());
-    let script = ground.script(
+    let fixture = or_skip!(fixture());
+    let script = fixture.script(
         "test -n \"$LOCAL_PV_BLKDEVICE\" || exit 9\n\
          echo cleaning with $1\n\
          dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n",
@@ -103,19 +103,19 @@ fn it_cleans_by_the_same_methods_and_commands() {
         (&["/scripts/blkdiscard.sh"], "the device reads as zeros"),
         (&["/bin/sh", &script, "care"], "cleaner: cleaning with care"),
     ] {
-        scribble(ground.device.path());
-        let (code, log) = ground.run(ground.command(how));
+        scribble(fixture.device.path());
+        let (code, log) = fixture.run(fixture.command(how));
         assert_eq!(code, Some(0), "{how:?}: {log}");
         assert!(
             log.contains(said) && log.contains("is clean"),
             "{how:?}: {log}"
         );
-        assert!(ground.device.is_zero().unwrap(), "{how:?}");
+        assert!(fixture.device.is_zero().unwrap(), "{how:?}");
     }
-    ground.device.format("ext4").unwrap();
-    let (code, log) = ground.run(ground.command(&["/scripts/quick_reset.sh"]));
+    fixture.device.format("ext4").unwrap();
+    let (code, log) = fixture.run(fixture.command(&["/scripts/quick_reset.sh"]));
     assert_eq!(
-        (code, wipefs(ground.device.path())),
+        (code, wipefs(fixture.device.path())),
         (Some(0), String::new()),
         "{log}"
     );
@@ -123,23 +123,23 @@ fn it_cleans_by_the_same_methods_and_commands() {
 
 #[test]
 fn another_device_than_the_one_that_was_meant_is_left_alone() {
-    let ground = or_skip!(ground());
+    let fixture = or_skip!(fixture());
     // The other took its place after the Job was made.
-    let command = ground.command(&["--method=zero"]);
-    let other = LoopDevice::new(ground.sandbox.path(), 32 * MIB).unwrap();
-    fs::remove_file(&ground.path).unwrap();
-    link(&other, ground.sandbox.path(), "disk");
+    let command = fixture.command(&["--method=zero"]);
+    let other = LoopDevice::new(fixture.sandbox.path(), 32 * MIB).unwrap();
+    fs::remove_file(&fixture.path).unwrap();
+    link(&other, fixture.sandbox.path(), "disk");
     scribble(other.path());
-    ground.is_refused(command, 1, &["another device is at", "nothing was touched"]);
+    fixture.is_refused(command, 1, &["another device is at", "nothing was touched"]);
     assert!(is_as_scribbled(other.path()));
 }
 
 #[test]
 fn a_device_of_another_size_is_left_alone() {
-    let ground = or_skip!(ground());
-    let mut command = ground.command(&["--method=zero"]);
+    let fixture = or_skip!(fixture());
+    let mut command = fixture.command(&["--method=zero"]);
     command.env("LOCAL_PV_SIZE", (64 * MIB).to_string());
-    ground.is_refused(
+    fixture.is_refused(
         command,
         1,
         &["67108864 bytes", "33554432", "nothing was touched"],
@@ -147,44 +147,44 @@ fn a_device_of_another_size_is_left_alone() {
 }
 
 #[test]
-fn a_device_that_others_have_is_left_alone_and_they_are_named() {
-    let ground = or_skip!(ground());
-    let user = ground.device.open_alone().unwrap();
+fn a_device_in_use_is_left_alone_and_its_users_are_named() {
+    let fixture = or_skip!(fixture());
+    let user = fixture.device.open_alone().unwrap();
     let words = ["is in use", "nothing was touched"];
-    ground.is_refused(ground.command(&["--method=zero"]), 1, &words);
+    fixture.is_refused(fixture.command(&["--method=zero"]), 1, &words);
     drop(user);
-    let device = File::open(ground.device.path()).unwrap();
-    let lock = VolumeLock::acquire(device.as_fd(), &ground.path).unwrap();
+    let device = File::open(fixture.device.path()).unwrap();
+    let lock = VolumeLock::acquire(device.as_fd(), &fixture.path).unwrap();
     let words = [
         "is locked by another process",
         "lslocks",
         "nothing was touched",
     ];
-    ground.is_refused(ground.command(&["--method=zero"]), 1, &words);
+    fixture.is_refused(fixture.command(&["--method=zero"]), 1, &words);
     drop((device, lock));
-    let (code, log) = ground.run(ground.command(&["--method=zero"]));
+    let (code, log) = fixture.run(fixture.command(&["--method=zero"]));
     assert_eq!(code, Some(0), "{log}");
 }
 
 #[test]
-fn whoever_only_looks_at_the_device_is_waited_for() {
-    let ground = or_skip!(ground());
-    let user = ground.device.open_alone().unwrap();
-    let mut program = ground.start(ground.command(&["--method=zero"]));
-    let begun = || program.log().contains("cleaning the device").then_some(());
-    support::until(PATIENCE, Duration::from_millis(5), begun).unwrap();
+fn a_process_that_reads_the_device_is_waited_for() {
+    let fixture = or_skip!(fixture());
+    let user = fixture.device.open_alone().unwrap();
+    let mut program = fixture.start(fixture.command(&["--method=zero"]));
+    let begun = || program.log().contains("cleaning the device");
+    support::until(TIMEOUT, Duration::from_millis(5), begun).unwrap();
     // It tries every 100 ms, and reports nothing of that.
     std::thread::sleep(Duration::from_millis(700));
     assert!(program.is_running(), "{}", program.log());
     drop(user);
-    let status = program.wait(PATIENCE).unwrap();
+    let status = program.wait(TIMEOUT).unwrap();
     assert_eq!(status.code(), Some(0), "{}", program.log());
-    assert!(ground.device.is_zero().unwrap());
+    assert!(fixture.device.is_zero().unwrap());
 }
 
 #[test]
-fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
-    let ground = or_skip!(ground());
+fn a_wrong_container_or_cleaner_is_reported() {
+    let fixture = or_skip!(fixture());
     for (variable, value) in [
         ("LOCAL_PV_BLKDEVICE", ""),
         ("LOCAL_PV_BLKDEVICE", "disk"),
@@ -192,51 +192,51 @@ fn what_is_no_jobs_container_or_no_cleaner_of_devices_is_told_so() {
         ("LOCAL_PV_IDENTITY", ""),
         ("LOCAL_PV_SIZE", "much"),
     ] {
-        let mut command = ground.command(&["--method=zero"]);
+        let mut command = fixture.command(&["--method=zero"]);
         command.env(variable, value);
-        ground.is_refused(command, 2, &[variable]);
+        fixture.is_refused(command, 2, &[variable]);
     }
-    let contents = ground.command(&["/scripts/fsclean.sh"]);
-    ground.is_refused(contents, 1, &["does not clean devices"]);
-    let missing = ground.command(&["/scripts/no-such-cleaner"]);
-    ground.is_refused(
+    let contents = fixture.command(&["/scripts/fsclean.sh"]);
+    fixture.is_refused(contents, 1, &["does not clean devices"]);
+    let missing = fixture.command(&["/scripts/no-such-cleaner"]);
+    fixture.is_refused(
         missing,
         1,
-        &["there is no program", "correct blockCleanerCommand"],
+        &["cannot be run", "correct blockCleanerCommand"],
     );
 }
 
 #[test]
-fn a_cleaners_success_is_not_believed_and_its_failure_is_told() {
-    let ground = or_skip!(ground());
-    ground.device.format("ext4").unwrap();
+fn a_cleaners_success_is_verified_and_its_failure_is_reported() {
+    let fixture = or_skip!(fixture());
+    fixture.device.format("ext4").unwrap();
     for (script, said) in [
         ("exit 0\n", "shows a signature"),
         ("echo worn out; exit 3\n", "exit code 3"),
     ] {
-        let script = ground.script(script);
-        let (code, log) = ground.run(ground.command(&["/bin/sh", &script]));
+        let script = fixture.script(script);
+        let (code, log) = fixture.run(fixture.command(&["/bin/sh", &script]));
         assert_eq!(code, Some(1), "{log}");
         assert!(log.contains(said) && log.contains("is not clean"), "{log}");
     }
 }
 
 #[test]
-fn told_to_stop_it_stops_and_nothing_of_it_stays() {
-    let ground = or_skip!(ground());
-    let begun = ground.sandbox.path().join("begun");
-    let script = ground.script(&format!(
+fn on_sigterm_it_stops_and_nothing_of_it_stays() {
+    let fixture = or_skip!(fixture());
+    let begun = fixture.sandbox.path().join("begun");
+    let script = fixture.script(&format!(
         "sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n",
         begun.display()
     ));
-    let mut program = ground.start(ground.command(&["/bin/sh", &script]));
-    let is_there = || begun.exists().then_some(());
-    let has_begun = support::until(PATIENCE, Duration::from_millis(5), is_there);
+    let mut program = fixture.start(fixture.command(&["/bin/sh", &script]));
+    let is_there = || begun.exists();
+    let has_begun = support::until(TIMEOUT, Duration::from_millis(5), is_there);
     assert!(has_begun.is_some(), "{}", program.log());
     let child: u32 = fs::read_to_string(&begun).unwrap().trim().parse().unwrap();
     assert!(is_alive(child));
     program.signal(Signal::SIGTERM).unwrap();
-    let status = program.wait(PATIENCE).unwrap();
+    let status = program.wait(TIMEOUT).unwrap();
     assert_eq!(status.code(), Some(1), "{}", program.log());
     assert!(!is_alive(child));
 }

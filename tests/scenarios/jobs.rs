@@ -1,5 +1,5 @@
 //! Devices cleaned by Jobs, which the embedded control plane runs as processes of our own program. What
-//! a real kubelet makes of them is told in `tests/installed/jobs.rs`.
+//! a real kubelet makes of them is tested in `tests/installed/jobs.rs`.
 
 mod failing;
 mod gone;
@@ -17,7 +17,7 @@ use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 use support::names::LABEL_HOSTNAME;
 use support::stage::{is_terminating, name, on_real_cluster, uid};
@@ -46,7 +46,7 @@ fn stage_running(program: &str, hostname: Option<&str>) -> Option<Stage> {
             node.labels.insert(LABEL_HOSTNAME.into(), hostname.into());
         }
     })?;
-    stage.configure("useJobForCleaning", "true").unwrap();
+    stage.configure("useJobForCleaning", "true");
     Some(stage)
 }
 
@@ -76,9 +76,7 @@ fn job_name(pv: &str) -> String {
 
 fn delete_job(stage: &Stage, pv: &PersistentVolume) {
     let params = DeleteParams::foreground();
-    stage
-        .block_on(jobs(stage).delete(&job_name(&name(pv)), &params))
-        .unwrap();
+    stage.request(jobs(stage).delete(&job_name(&name(pv)), &params));
 }
 
 fn made_jobs(stage: &Stage) -> usize {
@@ -94,7 +92,7 @@ fn release_device(stage: &Stage, device: &LoopDevice, path: &Path) -> Persistent
     bound
 }
 
-/// A cleaner that waits until it is told to go on, and notes that it ran.
+/// A cleaner that waits until it is released, and records that it ran.
 struct Held {
     dir: PathBuf,
 }
@@ -121,9 +119,7 @@ impl Held {
 
     /// Waits until it runs.
     fn runs(&self, stage: &Stage) {
-        stage.eventually("the cleaner runs", || {
-            (!self.ran().is_empty()).then_some(())
-        });
+        stage.eventually("the cleaner runs", || !self.ran().is_empty());
     }
 
     fn go_on(&self) {
@@ -131,11 +127,20 @@ impl Held {
     }
 }
 
+/// A provisioner, and a released device whose Job runs until it is released.
+fn held_job(stage: &Stage) -> (Held, LoopDevice, PathBuf, Program, PersistentVolume) {
+    let (held, device, path) = Held::volume(stage);
+    let provisioner = stage.provisioner();
+    let bound = release_device(stage, &device, &path);
+    held.runs(stage);
+    (held, device, path, provisioner, bound)
+}
+
 fn taint_node(stage: &Stage, taints: &Value) {
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let patch = Patch::Merge(json!({ "spec": { "taints": taints } }));
     let (node, params) = (stage.node(), PatchParams::default());
-    stage.block_on(nodes.patch(&node, &params, &patch)).unwrap();
+    stage.request(nodes.patch(&node, &params, &patch));
 }
 
 fn cleanup_of(provisioner: &mut Program, path: &Path) -> Value {
@@ -151,14 +156,11 @@ fn total(provisioner: &mut Program, what: &str, by: &str) -> u64 {
 #[test]
 fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
     let stage = or_skip!(stage_running(BINARY, Some("host-of-another-name")));
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
+    let (held, device, path, mut provisioner, bound) = held_job(&stage);
     let shown = format!("{}/{}", stage.namespace(), job_name(&name(&bound)));
     stage.eventually("the status names the Job", || {
         let cleanup = cleanup_of(&mut provisioner, &path);
-        (cleanup["state"] == "Running" && cleanup["job"] == shown.as_str()).then_some(())
+        cleanup["state"] == "Running" && cleanup["job"] == shown.as_str()
     });
     let made = job(&stage, &bound).unwrap();
     let selector = &made["spec"]["template"]["spec"]["nodeSelector"];
@@ -166,18 +168,18 @@ fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
     assert_eq!(made["metadata"]["annotations"]["device"], json!(path));
     assert!(
         is_terminating(&stage.pv(&name(&bound)).unwrap()),
-        "nobody can bind it"
+        "no claim can bind it"
     );
     stage.event("VolumeDelete", &shown);
 
     held.go_on();
-    let fresh = offered_anew(&stage, &path, &bound);
+    let fresh = offered_again(&stage, &path, &bound);
     assert_eq!(identity(&fresh), identity(&bound));
     assert!(job(&stage, &bound).is_none(), "it went before the PV");
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(held.ran().len(), 1);
     stage.eventually("it is counted as a Job's", || {
-        (total(&mut provisioner, "delete_total", "job") == 1).then_some(())
+        total(&mut provisioner, "delete_total", "job") == 1
     });
     assert_eq!(total(&mut provisioner, "delete_total", "process"), 0);
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
@@ -192,9 +194,9 @@ fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
 fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
     let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let first = release_device(&stage, &device, &path);
-    let second = offered_anew(&stage, &path, &first);
+    let second = offered_again(&stage, &path, &first);
     assert!(
         fs::read(device.path())
             .unwrap()
@@ -202,7 +204,7 @@ fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
             .all(|byte| *byte == 0)
     );
     assert_eq!(uid(&release_device(&stage, &device, &path)), uid(&second));
-    offered_anew(&stage, &path, &second);
+    offered_again(&stage, &path, &second);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(made_jobs(&stage), 2);
     assert_eq!(total(&mut provisioner, "delete_failed_total", "job"), 0);
@@ -211,12 +213,11 @@ fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
 #[test]
 fn what_is_mounted_is_cleaned_in_the_process() {
     let stage = or_skip!(stage_with_jobs());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let [volume] = fast_volumes(&stage, ["vol"]);
+    let _provisioner = stage.provisioner();
     let bound = stage.occupy("claim", &volume);
     stage.delete_claim("claim");
-    offered_anew(&stage, &volume, &bound);
+    offered_again(&stage, &volume, &bound);
     assert!(entries(&volume).is_empty());
     assert_eq!(made_jobs(&stage), 0);
 }
@@ -224,25 +225,22 @@ fn what_is_mounted_is_cleaned_in_the_process() {
 #[test]
 fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
+    let (held, device, path, mut provisioner, bound) = held_job(&stage);
     let made = job(&stage, &bound).unwrap();
     provisioner.kill();
-    let mut successor = stage.provisioner().unwrap();
+    let mut successor = stage.provisioner();
     stage.eventually("it waits for the Job", || {
-        (cleanup_of(&mut successor, &path)["state"] == "Running").then_some(())
+        cleanup_of(&mut successor, &path)["state"] == "Running"
     });
-    // A shutdown stops it no more than a crash.
-    assert!(successor.stop(stage.patience()).unwrap().success());
-    let _third = stage.provisioner().unwrap();
+    // A shutdown does not stop it either.
+    assert!(successor.stop(stage.timeout()).unwrap().success());
+    let _third = stage.provisioner();
     assert_eq!(
         job(&stage, &bound).unwrap()["metadata"]["uid"],
         made["metadata"]["uid"]
     );
     held.go_on();
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
 }
@@ -250,22 +248,19 @@ fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
 #[test]
 fn a_job_that_runs_is_waited_for_although_jobs_are_switched_off() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
+    let (held, device, path, mut provisioner, bound) = held_job(&stage);
     provisioner.kill();
-    stage.configure("useJobForCleaning", "false").unwrap();
-    let mut successor = stage.provisioner().unwrap();
+    stage.configure("useJobForCleaning", "false");
+    let mut successor = stage.provisioner();
     stage.eventually("it waits for the Job", || {
-        (cleanup_of(&mut successor, &path)["state"] == "Running").then_some(())
+        cleanup_of(&mut successor, &path)["state"] == "Running"
     });
     held.go_on();
-    let fresh = offered_anew(&stage, &path, &bound);
+    let fresh = offered_again(&stage, &path, &bound);
     assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
     // From now on it is done in the process.
     assert_eq!(uid(&release_device(&stage, &device, &path)), uid(&fresh));
-    offered_anew(&stage, &path, &fresh);
+    offered_again(&stage, &path, &fresh);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((held.ran().len(), made_jobs(&stage)), (2, 1));
 }

@@ -29,18 +29,38 @@ pub use occupied::{Occupied, occupied, occupied_raw};
 pub const MIB: u64 = 1 << 20;
 pub const PAUSED: &str = "local-volume-provisioner/paused";
 
+/// A stage whose provisioners have these further arguments.
+pub fn stage_with(args: &[&str]) -> Option<Stage> {
+    let mut stage = crate::stage()?;
+    for arg in args {
+        stage.add_arg(arg);
+    }
+    Some(stage)
+}
+
 // === volumes ===
+
+/// A tmpfs at a path below the sandbox's.
+pub fn tmpfs(stage: &Stage, at: &str) -> PathBuf {
+    stage.sandbox.tmpfs(at, "size=20m").unwrap()
+}
 
 /// A tmpfs as an entry of the class `fast`.
 pub fn fast(stage: &Stage, entry: &str) -> PathBuf {
-    let volume = format!("disks/fast/{entry}");
-    stage.sandbox.tmpfs(&volume, "size=20m").unwrap()
+    tmpfs(stage, &format!("disks/fast/{entry}"))
 }
 
 /// The class `fast`, and tmpfs mounts as these entries of it.
 pub fn fast_volumes<const N: usize>(stage: &Stage, entries: [&str; N]) -> [PathBuf; N] {
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     entries.map(|entry| fast(stage, entry))
+}
+
+/// The same on a stage of its own.
+pub fn fast_stage<const N: usize>(entries: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
+    let stage = crate::stage()?;
+    let volumes = fast_volumes(&stage, entries);
+    Some((stage, volumes))
 }
 
 /// An ext4 filesystem on a loop device of its own.
@@ -62,7 +82,7 @@ pub fn raw(stage: &Stage) -> LoopDevice {
 pub fn raw_class(stage: &Stage, settings: &Value) -> PathBuf {
     let mut settings = settings.clone();
     settings["volumeMode"] = json!("Block");
-    stage.class("raw", &settings).unwrap()
+    stage.class("raw", &settings)
 }
 
 /// Such a class, and one device in it.
@@ -109,25 +129,23 @@ pub fn is_protected(pv: &PersistentVolume) -> bool {
 /// Sets (or, with null, removes) an annotation of a PV.
 pub fn annotate(stage: &Stage, pv: &str, key: &str, value: impl Into<Value>) -> PersistentVolume {
     let patch = json!({ "metadata": { "annotations": { key: value.into() } } });
-    stage.patch_pv(pv, &patch).unwrap()
+    stage.patch_pv(pv, &patch)
 }
 
 /// Sets the reclaim policy of a PV.
 pub fn set_policy(stage: &Stage, pv: &PersistentVolume, policy: &str) -> PersistentVolume {
     let patch = json!({ "spec": { "persistentVolumeReclaimPolicy": policy } });
-    stage.patch_pv(&name(pv), &patch).unwrap()
+    stage.patch_pv(&name(pv), &patch)
 }
 
-/// The annotation that says who made the PV.
+/// The annotation that names the provisioner of the PV.
 pub fn maker(pv: &PersistentVolume) -> Option<&str> {
     annotation(pv, "pv.kubernetes.io/provisioned-by")
 }
 
 /// What an administrator does to a Released PV to offer it again with its data.
 pub fn clear_claim_ref(stage: &Stage, pv: &str) {
-    stage
-        .patch_pv(pv, &json!({ "spec": { "claimRef": null } }))
-        .unwrap();
+    stage.patch_pv(pv, &json!({ "spec": { "claimRef": null } }));
 }
 
 /// The same, and the next claim takes the volume with the data that is on it.
@@ -136,15 +154,13 @@ pub fn bind_again(stage: &Stage, pv: &str, claim: &str) -> PersistentVolume {
     // A binder that has not seen this yet, when it looks at the claim, does so again only after 15 s,
     // and by then what is held up would have been given up.
     stage.in_phase(pv, "Available");
-    stage.claim(claim, "fast", Some(pv)).unwrap();
+    stage.claim(claim, "fast", Some(pv));
     stage.in_phase(pv, "Bound")
 }
 
 /// Waits until a PV is gone.
 pub fn is_gone(stage: &Stage, pv: &PersistentVolume) {
-    stage.eventually("the PV is gone", || {
-        stage.pv(&name(pv)).is_none().then_some(())
-    });
+    stage.eventually("the PV is gone", || stage.pv(&name(pv)).is_none());
 }
 
 fn claims(stage: &Stage) -> Api<PersistentVolumeClaim> {
@@ -156,15 +172,13 @@ pub fn claim_phase(stage: &Stage, claim: &str) -> String {
     stage.claim_phase(claim)
 }
 
-/// Lets a claim go at once, although a pod uses it.
+/// Removes the finalizers of a claim, although a pod uses it.
 pub fn drop_claim_protection(stage: &Stage, claim: &str) {
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    stage
-        .block_on(claims(stage).patch(claim, &PatchParams::default(), &patch))
-        .unwrap();
+    stage.request(claims(stage).patch(claim, &PatchParams::default(), &patch));
 }
 
-/// A PV for a path on our node that carries our provisioner's annotation, whoever made it.
+/// A PV for a path on our node with our provisioner's annotation.
 pub fn pv_by_hand(stage: &Stage, name: &str, class: &str, path: &Path, capacity: &str) -> Value {
     json!({
         "metadata": {
@@ -196,25 +210,25 @@ pub fn foreign_pv(stage: &Stage, name: &str, entry: &str) -> PersistentVolume {
     });
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *pv.pointer_mut(term).unwrap() = json!(["node-2"]);
-    stage.create_pv(pv).unwrap()
+    stage.create_pv(pv)
 }
 
 /// Waits until a PV has a claim, was released from it, and the claim is gone.
 pub fn bind_and_release(stage: &Stage, claim: &str, pv: &str, class: &str) -> PersistentVolume {
-    stage.claim(claim, class, Some(pv)).unwrap();
+    stage.claim(claim, class, Some(pv));
     stage.in_phase(pv, "Bound");
     stage.delete_claim(claim);
     stage.in_phase(pv, "Released")
 }
 
-/// Waits until there is a PV for a path that was not there before, and says what it was made for.
-pub fn offered_anew(stage: &Stage, path: &Path, old: &PersistentVolume) -> PersistentVolume {
+/// Waits for a new PV for a path.
+pub fn offered_again(stage: &Stage, path: &Path, old: &PersistentVolume) -> PersistentVolume {
     let fresh = stage.available(path, old.metadata.uid.as_deref());
     assert!(!is_terminating(&fresh));
     assert_eq!(
         annotation(&fresh, ANNOTATION_USED),
         None,
-        "nobody has used the new one"
+        "the new one is unused"
     );
     assert_eq!(stage.pvs_at(path).len(), 1, "one device, one PV");
     fresh
@@ -252,19 +266,19 @@ pub fn is_untouched(stage: &Stage, pv: &PersistentVolume, wanted: &str) -> bool 
 
 /// Waits until a request after the mark is one of these.
 pub fn is_asked(stage: &Stage, mark: Mark, what: &str, wanted: impl Fn(&Request) -> bool) {
-    let request = stage.requests().wait_for(mark, stage.patience(), wanted);
+    let request = stage.requests().wait_for(mark, stage.timeout(), wanted);
     assert!(stage.block_on(request).is_some(), "no request: {what}");
 }
 
 // === the program ===
 
-/// What `/status` says.
+/// The answer of `/status`.
 pub fn status(provisioner: &mut Program) -> Value {
     let (_, body) = provisioner.http_get("/status").unwrap();
     serde_json::from_str(&body).unwrap()
 }
 
-/// What `/status` says of the volume at a path; null when it is not mentioned.
+/// The entry of `/status` for the volume at a path; null when there is none.
 pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
     let status = status(provisioner);
     let at_path = |volume: &&Value| volume["path"].as_str().map(Path::new) == Some(path);
@@ -274,14 +288,14 @@ pub fn status_of(provisioner: &mut Program, path: &Path) -> Value {
 /// Waits until `/status` gives the volume at a path this state.
 pub fn in_state(stage: &Stage, provisioner: &mut Program, path: &Path, wanted: &str) {
     stage.eventually(&format!("{} as {wanted}", path.display()), || {
-        (status_of(provisioner, path)["state"] == wanted).then_some(())
+        status_of(provisioner, path)["state"] == wanted
     });
 }
 
 /// Waits until the cleanup of the volume at a path waits for something.
 pub fn cleanup_waits(stage: &Stage, provisioner: &mut Program, path: &Path) {
     stage.eventually("the cleanup waits", || {
-        (status_of(provisioner, path)["cleanup"]["state"] == "Waiting").then_some(())
+        status_of(provisioner, path)["cleanup"]["state"] == "Waiting"
     });
 }
 
@@ -296,7 +310,7 @@ pub fn ready(stage: &Stage, provisioner: &mut Program) {
 pub fn skipped(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &str) {
     stage.eventually(&format!("{} skipped as {reason}", path.display()), || {
         let volume = status_of(provisioner, path);
-        (volume["state"] == "Skipped" && volume["reason"] == reason).then_some(())
+        volume["state"] == "Skipped" && volume["reason"] == reason
     });
     assert_eq!(stage.pvs_at(path).len(), 0);
 }
@@ -355,7 +369,7 @@ impl Guest {
         Self(command.spawn().unwrap())
     }
 
-    /// Returns when the command has said something.
+    /// Returns when the command has printed a line.
     pub fn ready(command: &mut Command) -> Self {
         let mut guest = Self::start(command.stdout(Stdio::piped()));
         let mut said = BufReader::new(guest.0.stdout.take().unwrap());

@@ -1,4 +1,4 @@
-//! How a class chooses its cleaner, for how long it may work, and what is told meanwhile.
+//! The cleaner of a class, its time limit, and its progress reports.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -56,7 +56,7 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
         "it backs off: {cleanup}"
     );
     stage.eventually("the failure is counted", || {
-        (metric(provisioner, FAILED) == Some(1)).then_some(())
+        metric(provisioner, FAILED) == Some(1)
     });
     let pids = lines(&pids);
     assert_eq!(pids.len(), 2);
@@ -78,7 +78,7 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
 }
 
 #[test]
-fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
+fn an_overwrite_that_takes_too_long_reports_its_progress() {
     // 32 TiB to write, on a small device.
     let settings = json!({
         "blockCleanerCommand": ["/scripts/shred.sh", "1000000"],
@@ -128,14 +128,14 @@ fn an_overwrite_that_takes_too_long_says_how_far_it_came() {
     class.insert("cleanMethod".into(), "auto".into());
     class.insert("cleanupTimeout".into(), "1h".into());
     let map = classes.to_string();
-    stage.configure("storageClassMap", &map).unwrap();
+    stage.configure("storageClassMap", &map);
     volume.start();
     volume.is_cleaned();
     assert!(volume.device().is_zero().unwrap());
 }
 
 #[test]
-fn a_long_cleanup_is_spoken_of_in_the_log() {
+fn the_log_reports_the_progress_of_a_long_cleanup() {
     let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
     let volume = or_skip!(occupied_raw(&settings));
     volume.stage.delete_claim("claim");
@@ -172,7 +172,7 @@ fn time_that_a_volume_is_waited_for_does_not_count() {
 }
 
 #[test]
-fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
+fn a_raw_device_that_the_next_tenant_can_read_is_reported() {
     let stage = or_skip!(stage());
     let mut paths = Vec::new();
     let mut devices = Vec::new();
@@ -182,15 +182,15 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
             "safe",
             json!({ "volumeMode": "Block", "cleanMethod": "auto" }),
         ),
-        // Behind a filesystem that the kubelet makes, nobody can read what was there before.
+        // A tenant cannot read the device below a filesystem that the kubelet makes.
         ("formatted", json!({ "fsType": "ext4" })),
     ] {
-        let dir = stage.class(class, &settings).unwrap();
+        let dir = stage.class(class, &settings);
         let (device, path) = without_offload(&stage, &dir);
         devices.push(device);
         paths.push((class, path));
     }
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let mut readable = Vec::new();
     for ((class, path), device) in paths.iter().zip(&devices) {
         let bound = stage.used(&stage.bind(class, path));
@@ -198,7 +198,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
         // What is still in the page cache is dropped by the very attempt to punch.
         File::open(device.path()).unwrap().sync_all().unwrap();
         stage.delete_claim(class);
-        offered_anew(&stage, path, &bound);
+        offered_again(&stage, path, &bound);
         let content = fs::read(device.path()).unwrap();
         if content.contains(&0xa5) {
             readable.push(*class);
@@ -213,7 +213,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
     assert!(text.contains(paths[0].1.to_str().unwrap()), "{text}");
     assert!(text.contains("set cleanMethod of class \"raw"), "{text}");
     assert_eq!(stage.events("VolumeDataLeft").len(), 1);
-    let mut told = |class| {
+    let mut warned = |class| {
         let class = stage.named(class);
         metric(
             &mut provisioner,
@@ -221,7 +221,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_told_of() {
         )
     };
     assert_eq!(
-        (told("raw"), told("safe"), told("formatted")),
+        (warned("raw"), warned("safe"), warned("formatted")),
         (Some(1), Some(0), Some(0))
     );
 }
@@ -231,7 +231,7 @@ fn a_class_may_leave_the_disk_untrimmed() {
     let stage = or_skip!(stage());
     let volumes =
         [("trimmed", json!({})), ("left", json!({ "trim": false }))].map(|(class, settings)| {
-            let dir = stage.class(class, &settings).unwrap();
+            let dir = stage.class(class, &settings);
             let file = File::options()
                 .read(true)
                 .write(true)
@@ -244,10 +244,10 @@ fn a_class_may_leave_the_disk_untrimmed() {
             let path = dir.join("disk");
             fs::create_dir(&path).unwrap();
             let name = format!("disks/{class}/disk");
-            stage.sandbox.mount(device.path(), "ext4", &name).unwrap();
+            mount(&stage, &device, &name);
             (class, file, device, path)
         });
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     // On the disk, past the filesystem.
     let blocks_of_data = |file: &File| {
         let (mut block, end) = (vec![0; 1024], file.metadata().unwrap().len());
@@ -269,7 +269,7 @@ fn a_class_may_leave_the_disk_untrimmed() {
         drop(data);
         assert_eq!(blocks_of_data(file), 8 << 10);
         stage.delete_claim(class);
-        offered_anew(&stage, path, &bound);
+        offered_again(&stage, path, &bound);
         let left = blocks_of_data(file);
         assert_eq!(left == 0, *class == "trimmed", "{class}: {left}");
     }

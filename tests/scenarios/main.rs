@@ -1,4 +1,4 @@
-//! What the provisioner does in a cluster, told as stories: its real binary, real mounts, and a
+//! What the provisioner does in a cluster, as stories: its real binary, real mounts, and a
 //! control plane that is spoken to over HTTP only.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
@@ -60,7 +60,7 @@ fn stage() -> Option<Stage> {
     Stage::set(BINARY)
 }
 
-/// The same with a binder that looks again soon, as that of a busy cluster does.
+/// The same with a binder that resyncs soon, as that of a busy cluster does.
 fn lively_stage() -> Option<Stage> {
     Stage::set_with(BINARY, |options| {
         options.resync = std::time::Duration::from_millis(200);

@@ -119,7 +119,7 @@ const OURS: [Known; 16] = [
         "gauge",
         &[("revision", &[]), ("version", &[])],
     ),
-    // Only where there is something to tell.
+    // Only where there is a value.
     (
         "cleanup_waiting_seconds",
         "gauge",
@@ -146,10 +146,10 @@ fn families(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let (mut current, mut help) = (String::new(), String::new());
     for line in text.lines() {
-        if let Some(told) = line.strip_prefix("# HELP ") {
-            told.split_once(' ').unwrap().1.clone_into(&mut help);
-        } else if let Some(told) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = told.split_once(' ').unwrap();
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            rest.split_once(' ').unwrap().1.clone_into(&mut help);
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
             name.clone_into(&mut current);
             let family = Family {
                 kind: kind.to_owned(),
@@ -261,12 +261,12 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
 
 /// It also knows the conventions of names, units and help.
 #[test]
-fn promtool_finds_nothing_to_say_against_a_scrape() {
+fn promtool_accepts_a_scrape() {
     let promtool = or_skip!(Promtool::find());
     let (_stage, _device, mut provisioner) = or_skip!(eventful());
     let (_, text) = provisioner.http_get("/metrics").unwrap();
     assert_eq!(promtool.run(["check", "metrics"], &text), Ok(String::new()));
-    // It would say something.
+    // Otherwise it would have a series.
     let wrong = "# TYPE lvp_things_total gauge\nlvp_things_total 1\n";
     assert!(promtool.run(["check", "metrics"], wrong).is_err());
 }

@@ -35,11 +35,7 @@ impl Volume {
             (link(&device, &dir, &entry), Some(device), "32Mi")
         } else {
             let place = format!("disks/{class}/{entry}");
-            (
-                stage.sandbox.tmpfs(&place, "size=20m").unwrap(),
-                None,
-                "20Mi",
-            )
+            (tmpfs(stage, &place), None, "20Mi")
         };
         let pv_name = pv_name(&entry, &stage.node(), &stage.named(class));
         let mut pv = pv_by_hand(stage, &pv_name, class, &path, size);
@@ -52,13 +48,11 @@ impl Volume {
             "Filesystem"
         };
         pv["spec"]["volumeMode"] = json!(mode);
-        stage.create_pv(pv).unwrap();
+        stage.create_pv(pv);
         stage.in_phase(&pv_name, "Available");
         let claim = format!("{class}-{entry}");
         if phase != "Available" {
-            stage
-                .claim_in_mode(&claim, class, Some(&pv_name), mode)
-                .unwrap();
+            stage.claim_in_mode(&claim, class, Some(&pv_name), mode);
             stage.in_phase(&pv_name, "Bound");
             match &device {
                 Some(device) => scribble(device.path()),
@@ -87,7 +81,7 @@ impl Volume {
     }
 
     fn is_cleaned(&self, stage: &Stage) {
-        let fresh = offered_anew(stage, &self.path, &self.pv);
+        let fresh = offered_again(stage, &self.path, &self.pv);
         assert_eq!(
             name(&fresh),
             name(&self.pv),
@@ -121,10 +115,8 @@ impl std::fmt::Display for Volume {
 }
 
 fn volumes(stage: &Stage) -> Vec<Volume> {
-    stage.class("fast", &json!({})).unwrap();
-    stage
-        .class("blocks", &json!({ "volumeMode": "Block" }))
-        .unwrap();
+    stage.class("fast", &json!({}));
+    stage.class("blocks", &json!({ "volumeMode": "Block" }));
     let mut volumes = Vec::new();
     for class in ["fast", "blocks"] {
         for phase in PHASES {
@@ -140,7 +132,7 @@ fn volumes(stage: &Stage) -> Vec<Volume> {
 fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
     let stage = or_skip!(stage());
     let volumes = volumes(&stage);
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     for volume in &volumes {
         if volume.phase == "Released" {
             volume.is_cleaned(&stage);
@@ -172,19 +164,16 @@ fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
 /// What is known of a PV without the label comes from one list, and no watch corrects it.
 #[test]
 fn a_pv_that_changed_before_its_adoption_is_read_again_at_once() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=1h");
-    stage.class("fast", &json!({})).unwrap();
+    let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
+    stage.class("fast", &json!({}));
     let volume = Volume::made(&stage, "fast", "Available", false);
     let pv = name(&volume.pv);
     let adoptions = stage.faults().on(Verb::Patch).resource("persistentvolumes");
     let adoptions = adoptions.name(&pv).times(1).hold();
-    let _provisioner = stage.provisioner().unwrap();
-    stage.eventually("it is being adopted", || {
-        (adoptions.hits() == 1).then_some(())
-    });
+    let _provisioner = stage.provisioner();
+    stage.eventually("it is being adopted", || adoptions.hits() == 1);
     let note = json!({ "metadata": { "annotations": { "example.com/note": "kept" } } });
-    stage.patch_pv(&pv, &note).unwrap();
+    stage.patch_pv(&pv, &note);
     adoptions.clear();
     volume.is_adopted(&stage);
     let now = stage.pv(&pv).unwrap();

@@ -1,4 +1,4 @@
-//! `missingVolumePolicy: Delete`: a PV that nobody used goes when its disk does, and nothing else goes.
+//! `missingVolumePolicy: Delete`: an unused PV is deleted when its disk is gone, and no other is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn set<const N: usize>(volumes: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
     let mut stage = stage()?;
     stage.add_arg(&format!("--discovery-period={PERIOD:?}"));
     let settings = json!({ "missingVolumePolicy": "Delete" });
-    stage.class("fast", &settings).unwrap();
+    stage.class("fast", &settings);
     let volumes = volumes.map(|entry| fast(&stage, entry));
     Some((stage, volumes))
 }
@@ -35,11 +35,8 @@ struct Control(u32);
 impl Control {
     fn new(stage: &Stage) -> Self {
         let settings = json!({ "missingVolumePolicy": "Delete" });
-        stage.class("control", &settings).unwrap();
-        stage
-            .sandbox
-            .tmpfs("disks/control/other", "size=1m")
-            .unwrap();
+        stage.class("control", &settings);
+        tmpfs(stage, "disks/control/other");
         Self(0)
     }
 
@@ -47,7 +44,7 @@ impl Control {
     fn is_gone(&mut self, stage: &Stage) {
         self.0 += 1;
         let volume = format!("disks/control/{}", self.0);
-        let volume = stage.sandbox.tmpfs(&volume, "size=1m").unwrap();
+        let volume = tmpfs(stage, &volume);
         let pv = stage.available(&volume, None);
         stage.sandbox.umount(&volume).unwrap();
         is_gone(stage, &pv);
@@ -59,14 +56,14 @@ fn hold_release(stage: &Stage, pv: &PersistentVolume, volume: &Path) -> Fault {
     let patch = stage.faults().on(Verb::Patch).resource(PVS);
     let held = patch.name(&name(pv)).times(1).hold();
     stage.sandbox.umount(volume).unwrap();
-    stage.eventually("it releases the PV", || (held.hits() > 0).then_some(()));
+    stage.eventually("it releases the PV", || held.hits() > 0);
     held
 }
 
 #[test]
-fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
+fn an_unused_pv_is_deleted_with_its_disk_and_created_with_a_new_one() {
     let (stage, [lost, unmounted, kept]) = or_skip!(set(["lost", "unmounted", "kept"]));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let [first, second, third] = [&lost, &unmounted, &kept].map(|at| stage.available(at, None));
     let begun = Instant::now();
     stage.sandbox.umount(&lost).unwrap();
@@ -83,7 +80,7 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     // Both at once: there is not much time until the PVs are gone.
     stage.eventually(&series.join(" and "), || {
         let is_told = |series: &String| metric(&mut provisioner, series) == Some(1);
-        series.iter().all(is_told).then_some(())
+        series.iter().all(is_told)
     });
     stage.event("VolumeMissing", "the PV was never used");
     stage.event("VolumeNotMounted", "the PV was never used");
@@ -94,38 +91,38 @@ fn an_unused_pv_goes_with_its_disk_and_a_new_one_comes_with_it() {
     stage.event("VolumeMissing", "so the PV is deleted");
     assert!(is_untouched(&stage, &third, "Available"));
 
-    stage.sandbox.tmpfs("disks/fast/lost", "size=1m").unwrap();
+    fast(&stage, "lost");
     assert_ne!(uid(&stage.available(&lost, None)), uid(&first));
 }
 
 /// As the protection controller does, which takes its own finalizer off what is being deleted.
 #[test]
-fn a_deletion_is_told_of_although_somebody_changes_the_pv_meanwhile() {
+fn a_deletion_is_announced_although_the_pv_changes_meanwhile() {
     let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);
     let change = json!({ "metadata": { "annotations": { "example.com/seen": "yes" } } });
-    stage.patch_pv(&name(&pv), &change).unwrap();
+    stage.patch_pv(&name(&pv), &change);
     held.clear();
     is_gone(&stage, &pv);
-    let told = stage.event("VolumeMissing", "so the PV is deleted");
-    provisioner.stop(stage.patience()).unwrap();
+    let event = stage.event("VolumeMissing", "so the PV is deleted");
+    provisioner.stop(stage.timeout()).unwrap();
     let texts = stage.events("VolumeMissing");
-    assert_eq!(texts.iter().filter(|text| **text == told).count(), 1);
+    assert_eq!(texts.iter().filter(|text| **text == event).count(), 1);
     assert_eq!(stage.events("VolumeDelete"), [""; 0]);
 }
 
 /// The version that was judged holds for the deletion only.
 #[test]
-fn a_pv_that_is_used_after_all_is_not_let_go() {
+fn a_pv_that_is_used_after_all_keeps_its_finalizer() {
     let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);
     let claim = json!({ "namespace": "default", "name": "a-claim", "uid": "a-uid" });
     let used = json!({ "spec": { "claimRef": claim } });
-    stage.patch_pv(&name(&pv), &used).unwrap();
+    stage.patch_pv(&name(&pv), &used);
     held.clear();
     stage.still(&mut provisioner, "its data may be a tenant's", || {
         let now = stage.pv(&name(&pv));
@@ -145,7 +142,7 @@ fn a_device_that_was_pulled_counts_as_missing() {
     let entry = dir.join("entry");
     std::os::unix::fs::symlink(&name_of_disk, &entry).unwrap();
     link(&other, &dir, "other");
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let pv = stage.available(&entry, None);
     fs::remove_file(&name_of_disk).unwrap();
     is_gone(&stage, &pv);
@@ -157,7 +154,7 @@ fn a_device_that_was_pulled_counts_as_missing() {
 fn where_the_whole_directory_is_gone_every_pv_stays() {
     let (stage, [first, second]) = or_skip!(set(["first", "second"]));
     let mut control = Control::new(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pvs = [&first, &second].map(|at| stage.available(at, None));
     for at in [&first, &second] {
         stage.sandbox.umount(at).unwrap();
@@ -182,7 +179,7 @@ fn where_the_whole_directory_is_gone_every_pv_stays() {
 fn a_pv_that_was_ever_used_stays() {
     let (stage, [used, released, _]) = or_skip!(set(["used", "released", "other"]));
     let mut control = Control::new(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("bound", &used));
     let kept = stage.used(&stage.bind("kept", &released));
     set_policy(&stage, &kept, "Retain");
@@ -205,9 +202,9 @@ fn a_pv_that_was_ever_used_stays() {
 
 /// The watch is late: what the provisioner knows is old when it decides.
 #[test]
-fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
+fn a_claim_at_the_last_moment_keeps_its_pv() {
     let (stage, [volume, _]) = or_skip!(set(["volume", "other"]));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
     in_state(&stage, &mut provisioner, &volume, "Available");
     let deletions = || {
@@ -215,10 +212,10 @@ fn a_claim_that_comes_in_the_last_moment_keeps_its_pv() {
         stage.requests().count(is_one)
     };
     let late = stage.faults().hold_watches(PVS);
-    stage.claim("claim", "fast", Some(&name(&pv))).unwrap();
+    stage.claim("claim", "fast", Some(&name(&pv)));
     stage.in_phase(&name(&pv), "Bound");
     stage.sandbox.umount(&volume).unwrap();
-    stage.eventually("it tries", || (deletions() > 0).then_some(()));
+    stage.eventually("it tries", || deletions() > 0);
     let bound = stage.pv(&name(&pv)).unwrap();
     assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
     late.release();

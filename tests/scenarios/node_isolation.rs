@@ -1,5 +1,5 @@
 //! `--node-isolation`: where the admission policy, which goes by the node's name, is not enough, there
-//! is no start. And what the pod is told of itself.
+//! is no start. And what the downward API gives the pod.
 
 use std::time::Duration;
 
@@ -9,35 +9,32 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use support::{Program, Stage};
 
+use crate::kit::{fast, stage_with};
 use crate::stage;
 
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// The end of a provisioner that must not run: exit code and log.
 fn refusal(stage: &Stage) -> (Option<i32>, String) {
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let ended = provisioner.wait(stage.at_most(AT_ONCE)).unwrap();
     (ended.code(), provisioner.log())
 }
 
 fn isolated() -> Option<Stage> {
-    let mut stage = stage()?;
-    stage.add_arg("--node-isolation");
-    Some(stage)
+    stage_with(&["--node-isolation"])
 }
 
 #[test]
 fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
     let stage = or_skip!(isolated());
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let dir = stage.class("fast", &json!({}));
+    let volume = fast(&stage, "vol");
     let label = |hostname: &str| {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(stage.client.clone());
         let labels = json!({ "metadata": { "labels": { "kubernetes.io/hostname": hostname } } });
         let (node, params) = (stage.node(), PatchParams::default());
-        stage
-            .block_on(nodes.patch(&node, &params, &Patch::Merge(labels)))
-            .unwrap();
+        stage.request(nodes.patch(&node, &params, &Patch::Merge(labels)));
     };
     label("another-name");
     let (code, log) = refusal(&stage);
@@ -48,7 +45,7 @@ fn a_hostname_label_that_is_not_the_nodes_name_is_refused() {
     assert_eq!(stage.pvs_at(&volume).len(), 0);
 
     label(&stage.node());
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     stage.available(&dir.join("vol"), None);
 }
 
@@ -57,7 +54,7 @@ fn a_class_with_a_selector_is_refused_by_name() {
     let stage = or_skip!(isolated());
     let zone =
         json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
-    stage.class("open", &json!({ "selector": zone })).unwrap();
+    stage.class("open", &json!({ "selector": zone }));
     let (code, log) = refusal(&stage);
     assert_eq!(code, Some(2), "{log}");
     assert!(
@@ -70,9 +67,7 @@ fn a_class_with_a_selector_is_refused_by_name() {
 #[test]
 fn events_on_the_pod_carry_its_name_and_uid() {
     let stage = or_skip!(stage());
-    stage
-        .class("fast", &json!({ "accessMode": "Nonsense" }))
-        .unwrap();
+    stage.class("fast", &json!({ "accessMode": "Nonsense" }));
     let mut command = stage.command();
     command
         .env("POD_NAME", "provisioner-abcde")
@@ -86,7 +81,7 @@ fn events_on_the_pod_carry_its_name_and_uid() {
     let _provisioner = Program::start(command, log).unwrap();
     stage.event("ClassInvalid", "Nonsense");
     let events: Api<Event> = Api::namespaced(stage.client.clone(), &stage.namespace());
-    let events = stage.block_on(events.list(&ListParams::default())).unwrap();
+    let events = stage.request(events.list(&ListParams::default()));
     let mut about = events.items.into_iter().map(|event| event.involved_object);
     let pod = about
         .find(|about| about.kind.as_deref() == Some("Pod"))

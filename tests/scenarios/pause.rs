@@ -14,7 +14,7 @@ fn is_paused(volume: &mut Occupied) {
 #[test]
 fn the_configuration_pauses_the_node() {
     let stage = or_skip!(stage());
-    stage.configure("pauseCleaning", "true").unwrap();
+    stage.configure("pauseCleaning", "true");
     let mut volume = Occupied::fast(stage);
     volume.release();
     is_paused(&mut volume);
@@ -30,7 +30,7 @@ fn the_configuration_pauses_the_node() {
     volume.stage.available(&another, None);
 
     volume.stop();
-    volume.stage.configure("pauseCleaning", "false").unwrap();
+    volume.stage.configure("pauseCleaning", "false");
     volume.start();
     volume.is_cleaned();
 }
@@ -44,7 +44,7 @@ fn an_annotation_pauses_one_pv() {
     held.annotate(PAUSED, "true");
     held.release();
     held.stage.delete_claim("free");
-    offered_anew(&held.stage, &free, &free_pv);
+    offered_again(&held.stage, &free, &free_pv);
     assert!(entries(&free).is_empty());
     is_paused(&mut held);
     held.annotate(PAUSED, Value::Null);

@@ -54,15 +54,14 @@ fn both_at_once() {
 }
 
 #[test]
-fn a_pv_that_nobody_used_goes_at_once_and_unwiped() {
-    let stage = or_skip!(stage());
-    let [volume] = fast_volumes(&stage, ["vol-1"]);
+fn an_unused_pv_is_deleted_at_once_and_unwiped() {
+    let (stage, [volume]) = or_skip!(fast_stage(["vol-1"]));
     keep_secret(&volume);
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let unused = stage.available(&volume, None);
     assert!(is_protected(&unused));
-    stage.delete_pv(&name(&unused)).unwrap();
-    let fresh = offered_anew(&stage, &volume, &unused);
+    stage.delete_pv(&name(&unused));
+    let fresh = offered_again(&stage, &volume, &unused);
     assert!(is_protected(&fresh));
     assert!(
         has_secret(&volume),
@@ -87,7 +86,7 @@ fn a_pv_once_used_is_cleaned_even_when_its_claim_ref_was_taken_off() {
 #[test]
 fn without_it_the_finalizer_is_on_only_while_cleaning() {
     let stage = or_skip!(stage());
-    stage.configure("protectReleasedData", "false").unwrap();
+    stage.configure("protectReleasedData", "false");
     let volume = Occupied::fast(stage);
     assert!(!is_protected(&volume.pv));
     // It is there as soon as, and as long as, the PV is Terminating with data.
@@ -103,23 +102,23 @@ fn without_it_the_finalizer_is_on_only_while_cleaning() {
 }
 
 #[test]
-fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
-    let stage = or_skip!(stage());
-    let [free_at, bound_at, deleted_at] = fast_volumes(&stage, ["free", "bound", "deleted"]);
-    let mut provisioner = stage.provisioner().unwrap();
+fn disabled_it_is_removed_from_live_pvs_and_never_from_terminating_ones() {
+    let (stage, [free_at, bound_at, deleted_at]) =
+        or_skip!(fast_stage(["free", "bound", "deleted"]));
+    let mut provisioner = stage.provisioner();
     let free = stage.available(&free_at, None);
     let bound = stage.used(&stage.bind("claim", &bound_at));
     let deleted = stage.used(&stage.bind("deleted", &deleted_at));
     keep_secret(&deleted_at);
     assert!([&free, &bound, &deleted].into_iter().all(is_protected));
     annotate(&stage, &name(&deleted), PAUSED, "true");
-    stage.delete_pv(&name(&deleted)).unwrap();
+    stage.delete_pv(&name(&deleted));
     stage.delete_claim("deleted");
     stage.in_phase(&name(&deleted), "Released");
-    assert!(provisioner.stop(stage.patience()).unwrap().success());
+    assert!(provisioner.stop(stage.timeout()).unwrap().success());
 
-    stage.configure("protectReleasedData", "false").unwrap();
-    let mut second = stage.provisioner().unwrap();
+    stage.configure("protectReleasedData", "false");
+    let mut second = stage.provisioner();
     for pv in [&free, &bound] {
         stage.eventually("the finalizer is off", || {
             let now = stage.pv(&name(pv))?;
@@ -133,17 +132,17 @@ fn switched_off_it_comes_off_what_lives_and_never_off_what_terminates() {
                 .pv(&name(&deleted))
                 .is_some_and(|pv| is_protected(&pv))
     });
-    assert!(second.stop(stage.patience()).unwrap().success());
+    assert!(second.stop(stage.timeout()).unwrap().success());
 
-    stage.configure("protectReleasedData", "true").unwrap();
-    let _third = stage.provisioner().unwrap();
+    stage.configure("protectReleasedData", "true");
+    let _third = stage.provisioner();
     for pv in [&free, &bound] {
         stage.eventually("the finalizer is on again", || {
             stage.pv(&name(pv)).filter(is_protected)
         });
     }
     annotate(&stage, &name(&deleted), PAUSED, Value::Null);
-    let fresh = offered_anew(&stage, &deleted_at, &deleted);
+    let fresh = offered_again(&stage, &deleted_at, &deleted);
     assert_eq!(annotation(&fresh, PAUSED), None);
     assert!(entries(&deleted_at).is_empty());
 }

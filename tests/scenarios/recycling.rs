@@ -5,15 +5,16 @@ use std::fs;
 use serde_json::json;
 use support::stage::{annotation, is_terminating, name, uid};
 
+use super::kit::fast;
 use super::stage;
 
 #[test]
 fn a_released_filesystem_volume_is_cleaned_and_offered_again() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let dir = stage.class("fast", &json!({}));
+    let volume = fast(&stage, "vol-1");
     assert_eq!(volume.parent(), Some(dir.as_path()));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
 
     let bound = stage.bind("claim", &volume);
     assert_eq!(
@@ -43,5 +44,5 @@ fn a_released_filesystem_volume_is_cleaned_and_offered_again() {
     assert_eq!(annotation(&fresh, "local-volume-provisioner/used"), None);
     let (code, _) = provisioner.http_get("/healthz").unwrap();
     assert_eq!(code, 200);
-    assert!(provisioner.stop(stage.patience()).unwrap().success());
+    assert!(provisioner.stop(stage.timeout()).unwrap().success());
 }

@@ -13,9 +13,8 @@ use crate::stage;
 
 #[test]
 fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
-    let stage = or_skip!(stage());
-    let [bound_at, free_at] = fast_volumes(&stage, ["bound", "free"]);
-    let mut provisioner = stage.provisioner().unwrap();
+    let (stage, [bound_at, free_at]) = or_skip!(fast_stage(["bound", "free"]));
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &bound_at));
     let free = stage.available(&free_at, None);
     keep_secret(&bound_at);
@@ -27,7 +26,6 @@ fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
         status(&mut provisioner)["notReady"]
             .to_string()
             .contains("Node")
-            .then_some(())
     });
     let late = fast(&stage, "late");
     stage.still(&mut provisioner, "nothing is made for no node", || {
@@ -50,7 +48,7 @@ fn its_pvs_are_taken_over_and_cleaned_in_their_turn() {
     assert_eq!(stage.pvs().len(), 3);
 
     stage.delete_claim("claim");
-    let fresh = offered_anew(&stage, &bound_at, &bound);
+    let fresh = offered_again(&stage, &bound_at, &bound);
     assert!(entries(&bound_at).is_empty());
     assert_eq!(maker(&fresh), Some(new.as_str()));
 }
@@ -71,9 +69,9 @@ fn maker_and_owner_change_in_one_request() {
         .controllers =
         false));
     register_node(&stage);
-    stage.configure("setPVOwnerRef", "true").unwrap();
+    stage.configure("setPVOwnerRef", "true");
     let [volume] = fast_volumes(&stage, ["vol-1"]);
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let before = stage.eventually("a PV", || stage.pvs_at(&volume).pop());
     // Whether its only owner is the Node with a UID.
     let is_owned_by = |pv: &PersistentVolume, uid: &str| {
@@ -113,14 +111,14 @@ struct Exchanged {
 
 impl Exchanged {
     fn new(stage: &Stage) -> Self {
-        stage.class("fast", &json!({})).unwrap();
+        stage.class("fast", &json!({}));
         let disks = [(); 4].map(|()| ext4(stage));
         let paths = [(0, "bound"), (1, "free")]
             .map(|(disk, entry)| mount(stage, &disks[disk], &format!("disks/fast/{entry}")));
-        let mut provisioner = stage.provisioner().unwrap();
+        let mut provisioner = stage.provisioner();
         let bound = stage.used(&stage.bind("claim", &paths[0]));
         let free = stage.available(&paths[1], None);
-        assert!(provisioner.stop(stage.patience()).unwrap().success());
+        assert!(provisioner.stop(stage.timeout()).unwrap().success());
         delete_node(stage);
         register_node(stage);
         let volumes = Self {
@@ -165,12 +163,12 @@ fn a_pv_whose_disk_is_another_one_is_reported_and_left_alone() {
     stage.delete_claim("claim");
     stage.in_phase(&name(&volumes.pvs[0]), "Released");
 
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.event("VolumeIdentityMismatch", "is not taken over");
     volumes.are_left_alone(&stage, &mut provisioner, "Released");
     // With its own disk back, the PV is taken over, and due.
     volumes.mount_instead(&stage, 0, 0);
-    offered_anew(&stage, &volumes.paths[0], &volumes.pvs[0]);
+    offered_again(&stage, &volumes.paths[0], &volumes.pvs[0]);
 }
 
 /// The consents that the event about a PV with this text in it names.
@@ -187,7 +185,7 @@ fn consents(stage: &Stage, about: &str) -> Vec<String> {
 fn consent_to_wipe_takes_a_pv_over_and_wipes_it_when_it_is_released() {
     let stage = or_skip!(stage());
     let mut volumes = Exchanged::new(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     volumes.are_left_alone(&stage, &mut provisioner, "Bound");
     for at in [0, 1] {
         let recorded = identity(&volumes.pvs[at]);
@@ -206,7 +204,7 @@ fn consent_to_wipe_takes_a_pv_over_and_wipes_it_when_it_is_released() {
     stage.event("VolumeAdopted", "consented");
     let [bound_at, free_at] = &volumes.paths;
     stage.delete_claim("claim");
-    offered_anew(&stage, bound_at, &volumes.pvs[0]);
+    offered_again(&stage, bound_at, &volumes.pvs[0]);
     assert!(entries(bound_at).is_empty());
     assert!(has_secret(free_at));
 }
@@ -216,7 +214,7 @@ fn consent_to_forget_drops_a_pv_that_no_claim_uses() {
     let stage = or_skip!(stage());
     let mut volumes = Exchanged::new(&stage);
     let forget = [0, 1].map(|at| format!("forget:{}", identity(&volumes.pvs[at])));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     volumes.are_left_alone(&stage, &mut provisioner, "Bound");
     for at in [0, 1] {
         volumes.consent(&stage, at, &forget[0]);
@@ -224,9 +222,9 @@ fn consent_to_forget_drops_a_pv_that_no_claim_uses() {
     volumes.are_left_alone(&stage, &mut provisioner, "Bound");
     volumes.consent(&stage, 1, &forget[1]);
     let [bound, free] = &volumes.pvs;
-    offered_anew(&stage, &volumes.paths[1], free);
+    offered_again(&stage, &volumes.paths[1], free);
     stage.delete_claim("claim");
-    offered_anew(&stage, &volumes.paths[0], bound);
+    offered_again(&stage, &volumes.paths[0], bound);
     assert!(volumes.paths.iter().all(|path| has_secret(path)));
 }
 
@@ -242,13 +240,13 @@ fn pv_without_identity_is_taken_over_by_consent_to_wipe_only() {
     );
     stage.delete_claim("claim");
     stage.in_phase(&name(&volumes.pvs[0]), "Released");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let named = consents(&stage, "no recorded identity");
     let [wipe] = named.try_into().unwrap();
     volumes.consent(&stage, 0, "forget:");
     volumes.are_left_alone(&stage, &mut provisioner, "Released");
     volumes.consent(&stage, 0, &wipe);
     let (path, pv) = (&volumes.paths[0], &volumes.pvs[0]);
-    offered_anew(&stage, path, pv);
+    offered_again(&stage, path, pv);
     assert!(entries(path).is_empty());
 }

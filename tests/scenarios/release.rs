@@ -1,17 +1,17 @@
-//! `release --finalizers`: PVs that go without the provisioner, and those that must not.
+//! `release --finalizers`: PVs that are released without the provisioner, and those that must not be.
 
 mod faults;
 mod installed;
 mod others;
 
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use control_plane::requests::Verb;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use kube::{Api, Resource};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 use support::Stage;
 use support::skip;
@@ -24,8 +24,8 @@ const DAEMON_SET: &str = "provisioner";
 const PVS: &str = "persistentvolumes";
 /// With a limit on each wait, so that no failure takes minutes.
 const UNINSTALL: [&str; 6] = uninstall("--absent-for=1s", "--timeout=30s");
-/// The same, for a wait that is in vain.
-const UNINSTALL_IN_VAIN: [&str; 6] = uninstall("--absent-for=0s", "--timeout=2s");
+/// The same, for a wait that times out.
+const UNINSTALL_TIMES_OUT: [&str; 6] = uninstall("--absent-for=0s", "--timeout=2s");
 
 const fn uninstall<'a>(absent_for: &'a str, timeout: &'a str) -> [&'a str; 6] {
     [
@@ -38,7 +38,7 @@ const fn uninstall<'a>(absent_for: &'a str, timeout: &'a str) -> [&'a str; 6] {
     ]
 }
 
-/// A stage in a cluster of its own: without a node, the command takes everybody's PVs.
+/// A stage with the class `fast` in a cluster of its own: without a node, the command releases all PVs.
 fn own_cluster() -> Option<Stage> {
     let stage = stage()?;
     if stage.embedded().is_none() {
@@ -47,37 +47,30 @@ fn own_cluster() -> Option<Stage> {
         );
         return None;
     }
+    stage.class("fast", &json!({}));
     Some(stage)
 }
 
-fn run(stage: &Stage, args: &[&str]) -> Output {
-    stage.command().args(args).output().unwrap()
+/// Starts the command, and does not wait for its end.
+fn start(stage: &Stage, args: &[&str]) -> Child {
+    spawn(stage.command().args(args))
 }
 
-/// The same, and goes on meanwhile.
-fn start(stage: &Stage, args: &[&str]) -> Child {
-    let mut command = stage.command();
-    command
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+fn spawn(command: &mut Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// What it wrote, and how it ended.
-fn told(output: &Output) -> (String, Option<i32>) {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    (String::from_utf8(text).unwrap(), output.status.code())
+/// Waits for the end of a command, which must have this exit code; what it printed.
+fn ended(running: Child, code: i32) -> String {
+    let output = running.wait_with_output().unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
 }
 
-fn create<K>(stage: &Stage, api: &Api<K>, object: Value) -> K
-where
-    K: Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let object = serde_json::from_value(object).unwrap();
-    stage
-        .block_on(api.create(&PostParams::default(), &object))
-        .unwrap()
+fn run(stage: &Stage, args: &[&str], code: i32) -> String {
+    ended(start(stage, args), code)
 }
 
 fn daemon_sets(stage: &Stage) -> Api<DaemonSet> {
@@ -88,7 +81,7 @@ fn pods(stage: &Stage) -> Api<Pod> {
     Api::namespaced(stage.client.clone(), &stage.namespace())
 }
 
-/// The container of a provisioner, as far as others can tell.
+/// The container of a provisioner, as far as it is visible.
 fn container(stage: &Stage) -> Value {
     json!({
         "name": "provisioner", "image": "none", "args": ["--config=/etc/disks"],
@@ -100,7 +93,7 @@ fn container(stage: &Stage) -> Value {
 fn another(stage: &Stage) {
     let spec = json!({ "nodeName": stage.node(), "containers": [container(stage)] });
     let pod = json!({ "metadata": { "name": "another" }, "spec": spec });
-    create(stage, &pods(stage), pod);
+    stage.create(&pods(stage), pod);
     stage.pod_in_phase("another", "Running");
 }
 
@@ -111,20 +104,16 @@ fn delete_daemon_set(stage: &Stage, policy: PropagationPolicy) {
         propagation_policy: Some(policy),
         ..DeleteParams::default()
     };
-    stage
-        .block_on(daemon_sets(stage).delete(DAEMON_SET, &params))
-        .unwrap();
+    stage.request(daemon_sets(stage).delete(DAEMON_SET, &params));
     if !stays {
-        stage.eventually("the DaemonSet is gone", || {
-            (!is_installed(stage)).then_some(())
-        });
+        stage.eventually("the DaemonSet is gone", || !is_installed(stage));
     }
 }
 
 fn no_pod(stage: &Stage, name: &str) {
-    stage.eventually("the Pod goes", || {
-        let found = stage.block_on(pods(stage).get_opt(name)).unwrap();
-        found.is_none().then_some(())
+    stage.eventually("the Pod is gone", || {
+        let found = stage.request(pods(stage).get_opt(name));
+        found.is_none()
     });
 }
 
@@ -139,7 +128,7 @@ fn install(stage: &Stage) {
             "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
         },
     });
-    let set = create(stage, &daemon_sets(stage), set);
+    let set = stage.create(&daemon_sets(stage), set);
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": DAEMON_SET,
         "uid": set.metadata.uid, "controller": true, "blockOwnerDeletion": true,
@@ -150,14 +139,13 @@ fn install(stage: &Stage) {
             "nodeName": stage.node(), "terminationGracePeriodSeconds": 1, "containers": [container],
         },
     });
-    create(stage, &pods(stage), pod);
+    stage.create(&pods(stage), pod);
     stage.pod_in_phase("provisioner-1", "Running");
 }
 
 fn is_installed(stage: &Stage) -> bool {
     stage
-        .block_on(daemon_sets(stage).get_opt(DAEMON_SET))
-        .unwrap()
+        .request(daemon_sets(stage).get_opt(DAEMON_SET))
         .is_some()
 }
 
@@ -171,10 +159,10 @@ fn held(stage: &Stage, base: &str, phase: &str) -> String {
     *object.pointer_mut(term).unwrap() = json!([elsewhere]);
     object["metadata"]["labels"] = json!({ "kubernetes.io/hostname": elsewhere });
     object["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
-    stage.create_pv(object).unwrap();
+    stage.create_pv(object);
     stage.in_phase(&pv, "Available");
     if phase != "Available" {
-        stage.claim(base, "fast", Some(&pv)).unwrap();
+        stage.claim(base, "fast", Some(&pv));
         stage.in_phase(&pv, "Bound");
     }
     if phase == "Released" {
@@ -189,19 +177,17 @@ fn is_held(stage: &Stage, pv: &str) -> bool {
 }
 
 #[test]
-fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
+fn without_its_provisioner_a_pv_is_released_if_nothing_is_to_be_cleaned() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
     let bound = held(&stage, "bound", "Bound");
     let gone = held(&stage, "gone", "Available");
-    stage.delete_pv(&gone).unwrap();
+    stage.delete_pv(&gone);
     assert!(is_held(&stage, &gone));
 
     let dry = [&UNINSTALL[..], &["--dry-run"]].concat();
-    let (text, code) = told(&run(&stage, &dry));
-    assert_eq!(code, Some(0), "{text}");
+    let text = run(&stage, &dry, 0);
     assert!(
         text.contains("delete their DaemonSet") && text.contains("from 3 Pers"),
         "{text}"
@@ -209,43 +195,38 @@ fn without_its_provisioner_a_pv_is_let_go_if_nothing_is_to_be_cleaned() {
     assert!(is_installed(&stage) && is_held(&stage, &free));
 
     delete_daemon_set(&stage, PropagationPolicy::Background);
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(0), "{text}");
+    run(&stage, &UNINSTALL, 0);
     for pv in [free, bound] {
         assert!(!is_held(&stage, &pv), "{pv}");
         assert!(!is_terminating(&stage.pv(&pv).unwrap()), "{pv}");
     }
-    stage.eventually("the one that was never used goes", || {
-        stage.pv(&gone).is_none().then_some(())
+    stage.eventually("the one that was never used is gone", || {
+        stage.pv(&gone).is_none()
     });
 
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(0), "again: {text}");
+    let text = run(&stage, &UNINSTALL, 0);
     assert!(text.contains("from 0 Pers"), "{text}");
 }
 
 #[test]
 fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
     let released = held(&stage, "released", "Released");
     let deleted = held(&stage, "deleted", "Released");
-    stage.delete_pv(&deleted).unwrap();
+    stage.delete_pv(&deleted);
 
     delete_daemon_set(&stage, PropagationPolicy::Background);
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(1), "{text}");
+    let text = run(&stage, &UNINSTALL, 1);
     assert!(text.contains("--abandon-uncleaned"), "{text}");
     for (base, why) in [("released", "released, not"), ("deleted", "deleted, not")] {
         let (path, claim) = (
             format!("/mnt/elsewhere/{base}"),
             format!("{}/{base}", stage.namespace()),
         );
-        let row = text
-            .lines()
-            .find(|line| line.starts_with(&stage.named(base)));
+        let unclean = format!("UNCLEAN: PV {} ", stage.named(base));
+        let row = text.lines().find(|line| line.starts_with(&unclean));
         let row = row.unwrap_or_default();
         for words in [&stage.named("elsewhere"), &path, &claim, why] {
             assert!(row.contains(words), "{words:?} in {row:?} of:\n{text}");
@@ -255,8 +236,7 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     assert!(is_held(&stage, &released) && is_held(&stage, &deleted));
 
     let abandon = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
-    let (text, code) = told(&run(&stage, &abandon));
-    assert_eq!(code, Some(0), "{text}");
+    let text = run(&stage, &abandon, 0);
     let loud = text
         .lines()
         .filter(|line| line.starts_with("ABANDONED"))
@@ -265,31 +245,25 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let line = loud.iter().find(|line| line.contains(&released)).unwrap();
     assert!(line.contains("/mnt/elsewhere/released"), "{text}");
     assert!(!is_held(&stage, &released));
-    stage.eventually("the deleted one goes", || {
-        stage.pv(&deleted).is_none().then_some(())
-    });
+    stage.eventually("the deleted one is gone", || stage.pv(&deleted).is_none());
 }
 
 #[test]
 fn a_node_must_be_gone_by_name_and_by_label() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let theirs = held(&stage, "theirs", "Available");
     let (node, another) = (stage.named("elsewhere"), stage.named("another"));
     let args = ["release", "--finalizers", "--node", &node];
     let nodes: Api<Node> = Api::all(stage.client.clone());
     for (name, label) in [(&node, &another), (&another, &node)] {
-        stage.register_node(name, Some(label)).unwrap();
-        let (text, code) = told(&run(&stage, &args));
-        assert_eq!(code, Some(2), "{text}");
+        stage.register_node(name, Some(label));
+        let text = run(&stage, &args, 2);
         assert!(
             text.contains(&format!("there is the Node {name}")),
             "{text}"
         );
         assert!(is_held(&stage, &theirs));
-        stage
-            .block_on(nodes.delete(name, &DeleteParams::default()))
-            .unwrap();
+        stage.request(nodes.delete(name, &DeleteParams::default()));
     }
     let ours = stage.named("ours");
     let mut of_ours = pv_by_hand(
@@ -300,20 +274,17 @@ fn a_node_must_be_gone_by_name_and_by_label() {
         "20Mi",
     );
     of_ours["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
-    stage.create_pv(of_ours).unwrap();
-    let (text, code) = told(&run(&stage, &args));
-    assert_eq!(code, Some(0), "{text}");
+    stage.create_pv(of_ours);
+    run(&stage, &args, 0);
     assert!(!is_held(&stage, &theirs));
     assert!(is_held(&stage, &ours), "of a node that is there");
 }
 
 #[test]
-fn a_node_without_volumes_is_told_with_those_that_have_some() {
+fn a_node_without_volumes_is_reported_with_those_that_have_some() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
-    let (text, code) = told(&run(&stage, &["release", "--finalizers", "--node=typo"]));
-    assert_eq!(code, Some(0), "{text}");
+    let text = run(&stage, &["release", "--finalizers", "--node=typo"], 0);
     assert!(text.contains("belongs to node \"typo\""), "{text}");
     assert!(text.contains(&stage.named("elsewhere")), "{text}");
     assert!(is_held(&stage, &free));

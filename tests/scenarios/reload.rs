@@ -1,9 +1,9 @@
 //! The configuration is changed while the provisioner runs.
 
+mod changes;
 mod classes;
 mod cleanups;
 mod invalid;
-mod manners;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use support::{Program, Stage};
 
+use crate::kit::fast_stage;
+
 /// Changes the classes in the configuration, and nothing else; by their full names.
 pub fn edit_classes(stage: &Stage, edit: impl FnOnce(&mut BTreeMap<String, Value>)) {
     let path = stage.config_dir().join("storageClassMap");
     let text = edited(&fs::read_to_string(path).unwrap(), edit);
-    stage.configure("storageClassMap", &text).unwrap();
+    stage.configure("storageClassMap", &text);
 }
 
 /// A provisioner that offers the one volume of one class.
 fn serving() -> Option<(Stage, PathBuf, Program)> {
-    let stage = crate::stage()?;
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let provisioner = stage.provisioner().unwrap();
+    let (stage, [volume]) = fast_stage(["vol"])?;
+    let provisioner = stage.provisioner();
     stage.available(&volume, None);
     Some((stage, volume, provisioner))
 }
@@ -80,6 +80,6 @@ fn logged(stage: &Stage, provisioner: &Program, words: &str) -> String {
 fn reloaded(stage: &Stage, provisioner: &mut Program, successfully: bool) {
     let wanted = Some(u64::from(successfully));
     stage.eventually(&format!("a reload, successful: {successfully}"), || {
-        (crate::kit::metric(provisioner, "config_last_reload_successful") == wanted).then_some(())
+        crate::kit::metric(provisioner, "config_last_reload_successful") == wanted
     });
 }

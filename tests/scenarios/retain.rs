@@ -18,13 +18,13 @@ fn is_unprotected(volume: &mut Occupied) {
 }
 
 #[test]
-fn retain_keeps_object_and_data_until_somebody_says_otherwise() {
+fn retain_keeps_object_and_data_until_the_policy_changes() {
     let stage = or_skip!(stage());
     let dir = "/mnt/disks/kept";
     let map = json!({ stage.named("kept"): { "hostDir": dir, "mountDir": dir } }).to_string();
-    stage.configure("storageClassMap", &map).unwrap();
-    stage.storage_class("kept", "Retain", "Immediate").unwrap();
-    let path = stage.sandbox.tmpfs("disks/kept/vol-1", "size=20m").unwrap();
+    stage.configure("storageClassMap", &map);
+    stage.storage_class("kept", "Retain", "Immediate");
+    let path = tmpfs(&stage, "disks/kept/vol-1");
     let mut volume = Occupied::at(stage, path);
     let spec = volume.pv.spec.clone().unwrap();
     let policy = spec.persistent_volume_reclaim_policy;
@@ -50,19 +50,19 @@ fn a_retained_pv_that_is_deleted_leaves_its_data_to_the_next_pv() {
     is_unprotected(&mut volume);
     volume.release();
     volume.delete_pv();
-    offered_anew(&volume.stage, &volume.path, &volume.pv);
+    offered_again(&volume.stage, &volume.path, &volume.pv);
     assert!(has_secret(&volume.path));
 }
 
 #[test]
-fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
+fn a_policy_changed_to_retain_while_terminating_releases_it_unwiped() {
     let mut volume = or_skip!(occupied());
     volume.annotate(PAUSED, "true");
     volume.release();
     volume.delete_pv();
     volume.stage.event("CleaningPaused", "");
     set_policy(&volume.stage, &volume.pv, "Retain");
-    offered_anew(&volume.stage, &volume.path, &volume.pv);
+    offered_again(&volume.stage, &volume.path, &volume.pv);
     assert!(has_secret(&volume.path));
     volume
         .stage
@@ -70,7 +70,7 @@ fn a_policy_changed_to_retain_while_terminating_lets_it_go_unwiped() {
 }
 
 #[test]
-fn a_terminating_pv_whose_volume_is_gone_is_given_up_by_retain() {
+fn a_terminating_pv_whose_volume_is_gone_is_abandoned_by_retain() {
     let volume = or_skip!(occupied());
     let stage = &volume.stage;
     stage.sandbox.umount(&volume.path).unwrap();
@@ -138,11 +138,11 @@ fn recycle_is_refused_with_its_own_reason() {
 }
 
 #[test]
-fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
+fn a_class_that_left_the_configuration_is_reported_and_not_cleaned() {
     let stage = or_skip!(stage());
-    let gone = stage.class("gone", &json!({})).unwrap();
-    let stays = stage.class("stays", &json!({})).unwrap();
-    let path = stage.sandbox.tmpfs("disks/gone/vol-1", "size=20m").unwrap();
+    let gone = stage.class("gone", &json!({}));
+    let stays = stage.class("stays", &json!({}));
+    let path = tmpfs(&stage, "disks/gone/vol-1");
     let mut volume = Occupied::at(stage, path);
     volume.stop();
     let configure = |volume: &Occupied, dirs: &[(&str, &Path)]| {
@@ -154,7 +154,7 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
         };
         let map: Value = dirs.iter().map(class).collect();
         let map = map.to_string();
-        volume.stage.configure("storageClassMap", &map).unwrap();
+        volume.stage.configure("storageClassMap", &map);
     };
     configure(&volume, &[("stays", &stays)]);
     volume.start();
@@ -162,8 +162,8 @@ fn a_class_that_left_the_configuration_is_told_and_not_cleaned() {
     let stage = &volume.stage;
     stage.event("VolumeFailedDelete", "no longer in the configuration");
     volume.is_kept("Released", "nothing is wiped");
-    let told = volume.stage.events("VolumeFailedDelete");
-    assert_eq!(told.len(), 1, "reported once");
+    let events = volume.stage.events("VolumeFailedDelete");
+    assert_eq!(events.len(), 1, "reported once");
     volume.stop();
 
     configure(&volume, &[("gone", &gone), ("stays", &stays)]);

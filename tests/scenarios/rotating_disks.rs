@@ -23,7 +23,7 @@ fn cleaners_of_partitions(rotational: bool) -> Option<Vec<String>> {
     let dir = raw_class(&stage, &json!({ "blockCleanerCommand": command }));
     let disk = LoopDevice::halved(&scratch, 32 * MIB).unwrap();
     disk.set_rotational(rotational).unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let volumes = [1, 2].map(|number| {
         let path = dir.join(format!("part-{number}"));
         symlink(disk.partition(number), &path).unwrap();
@@ -34,7 +34,7 @@ fn cleaners_of_partitions(rotational: bool) -> Option<Vec<String>> {
         stage.delete_claim(&format!("claim-{at}"));
     }
     for (path, bound) in volumes.iter().zip(&bound) {
-        offered_anew(&stage, path, bound);
+        offered_again(&stage, path, bound);
     }
     Some(lines(&scratch.join("seen")))
 }

@@ -1,4 +1,4 @@
-//! The startup taint: it goes when the node is ready, not before, and nobody else's goes with it.
+//! The startup taint: it is removed when the node is ready, not before, and no other taint is.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use support::Stage;
@@ -24,9 +24,8 @@ const OTHER: &str = "example.com/dedicated";
 /// A stage with one volume, whose provisioner takes the taint off.
 fn tainted() -> Option<(Stage, PathBuf)> {
     let stage = stage()?;
-    stage.configure("removeNodeNotReadyTaint", "true").unwrap();
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.configure("removeNodeNotReadyTaint", "true");
+    let [volume] = fast_volumes(&stage, ["vol"]);
     let ours = ["NoSchedule", "NoExecute"].map(|effect| taint(DEFAULT_TAINT_KEY, effect));
     let other = taint(OTHER, "NoSchedule");
     let spec = json!({ "spec": { "taints": [&ours[0], &other, &ours[1]] } });
@@ -45,7 +44,7 @@ fn nodes(client: &Client) -> Api<Node> {
 fn change(stage: &Stage, change: &Patch<Value>) {
     let (node, params) = (stage.node(), PatchParams::default());
     let nodes = nodes(&stage.client);
-    stage.block_on(nodes.patch(&node, &params, change)).unwrap();
+    stage.request(nodes.patch(&node, &params, change));
 }
 
 /// A JSON patch.
@@ -63,7 +62,7 @@ fn keys_of(node: &Node) -> BTreeSet<String> {
 
 fn keys(stage: &Stage) -> BTreeSet<String> {
     let node = nodes(&stage.client);
-    keys_of(&stage.block_on(node.get(&stage.node())).unwrap())
+    keys_of(&stage.request(node.get(&stage.node())))
 }
 
 fn is_tainted(stage: &Stage) -> bool {
@@ -71,9 +70,7 @@ fn is_tainted(stage: &Stage) -> bool {
 }
 
 fn is_freed(stage: &Stage) {
-    stage.eventually("the startup taint is gone", || {
-        (!is_tainted(stage)).then_some(())
-    });
+    stage.eventually("the startup taint is gone", || !is_tainted(stage));
     assert!(
         keys(stage).contains(OTHER),
         "the other one stays: {:?}",
@@ -89,28 +86,24 @@ fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before()
         .on(Verb::Create)
         .resource("persistentvolumes")
         .answer(Answer::code(500));
-    let mut provisioner = stage.provisioner().unwrap();
-    stage.eventually("a PV is tried", || (refusal.hits() > 0).then_some(()));
+    let mut provisioner = stage.provisioner();
+    stage.eventually("a PV is tried", || refusal.hits() > 0);
     stage.still(&mut provisioner, "the taint, while a PV is missing", || {
         is_tainted(&stage)
     });
     refusal.clear();
     is_freed(&stage);
     stage.available(&volume, None);
-    stage.eventually("the node is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
-    let told = stage.event("StartupTaintRemoved", DEFAULT_TAINT_KEY);
-    assert!(told.contains(&stage.node()), "{told}");
+    ready(&stage, &mut provisioner);
+    let event = stage.event("StartupTaintRemoved", DEFAULT_TAINT_KEY);
+    assert!(event.contains(&stage.node()), "{event}");
 }
 
 #[test]
 fn a_class_that_is_not_ready_keeps_the_taint() {
     let (stage, volume) = or_skip!(tainted());
-    stage
-        .class("broken", &json!({ "accessMode": "Nonsense" }))
-        .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.class("broken", &json!({ "accessMode": "Nonsense" }));
+    let mut provisioner = stage.provisioner();
     stage.available(&volume, None);
     stage.event("ClassInvalid", "Nonsense");
     stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
@@ -119,21 +112,17 @@ fn a_class_that_is_not_ready_keeps_the_taint() {
 #[test]
 fn without_the_option_or_the_taint_nothing_is_written() {
     let (stage, volume) = or_skip!(tainted());
-    stage.configure("removeNodeNotReadyTaint", "false").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.configure("removeNodeNotReadyTaint", "false");
+    let mut provisioner = stage.provisioner();
     stage.available(&volume, None);
     stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
-    provisioner.stop(stage.patience()).unwrap();
+    provisioner.stop(stage.timeout()).unwrap();
 
-    stage.configure("removeNodeNotReadyTaint", "true").unwrap();
-    stage
-        .configure("provisionerNotReadyNodeTaintKey", "example.com/another")
-        .unwrap();
+    stage.configure("removeNodeNotReadyTaint", "true");
+    stage.configure("provisionerNotReadyNodeTaintKey", "example.com/another");
     let mark = stage.requests().mark();
-    let mut provisioner = stage.provisioner().unwrap();
-    stage.eventually("the node is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    let mut provisioner = stage.provisioner();
+    ready(&stage, &mut provisioner);
     stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
     let asked = stage.requests().since(mark);
     let written = asked
@@ -143,9 +132,9 @@ fn without_the_option_or_the_taint_nothing_is_written() {
 }
 
 #[test]
-fn what_goes_wrong_is_tried_again() {
+fn failed_requests_are_retried() {
     let (mut stage, _volume) = or_skip!(tainted());
-    // A missing right is told with the next look.
+    // A missing permission is reported at the next read.
     stage.add_arg("--discovery-period=1s");
     let fault = |code| {
         let patches = stage.faults().on(Verb::Patch).resource("nodes").times(1);
@@ -153,30 +142,30 @@ fn what_goes_wrong_is_tried_again() {
     };
     let faults = [500, 422, 409].map(fault);
     let denied = stage.faults().on(Verb::Patch).resource("nodes").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.event("PermissionMissing", "patch nodes");
     let right = "missing_permission{resource=\"nodes\",verb=\"patch\"}";
     stage.eventually("the right is missed", || {
-        (metric(&mut provisioner, right) == Some(1)).then_some(())
+        metric(&mut provisioner, right) == Some(1)
     });
     assert!(is_tainted(&stage));
     denied.clear();
     stage.within(Duration::from_secs(30), "the taint is gone", || {
-        (!is_tainted(&stage)).then_some(())
+        !is_tainted(&stage)
     });
     assert!(keys(&stage).contains(OTHER));
     assert!(faults.iter().all(|fault| fault.hits() == 1));
     stage.eventually("the right is there", || {
-        (metric(&mut provisioner, right) == Some(0)).then_some(())
+        metric(&mut provisioner, right) == Some(0)
     });
 }
 
 #[test]
-fn a_node_that_is_registered_again_or_labelled_is_looked_at_again() {
+fn a_node_that_is_registered_again_or_labelled_is_read_again() {
     let (stage, _volume) = or_skip!(tainted());
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     is_freed(&stage);
-    // As whoever makes nodes does once the kubelet has registered one.
+    // As a cloud controller does once the kubelet has registered a node.
     let late = json!({
         "metadata": { "labels": { "example.com/registered": "true" } },
         "spec": { "taints": [taint(OTHER, "NoSchedule"), taint(DEFAULT_TAINT_KEY, "NoSchedule")] },
@@ -190,14 +179,11 @@ fn a_node_that_is_registered_again_or_labelled_is_looked_at_again() {
         "name": stage.node(),
         "labels": { "kubernetes.io/hostname": stage.node() },
     });
-    let node: Node = serde_json::from_value(node).unwrap();
-    stage
-        .block_on(nodes(&stage.client).create(&PostParams::default(), &node))
-        .unwrap();
+    stage.create(&nodes(&stage.client), node);
     is_freed(&stage);
 }
 
-/// Puts taints of its own on the Node and takes them off, as fast as it can, and never misses one.
+/// Adds taints of its own to the Node and removes them, as fast as it can, and never misses one.
 fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandle<u32> {
     let (runtime, client) = stage.another_client().unwrap();
     let (node, stop) = (stage.node(), Arc::clone(stop));
@@ -220,7 +206,7 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
                 .unwrap();
             mine.insert(key);
             writes += 1;
-            // One is taken off for each that is added, once there are a few.
+            // One is removed for each that is added, once there are a few.
             while mine.len() > 3 && !stop.load(Ordering::Relaxed) {
                 let found = runtime.block_on(nodes.get(&node)).unwrap();
                 let taints = found.spec.and_then(|spec| spec.taints).unwrap_or_default();
@@ -257,7 +243,7 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
 fn fault_10_no_taint_of_a_writer_beside_it_is_lost() {
     let rounds = if support::slow() { 200 } else { 25 };
     let (stage, _volume) = or_skip!(tainted());
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     is_freed(&stage);
     let stop = Arc::new(AtomicBool::new(false));
     let beside = write_without_end(&stage, &stop);

@@ -1,11 +1,11 @@
-//! `status`, as somebody in the provisioner's container sees it.
+//! `status`, in the provisioner's container.
 
 use std::process::Output;
 
 use serde_json::{Value, json};
-use support::{Program, Stage};
+use support::Stage;
 
-use super::kit::{cleaned_by, status, status_of};
+use super::kit::{cleaned_by, fast_stage, ready, stage_with, status, status_of};
 use super::stage;
 
 struct Said {
@@ -27,22 +27,15 @@ fn ask(stage: &Stage, args: &[&str]) -> Said {
     }
 }
 
-fn is_ready(stage: &Stage, provisioner: &mut Program) {
-    stage.eventually("the node is ready", || {
-        (status(provisioner)["ready"] == true).then_some(())
-    });
-}
-
 #[test]
-fn it_says_that_all_is_well() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+fn status_reports_a_healthy_node() {
+    let (stage, []) = or_skip!(fast_stage([]));
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.available(&volume, None);
-    is_ready(&stage, &mut provisioner);
+    ready(&stage, &mut provisioner);
     stage.eventually("it knows that the PV is Available", || {
-        (status_of(&mut provisioner, &volume)["phase"] == "Available").then_some(())
+        status_of(&mut provisioner, &volume)["phase"] == "Available"
     });
 
     let address = provisioner.http_address().unwrap();
@@ -77,15 +70,14 @@ fn it_says_that_all_is_well() {
 }
 
 #[test]
-fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=300ms");
+fn a_failing_cleanup_is_shown_with_its_cause_and_the_next_retry() {
+    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
     let (_device, disk) = cleaned_by(&stage, "echo no power >&2\nexit 3\n");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.bind("claim", &disk);
     stage.delete_claim("claim");
     let address = provisioner.http_address().unwrap();
-    let said = stage.eventually("the failure is told", || {
+    let said = stage.eventually("the failure is reported", || {
         let said = ask(&stage, &["--listen-address", &address, "--problems"]);
         said.out.contains("CleaningFailed").then_some(said)
     });
@@ -97,16 +89,13 @@ fn a_failing_cleanup_is_told_with_its_cause_and_the_next_try() {
 }
 
 #[test]
-fn a_node_that_is_not_ready_is_told_with_the_reason_and_the_exit_code() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=300ms");
-    stage.class("fast", &json!({})).unwrap();
-    stage
-        .class("broken", &json!({ "volumeMode": "Blok" }))
-        .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+fn a_node_that_is_not_ready_is_reported_with_the_reason_and_the_exit_code() {
+    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
+    stage.class("fast", &json!({}));
+    stage.class("broken", &json!({ "volumeMode": "Blok" }));
+    let mut provisioner = stage.provisioner();
     let address = provisioner.http_address().unwrap();
-    let said = stage.eventually("the fault is told", || {
+    let said = stage.eventually("the fault is reported", || {
         let said = ask(&stage, &["--listen-address", &address]);
         said.out.contains("Blok").then_some(said)
     });
@@ -117,20 +106,18 @@ fn a_node_that_is_not_ready_is_told_with_the_reason_and_the_exit_code() {
 }
 
 #[test]
-fn who_does_not_answer_is_told_of_with_what_to_look_at() {
+fn a_provisioner_that_does_not_answer_is_reported_with_the_next_step() {
     let stage = or_skip!(stage());
     let said = ask(&stage, &["--url=http://127.0.0.1:1"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(
-        said.err
-            .contains("nothing listens at http://127.0.0.1:1/status")
-            && said.err.contains("--all"),
+        said.err.contains("asking http://127.0.0.1:1/ failed") && said.err.contains("--all"),
         "{}",
         said.err
     );
     for (args, words) in [
         (&["--url=127.0.0.1:1"][..], "http://"),
-        (&["--namespace=a"], "--node or --all"),
+        (&["--namespace=a"], "--node <NAME>|--all"),
         (&["--all", "--node=a"], "cannot be used with"),
         (&["--problem"], "--problems"),
     ] {

@@ -10,7 +10,6 @@ use support::{Program, Stage};
 
 use crate::hung_disks::fuse::Fuse;
 use crate::kit::*;
-use crate::stage;
 
 /// The volume at a path is not offered, for this reason; and if it has a PV, it is kept when that is released.
 fn is_refused(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &str, why: &str) {
@@ -21,7 +20,7 @@ fn is_refused(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &st
     let mut pv = pv_by_hand(stage, name, "fast", path, "1Mi");
     pv["metadata"]["labels"] = json!({ LABEL_HOSTNAME: stage.node() });
     pv["metadata"]["annotations"][ANNOTATION_IDENTITY] = status["identity"].clone();
-    stage.create_pv(pv).unwrap();
+    stage.create_pv(pv);
     let released = bind_and_release(stage, name, name, "fast");
     let text = stage.event("VolumeFailedDelete", why);
     assert!(text.contains(path.to_str().unwrap()), "{text}");
@@ -30,8 +29,7 @@ fn is_refused(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &st
 
 #[test]
 fn system_directory_in_the_discovery_directory_is_neither_offered_nor_wiped() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     // In place of the machine's own: should this ever fail, it must not cost the machine.
     let home = Path::new("/home");
     mount(
@@ -52,7 +50,7 @@ fn system_directory_in_the_discovery_directory_is_neither_offered_nor_wiped() {
         (why, stage.sandbox.bind(dir, &entry).unwrap())
     });
     fs::write(home.join("file"), "kept").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for (why, entry) in &entries {
         is_refused(&stage, &mut provisioner, entry, "SystemStorage", why);
     }
@@ -62,10 +60,9 @@ fn system_directory_in_the_discovery_directory_is_neither_offered_nor_wiped() {
 
 #[test]
 fn filesystem_that_may_lie_on_another_machine_is_neither_offered_nor_wiped() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let fuse = Fuse::answering(&stage.sandbox.dir("disks/fast/disk").unwrap());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let why = "fuse may keep its data on another machine";
     is_refused(&stage, &mut provisioner, fuse.path(), "NotLocal", why);
 }

@@ -6,26 +6,26 @@ use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
-use super::kit::{foreign_pv, in_state, metric, ready};
+use super::kit::{fast, foreign_pv, in_state, metric, ready, tmpfs};
 use super::stage;
 
 /// A node with three volumes on which all is done that there is to do.
 fn settled() -> Option<(Stage, support::Program)> {
     let mut stage = stage()?;
     stage.add_arg("--discovery-period=1s");
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let volumes = ["vol-1", "vol-2", "vol-3"].map(|entry| {
         let volume = format!("disks/fast/{entry}");
-        stage.sandbox.tmpfs(&volume, "size=1m").unwrap()
+        tmpfs(&stage, &volume)
     });
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     // Asked over the provisioner's own HTTP: whatever is on record is the provisioner's.
     ready(&stage, &mut provisioner);
     // It is so when all is listed, and then asks for the watches.
     for resource in ["nodes", "persistentvolumes", "storageclasses"] {
         stage.eventually("it watches", || {
             let watches = |r: &Request| r.verb == Verb::Watch && r.resource == resource;
-            (stage.requests().count(watches) > 0).then_some(())
+            stage.requests().count(watches) > 0
         });
     }
     for volume in &volumes {
@@ -48,12 +48,10 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
         // Slowly enough that each would be a reason of its own to look.
         if begun.elapsed() > made * Duration::from_millis(500) {
             let another = format!("another-{made}");
-            stage
-                .storage_class(&another, "Delete", "Immediate")
-                .unwrap();
+            stage.storage_class(&another, "Delete", "Immediate");
             made += 1;
         }
-        (passes(&mut provisioner) >= before + 8).then_some(())
+        passes(&mut provisioner) >= before + 8
     });
     let passes = passes(&mut provisioner) - before;
     // To make a class may take longer than all of the time.
@@ -66,7 +64,7 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
-/// Things that happen on the machine wake the loop. What comes of it is the same plan as before.
+/// Events on the machine wake the loop. The plan is the same as before.
 #[test]
 fn a_pass_that_changes_nothing_asks_nothing() {
     let (stage, mut provisioner) = or_skip!(settled());
@@ -77,12 +75,12 @@ fn a_pass_that_changes_nothing_asks_nothing() {
             .sandbox
             .dir(&format!("disks/fast/no-mount-{number}"))
             .unwrap();
-        let elsewhere = stage.sandbox.tmpfs("elsewhere", "size=1m").unwrap();
+        let elsewhere = tmpfs(&stage, "elsewhere");
         stage.sandbox.umount(&elsewhere).unwrap();
         std::fs::remove_dir(dir).unwrap();
     }
     stage.eventually("the loop has looked", || {
-        (passes(&mut provisioner) >= before + 3).then_some(())
+        passes(&mut provisioner) >= before + 3
     });
     let asked = requests.since(mark);
     assert!(asked.is_empty(), "{asked:?}");
@@ -98,14 +96,14 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     };
     let paths = |verb| of_pvs(verb).map(|request| request.path.clone());
     let ours = format!("labelSelector=kubernetes.io%2Fhostname%3D{}", stage.node());
-    let strays = "labelSelector=%21kubernetes.io%2Fhostname";
+    let unlabelled = "labelSelector=%21kubernetes.io%2Fhostname";
     let watches: Vec<_> = paths(Verb::Watch).collect();
     assert!(
         watches.len() == 1 && watches[0].contains(&ours),
         "{watches:?}"
     );
     let (of_strays, of_ours): (Vec<_>, Vec<_>) =
-        paths(Verb::List).partition(|path| path.contains(strays));
+        paths(Verb::List).partition(|path| path.contains(unlabelled));
     assert_eq!(
         of_strays.len(),
         1,
@@ -124,7 +122,7 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     }
     let mark = requests.mark();
     // A volume of ours is made after them, so the watch has passed them all when that shows.
-    let own = stage.sandbox.tmpfs("disks/fast/vol-4", "size=1m").unwrap();
+    let own = fast(&stage, "vol-4");
     in_state(&stage, &mut provisioner, &own, "Available");
     let streamed = streamed() - before;
     let own = stage.pvs_at(&own).pop().unwrap();

@@ -7,17 +7,16 @@ use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
-use serde_json::json;
 use support::stage::{name, uid};
 use support::{Program, Stage, skip};
 
+use crate::BINARY;
 use crate::kit::*;
-use crate::{BINARY, stage};
 
 /// What the chart keeps in that mode.
 const CAPABILITIES: &str = "-all,+dac_override,+dac_read_search,+fowner,+linux_immutable";
 
-/// The provisioner with the rights of a container of that mode.
+/// The provisioner with the privileges of a container of that mode.
 fn unprivileged(stage: &Stage) -> Option<Program> {
     if Command::new("setpriv").arg("--version").output().is_err() {
         skip("no setpriv on this machine");
@@ -48,7 +47,7 @@ fn unprivileged(stage: &Stage) -> Option<Program> {
     Some(Program::start(command, stage.sandbox.path().join("unprivileged.log")).unwrap())
 }
 
-/// A tenant's tree that is hard to delete without the rights of root.
+/// A tenant's tree that is hard to delete without root.
 fn be_hostile(root: &Path) {
     let foreign = root.join("foreign");
     fs::create_dir_all(foreign.join("deep/below")).unwrap();
@@ -80,17 +79,10 @@ fn be_hostile(root: &Path) {
 
 #[test]
 fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
     let disk = ext4(&stage);
-    let volume = stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol")
-        .unwrap();
-    let memory = stage
-        .sandbox
-        .tmpfs("disks/fast/memory", "size=20m")
-        .unwrap();
+    let volume = crate::kit::mount(&stage, &disk, "disks/fast/vol");
+    let memory = fast(&stage, "memory");
     let mut provisioner = or_skip!(unprivileged(&stage));
     let offered = stage.available(&volume, None);
     assert!(
@@ -110,21 +102,22 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
     stage.available(&memory, Some(&uid(&older)));
     assert!(entries(&volume).is_empty() && entries(&memory).is_empty());
     stage.eventually("the node is ready", || {
-        (provisioner.http_get("/ready").unwrap().0 == 200).then_some(())
+        provisioner.http_get("/ready").unwrap().0 == 200
     });
     assert!(
         !provisioner.log().contains("ERROR"),
         "nothing it wants is denied"
     );
+    let left = "not trimmed without CAP_SYS_ADMIN";
+    assert!(provisioner.log().contains(left), "{}", provisioner.log());
 }
 
 /// The kernel refuses a device on a mount without devices as it does in such a container.
 #[test]
-fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
+fn a_device_is_refused_with_the_remedy_and_delays_no_filesystem() {
+    let (stage, []) = or_skip!(fast_stage([]));
     let (disk, other) = (raw(&stage), raw(&stage));
-    let nodes = stage.sandbox.tmpfs("nodes", "size=1m").unwrap();
+    let nodes = tmpfs(&stage, "nodes");
     let node = |name: &str, device: &Path| {
         let number = fs::metadata(device).unwrap().rdev();
         mknod(
@@ -142,7 +135,7 @@ fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
         symlink(nodes.join(name), discovery.join(name)).unwrap();
     }
     // While devices were allowed, one of them was offered and used.
-    let mut before = stage.provisioner().unwrap();
+    let mut before = stage.provisioner();
     let bound = stage.bind("claim", &discovery.join("used"));
     stage.used(&bound);
     before.kill();
@@ -151,7 +144,7 @@ fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
     fs::remove_file(discovery.join("disk")).unwrap();
     symlink(nodes.join("disk"), discovery.join("new")).unwrap();
 
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let volume = fast(&stage, "vol");
     let mut provisioner = or_skip!(unprivileged(&stage));
     stage.available(&volume, None);
     skipped(
@@ -160,8 +153,8 @@ fn a_device_is_refused_with_the_way_out_and_keeps_no_filesystem_waiting() {
         &discovery.join("new"),
         "Unreadable",
     );
-    let told = status_of(&mut provisioner, &discovery.join("new"));
-    let detail = told["detail"].as_str().unwrap();
+    let reported = status_of(&mut provisioner, &discovery.join("new"));
+    let detail = reported["detail"].as_str().unwrap();
     assert!(detail.contains("may not open block devices"), "{detail}");
     assert!(detail.contains("privileged: true"), "{detail}");
 

@@ -35,18 +35,18 @@
 {{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}
 {{- range .Values.classes -}}
 {{- if .selector -}}
-{{- fail (printf "nodeIsolation: class %q has a selector, so its volumes are not tied to one node by name, and the policy cannot tell whose they are; remove the selector, or set nodeIsolation.enabled to false" .name) -}}
+{{- fail (printf "nodeIsolation: class %q has a selector, so its volumes are not tied to one node by name, and the policy cannot determine their node; remove the selector, or set nodeIsolation.enabled to false" .name) -}}
 {{- end -}}
 {{- end -}}
 {{- $cleanup := .Values.nodeCleanup | default dict -}}
 {{- if and (include "local-volume-provisioner.isTrue" $cleanup.enabled) (eq ($cleanup.serviceAccountName | default "") (include "local-volume-provisioner.serviceAccountName" .)) -}}
-{{- fail "nodeIsolation: nodeCleanup.serviceAccountName is the provisioner's, whom the policies let touch its own node's volumes only; give the node cleanup an account of its own, or set nodeIsolation.enabled to false" -}}
+{{- fail "nodeIsolation: nodeCleanup.serviceAccountName is the provisioner's, which the policies restrict to its own node's volumes; give the node cleanup an account of its own, or set nodeIsolation.enabled to false" -}}
 {{- end -}}
 {{- if .Values.kubeConfigEnv -}}
-{{- fail "nodeIsolation: kubeConfigEnv makes the provisioner somebody else than its ServiceAccount, whom the policy does not know; remove kubeConfigEnv, or set nodeIsolation.enabled to false" -}}
+{{- fail "nodeIsolation: with kubeConfigEnv the provisioner does not use its ServiceAccount, which the policy requires; remove kubeConfigEnv, or set nodeIsolation.enabled to false" -}}
 {{- end -}}
 {{- if semverCompare "< 1.30.0-0" .Capabilities.KubeVersion.Version -}}
-{{- fail (printf "nodeIsolation: Kubernetes %s does not say which node a token belongs to; it takes 1.30 or newer, so set nodeIsolation.enabled to false" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "nodeIsolation: Kubernetes %s does not say which node a token belongs to; it requires 1.30 or newer; set nodeIsolation.enabled to false" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -58,7 +58,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if has (toString . | lower) (list "true" "yes" "on" "y") -}}true{{- end -}}
 {{- end -}}
 
-{{/* For what is on by default: "true" for an explicit no. Nothing said, or null, is none. */}}
+{{/* For what is on by default: "true" for an explicit no. An absent value, or null, is none. */}}
 {{- define "local-volume-provisioner.isFalse" -}}
 {{- if has (toString . | lower) (list "false" "no" "off" "n") -}}true{{- end -}}
 {{- end -}}

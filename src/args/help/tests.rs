@@ -63,7 +63,6 @@ fn help_names_the_environment_and_the_signals() {
         "KUBECONFIG",
         "SIGTERM",
         "Exit code",
-        "Provisioner:",
         "Directories:",
         "Logging:",
         "node-cleanup",

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn only_the_path_confirms() {
-        let path = MountPath::normalise("/mnt/disks/a b").unwrap();
+        let path: MountPath = "/mnt/disks/a b".parse().unwrap();
         for (typed, good) in [
             ("/mnt/disks/a b\n", true),
             (" /mnt/disks/a b \r\n", true),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use crate::cleanup::volume::Volume;
 use crate::cmd::table::printable;
 use crate::wipe::pace::amount;
+use crate::wipe::progress::Progress;
 use crate::wipe::signature;
 
 use super::target::Target;
@@ -20,7 +21,7 @@ pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
         }
         Volume::Device(device) => {
             let real = target.path.as_path().canonicalize().unwrap_or_default();
-            let found = signature::find(device.file(), device.size());
+            let found = signature::find(device.file(), device.size(), &Progress::default());
             let holds = match found {
                 Ok(Some(signature)) => signature.to_string(),
                 Ok(None) => "no known signature".to_owned(),

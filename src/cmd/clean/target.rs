@@ -245,10 +245,10 @@ impl Target {
                     path: self.path,
                     identity: self.candidate.identity.text,
                 };
-                let report = cleaner::wipe(device, lock, target, self.method, progress).await?;
-                Ok(report.map_or_else(
+                let wiped = cleaner::wipe(device, lock, target, self.method, progress).await?;
+                Ok(wiped.map_or_else(
                     || "the external cleaner succeeded".to_owned(),
-                    |report| format!("{}; {}", report.outcome.as_str(), report.outcome.effect()),
+                    |wiped| format!("{}; {}", wiped.as_str(), wiped.effect()),
                 ))
             }
         }

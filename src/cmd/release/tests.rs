@@ -58,7 +58,7 @@ fn only_pvs_without_data_of_a_tenant_are_free() {
             }
         });
         assert_eq!(
-            judge(&pv) == Judgement::Free,
+            unclean(&pv).is_none(),
             free,
             "{phase} {policy} claimed={claimed} used={marked} deleting={deleting}"
         );

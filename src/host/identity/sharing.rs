@@ -14,35 +14,31 @@ pub fn may_share(recorded: &str, observed: &Identity) -> bool {
         return false;
     };
     if then.has("fs") && now.has("fs") {
-        let same = |key| then.0.get(key).zip(now.0.get(key)).map(|(a, b)| a == b);
-        let roots = then.0.get("root").zip(now.0.get("root"));
-        let nested = roots.is_some_and(|(a, b)| {
-            let (a, b) = (
-                Path::new(OsStr::from_bytes(a)),
-                Path::new(OsStr::from_bytes(b)),
-            );
+        let nested = then.both(&now, "root").is_some_and(|(a, b)| {
+            let [a, b] = [a, b].map(|root| Path::new(OsStr::from_bytes(root)));
             a.starts_with(b) || b.starts_with(a)
         });
         // The same UUID on another disk is a clone, which shares no storage.
-        return same("uuid") == Some(true) && same("on") != Some(false) && nested;
+        let is_same_fs = then.both(&now, "uuid").is_some_and(|(a, b)| a == b);
+        return nested && is_same_fs && then.both(&now, "on").is_none_or(|(a, b)| a == b);
     }
     let (then, now) = (then.disk(), now.disk());
-    let is_one = |key: &str| match (then.0.get(key), now.0.get(key)) {
+    let is_same_disk = ["wwid", "dm", "md", "loop"].into_iter().any(|key| {
         // The identity of a loop device appends the file's inode to its path.
-        (Some(a), Some(b)) if key == "loop" => a.starts_with(b) || b.starts_with(a),
-        (Some(a), Some(b)) => a == b,
-        _ => false,
-    };
-    let apart = |key: &str| match (then.0.get(key), now.0.get(key)) {
-        (Some(a), Some(b)) => a != b,
-        _ => false,
-    };
-    ["wwid", "dm", "md", "loop"].into_iter().any(is_one)
+        let is_file = |a: &[u8], b: &[u8]| key == "loop" && (a.starts_with(b) || b.starts_with(a));
+        let values = then.both(&now, key);
+        values.is_some_and(|(a, b)| a == b || is_file(a, b))
+    });
+    is_same_disk
         && then.0.get("offset") == now.0.get("offset")
-        && !apart("start")
+        && then.both(&now, "start").is_none_or(|(a, b)| a == b)
 }
 
 impl Fields {
+    fn both<'a>(&'a self, other: &'a Self, key: &str) -> Option<(&'a [u8], &'a [u8])> {
+        Some((self.0.get(key)?, other.0.get(key)?))
+    }
+
     /// The device, of a device or below a filesystem; without fields if that is not known.
     fn disk(&self) -> Self {
         if !self.has("fs") {
@@ -56,13 +52,15 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
-    use super::super::encode;
+    use percent_encoding::percent_encode;
+
+    use super::super::RESERVED;
     use super::*;
 
     #[test]
     #[allow(clippy::too_many_lines, reason = "a table")]
     fn recorded_identity_shares_storage_with_observed_volumes() {
-        let on = |disk: &str| format!("on={}", encode(disk.as_bytes()));
+        let on = |disk: &str| format!("on={}", percent_encode(disk.as_bytes(), RESERVED));
         let fs =
             |on: &str, root: &str, uuid: &str| format!("v1:fs=ext4,{on},root={root},uuid={uuid}");
         let (part, whole) = (on("start=2048,wwid=d"), on("wwid=d"));

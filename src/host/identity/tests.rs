@@ -275,8 +275,6 @@ fn facts() -> DeviceFacts {
         below: BTreeSet::from([number]),
         holders: Vec::new(),
         wwid: None,
-        serial: None,
-        model: None,
         dm_uuid: None,
         md_uuid: None,
         diskseq: None,
@@ -352,7 +350,6 @@ fn device_identity_uses_the_most_specific_field() {
         (
             DeviceFacts {
                 partition_start: Some(8),
-                serial: text("s"),
                 ..facts()
             },
             "",

@@ -9,7 +9,7 @@ fn line(id: u64, parent: u64, root: &str, point: &str) -> String {
 
 fn only(bytes: &[u8]) -> Mount {
     let table = MountTable::parse(bytes);
-    assert_eq!(table.unparsed(), [] as [String; 0]);
+    assert_eq!(table.unparsed, [] as [String; 0]);
     assert_eq!(table.iter().count(), 1);
     table.iter().next().unwrap().clone()
 }
@@ -98,7 +98,7 @@ fn a_line_that_does_not_parse_hides_no_other() {
     let table = MountTable::parse(text.as_bytes());
     assert!(table.at(Path::new("/c")).is_some());
     assert_eq!(
-        table.unparsed(),
+        table.unparsed,
         ["garbage \\x01", "1 0 0:x / /b rw - t s rw"]
     );
 }

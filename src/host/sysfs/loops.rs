@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{Sysfs, device_number, name};
@@ -31,9 +30,9 @@ impl Sysfs {
     /// # Errors
     /// When `/sys` is not there.
     pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
-        let mut loops = self.loops()?.to_vec();
-        loops.retain(|it| it.over.is_some_and(|below| devices.contains(&below)));
-        Ok(loops.into_iter().map(|it| it.name).collect())
+        let is_over = |it: &&Loop| it.over.is_some_and(|below| devices.contains(&below));
+        let loops = self.loops()?.iter().filter(is_over);
+        Ok(loops.map(|it| it.name.clone()).collect())
     }
 
     /// The loop devices that are in use, each with its file.
@@ -51,7 +50,7 @@ impl Sysfs {
             Some(Loop {
                 name: name(&dir),
                 file,
-                lies_on: backing.map(|it| DeviceNumber::from_st_dev(it.dev)),
+                lies_on: backing.map(|it| DeviceNumber::from_rdev(it.dev)),
                 over,
             })
         };
@@ -61,7 +60,7 @@ impl Sysfs {
 
     /// The block device behind a loop device (`losetup /dev/loop0 /dev/sdb`), reported by its driver. `/sys` has
     /// only the path by which it was opened, and the kubelet opens devices by paths of its own. That path is
-    /// used only where the loop device cannot be opened.
+    /// used only where the loop device cannot be opened, and only if it is a kernel name.
     pub(super) fn device_below(
         &self,
         file: &Path,
@@ -69,11 +68,6 @@ impl Sysfs {
     ) -> Option<DeviceNumber> {
         if let Some(backing) = backing {
             return (backing.rdev != 0).then(|| DeviceNumber::from_rdev(backing.rdev));
-        }
-        if let Ok(facts) = fs::metadata(file)
-            && facts.file_type().is_block_device()
-        {
-            return Some(DeviceNumber::from_rdev(facts.rdev()));
         }
         let name = file.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
         device_number(&self.root.join("class/block").join(name)).ok()
@@ -84,7 +78,7 @@ impl Sysfs {
         if device.number() != device_number(dir).ok()? {
             return None;
         }
-        ioctl::loop_backing(device.as_fd()).ok()?
+        ioctl::loop_backing(device.file()).ok()?
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::{DeviceFacts, Sysfs, device_number, number_in};
+use super::{DeviceFacts, Sysfs, device_number};
 use crate::host::device::{Device, OpenError};
 use crate::host::mounts::DeviceNumber;
 
@@ -23,21 +23,20 @@ impl Sysfs {
             return Ok(twins);
         }
         for dir in self.block_dirs()? {
-            // A path of a multipath NVMe disk has no number, and an empty disk has no bytes to share.
+            // A path of a multipath NVMe disk has no number.
             let Ok(number) = device_number(&dir) else {
                 continue;
             };
-            if number_in(&dir.join("size")) == Some(0) {
-                continue;
-            }
             let other = match self.device(number) {
                 Ok(other) => other,
                 // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            // The volume's own devices, and others on the same disks, are not second paths.
-            if disks.iter().any(|disk| other.below.contains(&disk.number)) {
+            // The volume's own devices, and others on the same disks, are not second paths. An empty disk has no
+            // bytes to share.
+            let is_own = |disk: &DeviceFacts| other.below.contains(&disk.number);
+            if other.size == Some(0) || disks.iter().any(is_own) {
                 continue;
             }
             for disk in &disks {
@@ -61,35 +60,27 @@ impl Sysfs {
         match Device::open_exclusive_readonly(&node) {
             Ok(device) if device.number() == disk.number => Ok(false),
             Err(OpenError::InUse { .. }) => Ok(true),
-            Ok(_) => Err(io::Error::other(format!(
-                "{} is another device",
-                node.display()
-            ))),
-            Err(error) => Err(io::Error::other(error.to_string())),
+            Ok(_) => {
+                let text = format!("{} is another device", node.display());
+                Err(io::Error::other(text))
+            }
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 
     /// Whether both are loop devices, over parts of one file that have bytes in common.
     fn share_a_file(&self, one: &DeviceFacts, other: &DeviceFacts) -> io::Result<bool> {
-        let (Some(path), Some(other_path)) = (&one.loop_backing, &other.loop_backing) else {
-            return Ok(false);
-        };
         let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
-        if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
+        let is_apart = one.loop_offset >= end(other) || other.loop_offset >= end(one);
+        if is_apart || one.loop_backing.is_none() || other.loop_backing.is_none() {
             return Ok(false);
         }
-        let backing = |it: &DeviceFacts| {
-            let dir = self.dir(it.number)?;
-            io::Result::Ok(self.loop_backing(&dir))
-        };
+        let backing = |it: &DeviceFacts| self.dir(it.number).map(|dir| self.loop_backing(&dir));
         Ok(match (backing(one)?, backing(other)?) {
-            (Some(file), Some(other)) if file.rdev == 0 || other.rdev == 0 => {
-                (file.dev, file.inode) == (other.dev, other.inode)
-            }
-            (Some(node), Some(other)) => node.rdev == other.rdev,
+            (Some(file), Some(other)) => file.is_same(&other),
             // Without access to the devices: the paths may belong to two mount namespaces.
             (None, None) => false,
-            _ => path == other_path,
+            _ => one.loop_backing == other.loop_backing,
         })
     }
 }
@@ -97,9 +88,7 @@ impl Sysfs {
 /// Whether two disks have the same world-wide name. Serial numbers do not count: some machines give all disks
 /// the same.
 fn is_same_disk(one: &DeviceFacts, other: &DeviceFacts) -> bool {
-    let name = |disk: &DeviceFacts| {
-        let of_serial = |wwid: &String| wwid.starts_with("serial.") || wwid.starts_with("udev.");
-        disk.wwid.clone().filter(|wwid| !of_serial(wwid))
-    };
-    name(one).is_some() && name(one) == name(other) && one.size == other.size
+    let of_serial = |wwid: &String| wwid.starts_with("serial.") || wwid.starts_with("udev.");
+    let is_world_wide = one.wwid.as_ref().is_some_and(|wwid| !of_serial(wwid));
+    is_world_wide && one.wwid == other.wwid && one.size == other.size
 }

@@ -41,17 +41,18 @@ const CONTAINER: &[u8] = b"\
     16 6 8:16 / /disks/c rw - ext4 /dev/sdb rw\n\
     17 6 8:16 /etc /disks/d rw - ext4 /dev/sdb rw\n";
 
-fn dir(host: &str, here: Option<&str>, what: &str) -> Dir {
+fn dir(rule: Rule, host: &str, here: Option<&str>, what: &str) -> Dir {
     Dir {
+        rule,
         host: host.into(),
         here: here.map(Into::into),
         what: what.into(),
     }
 }
 
-fn all(dirs: &[&str], here: bool) -> Vec<Dir> {
+fn all(rule: Rule, dirs: &[&str], here: bool) -> Vec<Dir> {
     let dirs = dirs.iter();
-    dirs.map(|path| dir(path, here.then_some(path), path))
+    dirs.map(|path| dir(rule, path, here.then_some(path), path))
         .collect()
 }
 
@@ -66,17 +67,22 @@ fn assert_needed(storage: &SystemStorage, table: &[u8], cases: &[(&str, &str)]) 
 
 #[test]
 fn system_storage_is_recognised_wherever_it_is_mounted() {
-    let mut held = all(&["/", "/home", "/var", "/var/lib"], true);
-    for (path, what) in [
-        ("/home/me/work", "your working directory"),
-        ("/mnt/disks/s/file", "the swap file"),
-    ] {
-        held.push(dir(path, Some(path), what));
-    }
+    let program = ("/home/me/work", "the running program");
+    let swap = ("/mnt/disks/s/file", "the swap file");
     let storage = SystemStorage {
-        system: all(&["/boot", "/dev", "/proc", "/usr"], true),
-        private: all(&["/var/lib/etcd", "/var/lib/kubelet/pods"], true),
-        held,
+        dirs: [
+            all(Rule::System, &["/boot", "/dev", "/proc", "/usr"], true),
+            all(
+                Rule::Private,
+                &["/var/lib/etcd", "/var/lib/kubelet/pods"],
+                true,
+            ),
+            all(Rule::Held, &["/", "/home", "/var", "/var/lib"], true),
+            [program, swap]
+                .map(|(path, what)| dir(Rule::Held, path, Some(path), what))
+                .into(),
+        ]
+        .concat(),
         discovery: vec!["/usr/disks".into()],
         known: Vec::new(),
     };
@@ -90,7 +96,7 @@ fn system_storage_is_recognised_wherever_it_is_mounted() {
         ("/mnt/efi", "it is a part of /boot"),
         ("/mnt/lib", "/var/lib/etcd is in it"),
         ("/mnt/proc", "it is a part of /proc"),
-        ("/mnt/me", "your working directory is in it"),
+        ("/mnt/me", "the running program is in it"),
         ("/mnt/disks/s", "the swap file is in it"),
         ("/mnt/etcd", "it is a part of /var/lib/etcd"),
         ("/mnt/pod", "it is a part of /var/lib/kubelet/pods"),
@@ -109,9 +115,16 @@ fn system_storage_of_the_host_is_recognised_in_a_container() {
         ("/var/lib/kubelet/pods", "/var/lib/kubelet/pods"),
     ];
     let storage = SystemStorage {
-        system: all(&["/etc"], true),
-        private: all(&["/var/lib/etcd"], false),
-        held: all(&["/", "/home", "/var", "/var/lib/kubelet"], false),
+        dirs: [
+            all(Rule::System, &["/etc"], true),
+            all(Rule::Private, &["/var/lib/etcd"], false),
+            all(
+                Rule::Held,
+                &["/", "/home", "/var", "/var/lib/kubelet"],
+                false,
+            ),
+        ]
+        .concat(),
         discovery: vec!["/disks".into()],
         known: known.map(|(host, here)| (host.into(), here.into())).into(),
     };
@@ -138,7 +151,7 @@ fn root_filesystem_of_this_machine_is_needed() {
     let root = table.at(Path::new("/")).unwrap();
     assert!(storage.needs(root, &table).is_some());
     let program = std::env::current_exe().unwrap();
-    let mut held = storage.held.iter();
-    let found = held.any(|dir| dir.here.as_ref() == Some(&program));
+    let mut dirs = storage.dirs.iter();
+    let found = dirs.any(|dir| dir.here.as_ref() == Some(&program));
     assert!(found, "{storage:?}");
 }

@@ -59,7 +59,7 @@ impl Fixture {
     }
 
     fn path(&self, name: &str) -> HostPath {
-        HostPath::normalise(self.root.path().join(name).to_str().unwrap()).unwrap()
+        HostPath::from_api(self.root.path().join(name).to_str().unwrap()).unwrap()
     }
 
     fn observation(&self) -> Observation {

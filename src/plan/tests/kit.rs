@@ -21,7 +21,7 @@ use crate::plan::{
     StorageClasses, plan,
 };
 use crate::quantity;
-use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
+use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
 
 pub use objects::*;
@@ -49,7 +49,7 @@ pub fn class(name: &str) -> Class {
     Class {
         name: name.into(),
         host_dir: path(&format!("/mnt/{name}")),
-        mount_dir: MountPath::normalise(&format!("/ours/{name}")).unwrap(),
+        mount_dir: format!("/ours/{name}").parse().unwrap(),
         cleaner: Cleaner::default(),
         cleanup_timeout: None,
         trim: true,

@@ -9,7 +9,7 @@ use crate::config::AccessMode;
 use crate::names::{ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, pv_name, pv_name_on_collision};
 use crate::plan::{Action, CleanupState, PvDraft};
 use crate::render::persistent_volume;
-use crate::types::{MountPath, SkipReason, VolumeMode};
+use crate::types::{SkipReason, VolumeMode};
 use crate::view::{PvView, ReclaimPolicy, StorageClassView};
 
 fn drafts(world: &World) -> Vec<PvDraft> {
@@ -48,7 +48,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         owner: None,
         capacity: 100 * GIB,
         mode: VolumeMode::Filesystem,
-        mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
+        mount_path: "/ours/fast/a".parse().unwrap(),
         footprint: fs(1).footprint,
         access_mode: AccessMode::ReadWriteOnce,
         fs_type: None,
@@ -114,7 +114,7 @@ fn a_new_volume_is_offered_with_every_setting() {
         ),
         capacity: 11 * GIB,
         mode: VolumeMode::Filesystem,
-        mount_path: MountPath::normalise("/ours/fast/a").unwrap(),
+        mount_path: "/ours/fast/a".parse().unwrap(),
         footprint: disk(1).footprint,
         access_mode: AccessMode::ReadWriteOncePod,
         fs_type: Some("xfs".into()),

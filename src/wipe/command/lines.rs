@@ -1,39 +1,42 @@
 //! Splits a program's output into lines.
 
 use std::collections::VecDeque;
-use std::fmt;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The bytes kept of a line. A program may write without ever ending a line.
 const MAX_LINE_BYTES: usize = 1024;
 /// The lines kept for the error. An event message is limited to one kilobyte.
 const MAX_LAST_LINES: usize = 5;
 
-/// The last lines of a program's output.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LastLines(VecDeque<String>);
-
-impl fmt::Display for LastLines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, line) in self.0.iter().enumerate() {
-            f.write_str(if index == 0 { "; last output: " } else { " | " })?;
-            f.write_str(line)?;
-        }
-        Ok(())
-    }
-}
-
 /// Collects output until a line is complete.
 #[derive(Debug, Default)]
 pub struct Lines {
     line: Vec<u8>,
     cut: bool,
-    last: LastLines,
+    last: VecDeque<String>,
 }
 
 impl Lines {
+    /// Reads an output until no process has it open, and passes its lines to `on_line`.
+    pub async fn read(
+        output: Option<impl AsyncRead + Unpin>,
+        on_line: &mut impl FnMut(&str),
+    ) -> Self {
+        let mut lines = Self::default();
+        if let Some(mut output) = output {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut buffer).await {
+                lines.push(&buffer[..length], on_line);
+            }
+        }
+        lines.finish(on_line);
+        lines
+    }
+
     /// Adds output and passes complete lines to `on_line`. A carriage return also ends a line: programs use
     /// it to overwrite their progress on a terminal.
-    pub fn push(&mut self, output: &[u8], on_line: &mut impl FnMut(&str)) {
+    fn push(&mut self, output: &[u8], on_line: &mut impl FnMut(&str)) {
         for byte in output {
             if matches!(byte, b'\n' | b'\r') {
                 self.finish(on_line);
@@ -46,7 +49,7 @@ impl Lines {
     }
 
     /// Passes the last, incomplete line to `on_line`. Empty lines are skipped.
-    pub fn finish(&mut self, on_line: &mut impl FnMut(&str)) {
+    fn finish(&mut self, on_line: &mut impl FnMut(&str)) {
         let mut line = String::from_utf8_lossy(&self.line).into_owned();
         if std::mem::take(&mut self.cut) {
             line.push('…');
@@ -56,15 +59,19 @@ impl Lines {
             return;
         }
         on_line(&line);
-        if self.last.0.len() == MAX_LAST_LINES {
-            self.last.0.pop_front();
+        self.last.push_back(line);
+        if self.last.len() > MAX_LAST_LINES {
+            self.last.pop_front();
         }
-        self.last.0.push_back(line);
     }
 
-    /// The last lines.
-    pub fn into_last(self) -> LastLines {
-        self.last
+    /// The last lines for an error message.
+    pub fn last(&self) -> String {
+        let lines: Vec<_> = self.last.iter().map(String::as_str).collect();
+        match lines.join(" | ") {
+            none if none.is_empty() => none,
+            lines => format!("; last output: {lines}"),
+        }
     }
 }
 
@@ -80,7 +87,7 @@ mod tests {
             lines.push(piece, &mut on_line);
         }
         lines.finish(&mut on_line);
-        (seen, lines.into_last().to_string())
+        (seen, lines.last())
     }
 
     #[test]

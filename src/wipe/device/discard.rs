@@ -3,11 +3,8 @@
 use std::fs::File;
 use std::ops::Range;
 
-use super::markers::{BLOCK, Markers};
-use super::{
-    DISCARD, DeviceError, DeviceReport, DropProgress, Fallback, WipeOutcome, check_reset,
-    check_zeroed, ioctl, settle, zero,
-};
+use super::markers::Markers;
+use super::{DeviceError, WipeOutcome, check_reset, check_zeroed, in_steps, ioctl, settle, zero};
 use crate::wipe::progress::Progress;
 
 /// Discards a whole device and checks that it reads as zeros. If it does not, falls back to [`zero`].
@@ -18,7 +15,7 @@ use crate::wipe::progress::Progress;
 ///
 /// # Errors
 /// When anything cannot be written or read.
-pub fn discard(device: &File, size: u64, progress: &Progress) -> Result<DeviceReport, DeviceError> {
+pub fn discard(device: &File, size: u64, progress: &Progress) -> Result<WipeOutcome, DeviceError> {
     discard_by(|step| ioctl::discard(device, step), device, size, progress)
 }
 
@@ -28,44 +25,29 @@ fn discard_by(
     device: &File,
     size: u64,
     progress: &Progress,
-) -> Result<DeviceReport, DeviceError> {
+) -> Result<WipeOutcome, DeviceError> {
     let markers = Markers::write(device, size, progress)?;
-    let dropped = DropProgress::new(size, progress);
-    let discarded = DISCARD.in_steps(0..size, progress, |step| dropped.record(drop_range(step)))?;
-    dropped.finish(discarded);
-    let fallback = if discarded < size {
-        Fallback::CannotDiscard
-    } else {
-        settle(device, size)?;
-        match data_left(device, size, &markers, progress)? {
-            None => return Ok(WipeOutcome::DiscardedToZeros.into()),
-            Some(offset) => Fallback::DataLeft { offset },
-        }
-    };
-    Ok(DeviceReport {
-        fallback: Some(fallback),
-        ..zero(device, size, progress)?
-    })
-}
-
-/// The first block that was found to contain data.
-fn data_left(
-    device: &File,
-    size: u64,
-    markers: &Markers,
-    progress: &Progress,
-) -> Result<Option<u64>, DeviceError> {
-    if let Some(offset) = markers.left(device, progress)? {
-        return Ok(Some(offset / BLOCK * BLOCK));
+    progress.expect_bytes(size);
+    let discarded = in_steps("discard", 0..size, progress, drop_range)?;
+    progress.retract_bytes(size - discarded);
+    if discarded < size {
+        tracing::warn!(?device, "the device cannot discard; zeroing it");
+        return zero(device, size, 1, progress);
     }
-    let check = || {
-        check_zeroed(device, size, progress)?;
-        check_reset(device, size, progress)
-    };
-    match check() {
-        Ok(()) => Ok(None),
-        Err(DeviceError::NotZero { offset }) => Ok(Some(offset / BLOCK * BLOCK)),
-        Err(DeviceError::SignatureLeft(signature)) => Ok(Some(signature.offset)),
+    settle(device, size)?;
+    let checked = markers
+        .check(device, progress)
+        .and_then(|()| check_zeroed(device, size, progress))
+        .and_then(|()| check_reset(device, size, progress));
+    match checked {
+        Ok(()) => Ok(WipeOutcome::DiscardedToZeros),
+        Err(left @ (DeviceError::NotZero { .. } | DeviceError::SignatureLeft(_))) => {
+            tracing::warn!(
+                ?device,
+                "discard reported success, but {left}; zeroing the device"
+            );
+            zero(device, size, 1, progress)
+        }
         Err(error) => Err(error),
     }
 }
@@ -80,7 +62,7 @@ mod tests {
     const SIZE: u64 = 3 * STEP + 512;
 
     /// Discards a file like a device that drops only whole, aligned units and then returns `result`.
-    fn discard_in_units(unit: u64, result: nix::Result<()>) -> DeviceReport {
+    fn discard_in_units(unit: u64, result: nix::Result<()>) -> WipeOutcome {
         let file = tempfile::tempfile().unwrap();
         file.set_len(SIZE).unwrap();
         let progress = Progress::default();
@@ -91,37 +73,33 @@ mod tests {
             }
             result
         };
-        let report = discard_by(drop_range, &file, SIZE, &progress).unwrap();
+        let outcome = discard_by(drop_range, &file, SIZE, &progress).unwrap();
         assert_eq!(progress.bytes_done(), progress.bytes_total());
         check_zeroed(&file, SIZE, &progress).unwrap();
-        report
+        outcome
     }
 
     #[test]
     fn data_that_a_discard_leaves_is_found_and_zeroed() {
-        let kept = |offset| Some(Fallback::DataLeft { offset });
         let (done, zeroed) = (WipeOutcome::DiscardedToZeros, WipeOutcome::Punched);
-        for (unit, outcome, fallback) in [
-            (512, done, None),
+        for (unit, outcome) in [
+            (512, done),
             // Ignores the discard.
-            (1 << 60, zeroed, kept(0)),
+            (1 << 60, zeroed),
             // Keeps the last, partial unit.
-            (4096, zeroed, kept(3 * STEP)),
-            (1 << 20, zeroed, kept(3 * STEP)),
+            (4096, zeroed),
+            (1 << 20, zeroed),
             // Keeps the units that span two requests.
-            (192 << 10, zeroed, kept(STEP - BLOCK)),
+            (192 << 10, zeroed),
         ] {
-            let report = discard_in_units(unit, Ok(()));
-            let found = (report.outcome, report.fallback);
-            assert_eq!(found, (outcome, fallback), "{unit}");
+            assert_eq!(discard_in_units(unit, Ok(())), outcome, "{unit}");
         }
     }
 
     #[test]
     fn device_without_discard_is_zeroed() {
-        let report = discard_in_units(1 << 60, Err(Errno::EOPNOTSUPP));
-        let expected = (WipeOutcome::Punched, Some(Fallback::CannotDiscard));
-        assert_eq!((report.outcome, report.fallback), expected);
+        let outcome = discard_in_units(1 << 60, Err(Errno::EOPNOTSUPP));
+        assert_eq!(outcome, WipeOutcome::Punched);
     }
 
     /// A stacked device may support discard only in some ranges.
@@ -134,8 +112,8 @@ mod tests {
             0 => punch(&file, step),
             _ => Err(Errno::EOPNOTSUPP),
         };
-        let report = discard_by(drop_range, &file, SIZE, &progress).unwrap();
-        assert_eq!(report.fallback, Some(Fallback::CannotDiscard));
+        let outcome = discard_by(drop_range, &file, SIZE, &progress).unwrap();
+        assert_eq!(outcome, WipeOutcome::Punched);
         assert_eq!(progress.bytes_done(), progress.bytes_total());
     }
 }

@@ -10,13 +10,12 @@ use crate::wipe::signature::Signature;
 pub enum DeviceError {
     /// The device or the kernel returned an error.
     #[error(
-        "cannot {what} the device at byte {offset}: {source}; look at the kernel log, the disk may be failing"
+        "cannot {what} the device at byte {offset}: {source}; the kernel log names the sector, the disk may be failing"
     )]
     Io {
         /// The verb: read, write, punch, discard.
         what: &'static str,
-        /// In bytes from the start of the device: the failing sector of a read or write if its retry fails,
-        /// else the start of the step.
+        /// The start of the failed request, in bytes from the start of the device. The kernel log names the sector.
         offset: u64,
         /// The kernel's reason.
         source: io::Error,
@@ -46,7 +45,7 @@ pub enum DeviceError {
         "the device was zeroed, but byte {offset} is not zero; another process is writing to it, or the device loses writes"
     )]
     NotZero {
-        /// The offset of the first such byte that was read, from the start of the device.
+        /// The offset of such a byte from the start of the device.
         offset: u64,
     },
     /// The kernel returned no random bytes for the overwrite.
@@ -60,35 +59,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// The reason in CamelCase.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Io { .. } | Self::Flush(_) => "IoError",
-            Self::Resized { .. } => "Resized",
-            Self::SignatureLeft(_) => "SignatureLeft",
-            Self::NotZero { .. } => "NotZero",
-            Self::NoRandomBytes => "NoRandomBytes",
-            Self::Cancelled(_) => "Cancelled",
-        }
-    }
-
-    pub(super) fn io(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Self {
+    pub(in crate::wipe) fn io(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             what,
             offset,
             source,
-        }
-    }
-
-    /// The offset on the device, if the error has one.
-    pub(super) fn offset(&self) -> Option<u64> {
-        match self {
-            Self::Io { offset, .. } | Self::NotZero { offset } => Some(*offset),
-            Self::SignatureLeft(signature) => Some(signature.offset),
-            Self::Flush(_) | Self::Resized { .. } | Self::NoRandomBytes | Self::Cancelled(_) => {
-                None
-            }
         }
     }
 }

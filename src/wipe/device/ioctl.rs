@@ -1,4 +1,4 @@
-//! Block device ioctls that nix does not wrap.
+//! Block device ioctls that neither nix nor rustix wraps.
 
 use std::fs::File;
 use std::ops::Range;
@@ -8,17 +8,7 @@ mod request {
     //! Numbers from `linux/fs.h`.
     nix::ioctl_none!(reread_partitions, 0x12, 95);
     nix::ioctl_none!(flush_buffers, 0x12, 97);
-    nix::ioctl_read_bad!(sector_size, nix::request_code_none!(0x12, 104), i32);
     nix::ioctl_write_ptr_bad!(discard, nix::request_code_none!(0x12, 119), [u64; 2]);
-}
-
-/// The size of a device's logical sectors in bytes; `None` for a file, which has none.
-#[expect(unsafe_code, reason = "nix has no wrapper for BLKSSZGET")]
-pub fn sector_size(device: &File) -> Option<usize> {
-    let mut bytes = 0;
-    // SAFETY: BLKSSZGET writes one int.
-    unsafe { request::sector_size(device.as_raw_fd(), &raw mut bytes) }.ok()?;
-    usize::try_from(bytes).ok()
 }
 
 /// Discards a range. The device decides what the range reads as afterwards.

@@ -34,18 +34,12 @@ impl Markers {
         Ok(Self(places))
     }
 
-    /// The offset of the first byte of a marker that is not zero.
-    pub fn left(&self, device: &File, progress: &Progress) -> Result<Option<u64>, DeviceError> {
+    /// Checks that the markers are gone.
+    pub fn check(&self, device: &File, progress: &Progress) -> Result<(), DeviceError> {
         ioctl::drop_cache(device);
         let direct = Direct::new(device);
-        for place in &self.0 {
-            match direct.check_sample(place.clone(), progress) {
-                Ok(()) => {}
-                Err(DeviceError::NotZero { offset }) => return Ok(Some(offset)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        let mut places = self.0.iter();
+        places.try_for_each(|place| direct.check_zero(place.clone(), progress))
     }
 }
 

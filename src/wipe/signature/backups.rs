@@ -1,9 +1,10 @@
 //! The places of the backup superblocks from which repair tools restore a filesystem.
 
-use std::io;
+use std::fs::File;
 use std::ops::Range;
 
-use super::{ReadAt, Signature, read_within};
+use super::{DeviceError, Reader, Signature};
+use crate::wipe::progress::Progress;
 
 /// The bytes cleared at each end of a device. They include all known partition tables, RAID and volume
 /// manager headers and first superblocks.
@@ -15,6 +16,8 @@ const BLOCK: u64 = 4096;
 /// The limit for backups whose places were read from superblocks, of all partitions together. A filesystem
 /// of 16 TiB needs as many. Forged superblocks and partition tables may claim any number.
 const MAX_COPIES: usize = 1 << 17;
+/// The limit for entries of a partition table. Tools create 128 by default.
+const MAX_GPT_ENTRIES: u32 = 256;
 /// The offsets of the backup superblocks of btrfs.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
@@ -23,43 +26,41 @@ const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 /// ranges are sorted and disjoint, and consist of whole blocks except at the end of the device.
 ///
 /// # Errors
-/// When the device cannot be read.
-pub fn spots(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
+/// When the device cannot be read, or after a cancellation.
+pub fn spots(
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<Vec<Range<u64>>, DeviceError> {
+    let whole = Reader {
+        device,
+        start: 0,
+        size,
+        progress,
+    };
     let mut spots = Vec::new();
     let mut copies = MAX_COPIES;
-    add_spots(device, &(0..size), END, &mut copies, &mut spots)?;
-    for partition in partitions(device, size)? {
-        add_spots(device, &partition, PARTITION_END, &mut copies, &mut spots)?;
+    add_spots(whole, END, &mut copies, &mut spots)?;
+    for partition in partitions(whole)? {
+        let part = Reader {
+            start: partition.start,
+            size: partition.end - partition.start,
+            ..whole
+        };
+        add_spots(part, PARTITION_END, &mut copies, &mut spots)?;
     }
     Ok(merge(spots, size))
 }
 
-/// A range of a device, addressed from its start.
-struct Part<'a> {
-    device: &'a dyn ReadAt,
-    start: u64,
-}
-
-impl ReadAt for Part<'_> {
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.device.read_exact_at(self.start + offset, buffer)
-    }
-}
-
-/// Adds the spots of one device or partition. `copies` is the number of backups that superblocks may still
-/// name.
+/// Adds the spots of a device or a partition, of which the first and the last `end` bytes are cleared. `copies`
+/// is the number of backups that superblocks may still name.
 fn add_spots(
-    device: &dyn ReadAt,
-    part: &Range<u64>,
+    part: Reader<'_>,
     end: u64,
     copies: &mut usize,
     spots: &mut Vec<Range<u64>>,
-) -> io::Result<()> {
-    let size = part.end - part.start;
-    let device = Part {
-        device,
-        start: part.start,
-    };
+) -> Result<(), DeviceError> {
+    let size = part.size;
     let mut add = |offset: u64, length: u64| {
         let start = offset.min(size);
         let end = offset.saturating_add(length).min(size);
@@ -75,12 +76,12 @@ fn add_spots(
             .copies(size)
             .for_each(|(_, offset)| add(offset, BLOCK));
     }
-    let named = ExtGeometry::read(&device, size)?
+    let named = ExtGeometry::read(part)?
         .into_iter()
         .flat_map(|geometry| geometry.copies(size))
         .map(|(_, offset)| (offset, BLOCK));
     // Superblock, free space, inodes and free list: a sector of at most 4 KiB each.
-    let groups = xfs_group_size(&device, size)?
+    let groups = xfs_group_size(part)?
         .into_iter()
         .flat_map(|group_size| (0..size).step_by(usize::try_from(group_size).unwrap_or(usize::MAX)))
         .map(|offset| (offset, 4 * BLOCK));
@@ -130,9 +131,8 @@ impl ExtGeometry {
     }
 
     /// The geometry of the existing filesystem.
-    fn read(device: &dyn ReadAt, size: u64) -> io::Result<Option<Self>> {
-        let mut superblock = [0; 1024];
-        read_within(device, size, 1024, &mut superblock)?;
+    fn read(device: Reader<'_>) -> Result<Option<Self>, DeviceError> {
+        let superblock: [u8; 1024] = device.structure(1024)?;
         let u32_at = |offset| u64::from(u32::from_le_bytes(field(&superblock, offset)));
         let blocks_per_group = u32_at(0x20);
         let shift = u32_at(0x18);
@@ -179,11 +179,10 @@ impl ExtGeometry {
 
 /// A backup of an ext superblock at one of the usual places. Its group number and block size must match,
 /// because the magic number has only two bytes.
-pub fn find_ext(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>> {
+pub(super) fn find_ext(device: Reader<'_>) -> Result<Option<Signature>, DeviceError> {
     for geometry in ExtGeometry::usual() {
-        for (group, offset) in geometry.copies(size) {
-            let mut superblock = [0; 0x60];
-            read_within(device, size, offset, &mut superblock)?;
+        for (group, offset) in geometry.copies(device.size) {
+            let superblock: [u8; 0x60] = device.structure(offset)?;
             let same_group = u64::from(u16::from_le_bytes(field(&superblock, 0x5a))) == group;
             let shift = u32::from_le_bytes(field(&superblock, 0x18));
             let same_block = shift <= 6 && 1024 << shift == geometry.block;
@@ -199,9 +198,8 @@ pub fn find_ext(device: &dyn ReadAt, size: u64) -> io::Result<Option<Signature>>
 }
 
 /// The allocation group size of the existing XFS. Each group begins with a superblock.
-fn xfs_group_size(device: &dyn ReadAt, size: u64) -> io::Result<Option<u64>> {
-    let mut superblock = [0; 128];
-    read_within(device, size, 0, &mut superblock)?;
+fn xfs_group_size(device: Reader<'_>) -> Result<Option<u64>, DeviceError> {
+    let superblock: [u8; 128] = device.structure(0)?;
     if field(&superblock, 0) != *b"XFSB" {
         return Ok(None);
     }
@@ -211,49 +209,49 @@ fn xfs_group_size(device: &dyn ReadAt, size: u64) -> io::Result<Option<u64>> {
     Ok(Some(block * blocks).filter(|group_size| *group_size >= 16 << 20))
 }
 
-/// The partitions of a GPT or an MBR. Those out of bounds or overlapping are skipped: a tenant may have
-/// written the table.
-fn partitions(device: &dyn ReadAt, size: u64) -> io::Result<Vec<Range<u64>>> {
+/// The partitions of a GPT or an MBR. Those out of bounds are skipped: a tenant may have written the table. It
+/// counts sectors of 512 or of 4096 bytes, by the disk that it was written on. So an MBR has two readings.
+fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, DeviceError> {
+    const SECTORS: [u64; 2] = [512, 4096];
     let mut partitions: Vec<Range<u64>> = Vec::new();
     let mut add = |part: Range<u64>| {
-        let inside = part.start > 0 && part.start < part.end && part.end <= size;
-        if inside
-            && partitions
-                .iter()
-                .all(|p| part.end <= p.start || p.end <= part.start)
-        {
+        if part.start > 0 && part.start < part.end && part.end <= device.size {
             partitions.push(part);
         }
     };
-    for sector in [512, 4096] {
-        let mut header = [0; 92];
-        read_within(device, size, sector, &mut header)?;
+    for sector in SECTORS {
+        let header: [u8; 92] = device.structure(sector)?;
         if field(&header, 0) != *b"EFI PART" {
             continue;
         }
-        let mut table = vec![0; 128 * 128];
+        let [entries, length] = [80, 84].map(|offset| u32::from_le_bytes(field(&header, offset)));
+        let (entries, length) = (entries.min(MAX_GPT_ENTRIES) as usize, length as usize);
+        if !(128..=4096).contains(&length) {
+            continue;
+        }
+        let mut table = vec![0; entries * length];
         let start = u64::from_le_bytes(field(&header, 72)).saturating_mul(sector);
-        read_within(device, size, start, &mut table)?;
-        for entry in table.chunks_exact(128) {
+        device.read(start, &mut table)?;
+        for entry in table.chunks_exact(length) {
             let u64_at = |offset| u64::from_le_bytes(field(entry, offset));
             let end = u64_at(40).saturating_add(1).saturating_mul(sector);
             add(u64_at(32).saturating_mul(sector)..end);
         }
     }
-    // After the GPT: a protective MBR has one partition that covers the whole disk.
-    let mut mbr = [0; 512];
-    read_within(device, size, 0, &mut mbr)?;
+    let mbr: [u8; 512] = device.structure(0)?;
     if field(&mbr, 510) == *b"\x55\xaa" {
-        for entry in mbr[446..510].chunks_exact(16) {
-            let u32_at = |offset| u64::from(u32::from_le_bytes(field(entry, offset)));
-            add(512 * u32_at(8)..512 * (u32_at(8) + u32_at(12)));
+        for sector in SECTORS {
+            for entry in mbr[446..510].chunks_exact(16) {
+                let u32_at = |offset| u64::from(u32::from_le_bytes(field(entry, offset)));
+                add(sector * u32_at(8)..sector * (u32_at(8) + u32_at(12)));
+            }
         }
     }
     Ok(partitions)
 }
 
 /// A field of a fixed structure. All offsets are constants within it.
-fn field<const N: usize>(structure: &[u8], offset: usize) -> [u8; N] {
+pub(super) fn field<const N: usize>(structure: &[u8], offset: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&structure[offset..offset + N]);
     bytes

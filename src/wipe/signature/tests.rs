@@ -1,35 +1,44 @@
-use std::collections::BTreeMap;
-use std::io;
+use std::ops::Range;
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use proptest::prelude::*;
 
 use super::table::MAGICS;
 use super::*;
 
 /// A sparse device: zeros except for a few bytes.
-#[derive(Default)]
-struct Image(BTreeMap<u64, u8>);
+struct Image {
+    file: File,
+    size: u64,
+}
 
 impl Image {
-    fn with(mut self, offset: u64, bytes: &[u8]) -> Self {
-        self.0.extend((offset..).zip(bytes.iter().copied()));
+    fn new(size: u64) -> Self {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        Self { file, size }
+    }
+
+    fn with(self, offset: u64, bytes: &[u8]) -> Self {
+        self.file.write_all_at(bytes, offset).unwrap();
         self
     }
 
-    fn clear(&mut self, spots: &[std::ops::Range<u64>]) {
-        self.0
-            .retain(|offset, _| !spots.iter().any(|spot| spot.contains(offset)));
+    fn spots(&self) -> Vec<Range<u64>> {
+        spots(&self.file, self.size, &Progress::default()).unwrap()
     }
-}
 
-impl ReadAt for Image {
-    fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        buffer.fill(0);
-        let end = offset + buffer.len() as u64;
-        for (at, byte) in self.0.range(offset..end) {
-            buffer[usize::try_from(at - offset).unwrap()] = *byte;
+    fn find(&self) -> Option<Signature> {
+        find(&self.file, self.size, &Progress::default()).unwrap()
+    }
+
+    fn clear(&self) {
+        let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        for spot in self.spots() {
+            let [start, length] =
+                [spot.start, spot.end - spot.start].map(|bytes| i64::try_from(bytes).unwrap());
+            fallocate(&self.file, mode, start, length).unwrap();
         }
-        Ok(())
     }
 }
 
@@ -40,7 +49,7 @@ const SIZES: [u64; 5] = [0, 4096, 100 << 20, (1 << 30) + 512, TIB + 7 * 512];
 #[test]
 fn zeros_have_no_signature() {
     for size in SIZES {
-        assert_eq!(find(&Image::default(), size).unwrap(), None, "{size}");
+        assert_eq!(Image::new(size).find(), None, "{size}");
     }
 }
 
@@ -49,28 +58,16 @@ fn every_magic_number_is_found_and_cleared() {
     for size in SIZES {
         for magic in MAGICS {
             assert!(magic.bytes.len() <= table::LONGEST);
-            let Some(offset) = magic.at.offset(size) else {
-                continue;
-            };
-            if offset + magic.bytes.len() as u64 > size {
-                continue;
-            }
-            let mut image = Image::default().with(offset, magic.bytes);
-            let found = find(&image, size).unwrap().unwrap();
-            assert_eq!(
-                found,
-                Signature {
-                    name: magic.name,
-                    offset
+            for offset in magic.offsets(size) {
+                if offset + magic.bytes.len() as u64 > size {
+                    continue;
                 }
-            );
-            image.clear(&spots(&image, size).unwrap());
-            assert_eq!(
-                find(&image, size).unwrap(),
-                None,
-                "{} of {size}",
-                magic.name
-            );
+                let image = Image::new(size).with(offset, magic.bytes);
+                let name = magic.name;
+                assert_eq!(image.find(), Some(Signature { name, offset }));
+                image.clear();
+                assert_eq!(image.find(), None, "{name} of {size}");
+            }
         }
     }
 }
@@ -86,17 +83,11 @@ fn each_zfs_label_is_found_and_cleared() {
     ] {
         for magic in [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.to_be_bytes()] {
             let offset = label + (128 << 10) + 5 * 1024;
-            let mut image = Image::default().with(offset, &magic);
-            let found = find(&image, size).unwrap();
-            assert_eq!(
-                found,
-                Some(Signature {
-                    name: "zfs_member",
-                    offset
-                })
-            );
-            image.clear(&spots(&image, size).unwrap());
-            assert_eq!(find(&image, size).unwrap(), None);
+            let image = Image::new(size).with(offset, &magic);
+            let name = "zfs_member";
+            assert_eq!(image.find(), Some(Signature { name, offset }));
+            image.clear();
+            assert_eq!(image.find(), None);
         }
     }
 }
@@ -129,24 +120,21 @@ fn backup_of_an_ext_superblock_is_found_without_the_first() {
         (0, 5, 5 * (8 << 20) + 1024),
     ] {
         let superblock = ext_superblock(group, shift, (0, 1), 8192 << shift);
-        let mut image = Image::default().with(offset, &superblock);
-        let found = find(&image, TIB).unwrap();
-        assert_eq!(
-            found,
-            Some(Signature {
-                name: "ext4",
-                offset: offset + 0x38
-            })
-        );
-        image.clear(&spots(&image, TIB).unwrap());
-        assert_eq!(find(&image, TIB).unwrap(), None);
+        let image = Image::new(TIB).with(offset, &superblock);
+        let signature = Signature {
+            name: "ext4",
+            offset: offset + 0x38,
+        };
+        assert_eq!(image.find(), Some(signature));
+        image.clear();
+        assert_eq!(image.find(), None);
         // The magic number alone is not a superblock.
-        let image = Image::default().with(offset + 0x38, b"\x53\xef");
-        assert_eq!(find(&image, TIB).unwrap(), None);
+        let image = Image::new(TIB).with(offset + 0x38, b"\x53\xef");
+        assert_eq!(image.find(), None);
     }
 }
 
-fn covers(spots: &[std::ops::Range<u64>], offset: u64) -> bool {
+fn covers(spots: &[Range<u64>], offset: u64) -> bool {
     spots.iter().any(|spot| spot.contains(&offset))
 }
 
@@ -161,8 +149,7 @@ fn backups_named_by_an_ext_superblock_are_spots() {
     ];
     for (compatible, read_only, blocks, groups) in cases {
         let superblock = ext_superblock(0, 2, (compatible, read_only), blocks);
-        let image = Image::default().with(1024, &superblock);
-        let spots = spots(&image, TIB).unwrap();
+        let spots = Image::new(TIB).with(1024, &superblock).spots();
         for n in groups {
             assert!(
                 covers(&spots, group(n, blocks.into())),
@@ -182,65 +169,76 @@ fn xfs_superblock(block: u32, blocks: u32) -> Vec<u8> {
 
 #[test]
 fn each_xfs_allocation_group_is_a_spot() {
-    let image = Image::default().with(0, &xfs_superblock(4096, 65_536));
-    let spots = spots(&image, 4 << 30).unwrap();
+    let image = Image::new(4 << 30).with(0, &xfs_superblock(4096, 65_536));
+    let spots = image.spots();
     for group in 0..16 {
         assert!(covers(&spots, group * (256 << 20)) && covers(&spots, group * (256 << 20) + 16383));
     }
     // Forged, tiny groups are ignored.
-    let image = Image::default().with(0, &xfs_superblock(512, 1));
-    assert!(super::spots(&image, TIB).unwrap().len() < 100);
+    let image = Image::new(TIB).with(0, &xfs_superblock(512, 1));
+    assert!(image.spots().len() < 100);
+}
+
+/// A GPT header for entries of this number and length, which begin in the sector after it.
+fn gpt_header(entries: u32, length: u32) -> Vec<u8> {
+    let mut header = b"EFI PART".to_vec();
+    header.resize(92, 0);
+    header[72..80].copy_from_slice(&2_u64.to_le_bytes());
+    header[80..84].copy_from_slice(&entries.to_le_bytes());
+    header[84..88].copy_from_slice(&length.to_le_bytes());
+    header
+}
+
+/// A GPT entry for a range in bytes.
+fn gpt_entry(part: Range<u64>, sector: u64) -> Vec<u8> {
+    let sectors = [part.start / sector, part.end / sector - 1];
+    [vec![0; 32], sectors.map(u64::to_le_bytes).concat()].concat()
 }
 
 #[test]
 fn number_of_spots_is_bounded_for_forged_superblocks_and_partitions() {
     let part: u64 = 64 << 30;
-    let mut gpt = b"EFI PART".to_vec();
-    gpt.resize(512 + 128 * 128, 0);
-    gpt[72..80].copy_from_slice(&2_u64.to_le_bytes());
-    let mut image = Image::default();
-    for n in 1..128 {
+    let mut image = Image::new(128 * part).with(512, &gpt_header(u32::MAX, 128));
+    for n in 1..256 {
         // The smallest accepted groups, each with a backup.
-        let first = n * part;
-        let entry = 512 + 128 * usize::try_from(n).unwrap();
-        let sectors = [first / 512, (first + part) / 512 - 1];
-        gpt[entry + 32..entry + 40].copy_from_slice(&sectors[0].to_le_bytes());
-        gpt[entry + 40..entry + 48].copy_from_slice(&sectors[1].to_le_bytes());
-        image = image.with(first + 1024, &ext_superblock(0, 0, (0, 0), 256));
+        let first = n % 128 * part;
+        image = image
+            .with(1024 + 128 * n, &gpt_entry(first..first + part, 512))
+            .with(first + 1024, &ext_superblock(0, 0, (0, 0), 256));
     }
-    let image = image.with(512, &gpt);
-    let spots = spots(&image, 128 * part).unwrap();
+    let count = image.spots().len();
     // The limit for named backups plus the fixed places.
-    assert!((1 << 17..1 << 18).contains(&spots.len()), "{}", spots.len());
+    assert!((1 << 17..1 << 18).contains(&count), "{count}");
 }
 
 #[test]
 fn backups_in_partitions_are_spots() {
-    let mut mbr = vec![0; 512];
-    mbr[446 + 8..446 + 12].copy_from_slice(&(1_u32 << 21).to_le_bytes());
-    mbr[446 + 12..446 + 16].copy_from_slice(&(1_u32 << 21).to_le_bytes());
-    mbr[510..].copy_from_slice(b"\x55\xaa");
-    let mut gpt = b"EFI PART".to_vec();
-    gpt.resize(512 + 128, 0);
-    gpt[72..80].copy_from_slice(&2_u64.to_le_bytes());
-    gpt[512 + 32..512 + 40].copy_from_slice(&(3_u64 << 21).to_le_bytes());
-    gpt[512 + 40..512 + 48].copy_from_slice(&((4_u64 << 21) - 1).to_le_bytes());
-    let gib = 1 << 30;
-    let image = Image::default()
-        .with(0, &mbr)
-        .with(512, &gpt)
-        .with(3 * gib, &xfs_superblock(4096, 65_536));
-    let spots = spots(&image, 10 * gib).unwrap();
-    // The MBR partition at 1 GiB and the GPT partition at 3 GiB with an XFS.
-    for offset in [
-        gib,
-        2 * gib - 1,
-        gib + (128 << 20),
-        3 * gib,
-        3 * gib + (256 << 20),
-        4 * gib - 1,
-    ] {
-        assert!(covers(&spots, offset), "{offset}");
+    let gib: u64 = 1 << 30;
+    for sector in [512, 4096] {
+        let mut mbr = vec![0; 512];
+        let sectors = u32::try_from(gib / sector).unwrap().to_le_bytes();
+        mbr[446 + 8..446 + 12].copy_from_slice(&sectors);
+        mbr[446 + 12..446 + 16].copy_from_slice(&sectors);
+        mbr[510..].copy_from_slice(b"\x55\xaa");
+        // The partition is the last of more entries than usual, which are larger than usual.
+        let last = 2 * sector + 199 * 256;
+        let spots = Image::new(40 * gib)
+            .with(0, &mbr)
+            .with(sector, &gpt_header(200, 256))
+            .with(last, &gpt_entry(3 * gib..4 * gib, sector))
+            .with(3 * gib, &xfs_superblock(4096, 65_536))
+            .spots();
+        // The MBR partition at 1 GiB and the GPT partition at 3 GiB with an XFS.
+        for offset in [
+            gib,
+            2 * gib - 1,
+            gib + (128 << 20),
+            3 * gib,
+            3 * gib + (256 << 20),
+            4 * gib - 1,
+        ] {
+            assert!(covers(&spots, offset), "{offset} with sectors of {sector}");
+        }
     }
 }
 
@@ -257,16 +255,18 @@ proptest! {
              prop::sample::select(vec![&b"XFSB"[..], b"EFI PART", b"\x53\xef", b"\x55\xaa"])), 0..4),
     ) {
         let size = sectors * 512;
-        let mut image = Image::default().with(0, &start);
+        let image = Image::new(size);
+        image.file.write_all_at(&start, 0).unwrap();
         for (offset, magic) in headers {
-            image = image.with(offset, magic);
+            image.file.write_all_at(magic, offset).unwrap();
         }
-        let spots = spots(&image, size).unwrap();
+        image.file.set_len(size).unwrap();
+        let spots = image.spots();
         for spot in &spots {
             prop_assert!(spot.start < spot.end && spot.end <= size);
             prop_assert!(spot.start % 4096 == 0 && (spot.end % 4096 == 0 || spot.end == size));
         }
         prop_assert!(spots.windows(2).all(|pair| pair[0].end < pair[1].start));
-        let _ = find(&image, size).unwrap();
+        image.find();
     }
 }

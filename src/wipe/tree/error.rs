@@ -2,6 +2,7 @@
 
 use nix::errno::Errno;
 
+use super::walk::MAX_PASSES;
 use crate::wipe::escape::ShownPath;
 use crate::wipe::progress::Cancelled;
 
@@ -35,10 +36,10 @@ pub enum TreeError {
     ReadOnlyRoot,
     /// A read-only subvolume or snapshot (btrfs) inside the volume could not be made writable.
     #[error(
-        "the subvolume or snapshot {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
+        "the subvolume or snapshot of {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
     )]
     ReadOnlySubvolume {
-        /// The subvolume.
+        /// An entry or directory in the subvolume.
         path: ShownPath,
     },
     /// The flags of `chattr +i` or `+a` cannot be cleared.
@@ -49,15 +50,9 @@ pub enum TreeError {
         /// The entry that could not be removed.
         path: ShownPath,
     },
-    /// The machine swaps to a file of the volume.
-    #[error("{path} is in use as swap space; run `swapoff` on it")]
-    SwapFile {
-        /// The swap file.
-        path: ShownPath,
-    },
-    /// File permissions. Root with `CAP_DAC_OVERRIDE` bypasses them.
+    /// File permissions, which root with `CAP_DAC_OVERRIDE` bypasses, or swap space in use.
     #[error(
-        "no permission for {path} ({errno}); run the provisioner as root with CAP_DAC_OVERRIDE and CAP_FOWNER"
+        "no permission for {path} ({errno}); run the provisioner as root with CAP_DAC_OVERRIDE and CAP_FOWNER, or run `swapoff` on it if it is a swap file"
     )]
     Denied {
         /// The entry or directory.
@@ -67,13 +62,11 @@ pub enum TreeError {
     },
     /// A process creates entries as fast as they are deleted.
     #[error(
-        "after {passes} passes {path} still gets new entries: a process is writing to the volume; stop it"
+        "after {MAX_PASSES} passes {path} still gets new entries: a process is writing to the volume; stop it"
     )]
     Refilled {
         /// The directory that does not stay empty.
         path: ShownPath,
-        /// How many times it was emptied.
-        passes: u32,
     },
     /// The verification found an entry.
     #[error("the volume was emptied, but contains {path}: a process is writing to it; stop it")]
@@ -110,45 +103,13 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// The reason in CamelCase.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NoOpenat2 { .. } => "NoOpenat2",
-            Self::NestedMount { .. } => "NestedMount",
-            Self::ReadOnly => "ReadOnly",
-            Self::ReadOnlyRoot => "ReadOnlyRoot",
-            Self::ReadOnlySubvolume { .. } => "ReadOnlySubvolume",
-            Self::Immutable { .. } => "Immutable",
-            Self::SwapFile { .. } => "SwapFile",
-            Self::Denied { .. } => "PermissionDenied",
-            Self::Refilled { .. } => "Refilled",
-            Self::NotEmpty { .. } => "NotEmpty",
-            Self::TooManyAttributes => "TooManyAttributes",
-            Self::Io { .. } => "IoError",
-            Self::Several { first, .. } => first.reason(),
-            Self::Cancelled(_) => "Cancelled",
-        }
-    }
-
     /// Whether the walk must stop: continuing is useless, or wrong because the conditions of the cleanup no
     /// longer hold.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
-            Self::NoOpenat2 { .. }
-            | Self::NestedMount { .. }
-            | Self::ReadOnly
-            | Self::ReadOnlyRoot
-            | Self::Several { .. }
-            | Self::Cancelled(_) => true,
+            Self::NestedMount { .. } | Self::ReadOnly | Self::Cancelled(_) => true,
             Self::Io { errno, .. } => matches!(errno, Errno::EIO | Errno::EMFILE | Errno::ENFILE),
-            Self::ReadOnlySubvolume { .. }
-            | Self::Immutable { .. }
-            | Self::SwapFile { .. }
-            | Self::Denied { .. }
-            | Self::Refilled { .. }
-            | Self::NotEmpty { .. }
-            | Self::TooManyAttributes => false,
+            _ => false,
         }
     }
 }

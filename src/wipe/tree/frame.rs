@@ -3,8 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::batch::{Batch, Outcome};
-use super::names::Names;
+use super::batch::Batch;
 use crate::wipe::dirfd::FileId;
 
 /// How much of a directory was read in this pass.
@@ -26,7 +25,7 @@ pub(super) struct Frame {
     /// Files that were read and may not be removed yet.
     pub(super) batch: Option<Arc<Batch>>,
     /// Subdirectories that were read but not entered, in reverse order.
-    pub(super) pending: Names,
+    pub(super) pending: Vec<CString>,
     /// Subdirectories whose files the helper still unlinks. They are removed after that.
     pub(super) delegated: Vec<Self>,
     pub(super) listing: Listing,
@@ -48,7 +47,7 @@ impl Frame {
             name,
             id,
             batch: None,
-            pending: Names::default(),
+            pending: Vec::new(),
             delegated: Vec::new(),
             listing: Listing::Partial,
             one_by_one: false,
@@ -70,18 +69,9 @@ impl Frame {
         }
     }
 
-    /// Drops pending names until the next ones fit into `limit` bytes.
-    pub(super) fn limit_names(&mut self, limit: usize) {
-        if self.pending.drop_beyond(limit) {
-            self.listing = Listing::Lost;
-        }
-    }
-
     /// Whether no thread is unlinking its files.
     pub(super) fn is_idle(&self) -> bool {
-        self.batch
-            .as_ref()
-            .is_none_or(|batch| batch.outcome().is_some())
+        self.batch.as_ref().is_none_or(|batch| batch.has_ended())
     }
 
     /// Takes a subdirectory whose files the helper has finished.
@@ -93,8 +83,7 @@ impl Frame {
     /// Unlinks the remaining files and waits for the helper. Returns whether a file could not be unlinked:
     /// then the directory must be read again from the beginning.
     pub(super) fn finish_batch(&mut self) -> bool {
-        let outcome = self.batch.take().map(|batch| batch.finish());
-        let incomplete = outcome == Some(Outcome::Incomplete);
+        let incomplete = self.batch.take().is_some_and(|batch| !batch.finish());
         if incomplete {
             self.one_by_one = true;
             self.listing = Listing::Partial;

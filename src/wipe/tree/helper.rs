@@ -13,37 +13,32 @@ const QUEUE_LENGTH: usize = 8;
 /// The stack size in bytes; the helper needs less.
 const STACK_SIZE: usize = 128 << 10;
 
-/// The thread. Dropping this waits until the thread has finished its current share.
-pub(super) struct Helper {
-    batches: Option<SyncSender<Weak<Batch>>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The thread, if there is one. Dropping this waits until the thread has finished its current share.
+#[derive(Default)]
+pub(super) struct Helper(Option<(SyncSender<Weak<Batch>>, JoinHandle<()>)>);
 
 impl Helper {
-    /// `None` if no thread can be started.
-    pub(super) fn start() -> Option<Self> {
+    /// Starts the thread. If none can be started, the walk works alone.
+    pub(super) fn start() -> Self {
         let (batches, offered) = sync_channel(QUEUE_LENGTH);
         let thread = thread::Builder::new().stack_size(STACK_SIZE);
-        let thread = thread.spawn(move || help(&offered)).ok()?;
-        Some(Self {
-            batches: Some(batches),
-            thread: Some(thread),
-        })
+        let thread = thread.spawn(move || help(&offered)).ok();
+        Self(thread.map(|thread| (batches, thread)))
     }
 
     /// Offers a batch. Returns `false` if the queue is full. The helper stops working on it when the caller drops
     /// the batch.
     pub(super) fn offer(&self, batch: &Arc<Batch>) -> bool {
         let sent = |to: &SyncSender<_>| to.try_send(Arc::downgrade(batch)).is_ok();
-        self.batches.as_ref().is_some_and(sent)
+        self.0.as_ref().is_some_and(|(batches, _)| sent(batches))
     }
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.batches = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic was already logged, and the files of its share are found again by the walk.
+        if let Some((batches, thread)) = self.0.take() {
+            drop(batches);
+            // A panic was already logged.
             let _ = thread.join();
         }
     }

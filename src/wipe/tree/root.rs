@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use rustix::fs::{flistxattr, fremovexattr};
 
 use super::TreeError;
-use crate::wipe::dirfd::DirFd;
+use crate::wipe::dirfd::{DirFd, errno};
 use crate::wipe::escape::ShownPath;
 use crate::wipe::protect;
 
@@ -44,10 +44,10 @@ pub(super) fn reset(dir: &DirFd, name: Option<&CStr>) -> Result<(), TreeError> {
 
 fn remove_user_attributes(dir: &DirFd, name: Option<&CStr>) -> Result<(), TreeError> {
     let failed = |what| {
-        move |errno: rustix::io::Errno| TreeError::Io {
+        move |error| TreeError::Io {
             what,
             path: ShownPath::new(name),
-            errno: Errno::from_raw(errno.raw_os_error()),
+            errno: errno(error),
         }
     };
     let mut names = vec![0; XATTR_LIST_MAX];

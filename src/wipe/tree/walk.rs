@@ -8,25 +8,25 @@
 mod tests;
 
 use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use super::batch::Batch;
-use super::bounds::{BOUNDS, Bounds};
+use super::bounds::{BOUNDS, Bounds, cost};
 use super::dir_stack::DirStack;
 use super::frame::{Frame, Listing};
 use super::fs_tuning::FsTuning;
 use super::helper::Helper;
-use super::names::{Names, cost};
-use super::{BUFFER, LOST_AND_FOUND, TreeError, TreeReport, is_read_only};
+use super::{BUFFER, LOST_AND_FOUND, TreeError, is_read_only};
 use crate::wipe::dirfd::{DirFd, Entry, EntryKind};
 use crate::wipe::escape::ShownPath;
 use crate::wipe::progress::Progress;
-use crate::wipe::protect::{self, Unprotected};
+use crate::wipe::protect;
 
 /// The maximum number of passes over a directory that gets new entries.
-const MAX_PASSES: u32 = 3;
+pub(super) const MAX_PASSES: u32 = 3;
 
 /// A tree that is being emptied.
 pub(super) struct Walk<'a> {
@@ -35,9 +35,8 @@ pub(super) struct Walk<'a> {
     tuning: FsTuning,
     /// It owns the batches. It is dropped before the helper, which then has no work.
     stack: DirStack,
-    helper: Option<Helper>,
-    buffer: Vec<u8>,
-    removed_before: u64,
+    helper: Helper,
+    buffer: Vec<MaybeUninit<u8>>,
     first_failure: Option<TreeError>,
     failures: u64,
 }
@@ -72,22 +71,21 @@ impl<'a> Walk<'a> {
             bounds,
             tuning,
             stack,
-            helper: tuning.two_threads.then(Helper::start).flatten(),
-            buffer: vec![0; BUFFER],
-            removed_before: progress.entries(),
+            helper: if tuning.two_threads {
+                Helper::start()
+            } else {
+                Helper::default()
+            },
+            buffer: vec![MaybeUninit::uninit(); BUFFER],
             first_failure: None,
             failures: 0,
         })
     }
 
-    pub(super) fn run(mut self) -> Result<TreeReport, TreeError> {
+    pub(super) fn run(mut self) -> Result<(), TreeError> {
         while self.step()? {}
-        let report = TreeReport {
-            removed: self.progress.entries() - self.removed_before,
-            passes: self.stack.top().passes,
-        };
         match (self.first_failure, self.failures) {
-            (None, _) => Ok(report),
+            (None, _) => Ok(()),
             (Some(error), 1) => Err(error),
             (Some(first), n) => Err(TreeError::Several {
                 first: first.into(),
@@ -188,9 +186,8 @@ impl<'a> Walk<'a> {
         let directories = self.take_directories(&mut files)?;
         let top = self.stack.top();
         top.found |= !files.is_empty();
-        top.pending = directories.into();
+        top.pending = directories;
         let one_by_one = top.one_by_one;
-        self.stack.bound_names();
         files.sort_unstable_by_key(|file| file.inode);
         if !one_by_one {
             self.unlink(files);
@@ -211,15 +208,26 @@ impl<'a> Walk<'a> {
         rewound.map_err(|errno| self.tree_error("read", None, errno))
     }
 
+    /// Reads the next entries of the top, until the limit for files or that for directories is reached.
     fn read(&mut self) -> Result<Vec<Entry>, TreeError> {
-        let (mut entries, mut bytes) = (Vec::new(), 0);
-        while bytes < self.bounds.batch {
+        let limit = self.bounds.names_at(self.stack.depth());
+        let buffer = BUFFER.min(limit);
+        let (mut entries, mut files, mut directories) = (Vec::new(), 0, 0);
+        while files < self.bounds.batch && directories < limit {
             self.progress.check()?;
             let known = entries.len();
-            match self.stack.dir().read(&mut self.buffer, &mut entries) {
+            match self
+                .stack
+                .dir()
+                .read(&mut self.buffer[..buffer], &mut entries)
+            {
                 Ok(true) => {
-                    let new = entries[known..].iter();
-                    bytes += new.map(|entry| cost(&entry.name)).sum::<usize>();
+                    for Entry { name, kind, .. } in &entries[known..] {
+                        match kind {
+                            Some(EntryKind::Other) => files += cost(name),
+                            _ => directories += cost(name),
+                        }
+                    }
                 }
                 // ENOENT: another process removed the directory.
                 Ok(false) | Err(Errno::ENOENT) => {
@@ -247,16 +255,11 @@ impl<'a> Walk<'a> {
         self.stack.top().batch = Some(batch.clone());
         let mut offered = false;
         loop {
-            offered = offered || self.offer(&batch);
+            offered = offered || self.helper.offer(&batch);
             if offered && may_delegate || !batch.unlink_share() {
                 break;
             }
         }
-    }
-
-    fn offer(&self, batch: &Arc<Batch>) -> bool {
-        let helper = self.helper.as_ref();
-        helper.is_some_and(|helper| helper.offer(batch))
     }
 
     /// Moves the directories out of the top's entries.
@@ -293,12 +296,12 @@ impl<'a> Walk<'a> {
         let mut result = self.stack.dir().remove(name, kind);
         if result == Err(Errno::EPERM) {
             match protect::unprotect(self.stack.dir(), name) {
-                Unprotected::Cleared(flags) => {
+                Ok(Some(flags)) => {
                     result = self.stack.dir().remove(name, kind);
                     flags.restore();
                 }
-                Unprotected::NothingToClear => {}
-                Unprotected::NotAllowed => {
+                Ok(None) => {}
+                Err(_) => {
                     let path = self.stack.path(Some(name));
                     self.fail(TreeError::Immutable { path })?;
                     return Ok(Removal::Failed);
@@ -330,16 +333,13 @@ impl<'a> Walk<'a> {
         let frame = self.stack.top();
         frame.passes += 1;
         frame.found = false;
-        frame.pending = Names::default();
+        frame.pending = Vec::new();
         frame.listing = Listing::Partial;
         let passes = frame.passes;
         if passes > MAX_PASSES {
             self.stack.top().listing = Listing::Complete;
             let path = self.stack.path(None);
-            return self.fail(TreeError::Refilled {
-                path,
-                passes: MAX_PASSES,
-            });
+            return self.fail(TreeError::Refilled { path });
         }
         if self.stack.top_is_open() {
             self.rewind()?;
@@ -358,10 +358,6 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn is_swap_file(&self, name: Option<&CStr>) -> bool {
-        name.is_some_and(|name| protect::is_swap_file(self.stack.dir(), name))
-    }
-
     /// The error for an errno about the top or one of its entries.
     fn tree_error(&self, what: &'static str, name: Option<&CStr>, errno: Errno) -> TreeError {
         let path = self.stack.path(name);
@@ -369,13 +365,10 @@ impl<'a> Walk<'a> {
             // EBUSY: a file or an emptied directory that is a mount point.
             Errno::EXDEV | Errno::EBUSY => TreeError::NestedMount { path },
             // After an error, the mount flags may not show that the filesystem is read-only.
-            Errno::EROFS => match self.stack.subvolume() {
-                Some(path) if !is_read_only(self.stack.root()) => {
-                    TreeError::ReadOnlySubvolume { path }
-                }
-                _ => TreeError::ReadOnly,
-            },
-            Errno::EPERM if self.is_swap_file(name) => TreeError::SwapFile { path },
+            Errno::EROFS if self.stack.is_in_subvolume() && !is_read_only(self.stack.root()) => {
+                TreeError::ReadOnlySubvolume { path }
+            }
+            Errno::EROFS => TreeError::ReadOnly,
             Errno::EPERM | Errno::EACCES => TreeError::Denied { path, errno },
             _ => TreeError::Io { what, path, errno },
         }

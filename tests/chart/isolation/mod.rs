@@ -1,9 +1,10 @@
-//! Node isolation, attacked: what a real API server lets the provisioner of a broken-in node do.
+//! Node isolation: what a real API server permits to the provisioner of a compromised node.
 //!
-//! Needs the cluster that `TEST_KUBECONFIG` names. All that is made there is labelled, and removed
+//! Requires the cluster that `TEST_KUBECONFIG` names. All that is made there is labelled, and removed
 //! at the end; what a run that was killed has left is removed by the next.
 
-mod ground;
+mod fixture;
+mod objects;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -15,70 +16,19 @@ use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
+use support::names::DEFAULT_TAINT_KEY;
 use support::skip;
 
-use support::names::DEFAULT_TAINT_KEY;
-
 use crate::helm::Helm;
-use ground::Act::{CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
-use ground::{Answer, CLASS, Ground, HOST_DIR, HOSTNAME, Somebody, clear, create, install};
+use fixture::Act::{CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
+use fixture::{Answer, Fixture, HOST_DIR, HOSTNAME, Requester, clear, create, install};
+use objects::{affinity, finalizers, hostname, job, pv, take_startup_taint_off, with};
 
-/// How long the API server may take to learn of a policy.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn affinity(nodes: &[&str]) -> Value {
-    let expression = json!({ "key": HOSTNAME, "operator": "In", "values": nodes });
-    json!({ "required": { "nodeSelectorTerms": [{ "matchExpressions": [expression] }] } })
-}
-
-/// A PV as the provisioner of `node` makes it; the other one makes it without the label.
-fn pv(name: &str, node: &str) -> Value {
-    json!({
-        "metadata": { "name": name, "labels": { HOSTNAME: node } },
-        "spec": {
-            "capacity": { "storage": "1Gi" },
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": CLASS,
-            "persistentVolumeReclaimPolicy": "Retain",
-            "local": { "path": format!("{HOST_DIR}/disk") },
-            "nodeAffinity": affinity(&[node]),
-        },
-    })
-}
-
-fn with(mut object: Value, pointer: &str, value: Value) -> Value {
-    *object.pointer_mut(pointer).unwrap() = value;
-    object
-}
-
-fn job(name: &str, node: &str) -> Value {
-    json!({
-        "metadata": { "name": name },
-        "spec": {
-            "suspend": true,
-            "template": {
-                "spec": {
-                    "restartPolicy": "OnFailure",
-                    "nodeSelector": { HOSTNAME: node },
-                    "serviceAccountName": "default",
-                    "automountServiceAccountToken": false,
-                    "imagePullSecrets": [{ "name": "registry" }],
-                    "nodeName": null,
-                    "containers": [{
-                        "name": "cleaner",
-                        "image": "none",
-                        "env": [{ "name": "LOCAL_PV_BLKDEVICE", "value": "/dev/null" }],
-                        "securityContext": { "privileged": true },
-                    }],
-                    "volumes": [{ "name": "dev", "hostPath": { "path": "/dev" } }],
-                },
-            },
-        },
-    })
-}
+/// How long the API server may take to enforce a policy.
+const POLICY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
+async fn a_compromised_node_cannot_touch_another_nodes_volumes() {
     let Some(path) = std::env::var_os("TEST_KUBECONFIG") else {
         return skip("TEST_KUBECONFIG names no real cluster, whose API server has to judge");
     };
@@ -87,23 +37,25 @@ async fn a_broken_in_node_cannot_touch_another_nodes_volumes() {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let config = config.unwrap();
-    let ground = Ground {
+    let fixture = Fixture {
         admin: Client::try_from(config.clone()).unwrap(),
         config,
         name: format!("isolation-{}", std::process::id()),
     };
-    clear(&ground.admin).await;
-    let outcome = AssertUnwindSafe(story(&helm, &ground)).catch_unwind().await;
-    clear(&ground.admin).await;
+    clear(&fixture.admin).await;
+    let outcome = AssertUnwindSafe(story(&helm, &fixture))
+        .catch_unwind()
+        .await;
+    clear(&fixture.admin).await;
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
 }
 
-async fn story(helm: &Helm, ground: &Ground) {
-    install(helm, ground).await;
-    let (mine, other) = (ground.node("mine"), ground.node("other"));
-    let nodes: Api<Node> = Api::all(ground.admin.clone());
+async fn story(helm: &Helm, fixture: &Fixture) {
+    install(helm, fixture).await;
+    let (mine, other) = (fixture.node("mine"), fixture.node("other"));
+    let nodes: Api<Node> = Api::all(fixture.admin.clone());
     for node in [&mine, &other] {
         let taint = |key| json!({ "key": key, "effect": "NoSchedule" });
         let object = json!({
@@ -113,12 +65,12 @@ async fn story(helm: &Helm, ground: &Ground) {
         create(&nodes, object).await.unwrap();
     }
     let scene = Scene {
-        attacker: ground.provisioner(Some(&mine)).await,
-        victim: ground.provisioner(Some(&other)).await,
-        nobody: ground.provisioner(None).await,
-        theirs: ground.node("their-pv"),
-        account: ground.name.clone(),
-        pvs: Api::all(ground.admin.clone()),
+        attacker: fixture.provisioner(Some(&mine)).await,
+        victim: fixture.provisioner(Some(&other)).await,
+        unbound: fixture.provisioner(None).await,
+        theirs: fixture.node("their-pv"),
+        account: fixture.name.clone(),
+        pvs: Api::all(fixture.admin.clone()),
         mine,
         other,
     };
@@ -136,16 +88,16 @@ async fn story(helm: &Helm, ground: &Ground) {
     let untouched = pvs.get(&scene.theirs).await.unwrap();
     assert_eq!(untouched.metadata.deletion_timestamp, None);
     assert_eq!(untouched.labels()[HOSTNAME], scene.other);
-    // Whom the policies are not about goes on as before.
+    // The policies do not affect other clients.
     let answer = pvs.delete(&scene.theirs, &DeleteParams::default()).await;
     answer.unwrap();
 }
 
-/// Two nodes, of which one is broken into, and a token that was made for neither.
+/// Two nodes, one of them compromised, and a token that was made for neither.
 struct Scene {
-    attacker: Somebody,
-    victim: Somebody,
-    nobody: Somebody,
+    attacker: Requester,
+    victim: Requester,
+    unbound: Requester,
     /// The nodes' names.
     mine: String,
     other: String,
@@ -157,27 +109,13 @@ struct Scene {
     pvs: Api<PersistentVolume>,
 }
 
-fn finalizers(list: &Value) -> Value {
-    json!({ "metadata": { "finalizers": list } })
-}
-
-fn hostname(node: &str) -> Value {
-    json!({ "metadata": { "labels": { HOSTNAME: node } } })
-}
-
-fn take_startup_taint_off(node: &mut Value) {
-    if let Some(taints) = node["spec"]["taints"].as_array_mut() {
-        taints.retain(|taint| taint["key"] != DEFAULT_TAINT_KEY);
-    }
-}
-
 impl Scene {
     fn name(&self, suffix: &str) -> String {
         format!("{}-{suffix}", self.mine)
     }
 
     async fn set(&self) {
-        // Rights, too, are in force only when the API server has heard of them.
+        // Permissions, too, are in force only when the API server has seen them.
         let volume = pv(&self.theirs, &self.other);
         let volumes = async || self.victim.does(CreatePv(volume.clone())).await;
         at_last("a PV of its own is allowed", volumes, Answer::is_done).await;
@@ -408,12 +346,12 @@ impl Scene {
     }
 
     async fn a_token_of_no_node_can_do_nothing(&self) {
-        let (nobody, mine, theirs) = (&self.nobody, &self.mine, &self.theirs);
+        let (unbound, mine, theirs) = (&self.unbound, &self.mine, &self.theirs);
         let said = ["a token that belongs to no node"];
         let pv = pv(&self.name("x"), mine);
-        nobody.may_not("a PV", CreatePv(pv), &said).await;
-        nobody.may_not("a PV", DeletePv(theirs), &said).await;
-        nobody
+        unbound.may_not("a PV", CreatePv(pv), &said).await;
+        unbound.may_not("a PV", DeletePv(theirs), &said).await;
+        unbound
             .change_node(mine, take_startup_taint_off)
             .await
             .refused("a Node", &said);
@@ -421,7 +359,7 @@ impl Scene {
 }
 
 /// Waits until all the policies are known to the API server, by doing what they forbid.
-async fn until_in_force(attacker: &Somebody, name: &str, other: &str) {
+async fn until_in_force(attacker: &Requester, name: &str, other: &str) {
     let volumes = async || attacker.does(CreatePv(pv(name, other))).await;
     refused_at_last(volumes).await;
     refused_at_last(async || attacker.change_node(other, |_| ()).await).await;
@@ -438,9 +376,9 @@ async fn at_last<F: Future<Output = Answer>>(
     attempt: impl Fn() -> F,
     is_wanted: impl Fn(&Answer) -> bool,
 ) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + POLICY_TIMEOUT;
     loop {
-        // Before the look: a thread that stands still past its time looks once more.
+        // Before the attempt: a thread that was suspended past the deadline tries once more.
         let is_last = Instant::now() >= deadline;
         let answer = attempt().await;
         if is_wanted(&answer) {

@@ -9,7 +9,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Where the embedded control plane does not end as the real one, in words, for people.
+/// Where the outcome of the embedded control plane differs from the real one, as text.
 pub fn complaints(scenarios: &[Scenario], real: &Record, embedded: &Record) -> Vec<String> {
     let all = scenarios.iter().filter_map(|scenario| {
         let text = complaint(&scenario.name, real, embedded)?;

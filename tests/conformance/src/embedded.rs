@@ -18,10 +18,10 @@ use crate::{
 
 const RESYNC: Duration = Duration::from_secs(1);
 
-/// It reacts at once, and looks at everything again every second.
+/// It reacts at once, and resyncs every second.
 const PACE: Pace = Pace {
     quiet: Duration::from_millis(150),
-    patience: Duration::from_mins(1),
+    timeout: Duration::from_mins(1),
     parallel: 100,
 };
 

@@ -9,10 +9,10 @@ mod api;
 mod clean;
 mod compare;
 mod embedded;
+mod heartbeat;
 mod names;
 mod outcome;
 mod play;
-mod pulse;
 #[cfg(test)]
 mod recorded;
 mod report;

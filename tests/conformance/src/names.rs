@@ -34,7 +34,7 @@ impl Names {
         self.kept.insert(variable, value);
     }
 
-    /// Remembers whose UID this is. The second object of a name is told from the first.
+    /// Records the object of a UID. The second object of a name differs from the first.
     pub fn know(&mut self, uid: &str, whose: &str) {
         if uid.is_empty() || self.uids.contains_key(uid) {
             return;

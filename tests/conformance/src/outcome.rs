@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The step that did not go as the scenario says, and how.
+    /// The step that failed, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// What was answered to the steps that ask for it.
@@ -24,7 +24,7 @@ pub struct Outcome {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// The version that the API server tells.
+    /// The version of the API server.
     pub server: String,
     pub scenarios: BTreeMap<String, Outcome>,
 }
@@ -82,13 +82,13 @@ pub fn of_object(object: Option<&Value>, events: &[Value], messages: bool) -> Va
     if metadata["deletionTimestamp"].is_string() {
         outcome.insert("terminating".into(), true.into());
     }
-    outcome.insert("events".into(), told(events, messages));
+    outcome.insert("events".into(), occurred(events, messages));
     outcome.retain(|_, value| !is_empty(value));
     Value::Object(outcome)
 }
 
-/// Leaves out what was said of a claim or a pod while it waited, if it does not wait any more:
-/// whether it was said at all depends on how fast everybody was.
+/// Leaves out the events of a claim or a pod while it waited, if it does not wait any more:
+/// whether it was emitted at all depends on timing.
 pub(crate) fn forget_waiting(outcome: &mut Value) {
     let past: &[&str] = if outcome["phase"] == "Bound" {
         &["Normal WaitForFirstConsumer", "Normal WaitForPodScheduled"]
@@ -187,17 +187,17 @@ fn pod(object: &Value) -> Map<String, Value> {
 fn conditions(status: &Value) -> Value {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let told: BTreeSet<String> = conditions
+    let occurred: BTreeSet<String> = conditions
         .map(|c| {
-            let told = [word(&c["type"]), word(&c["status"]), word(&c["reason"])];
-            told.join(" ").trim_end().to_owned()
+            let occurred = [word(&c["type"]), word(&c["status"]), word(&c["reason"])];
+            occurred.join(" ").trim_end().to_owned()
         })
         .collect();
-    json!(told)
+    json!(occurred)
 }
 
 /// Events by type and reason. Those of kubelets depend on there being one, and nothing here grows.
-fn told(events: &[Value], messages: bool) -> Value {
+fn occurred(events: &[Value], messages: bool) -> Value {
     let others = |component: &&str| !["kubelet", "volume_expand"].contains(component);
     let events = events.iter().filter(|event| {
         event["source"]["component"]
@@ -205,7 +205,7 @@ fn told(events: &[Value], messages: bool) -> Value {
             .is_none_or(|c| others(&c))
     });
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let told: BTreeSet<String> = events
+    let occurred: BTreeSet<String> = events
         .map(|event| {
             let what = format!("{} {}", word(&event["type"]), word(&event["reason"]));
             if messages {
@@ -215,7 +215,7 @@ fn told(events: &[Value], messages: bool) -> Value {
             }
         })
         .collect();
-    json!(told)
+    json!(occurred)
 }
 
 fn whole(object: &Value) -> Value {

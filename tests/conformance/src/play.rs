@@ -1,4 +1,4 @@
-//! One scenario at work: its steps, and the record of how it ends.
+//! The run of one scenario: its steps, and the record of its outcome.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -33,7 +33,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// To its end, or to the step that does not go as the scenario says.
+    /// To its end, or to the step that fails.
     pub(crate) async fn run(mut self) -> Outcome {
         if let Err(error) = self.play().await {
             let failed = self.names.strip_all(&format!("{error:#}").into());
@@ -161,9 +161,9 @@ impl<'a> Play<'a> {
             if is_so {
                 return Ok(());
             }
-            if begun.elapsed() > self.runner.pace.patience {
+            if begun.elapsed() > self.runner.pace.timeout {
                 let is = outcome::of_object(object.as_ref(), &[], false);
-                bail!("waited for {:?}; it is {is}", self.runner.pace.patience);
+                bail!("waited for {:?}; it is {is}", self.runner.pace.timeout);
             }
             sleep(self.runner.pace.quiet / 10).await;
         }

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::{
     activity::Activity,
     api::Api,
+    heartbeat::Heartbeat,
     outcome::{Outcome, Record},
     play::Play,
-    pulse::Pulse,
     scenario::Scenario,
 };
 
@@ -25,7 +25,7 @@ pub struct Pace {
     /// Nothing has changed for so long: nothing more will come of it.
     pub quiet: Duration,
     /// How long a step waits for what it expects.
-    pub patience: Duration,
+    pub timeout: Duration,
     pub parallel: usize,
 }
 
@@ -33,7 +33,7 @@ impl Pace {
     /// A real cluster with the defaults of its components.
     pub const REAL: Self = Self {
         quiet: Duration::from_secs(1),
-        patience: Duration::from_mins(2),
+        timeout: Duration::from_mins(2),
         parallel: 48,
     };
 }
@@ -44,7 +44,7 @@ pub struct Runner {
     /// The first word of all names of this run.
     pub(crate) id: String,
     pub(crate) activity: Activity,
-    pub(crate) pulse: Pulse,
+    pub(crate) heartbeat: Heartbeat,
     /// Makes the names of what waits for a resync unique.
     pub(crate) resyncs: AtomicUsize,
 }
@@ -54,15 +54,15 @@ impl Runner {
         let api = Api::new(kubeconfig).await?;
         let id = format!("c{:05x}", clock() & 0xf_ffff);
         let activity = Activity::watch(&api.client()).await?;
-        let namespace = format!("{id}-pulse");
+        let namespace = format!("{id}-heartbeat");
         make_namespace(&api, &namespace).await?;
-        let pulse = Pulse::start(api.clone(), namespace, pace.quiet / 3);
+        let heartbeat = Heartbeat::start(api.clone(), namespace, pace.quiet / 3);
         Ok(Self {
             api,
             pace,
             id,
             activity,
-            pulse,
+            heartbeat,
             resyncs: AtomicUsize::new(0),
         })
     }
@@ -88,7 +88,7 @@ impl Runner {
             let (name, outcome) = outcome?;
             record.scenarios.insert(name, outcome);
         }
-        self.clean(&format!("{}-pulse", self.id), None).await?;
+        self.clean(&format!("{}-heartbeat", self.id), None).await?;
         Ok(record)
     }
 

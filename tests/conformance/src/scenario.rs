@@ -1,4 +1,4 @@
-//! The scenarios as people write them: `scenarios/TOPIC.yaml`, explained in `README.md`.
+//! The scenarios as they are written: `scenarios/TOPIC.yaml`, explained in `README.md`.
 
 use std::{collections::HashSet, fs, path::Path};
 
@@ -15,7 +15,7 @@ pub struct Scenario {
     pub says: String,
     pub steps: Vec<Step>,
     pub record: Vec<Target>,
-    /// The objects of which also counts what was said while they waited.
+    /// The objects whose events while they waited count, too.
     pub waiting: Vec<Target>,
     /// Whether it takes the whole cluster, and so runs when nothing else does.
     pub alone: bool,
@@ -145,7 +145,7 @@ fn targets(entries: &[String]) -> anyhow::Result<Vec<Target>> {
     targets.collect()
 }
 
-/// Without a word about it: the volumes, claims and pods that the steps make.
+/// By default: the volumes, claims and pods that the steps make.
 fn made(steps: &[Step]) -> Vec<Target> {
     let mut made: Vec<Target> = Vec::new();
     for target in steps.iter().flat_map(Step::makes) {

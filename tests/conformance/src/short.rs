@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::target::Target;
 
-/// The class of everything that does not say otherwise.
+/// The default class.
 pub const STANDARD: &str = "standard";
 
 type Map = BTreeMap<String, String>;

@@ -30,7 +30,7 @@ fn at(body: &Value, pointer: &str) -> Value {
     pick(body, &parts)
 }
 
-/// Of what differs each time, the length may be told: of a text in characters.
+/// For a value that differs each time, its length can be recorded: of a text in characters.
 fn length(value: &Value) -> Value {
     match value {
         Value::String(text) => text.chars().count().into(),

@@ -11,7 +11,7 @@ use crate::{short, target::Target};
 pub struct Step {
     /// Its place in the scenario, from 1; with a letter in a list of steps.
     pub number: String,
-    /// As people know it: `pv a`, `delete pvc c`.
+    /// The step as it is written: `pv a`, `delete pvc c`.
     pub title: String,
     pub action: Action,
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::{ControllerOptions, HostPaths, NodeOptions, ProcessOptions, Store};
 
 /// How a control plane is set up. The defaults are those of a real cluster, but for a free port on
-/// loopback and no node; a test often wants a node, and less patience:
+/// loopback and no node; a test often wants a node, and shorter periods:
 ///
 /// ```
 /// use std::time::Duration;

@@ -135,7 +135,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     Ok(())
 }
 
-/// Stops a terminating pod, and lets go of it once nothing of it runs any more.
+/// Stops a terminating pod, and removes it once none of its processes runs.
 fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
     let held = pod.annotation(HOLD_TERMINATION) == Some("true");
     let runner = cx.kubelet.runner(pod);

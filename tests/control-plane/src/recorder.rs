@@ -1,4 +1,4 @@
-//! Events about objects, for people who ask `kubectl describe` why nothing happens.
+//! Events about objects, as `kubectl describe` shows them.
 //!
 //! An event that repeats is counted on the object that tells of it, as client-go's correlator
 //! does, so a claim that waits for a day does not fill the store.

@@ -11,7 +11,7 @@ pub struct Resource {
     pub version: &'static str,
     /// Plural lower-case name, the one in URLs.
     pub plural: &'static str,
-    /// Singular lower-case name, for people who type.
+    /// Singular lower-case name, for command lines.
     pub singular: &'static str,
     /// Kind, as objects carry it.
     pub kind: &'static str,

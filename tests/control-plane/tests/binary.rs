@@ -46,7 +46,7 @@ fn a_signal_ends_it_despite_a_watch_and_removes_the_kubeconfig() {
 }
 
 #[test]
-fn a_failed_start_says_why() {
+fn a_failed_start_reports_the_cause() {
     let home = tempfile::tempdir().unwrap();
     let kubeconfig = home.path().join("kubeconfig");
     fs::write(&kubeconfig, "notes\n").unwrap();

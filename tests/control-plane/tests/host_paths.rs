@@ -5,30 +5,25 @@
 
 mod common;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use control_plane::{HostPaths, NodeOptions, Options};
 use serde_json::{Value, json};
 use support::Sandbox;
 use tempfile::TempDir;
 
-use self::common::{Api, PVCS, PVS, SOON, claim, volume};
+use self::common::{Api, PVCS, PVS, claim, eventually, volume};
 
 const RECYCLER: &str = "/api/v1/namespaces/default/pods/recycler-for-v";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 /// A control plane with a node and a test root, in which `v` is the directory of a volume.
-struct Ground {
+struct Fixture {
     api: Api,
     dir: TempDir,
 }
 
-impl Ground {
+impl Fixture {
     async fn new() -> Self {
         Self::with(|_| {}).await
     }
@@ -92,15 +87,10 @@ impl Ground {
     }
 
     async fn until(&self, path: &str, what: &str, is: impl Fn(Option<&Value>) -> bool) {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let object = self.get(path).await;
-            if is(object.as_ref()) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "not {what}: {object:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually(what, async || {
+            is(self.get(path).await.as_ref()).then_some(())
+        })
+        .await;
     }
 
     async fn phase(&self, phase: &str) {
@@ -124,15 +114,12 @@ impl Ground {
     async fn failure(&self, policy: &str) -> String {
         self.phase("Failed").await;
         let reason = format!("VolumeFailed{policy}");
-        let deadline = Instant::now() + SOON;
-        loop {
-            match &self.events(&reason).await[..] {
-                [why] => return why.clone(),
-                [] => assert!(Instant::now() < deadline, "no event {reason}"),
-                more => panic!("reported more than once: {more:?}"),
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually(&reason, async || match &self.events(&reason).await[..] {
+            [why] => Some(why.clone()),
+            [] => None,
+            more => panic!("reported more than once: {more:?}"),
+        })
+        .await
     }
 
     /// Whether the directory has all that it had, nothing, or something in between.
@@ -145,52 +132,49 @@ impl Ground {
         let place = self.path(place);
         let file = |path: &&str| place.join(path).symlink_metadata().is_ok();
         let files = ["data", ".hidden", "sub/deeper/x y", "link"];
-        assert!(
-            self.path("beside/data").exists(),
-            "a stranger's file is lost"
-        );
+        assert!(self.path("beside/data").exists(), "a foreign file is lost");
         files.iter().filter(|path| file(path)).count()
     }
 }
 
 #[tokio::test]
 async fn a_volume_is_emptied_and_available_again() {
-    let ground = Ground::new().await;
-    ground.released("Recycle").await;
-    ground.phase("Available").await;
-    let entries = fs::read_dir(ground.path("root/v")).unwrap();
+    let fixture = Fixture::new().await;
+    fixture.released("Recycle").await;
+    fixture.phase("Available").await;
+    let entries = fs::read_dir(fixture.path("root/v")).unwrap();
     assert_eq!(entries.count(), 0, "the directory itself stays");
-    assert_eq!(ground.left(), 0);
-    ground.until(RECYCLER, "gone", |pod| pod.is_none()).await;
-    let pv = ground.get(&format!("{PVS}/v")).await.unwrap();
+    assert_eq!(fixture.left(), 0);
+    fixture.until(RECYCLER, "gone", |pod| pod.is_none()).await;
+    let pv = fixture.get(&format!("{PVS}/v")).await.unwrap();
     assert!(pv["spec"]["claimRef"].is_null());
     assert!(pv["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"].is_null());
-    assert_eq!(ground.events("VolumeRecycled").await, ["Volume recycled"]);
-    assert_eq!(ground.events("VolumeFailedRecycle").await, [""; 0]);
+    assert_eq!(fixture.events("VolumeRecycled").await, ["Volume recycled"]);
+    assert_eq!(fixture.events("VolumeFailedRecycle").await, [""; 0]);
     // The next one finds nothing of the one before.
-    ground.api.post(PVCS, &claim("next")).await.ok();
-    ground.phase("Bound").await;
+    fixture.api.post(PVCS, &claim("next")).await.ok();
+    fixture.phase("Bound").await;
 }
 
 #[tokio::test]
 async fn a_directory_is_deleted_with_its_volume() {
-    let ground = Ground::new().await;
-    ground.released("Delete").await;
+    let fixture = Fixture::new().await;
+    fixture.released("Delete").await;
     let volume = format!("{PVS}/v");
-    ground.until(&volume, "gone", |pv| pv.is_none()).await;
-    assert_eq!(ground.left(), 0);
-    assert!(!ground.path("root/v").exists());
-    assert!(ground.path("root").exists());
+    fixture.until(&volume, "gone", |pv| pv.is_none()).await;
+    assert_eq!(fixture.left(), 0);
+    assert!(!fixture.path("root/v").exists());
+    assert!(fixture.path("root").exists());
 }
 
 #[tokio::test]
 async fn without_a_root_nothing_is_touched() {
     for policy in ["Recycle", "Delete"] {
-        let ground = Ground::with(|options| options.host_paths = None).await;
-        ground.released(policy).await;
-        let why_not = ground.failure(policy).await;
+        let fixture = Fixture::with(|options| options.host_paths = None).await;
+        fixture.released(policy).await;
+        let why_not = fixture.failure(policy).await;
         assert!(why_not.contains("--host-paths"), "{policy}: {why_not}");
-        assert_eq!(ground.left(), 4, "{policy}");
+        assert_eq!(fixture.left(), 4, "{policy}");
     }
 }
 
@@ -209,23 +193,23 @@ fn what_is_mounted_in_a_volume_is_safe() {
                 ("root/v/sub", "is mounted in it"),
                 ("root/v", "something is mounted"),
             ] {
-                let ground = Ground::new().await;
-                fs::create_dir(ground.path("seen")).unwrap();
+                let fixture = Fixture::new().await;
+                fs::create_dir(fixture.path("seen")).unwrap();
                 // The volume without what is mounted in it: without that, the next attempt succeeds.
                 for (what, there) in [("root/v", "seen"), ("beside", place)] {
                     let mut mount = Command::new("mount");
                     mount
                         .arg("--bind")
-                        .args([what, there].map(|p| ground.path(p)));
+                        .args([what, there].map(|p| fixture.path(p)));
                     assert!(mount.status().unwrap().success());
                 }
-                ground.released(policy).await;
-                let why_not = ground.failure(policy).await;
+                fixture.released(policy).await;
+                let why_not = fixture.failure(policy).await;
                 assert!(why_not.contains(why), "{policy} {place}: {why_not}");
-                assert_eq!(ground.left_in("seen"), 4, "{policy} {place}");
+                assert_eq!(fixture.left_in("seen"), 4, "{policy} {place}");
                 for there in [place, "seen"] {
                     let mut unmount = Command::new("umount");
-                    assert!(unmount.arg(ground.path(there)).status().unwrap().success());
+                    assert!(unmount.arg(fixture.path(there)).status().unwrap().success());
                 }
             }
         }

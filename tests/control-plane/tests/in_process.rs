@@ -37,7 +37,7 @@ fn typed<T: serde::de::DeserializeOwned>(object: Value) -> T {
 
 /// The claim waits for the resync, which is four minutes away, and the test is over in a moment.
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_bound_and_a_watch_tells_of_it() {
+async fn a_claim_is_bound_and_a_watch_reports_it() {
     let (_control_plane, client) = start();
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());

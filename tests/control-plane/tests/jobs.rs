@@ -4,26 +4,23 @@
 
 mod common;
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 use control_plane::{NodeOptions, Options, ProcessOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::common::{A_MOMENT, Api, Lines, PODS, SOON};
+use self::common::{A_MOMENT, Api, Lines, PODS, eventually};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 /// A control plane with a node, and a directory for what its processes do.
-struct Ground {
+struct Fixture {
     api: Api,
     dir: TempDir,
 }
 
-impl Ground {
+impl Fixture {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let programs = [("/shell".into(), "/bin/sh".into())];
@@ -73,30 +70,23 @@ impl Ground {
 
     /// Waits for the only pod to be as it should be.
     async fn pod(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + SOON;
-        loop {
-            let pods = self.pods().await;
-            if let [pod] = &pods[..]
-                && is(pod)
-            {
-                return pod.clone();
-            }
-            assert!(Instant::now() < deadline, "no pod {what}: {pods:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually(what, async || match &self.pods().await[..] {
+            [pod] if is(pod) => Some(pod.clone()),
+            _ => None,
+        })
+        .await
     }
 
     /// The first process id that a script has written.
     async fn pid(&self) -> String {
         let file = self.path("pid");
-        let deadline = Instant::now() + SOON;
-        loop {
-            match fs::read_to_string(&file) {
-                Ok(pid) if pid.ends_with('\n') => return pid.trim().to_owned(),
-                _ => assert!(Instant::now() < deadline, "it does not start"),
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let started = async || {
+            fs::read_to_string(&file)
+                .ok()?
+                .strip_suffix('\n')
+                .map(str::to_owned)
+        };
+        eventually("it starts", started).await
     }
 }
 
@@ -127,102 +117,97 @@ async fn end(jobs: &mut Lines) -> Value {
 
 #[tokio::test]
 async fn a_job_that_succeeds() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let script = "echo hello from $HOSTNAME in $(DIR)";
-    let mut jobs = ground.run(script, |_| {}).await;
+    let mut jobs = fixture.run(script, |_| {}).await;
     let job = end(&mut jobs).await;
     assert!(has(&job, "SuccessCriteriaMet"));
     assert_eq!(job["status"]["succeeded"], 1);
     assert!(job["status"]["completionTime"].is_string());
-    let [pod] = &ground.pods().await[..] else {
+    let [pod] = &fixture.pods().await[..] else {
         panic!()
     };
     assert_eq!(pod["status"]["phase"], "Succeeded");
     let name = pod["metadata"]["name"].as_str().unwrap();
-    let log = ground.api.get(&format!("{PODS}/{name}/log")).await;
-    let dir = ground.dir.path().display();
+    let log = fixture.api.get(&format!("{PODS}/{name}/log")).await;
+    let dir = fixture.dir.path().display();
     assert_eq!(log.ok(), format!("hello from {name} in {dir}\n"));
     let unknown = format!("{PODS}/{name}/log?container=x");
-    let unknown = ground.api.get(&unknown).await;
+    let unknown = fixture.api.get(&unknown).await;
     unknown.refused(400, "BadRequest");
 }
 
 #[tokio::test]
 async fn a_job_that_is_deleted_while_it_runs_stays_until_its_process_is_gone() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     // It takes its time to end.
     let script = "trap 'while ! test -e $DIR/go; do sleep 0.01; done; exit 0' TERM
         echo $$$$ > $DIR/pid; while true; do sleep 0.01; done";
-    let mut jobs = ground.run(script, |_| {}).await;
-    let pid = ground.pid().await;
+    let mut jobs = fixture.run(script, |_| {}).await;
+    let pid = fixture.pid().await;
     let foreground = json!({"propagationPolicy": "Foreground"});
     let path = format!("{JOBS}/j");
-    ground.api.delete(&path, &foreground).await.ok();
-    ground
+    fixture.api.delete(&path, &foreground).await.ok();
+    fixture
         .pod("terminating, and not held by its Job", |p| {
             p["metadata"]["deletionTimestamp"].is_string() && p["metadata"]["finalizers"].is_null()
         })
         .await;
     tokio::time::sleep(A_MOMENT).await;
-    let job = ground.api.get(&path).await.ok();
+    let job = fixture.api.get(&path).await.ok();
     let finalizers = &job["metadata"]["finalizers"];
     assert_eq!(finalizers, &json!(["foregroundDeletion"]));
     assert!(is_alive(&pid));
 
-    fs::write(ground.path("go"), "").unwrap();
+    fs::write(fixture.path("go"), "").unwrap();
     while jobs.next().await["type"] != "DELETED" {}
     assert!(!is_alive(&pid));
-    assert!(ground.pods().await.is_empty());
+    assert!(fixture.pods().await.is_empty());
 }
 
 #[tokio::test]
-async fn who_does_not_stop_is_killed_when_the_time_is_over() {
+async fn a_process_that_does_not_stop_is_killed_after_its_grace_period() {
     for (grace, force) in [(1, false), (3600, true)] {
-        let ground = Ground::new().await;
+        let fixture = Fixture::new().await;
         let patient = |j: &mut Value| {
             j["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(grace);
         };
         let script = "trap '' TERM; sleep 600 & echo $! > $DIR/pid; wait; wait";
-        let mut jobs = ground.run(script, patient).await;
-        let pid = ground.pid().await;
+        let mut jobs = fixture.run(script, patient).await;
+        let pid = fixture.pid().await;
         let background = json!({"propagationPolicy": "Background"});
-        ground
+        fixture
             .api
             .delete(&format!("{JOBS}/j"), &background)
             .await
             .ok();
         while jobs.next().await["type"] != "DELETED" {}
         if force {
-            let pod = ground.pod("is there", |_| true).await;
+            let pod = fixture.pod("is there", |_| true).await;
             assert!(is_alive(&pid));
             let name = pod["metadata"]["name"].as_str().unwrap();
             let at_once = json!({"gracePeriodSeconds": 0});
-            ground
+            fixture
                 .api
                 .delete(&format!("{PODS}/{name}"), &at_once)
                 .await
                 .ok();
         }
-        let deadline = Instant::now() + SOON;
-        while is_alive(&pid) || !ground.pods().await.is_empty() {
-            assert!(Instant::now() < deadline, "{pid} is not killed");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("it is killed", async || {
+            (!is_alive(&pid) && fixture.pods().await.is_empty()).then_some(())
+        })
+        .await;
     }
 }
 
 #[tokio::test]
 async fn nothing_outlives_the_control_plane() {
-    let ground = Ground::new().await;
+    let fixture = Fixture::new().await;
     let script = "trap '' TERM; sleep 600 & echo $! > $DIR/pid; wait";
-    ground.run(script, |_| {}).await;
-    let pid = ground.pid().await;
+    fixture.run(script, |_| {}).await;
+    let pid = fixture.pid().await;
     assert!(is_alive(&pid));
-    drop(ground.api);
+    drop(fixture.api);
     // It was killed; the last of it may still be about to go.
-    let deadline = Instant::now() + SOON;
-    while is_alive(&pid) {
-        assert!(Instant::now() < deadline, "{pid} runs on");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("it is killed", async || (!is_alive(&pid)).then_some(())).await;
 }

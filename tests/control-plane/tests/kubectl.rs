@@ -144,7 +144,7 @@ $ kubectl get pv,pvc,pod,job
 "#;
 
 #[test]
-fn what_a_person_types() {
+fn the_commands_of_kubectl() {
     if !there_is_kubectl() {
         return;
     }

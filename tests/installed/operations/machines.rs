@@ -13,12 +13,10 @@ use crate::{Cluster, Disks, Release, disks::MIB};
 
 const WRITE: &str = "echo data >/data/file; sync; sleep 1000";
 
-/// A pod that uses a volume and goes on running; the PV that it got.
+/// A pod that uses a volume and keeps running; the PV that it got.
 pub fn in_use(cluster: &Cluster, class: &str, claim: &str, pod: &str) -> Value {
     let pv = started(cluster, class, claim, pod);
-    cluster.eventually("the pod has written", || {
-        path(&pv).join("file").exists().then_some(())
-    });
+    cluster.eventually("the pod has written", || path(&pv).join("file").exists());
     pv
 }
 
@@ -43,7 +41,7 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
     page.follow(r#""Retain""#);
     let said = page.follow("describe pvc");
     assert!(said.contains("Used By:") && said.contains("app"), "{said}");
-    assert_eq!(entries(path(&pv)), ["file"], "nobody cleans it");
+    assert_eq!(entries(path(&pv)), ["file"], "it is not cleaned");
     page.follow("umount --lazy");
     cluster.event(&pv, "VolumeNotMounted");
     assert!(is_kept(cluster, &pv));
@@ -68,7 +66,7 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     page.follow(r#""taken-out""#);
     cluster.claim("claim", "healthy", "Filesystem");
     cluster.pod("app", "claim", "Filesystem", WRITE);
-    // The scheduler has looked for a volume.
+    // The scheduler has tried to find a volume.
     let pod = cluster.get("pod", "app", Some(USERS)).unwrap();
     cluster.event(&pod, "FailedScheduling");
     let claim = cluster.get("pvc", "claim", Some(USERS)).unwrap();
@@ -184,7 +182,7 @@ pub fn back_to_go(cluster: &Cluster, page: &mut Procedure) {
     for name in ["one", "two", "three"] {
         disks.filesystem("back", name, "ext4", 32 * MIB);
     }
-    // The StorageClass is not the release's, so that nothing has to make it anew.
+    // The StorageClass is not the release's, so that it need not be created again.
     cluster.apply(&json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "back" },
         "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",

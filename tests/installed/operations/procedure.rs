@@ -1,4 +1,4 @@
-//! A section of the page, as somebody who follows it.
+//! A section of the page, and the run of its commands.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -67,7 +67,7 @@ impl Procedure {
         procedure
     }
 
-    /// Where nobody else writes.
+    /// Where no other test writes.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

@@ -19,14 +19,14 @@ fn release(cluster: &Cluster, claim: &str, pod: &str) {
 }
 
 /// Waits until an event of a PV has a text in it.
-fn told(cluster: &Cluster, pv: &Value, reason: &str, text: &str) {
+fn wait_for_event(cluster: &Cluster, pv: &Value, reason: &str, text: &str) {
     cluster.eventually(&format!("event {reason}: {text}"), || {
         let events = cluster.events(name(pv));
         let found = events.iter().any(|event| {
             event["reason"] == reason
                 && event["message"].as_str().unwrap_or_default().contains(text)
         });
-        found.then_some(())
+        found
     });
 }
 
@@ -41,7 +41,7 @@ pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
     page.about(&pv);
     page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused=true"#);
     release(cluster, "claim", "app");
-    told(cluster, &pv, "CleaningPaused", "paused");
+    wait_for_event(cluster, &pv, "CleaningPaused", "paused");
     holds_data(cluster, &installed, &pv);
     assert!(page.follow("get events").contains(name(&pv)));
 
@@ -82,7 +82,7 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
     for ((pv, (claim, pod)), other) in pvs.iter().zip(tenants).zip(&others) {
         other.format("ext4").unwrap();
         release_paused(cluster, pv, claim, pod, || exchange(path(pv), other.path()));
-        told(cluster, pv, "VolumeIdentityMismatch", "nothing was touched");
+        wait_for_event(cluster, pv, "VolumeIdentityMismatch", "nothing was touched");
     }
 
     page.about(&pvs[0]);
@@ -159,7 +159,7 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     page.follow(r#"delete "$POD""#);
     cluster.delete("pod", "app", &[]);
     cluster.is_gone("pvc", "second", Some(USERS));
-    told(cluster, &pv, "CleaningPaused", "paused");
+    wait_for_event(cluster, &pv, "CleaningPaused", "paused");
     let safe = page.dir().join("safe");
     fs::create_dir(&safe).unwrap();
     page.set("SAFE", &safe);
@@ -190,7 +190,7 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     let fails = || {
         let pv = in_use(cluster, "failing", "claim", "app");
         release_paused(cluster, &pv, "claim", "app", || mount_inside(path(&pv)));
-        told(cluster, &pv, "VolumeFailedDelete", WHY);
+        wait_for_event(cluster, &pv, "VolumeFailedDelete", WHY);
         pv
     };
 
@@ -202,7 +202,7 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     }
     umount(&path(&pv).join("inner")).unwrap();
     page.set("IN_POD", "/mnt/failing/disk-0");
-    // The provisioner's own next attempt may be at work just then, and has the volume for itself.
+    // The provisioner's own next attempt may run just then, and holds the lock.
     let mut by_hand = |way: &str| cluster.eventually(way, || page.try_follow(way).ok());
     assert!(by_hand("clean --dry-run").contains("will be"));
     by_hand("clean --yes");
@@ -223,7 +223,7 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
     let level_is = |level: &str| {
         cluster.eventually(&format!("the log level is {level}"), || {
             let status: Value = serde_json::from_str(&installed.http("/status")).unwrap();
-            (status["logLevel"] == level).then_some(())
+            status["logLevel"] == level
         });
     };
     let pv = in_use(cluster, "logged", "claim", "app");

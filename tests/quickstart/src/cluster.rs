@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use support::Sandbox;
 use tokio::runtime::Runtime;
 
-use crate::voice::columns;
+use crate::printer::columns;
 
 /// The node of the story.
 pub const NODE: &str = "node-1";
@@ -28,7 +28,7 @@ pub const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// How long anything may take that ought to happen at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A control plane with one node, and a client of it. All methods block: the story has one thread.
 pub struct Cluster {
@@ -71,7 +71,7 @@ impl Cluster {
         self.ask(Method::POST, collection, "application/json", object)
     }
 
-    /// Deletes an object, without waiting for it to go.
+    /// Deletes an object, without waiting for its removal.
     pub fn delete(&self, collection: &str, name: &str) -> Result<()> {
         let path = format!("{collection}/{name}");
         self.ask(Method::DELETE, &path, "application/json", &json!({}))
@@ -121,8 +121,8 @@ impl Cluster {
         mut is_so: impl FnMut(&Self) -> Result<Option<T>>,
     ) -> Result<T> {
         let seen = || is_so(self).transpose();
-        support::until(PATIENCE, Duration::from_millis(2), seen).unwrap_or_else(|| {
-            bail!("after {} s there is still no {what}", PATIENCE.as_secs());
+        support::until(TIMEOUT, Duration::from_millis(2), seen).unwrap_or_else(|| {
+            bail!("after {} s there is still no {what}", TIMEOUT.as_secs());
         })
     }
 

@@ -25,9 +25,9 @@ const MARK: &[u8] = b"the first tenant's secret";
 pub struct Disk {
     /// Its entry in the discovery directory.
     pub path: PathBuf,
-    /// What it is, in words.
+    /// Its description.
     pub what: String,
-    /// The loop device below, if there is one, which goes when this does.
+    /// The loop device below, if there is one, which is removed with this.
     _device: Option<LoopDevice>,
     raw: bool,
 }
@@ -39,7 +39,7 @@ pub struct Machine {
     /// What was left out, and why.
     pub left_out: Vec<String>,
     /// What lies in the discovery directory and is no volume.
-    pub strays: Vec<(PathBuf, String)>,
+    pub no_volumes: Vec<(PathBuf, String)>,
     /// A file outside of all volumes, to which a link leads from inside.
     pub neighbour: PathBuf,
 }
@@ -73,7 +73,7 @@ impl Machine {
         fs::create_dir(&unmounted)?;
         let neighbour = sandbox.dir("neighbour")?.join("precious");
         fs::write(&neighbour, "not a tenant's\n")?;
-        let strays = vec![
+        let no_volumes = vec![
             (fifo, "a FIFO, which is no disk".to_owned()),
             (
                 unmounted,
@@ -83,7 +83,7 @@ impl Machine {
         Ok(Self {
             disks,
             left_out,
-            strays,
+            no_volumes,
             neighbour,
         })
     }
@@ -176,7 +176,7 @@ impl Disk {
         fs::write(self.path.join("customers.db"), MARK)?;
         fs::write(
             self.path.join("reports/2026/january.txt"),
-            "nobody else's business\n",
+            "a tenant's secret\n",
         )?;
         symlink(neighbour, self.path.join("way-out"))?;
         Ok(())

@@ -1,4 +1,4 @@
-//! The provisioner at work on this machine, told step by step: disks are found and offered, a tenant
+//! The provisioner on this machine, step by step: disks are found and offered, a tenant
 //! writes to them and leaves, and the next one finds nothing.
 //!
 //! Everything is real but the disks' size: real mounts, the provisioner's own binary, an API over
@@ -8,11 +8,11 @@
 
 mod cluster;
 mod disks;
-mod ground;
+mod fixture;
 mod keep;
+mod printer;
 mod story;
 mod tenant;
-mod voice;
 
 use std::io;
 use std::process::ExitCode;
@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use support::Sandbox;
 
-use crate::ground::Ground;
-use crate::voice::Voice;
+use crate::fixture::Fixture;
+use crate::printer::Printer;
 
 /// Shows the provisioner at work on this machine: needs no cluster, no root, and leaves nothing.
 ///
@@ -38,35 +38,35 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let mut voice = Voice::new();
+    let mut printer = Printer::new();
     // First of all: a process with more than one thread may not have a user namespace.
     let sandbox = match Sandbox::enter_as_anyone() {
         Ok(sandbox) => sandbox,
         Err(error) => {
-            voice.failure(&ground::forbidden(&error), "");
+            printer.failure(&fixture::forbidden(&error), "");
             return ExitCode::from(2);
         }
     };
-    let mut ground = match Ground::lay(sandbox) {
-        Ok(ground) => ground,
+    let mut fixture = match Fixture::create(sandbox) {
+        Ok(fixture) => fixture,
         Err(error) => {
-            voice.failure(&format!("{error:#}"), "");
+            printer.failure(&format!("{error:#}"), "");
             return ExitCode::FAILURE;
         }
     };
-    let told = story::tell(&mut ground, &mut voice).and_then(|()| {
+    let ended = story::tell(&mut fixture, &mut printer).and_then(|()| {
         if args.keep {
-            keep::keep(&mut ground, &mut voice)
+            keep::keep(&mut fixture, &mut printer)
         } else {
             Ok(())
         }
     });
-    match told {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever listened has gone: `scripts/quickstart | head`.
+        // The reader of the pipe has closed it: `scripts/quickstart | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            voice.failure(&format!("{error:#}"), &ground.log());
+            printer.failure(&format!("{error:#}"), &fixture.log());
             ExitCode::FAILURE
         }
     }

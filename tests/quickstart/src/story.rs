@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use support::Program;
 
 use crate::cluster::{CLAIMS, PODS, PVS, STORAGE_CLASSES, is_available, text};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
+use crate::printer::{Printer, columns};
 use crate::tenant::{Tenancy, move_in};
-use crate::voice::{Voice, columns};
 
 /// The columns that fit a terminal.
 const OF_CLASSES: &[&str] = &["NAME", "AGE"];
@@ -25,48 +25,48 @@ const OF_CLAIMS: &[&str] = &[
 ];
 const OF_PODS: &[&str] = &["NAME", "READY", "STATUS", "AGE"];
 
-/// Tells it from the disks to the second tenant.
-pub fn tell(ground: &mut Ground, voice: &mut Voice) -> Result<()> {
-    the_disks(ground, voice)?;
-    discovery(ground, voice)?;
-    offering(ground, voice)?;
-    let tenancies = a_tenant(ground, voice)?;
-    data(ground, voice, &tenancies)?;
-    let times = release(ground, voice, &tenancies)?;
-    the_next_tenant(ground, voice)?;
-    what_it_says(ground, voice, &tenancies)?;
-    summary(ground, voice, &times)
+/// Runs it from the disks to the second tenant.
+pub fn tell(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
+    the_disks(fixture, printer)?;
+    discovery(fixture, printer)?;
+    offering(fixture, printer)?;
+    let tenancies = a_tenant(fixture, printer)?;
+    data(fixture, printer, &tenancies)?;
+    let times = release(fixture, printer, &tenancies)?;
+    the_next_tenant(fixture, printer)?;
+    what_it_says(fixture, printer, &tenancies)?;
+    summary(fixture, printer, &times)
 }
 
-fn the_disks(ground: &Ground, voice: &mut Voice) -> Result<()> {
-    voice.step("A node with some disks, mounted where only this process sees them")?;
-    let disks = ground
+fn the_disks(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
+    printer.step("A node with some disks, mounted where only this process sees them")?;
+    let disks = fixture
         .machine
         .disks
         .iter()
         .map(|disk| (&disk.path, &disk.what));
-    let strays = ground
+    let no_volumes = fixture
         .machine
-        .strays
+        .no_volumes
         .iter()
         .map(|(path, what)| (path, what));
     let rows: Vec<_> = disks
-        .chain(strays)
+        .chain(no_volumes)
         .map(|(path, what)| vec![path.display().to_string(), what.clone()])
         .collect();
-    voice.say(&columns(&rows))?;
-    for left_out in &ground.machine.left_out {
-        voice.say(&format!("Left out: {left_out}."))?;
+    printer.say(&columns(&rows))?;
+    for left_out in &fixture.machine.left_out {
+        printer.say(&format!("Left out: {left_out}."))?;
     }
     Ok(())
 }
 
-fn discovery(ground: &Ground, voice: &mut Voice) -> Result<()> {
-    voice.step("What would be offered, and why the rest would not")?;
-    voice.shell("cat config/storageClassMap", &ground.storage_class_map())?;
-    let found = ground.discover()?;
-    voice.shell("local-volume-provisioner discover", &found)?;
-    for disk in &ground.machine.disks {
+fn discovery(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
+    printer.step("What would be offered, and why the rest would not")?;
+    printer.shell("cat config/storageClassMap", &fixture.storage_class_map())?;
+    let found = fixture.discover()?;
+    printer.shell("local-volume-provisioner discover", &found)?;
+    for disk in &fixture.machine.disks {
         ensure!(
             found.contains(&disk.name()),
             "discover does not find {}",
@@ -76,14 +76,14 @@ fn discovery(ground: &Ground, voice: &mut Voice) -> Result<()> {
     Ok(())
 }
 
-fn offering(ground: &mut Ground, voice: &mut Voice) -> Result<()> {
-    voice.step("The provisioner starts and offers every disk as a PersistentVolume")?;
-    voice.say(&format!(
+fn offering(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
+    printer.step("The provisioner starts and offers every disk as a PersistentVolume")?;
+    printer.say(&format!(
         "The API at {} knows one node, and a class per directory:",
-        ground.cluster.url()
+        fixture.cluster.url()
     ))?;
-    for class in ground.classes() {
-        ground.cluster.create(
+    for class in fixture.classes() {
+        fixture.cluster.create(
             STORAGE_CLASSES,
             &json!({
                 "metadata": { "name": class },
@@ -93,14 +93,14 @@ fn offering(ground: &mut Ground, voice: &mut Voice) -> Result<()> {
             }),
         )?;
     }
-    voice.shell(
+    printer.shell(
         "kubectl get storageclass",
-        &ground.cluster.table(STORAGE_CLASSES, OF_CLASSES)?,
+        &fixture.cluster.table(STORAGE_CLASSES, OF_CLASSES)?,
     )?;
     let start = Instant::now();
-    ground.start_provisioner()?;
-    let wanted = ground.machine.disks.len();
-    let (cluster, provisioner) = (&ground.cluster, &mut ground.provisioner);
+    fixture.start_provisioner()?;
+    let wanted = fixture.machine.disks.len();
+    let (cluster, provisioner) = (&fixture.cluster, &mut fixture.provisioner);
     cluster.eventually(&format!("sight of {wanted} Available PVs"), |cluster| {
         if !provisioner.as_mut().is_some_and(Program::is_running) {
             bail!("the provisioner has ended");
@@ -109,25 +109,28 @@ fn offering(ground: &mut Ground, voice: &mut Voice) -> Result<()> {
         Ok((pvs.iter().filter(|pv| is_available(pv)).count() == wanted).then_some(()))
     })?;
     let took = start.elapsed().as_millis();
-    voice.shell("kubectl get pv", &ground.cluster.table(PVS, OF_PVS)?)?;
-    voice.proven(&format!(
+    printer.shell("kubectl get pv", &fixture.cluster.table(PVS, OF_PVS)?)?;
+    printer.proven(&format!(
         "{wanted} volumes offered {took} ms after the start of the process"
     ))
 }
 
-fn a_tenant(ground: &Ground, voice: &mut Voice) -> Result<Vec<Tenancy>> {
-    voice.step("A tenant claims them all")?;
-    let tenancies = move_in(ground, "tenant-1", "data")?;
-    voice.shell("kubectl get pod", &ground.cluster.table(PODS, OF_PODS)?)?;
-    voice.shell("kubectl get pvc", &ground.cluster.table(CLAIMS, OF_CLAIMS)?)?;
+fn a_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<Vec<Tenancy>> {
+    printer.step("A tenant claims them all")?;
+    let tenancies = move_in(fixture, "tenant-1", "data")?;
+    printer.shell("kubectl get pod", &fixture.cluster.table(PODS, OF_PODS)?)?;
+    printer.shell(
+        "kubectl get pvc",
+        &fixture.cluster.table(CLAIMS, OF_CLAIMS)?,
+    )?;
     Ok(tenancies)
 }
 
-fn data(ground: &Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<()> {
-    voice.step("The tenant writes")?;
+fn data(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<()> {
+    printer.step("The tenant writes")?;
     for tenancy in tenancies {
-        let disk = &ground.machine.disks[tenancy.disk];
-        disk.write(&ground.machine.neighbour)?;
+        let disk = &fixture.machine.disks[tenancy.disk];
+        disk.write(&fixture.machine.neighbour)?;
         ensure!(
             !disk.contents()?.is_empty(),
             "nothing was written to {}",
@@ -135,27 +138,27 @@ fn data(ground: &Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<()>
         );
     }
     let rows = tenancies.iter().map(|tenancy| {
-        let disk = &ground.machine.disks[tenancy.disk];
+        let disk = &fixture.machine.disks[tenancy.disk];
         Ok(vec![disk.name(), disk.contents()?.join("  ")])
     });
-    voice.say(&columns(&rows.collect::<Result<Vec<_>>>()?))?;
-    let neighbour = ground.machine.neighbour.display();
-    voice.say(&format!(
+    printer.say(&columns(&rows.collect::<Result<Vec<_>>>()?))?;
+    let neighbour = fixture.machine.neighbour.display();
+    printer.say(&format!(
         "way-out is a symbolic link to {neighbour}, which must survive."
     ))
 }
 
-fn release(ground: &Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<Vec<u128>> {
-    voice.step("The tenant leaves: each volume is wiped, checked, and offered again")?;
-    ground.cluster.delete(PODS, "tenant-1")?;
-    voice.shell("kubectl delete pod tenant-1", "")?;
+fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<Vec<u128>> {
+    printer.step("The tenant leaves: each volume is wiped, checked, and offered again")?;
+    fixture.cluster.delete(PODS, "tenant-1")?;
+    printer.shell("kubectl delete pod tenant-1", "")?;
     let mut times = Vec::new();
     for tenancy in tenancies {
-        let disk = &ground.machine.disks[tenancy.disk];
+        let disk = &fixture.machine.disks[tenancy.disk];
         let before = disk.contents()?;
         let start = Instant::now();
-        ground.cluster.delete(CLAIMS, &tenancy.claim)?;
-        let fresh = ground.cluster.eventually(
+        fixture.cluster.delete(CLAIMS, &tenancy.claim)?;
+        let fresh = fixture.cluster.eventually(
             &format!("new Available PV for {}", disk.path.display()),
             |cluster| {
                 let is_fresh = |pv: &Value| {
@@ -168,25 +171,25 @@ fn release(ground: &Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<
         )?;
         let took = start.elapsed().as_millis();
         let after = disk.contents()?;
-        let told = if after.is_empty() {
+        let contents = if after.is_empty() {
             "nothing".to_owned()
         } else {
             after.join("  ")
         };
-        voice.shell(
+        printer.shell(
             &format!("kubectl delete pvc {}", tenancy.claim),
             &columns(&[
                 vec!["before", before.join("  ").as_str()],
-                vec!["after", told.as_str()],
+                vec!["after", contents.as_str()],
             ]),
         )?;
         ensure!(
             after.is_empty(),
             "{} still holds {}",
             disk.path.display(),
-            told
+            contents
         );
-        voice.proven(&format!(
+        printer.proven(&format!(
             "{} is clean, and offered again as {} after {took} ms",
             disk.name(),
             text(&fresh, "/metadata/name"),
@@ -194,24 +197,27 @@ fn release(ground: &Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<
         times.push(took);
     }
     ensure!(
-        ground.machine.neighbour.is_file(),
+        fixture.machine.neighbour.is_file(),
         "{} was deleted through a symbolic link",
-        ground.machine.neighbour.display()
+        fixture.machine.neighbour.display()
     );
-    voice.proven(&format!(
+    printer.proven(&format!(
         "{} is still there",
-        ground.machine.neighbour.display()
+        fixture.machine.neighbour.display()
     ))?;
-    voice.shell("kubectl get pv", &ground.cluster.table(PVS, OF_PVS)?)?;
+    printer.shell("kubectl get pv", &fixture.cluster.table(PVS, OF_PVS)?)?;
     Ok(times)
 }
 
-fn the_next_tenant(ground: &Ground, voice: &mut Voice) -> Result<()> {
-    voice.step("The next tenant finds nothing")?;
-    let tenancies = move_in(ground, "tenant-2", "fresh")?;
-    voice.shell("kubectl get pvc", &ground.cluster.table(CLAIMS, OF_CLAIMS)?)?;
+fn the_next_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
+    printer.step("The next tenant finds nothing")?;
+    let tenancies = move_in(fixture, "tenant-2", "fresh")?;
+    printer.shell(
+        "kubectl get pvc",
+        &fixture.cluster.table(CLAIMS, OF_CLAIMS)?,
+    )?;
     for tenancy in &tenancies {
-        let disk = &ground.machine.disks[tenancy.disk];
+        let disk = &fixture.machine.disks[tenancy.disk];
         let found = disk.contents()?;
         ensure!(
             found.is_empty(),
@@ -220,25 +226,25 @@ fn the_next_tenant(ground: &Ground, voice: &mut Voice) -> Result<()> {
             found.join("  ")
         );
     }
-    voice.proven(&format!("{} volumes, all empty", tenancies.len()))
+    printer.proven(&format!("{} volumes, all empty", tenancies.len()))
 }
 
-fn what_it_says(ground: &mut Ground, voice: &mut Voice, tenancies: &[Tenancy]) -> Result<()> {
-    voice.step("What the provisioner itself says")?;
+fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<()> {
+    printer.step("What the provisioner itself says")?;
     let first = tenancies.first().context("there was no tenant")?;
-    let log = ground.log();
+    let log = fixture.log();
     let story: Vec<_> = log
         .lines()
         .filter(|line| line.contains(&first.pv))
         .map(short)
         .collect();
     ensure!(story.len() >= 4, "the log does not tell of {}", first.pv);
-    voice.shell(
+    printer.shell(
         &format!("grep {} provisioner.log   # shortened", first.pv),
         &story.join("\n"),
     )?;
 
-    let metrics = ground.http("/metrics")?;
+    let metrics = fixture.http("/metrics")?;
     let of_volumes = |line: &str| {
         let at = line
             .find("persistentvolume")
@@ -246,7 +252,7 @@ fn what_it_says(ground: &mut Ground, voice: &mut Voice, tenancies: &[Tenancy]) -
         Some(line[at..].to_owned())
     };
     let chosen: Vec<_> = metrics.lines().filter_map(of_volumes).collect();
-    let directories = ground.machine.disks.iter().filter(|disk| !disk.is_raw());
+    let directories = fixture.machine.disks.iter().filter(|disk| !disk.is_raw());
     let cleaned = format!(" {}", directories.count());
     let counted = |line: &String| {
         line.contains("delete_total{mode=\"Filesystem\"") && line.ends_with(&cleaned)
@@ -255,7 +261,7 @@ fn what_it_says(ground: &mut Ground, voice: &mut Voice, tenancies: &[Tenancy]) -
         chosen.iter().any(counted),
         "/metrics has not counted the cleanups:\n{metrics}"
     );
-    voice.shell(
+    printer.shell(
         "curl -s http://.../metrics | grep -o 'persistentvolume.*_total{.*'",
         &chosen.join("\n"),
     )
@@ -269,12 +275,12 @@ fn short(line: &str) -> String {
     format!("{}  {message}", time.get(11..23).unwrap_or(time))
 }
 
-fn summary(ground: &Ground, voice: &mut Voice, times: &[u128]) -> Result<()> {
+fn summary(fixture: &Fixture, printer: &mut Printer, times: &[u128]) -> Result<()> {
     let slowest = times.iter().max().context("no volume was recycled")?;
-    voice.blank()?;
-    voice.proven(&format!(
+    printer.blank()?;
+    printer.proven(&format!(
         "{} volumes recycled, each within {slowest} ms of the deletion of its claim",
-        ground.machine.disks.len()
+        fixture.machine.disks.len()
     ))?;
-    voice.say("(with a build for debugging; scripts/bench measures properly)")
+    printer.say("(with a build for debugging; scripts/bench measures properly)")
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{CLAIMS, PODS, PVS, text};
 use crate::disks::{DEVICES, FILESYSTEMS};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 /// A volume that a claim has got.
 pub struct Tenancy {
@@ -24,10 +24,10 @@ pub struct Tenancy {
 
 /// Makes a claim for every disk and a Pod that uses them all, and waits until it runs; returns which
 /// claim got which disk.
-pub fn move_in(ground: &Ground, pod: &str, prefix: &str) -> Result<Vec<Tenancy>> {
-    let cluster = &ground.cluster;
+pub fn move_in(fixture: &Fixture, pod: &str, prefix: &str) -> Result<Vec<Tenancy>> {
+    let cluster = &fixture.cluster;
     let mut claims = Vec::new();
-    for (number, disk) in (1..).zip(&ground.machine.disks) {
+    for (number, disk) in (1..).zip(&fixture.machine.disks) {
         let name = format!("{prefix}-{number}");
         let (class, mode) = if disk.is_raw() {
             (DEVICES, "Block")
@@ -91,7 +91,7 @@ pub fn move_in(ground: &Ground, pod: &str, prefix: &str) -> Result<Vec<Tenancy>>
             .get(claim.as_str())
             .with_context(|| format!("claim {claim} has no PV"))?;
         let path = Path::new(text(pv, "/spec/local/path"));
-        let disk = ground
+        let disk = fixture
             .machine
             .disks
             .iter()
@@ -99,7 +99,7 @@ pub fn move_in(ground: &Ground, pod: &str, prefix: &str) -> Result<Vec<Tenancy>>
         Ok(Tenancy {
             pv: text(pv, "/metadata/name").to_owned(),
             uid: text(pv, "/metadata/uid").to_owned(),
-            disk: disk.with_context(|| format!("nobody mounted {}", path.display()))?,
+            disk: disk.with_context(|| format!("{} is not mounted", path.display()))?,
             claim,
         })
     };

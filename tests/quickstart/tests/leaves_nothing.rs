@@ -1,4 +1,4 @@
-//! The quickstart as its readers run it: it ends well, as root and as anybody, and whatever ends it,
+//! The quickstart: it succeeds as root and as an ordinary user, and whatever ends it,
 //! nothing is left.
 
 #![allow(
@@ -21,10 +21,10 @@ use tempfile::TempDir;
 
 const QUICKSTART: &str = env!("CARGO_BIN_EXE_quickstart");
 /// An ordinary user, on every machine.
-const NOBODY: u32 = 65534;
-const PATIENCE: Duration = Duration::from_secs(20);
+const ORDINARY_USER: u32 = 65534;
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The programs at a path of their own, by which their processes are told from those of other tests.
+/// The programs at a path of their own, which distinguishes their processes from those of other tests.
 struct Installed {
     dir: TempDir,
 }
@@ -110,7 +110,7 @@ impl Installed {
     /// The last user of a namespace takes it down a moment after it is gone.
     fn assert_nothing_remains(&self, pid: u32) {
         let mut remains = Vec::new();
-        support::until(PATIENCE, Duration::from_millis(10), || {
+        support::until(TIMEOUT, Duration::from_millis(10), || {
             remains = self.remains(pid);
             remains.is_empty().then_some(())
         });
@@ -130,13 +130,13 @@ impl Installed {
             stdout,
             stderr,
         } = child.wait_with_output().unwrap();
-        let (told, errors) = (
+        let (printed, errors) = (
             String::from_utf8(stdout).unwrap(),
             String::from_utf8(stderr).unwrap(),
         );
-        assert!(status.success(), "{status}\n{told}\n{errors}");
+        assert!(status.success(), "{status}\n{printed}\n{errors}");
         self.assert_nothing_remains(pid);
-        told
+        printed
     }
 }
 
@@ -155,8 +155,8 @@ fn send(signal: Signal, pid: u32) {
     kill(Pid::from_raw(pid.try_into().unwrap()), signal).unwrap();
 }
 
-/// What every reader sees, whoever they are.
-fn assert_is_the_story(told: &str) {
+/// What it prints for every user.
+fn assert_is_the_story(printed: &str) {
     for line in [
         "1. A node with some disks",
         "disks  unmounted  -           -         -                  NotMounted",
@@ -167,12 +167,12 @@ fn assert_is_the_story(told: &str) {
         "ok /mnt/neighbour/precious is still there",
         "persistentvolume_delete_total",
     ] {
-        assert!(told.contains(line), "no {line:?} in\n{told}");
+        assert!(printed.contains(line), "no {line:?} in\n{printed}");
     }
-    assert!(!told.contains('\x1b'), "colour in a file:\n{told}");
+    assert!(!printed.contains('\x1b'), "colour in a file:\n{printed}");
     // The longest of the reasons that `discover` gives has no room in a table of six columns.
     let too_wide = |line: &&str| line.chars().count() > 80 && !line.ends_with("OrBlockDevice");
-    let wide: Vec<_> = told.lines().filter(too_wide).collect();
+    let wide: Vec<_> = printed.lines().filter(too_wide).collect();
     assert!(wide.is_empty(), "wider than a terminal: {wide:#?}");
 }
 
@@ -181,20 +181,20 @@ fn the_story_ends_well() {
     let Some(installed) = Installed::new() else {
         return;
     };
-    let told = installed.run(&mut installed.command());
-    assert_is_the_story(&told);
-    // Root gets all kinds, or is told why not.
+    let printed = installed.run(&mut installed.command());
+    assert_is_the_story(&printed);
+    // Root gets all kinds, or the reason why not.
     for (kind, disk) in [("ext4 on", "ssd"), ("raw block device", "nvme")] {
-        let left_out = told
+        let left_out = printed
             .lines()
             .any(|line| line.contains("Left out") && line.contains(kind));
-        let recycled = told.contains(&format!("ok {disk} is clean"));
-        assert!(left_out != recycled, "{kind}:\n{told}");
+        let recycled = printed.contains(&format!("ok {disk} is clean"));
+        assert!(left_out != recycled, "{kind}:\n{printed}");
     }
 }
 
 #[test]
-fn an_ordinary_user_gets_what_takes_no_root() {
+fn an_ordinary_user_gets_what_requires_no_root() {
     if !geteuid().is_root() {
         return support::skip("it runs the quickstart as another user, which takes root");
     }
@@ -203,16 +203,22 @@ fn an_ordinary_user_gets_what_takes_no_root() {
     };
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(["--user", "--mount", "true"]);
-    if !unshare.uid(NOBODY).gid(NOBODY).status().unwrap().success() {
+    if !unshare
+        .uid(ORDINARY_USER)
+        .gid(ORDINARY_USER)
+        .status()
+        .unwrap()
+        .success()
+    {
         return support::skip("an ordinary user gets no namespaces on this machine");
     }
-    let told = installed.run(installed.command().uid(NOBODY).gid(NOBODY));
-    assert_is_the_story(&told);
+    let printed = installed.run(installed.command().uid(ORDINARY_USER).gid(ORDINARY_USER));
+    assert_is_the_story(&printed);
     assert!(
-        told.contains("Left out: ext4 on a loop device, which takes root."),
-        "{told}"
+        printed.contains("Left out: ext4 on a loop device, which takes root."),
+        "{printed}"
     );
-    assert!(told.contains("ok 2 volumes recycled"), "{told}");
+    assert!(printed.contains("ok 2 volumes recycled"), "{printed}");
 }
 
 #[test]
@@ -221,12 +227,12 @@ fn whatever_ends_it_in_the_middle_leaves_nothing() {
         let Some(installed) = Installed::new() else {
             return;
         };
-        // Nobody reads, and there is little room: it cannot come to its end.
+        // The pipe has no reader and little room: it cannot come to its end.
         let (reader, mut writer) = std::io::pipe().unwrap();
         fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
         writer.write_all(&[b'.'; 1024]).unwrap();
         let mut child = installed.command().stdout(writer).spawn().unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let is_last = Instant::now() >= deadline;
             let processes = installed.processes();
@@ -286,7 +292,7 @@ fn kept_it_can_be_looked_at_until_ctrl_c() {
 }
 
 #[test]
-fn a_machine_that_forbids_it_gets_one_sentence() {
+fn a_machine_that_forbids_it_gets_one_error() {
     // A user namespace in which not one mount namespace may be made.
     let forbid = "echo 0 > /proc/sys/user/max_mnt_namespaces && exec \"$0\"";
     let Some(installed) = Installed::new() else {

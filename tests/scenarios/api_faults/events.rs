@@ -5,17 +5,17 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 
 use super::*;
-use crate::kit::{in_state, metric};
+use crate::kit::{fast, in_state, metric, tmpfs};
 
 #[test]
 fn an_event_is_written_as_soon_as_the_api_server_is_back() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&volume, None);
     let of_events = stage.faults().on(Verb::Create).resource("events");
     let broken = of_events.reset_before();
     stage.sandbox.umount(&volume).unwrap();
-    stage.eventually("it tries again", || (broken.hits() > 2).then_some(()));
+    stage.eventually("it tries again", || broken.hits() > 2);
     assert_eq!(metric(&mut provisioner, "events_failed_total"), Some(0));
     broken.clear();
     stage.event("VolumeNotMounted", "");
@@ -24,10 +24,10 @@ fn an_event_is_written_as_soon_as_the_api_server_is_back() {
 }
 
 #[test]
-fn an_event_that_is_refused_keeps_none_waiting() {
+fn a_refused_event_delays_no_other() {
     let (stage, accepted) = or_skip!(bare_volume());
-    let refused = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let refused = fast(&stage, "other");
+    let mut provisioner = stage.provisioner();
     for volume in [&refused, &accepted] {
         stage.available(volume, None);
     }
@@ -35,7 +35,7 @@ fn an_event_that_is_refused_keeps_none_waiting() {
     let refusal = of_events.times(1).answer(Answer::code(422));
     stage.sandbox.umount(&refused).unwrap();
     stage.eventually("it gives up", || {
-        (metric(&mut provisioner, "events_failed_total") == Some(1)).then_some(())
+        metric(&mut provisioner, "events_failed_total") == Some(1)
     });
     stage.sandbox.umount(&accepted).unwrap();
     stage.event("VolumeNotMounted", "");
@@ -47,24 +47,23 @@ fn an_event_that_is_refused_keeps_none_waiting() {
 
 /// As where a webhook is broken that is asked about one namespace only.
 #[test]
-fn an_event_that_keeps_failing_holds_up_no_other() {
+fn an_event_that_keeps_failing_delays_no_other() {
     let stage = or_skip!(bare_stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volumes = ["disks/fast/one", "disks/fast/two"]
-        .map(|dir| stage.sandbox.tmpfs(dir, "size=1m").unwrap());
-    let _provisioner = stage.provisioner().unwrap();
+    stage.class("fast", &json!({}));
+    let volumes = ["disks/fast/one", "disks/fast/two"].map(|dir| tmpfs(&stage, dir));
+    let _provisioner = stage.provisioner();
     let [first, _] = volumes
         .each_ref()
         .map(|at| name(&stage.available(at, None)));
     let of_events = stage.faults().on(Verb::Create).resource("events");
     let broken = of_events.name_prefix(&first).answer(Answer::code(500));
     stage.sandbox.umount(&volumes[0]).unwrap();
-    stage.eventually("it tries again", || (broken.hits() > 1).then_some(()));
+    stage.eventually("it tries again", || broken.hits() > 1);
     stage.sandbox.umount(&volumes[1]).unwrap();
     stage.event("VolumeNotMounted", "");
     broken.clear();
     stage.eventually("both are written", || {
-        (stage.events("VolumeNotMounted").len() == 2).then_some(())
+        stage.events("VolumeNotMounted").len() == 2
     });
 }
 
@@ -72,19 +71,19 @@ fn an_event_that_keeps_failing_holds_up_no_other() {
 #[test]
 fn an_event_that_comes_again_when_the_first_is_gone_is_written_again() {
     let stage = or_skip!(bare_stage());
-    stage.class("fast", &json!({})).unwrap();
-    let mount = || stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.class("fast", &json!({}));
+    let mount = || fast(&stage, "vol");
     let volume = mount();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = name(&stage.available(&volume, None));
     stage.sandbox.umount(&volume).unwrap();
     stage.event("VolumeNotMounted", "mount the volume");
 
     let events: Api<Event> = Api::namespaced(stage.client.clone(), "default");
     let of_pv = ListParams::default().fields(&format!("involvedObject.name={pv}"));
-    for event in stage.block_on(events.list(&of_pv)).unwrap() {
+    for event in stage.request(events.list(&of_pv)) {
         let (name, params) = (event.metadata.name.unwrap(), DeleteParams::default());
-        stage.block_on(events.delete(&name, &params)).unwrap();
+        stage.request(events.delete(&name, &params));
     }
     assert_eq!(stage.events("VolumeNotMounted"), [""; 0]);
     mount();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use control_plane::requests::Request;
 
 use super::*;
-use crate::kit::offered_anew;
+use crate::kit::{fast_volumes, offered_again, stage_with};
 
 const WATCHED: [&str; 3] = ["nodes", PVS, "storageclasses"];
 /// Long enough for pauses that double to be longer than what is allowed after it.
@@ -13,16 +13,14 @@ const OUTAGE: Duration = Duration::from_secs(12);
 
 #[test]
 fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=1h");
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
+    let [volume] = fast_volumes(&stage, ["vol"]);
+    let _provisioner = stage.provisioner();
     let bound = stage.occupy("claim", &volume);
     for resource in WATCHED {
         stage.eventually("it watches", || {
             let watches = |r: &Request| r.verb == Verb::Watch && r.resource == resource;
-            (stage.requests().count(watches) > 0).then_some(())
+            stage.requests().count(watches) > 0
         });
     }
 
@@ -49,10 +47,10 @@ fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
     outage.clear();
     stage.within(Duration::from_secs(10), "the volume is cleaned", || {
         let found = stage.pvs_at(&volume);
-        found.iter().all(|pv| uid(pv) != uid(&bound)).then_some(())
+        found.iter().all(|pv| uid(pv) != uid(&bound))
     });
     let took = since.elapsed();
-    offered_anew(&stage, &volume, &bound);
+    offered_again(&stage, &volume, &bound);
     assert_eq!(expired.hits(), 1, "cleaned after {took:?}");
     for resource in WATCHED {
         stage.within(Duration::from_secs(10), "the watch is back", || {
@@ -60,7 +58,7 @@ fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {
             let is_back = |r: &&std::sync::Arc<Request>| {
                 r.verb == Verb::Watch && r.resource == resource && r.status() == 200
             };
-            since.iter().any(|r| is_back(&r)).then_some(())
+            since.iter().any(|r| is_back(&r))
         });
     }
     let since = requests.since(back);

@@ -1,7 +1,7 @@
 //! Rights that are missing: reported, survived, and used as soon as they are granted.
 
 use super::*;
-use crate::kit::status;
+use crate::kit::{fast, status};
 
 /// What `/status` calls degraded, and the metric of it.
 fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool) {
@@ -13,31 +13,28 @@ fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool
 
 fn reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
     stage.eventually(
-        &format!("the missing right to {verb} {resource} is reported"),
-        || (missing(provisioner, verb, resource) == (true, true)).then_some(()),
+        &format!("the missing permission to {verb} {resource} is reported"),
+        || missing(provisioner, verb, resource) == (true, true),
     );
 }
 
 fn no_longer_reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
     stage.eventually(
-        &format!("the right to {verb} {resource} is no longer missed"),
-        || (missing(provisioner, verb, resource) == (false, false)).then_some(()),
+        &format!("the permission to {verb} {resource} is no longer reported"),
+        || missing(provisioner, verb, resource) == (false, false),
     );
 }
 
 /// Without these nothing is cleaned, and nothing is lost; what else there is to do is done. Each of
 /// two volumes misses one right, so that the ten seconds until the next try pass once.
 #[test]
-fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_granted() {
+fn without_permission_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_granted() {
     let stage = or_skip!(bare_stage());
-    stage.class("fast", &json!({})).unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.class("fast", &json!({}));
+    let mut provisioner = stage.provisioner();
     let faults = stage.faults();
     let denied = [Verb::Patch, Verb::Delete].map(|verb| {
-        let volume = stage
-            .sandbox
-            .tmpfs(&format!("disks/fast/{verb}"), "size=1m")
-            .unwrap();
+        let volume = fast(&stage, &verb.to_string());
         let old = stage.occupy(&verb.to_string(), &volume);
         let fault = faults.on(verb).resource(PVS).name(&name(&old)).forbid();
         stage.delete_claim(&verb.to_string());
@@ -50,7 +47,7 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
         assert_eq!(uid(&stage.pv(&name(old)).unwrap()), uid(old));
     }
     reported(&stage, &mut provisioner, "delete", PVS);
-    let other = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
+    let other = fast(&stage, "other");
     stage.available(&other, None);
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
     for (.., fault) in &denied {
@@ -60,13 +57,7 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
         stage.within(
             A_RETRY_LATER,
             &format!("{verb} is allowed, and the volume cleaned"),
-            || {
-                stage
-                    .pvs_at(volume)
-                    .iter()
-                    .all(|pv| uid(pv) != uid(old))
-                    .then_some(())
-            },
+            || stage.pvs_at(volume).iter().all(|pv| uid(pv) != uid(old)),
         );
         stage.available(volume, Some(&uid(old)));
         assert_eq!(entries(volume), [""; 0]);
@@ -77,9 +68,9 @@ fn without_the_right_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_grant
 
 /// Older roles lack these: the single check is left out, and that is said.
 #[test]
-fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
+fn without_permission_to_read_claims_or_pods_that_check_is_left_out() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim", &volume);
     let faults = stage.faults();
     faults.on(Verb::Get).resource(CLAIMS).forbid();
@@ -99,14 +90,14 @@ fn without_the_right_to_read_claims_or_pods_that_check_is_left_out() {
 }
 
 #[test]
-fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
+fn without_permission_to_watch_nodes_or_classes_all_else_continues() {
     // A list that is refused is never followed by a watch.
     for verb in [Verb::List, Verb::Watch] {
         let (stage, volume) = or_skip!(bare_volume());
         let faults = stage.faults();
         faults.on(verb).resource("nodes").forbid();
         faults.on(Verb::Watch).resource("storageclasses").forbid();
-        let mut provisioner = stage.provisioner().unwrap();
+        let mut provisioner = stage.provisioner();
         let old = stage.occupy("claim", &volume);
         stage.delete_claim("claim");
         stage.available(&volume, Some(&uid(&old)));
@@ -117,10 +108,10 @@ fn without_the_right_to_watch_nodes_or_classes_all_else_goes_on() {
 }
 
 #[test]
-fn without_the_right_to_create_events_all_else_goes_on() {
+fn without_permission_to_create_events_all_else_continues() {
     let (stage, volume) = or_skip!(bare_volume());
     let denied = stage.faults().on(Verb::Create).resource("events").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim-1", &volume);
     stage.delete_claim("claim-1");
     let old = stage.available(&volume, Some(&uid(&old)));

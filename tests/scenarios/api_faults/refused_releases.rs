@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use super::*;
-use crate::kit::{has_secret, keep_secret, metric, offered_anew};
+use crate::kit::{has_secret, keep_secret, metric, offered_again, stage_with, tmpfs};
 
 const WEBHOOK: &str = "admission webhook \"pv.example.com\" denied the request: keep finalizers";
 
@@ -24,19 +24,18 @@ const REFUSALS: [Trouble; 4] = [
 
 #[test]
 fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=1h");
-    stage.class("fast", &json!({})).unwrap();
+    let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
+    stage.class("fast", &json!({}));
     // As many as may be cleaned at a time, and one more.
     let entries = REFUSALS.iter().map(|(entry, _)| *entry).chain(["further"]);
     let volumes: Vec<_> = entries
         .map(|entry| {
             let dir = format!("disks/fast/{entry}");
-            let path = stage.sandbox.tmpfs(&dir, "size=1m").unwrap();
+            let path = tmpfs(&stage, &dir);
             (entry, path)
         })
         .collect();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pvs: Vec<_> = volumes
         .iter()
         .map(|(entry, path)| stage.occupy(entry, path))
@@ -54,9 +53,7 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
         stage.delete_claim(entry);
     }
     for fault in &refused {
-        stage.eventually("the release is refused", || {
-            (fault.hits() >= 1).then_some(())
-        });
+        stage.eventually("the release is refused", || fault.hits() >= 1);
     }
     // Only another wipe would delete these.
     for (_, path) in &volumes[..REFUSALS.len()] {
@@ -64,7 +61,7 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
     }
     let (entry, further) = &volumes[REFUSALS.len()];
     stage.delete_claim(entry);
-    offered_anew(&stage, further, &pvs[REFUSALS.len()]);
+    offered_again(&stage, further, &pvs[REFUSALS.len()]);
 
     let unhealthy = |path: &Path, pv| {
         let (path, pv) = (path.display(), name(pv));
@@ -86,9 +83,7 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
         };
         assert!(text.contains(words), "{text}");
         assert_eq!(metric(&mut provisioner, &unhealthy(path, pv)), Some(1));
-        stage.eventually(&format!("{entry}: it is tried again"), || {
-            (fault.hits() >= 4).then_some(())
-        });
+        stage.eventually(&format!("{entry}: it is tried again"), || fault.hits() >= 4);
         let held = stage.pvs_at(path);
         assert!(
             held.len() == 1 && uid(&held[0]) == uid(pv),
@@ -109,17 +104,14 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
     for ((entry, path), pv) in volumes.iter().zip(&pvs).take(refused.len()) {
         stage.within(A_RETRY_LATER, &format!("{entry} is released"), || {
             let found = stage.pvs_at(path);
-            found
-                .iter()
-                .all(|found| uid(found) != uid(pv))
-                .then_some(())
+            found.iter().all(|found| uid(found) != uid(pv))
         });
-        offered_anew(&stage, path, pv);
+        offered_again(&stage, path, pv);
         assert!(has_secret(path), "{entry}: wiped once");
         assert_eq!(wipes(&provisioner, path), 1, "{entry}");
         stage.eventually("no problem is reported any more", || {
             let series = metric(&mut provisioner, &unhealthy(path, pv));
-            series.is_none().then_some(())
+            series.is_none()
         });
     }
 }

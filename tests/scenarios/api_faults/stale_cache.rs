@@ -12,7 +12,7 @@ use crate::kit::{annotate_node, bind_again, is_asked};
 #[test]
 fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let mut claim = "claim".to_owned();
     let pv = stage.occupy(&claim, &volume);
     let (pv, old) = (name(&pv), uid(&pv));
@@ -78,16 +78,14 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
 #[test]
 fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pv = stage.occupy("first", &volume);
     let pause = |paused: Option<&str>| {
         let annotations = json!({ "local-volume-provisioner/paused": paused });
-        stage
-            .patch_pv(
-                &name(&pv),
-                &json!({ "metadata": { "annotations": annotations } }),
-            )
-            .unwrap();
+        stage.patch_pv(
+            &name(&pv),
+            &json!({ "metadata": { "annotations": annotations } }),
+        );
     };
     pause(Some("true"));
     stage.delete_claim("first");
@@ -99,7 +97,7 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     let get = faults.on(Verb::Get).resource(PVS).name(&name(&pv)).times(1);
     let held_up = get.hold();
     pause(None);
-    stage.eventually("the cleanup begins", || (held_up.hits() == 1).then_some(()));
+    stage.eventually("the cleanup begins", || held_up.hits() == 1);
     let hold = faults.hold_watches(PVS);
     bind_again(&stage, &name(&pv), "second");
     let mark = stage.requests().mark();
@@ -123,9 +121,9 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
 
 /// The Node is watched as ever, and the watch is late.
 #[test]
-fn a_pause_that_no_watch_has_told_of_yet_comes_in_time() {
+fn a_pause_that_no_watch_has_shown_yet_is_noticed_in_time() {
     let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim", &volume);
     let hold = stage.faults().hold_watches("nodes");
     annotate_node(&stage, "local-volume-provisioner/paused", "true");

@@ -5,30 +5,28 @@ use control_plane::requests::Request;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::*;
-use crate::kit::{is_asked, is_same, mounted_by_kubelet, offered_anew, status, status_of};
+use crate::kit::{fast, is_asked, is_same, mounted_by_kubelet, offered_again, status, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
     stage.add_arg("--discovery-period=1h");
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     Some(stage)
 }
 
-/// The PV is released while the patch that marks it as used is held by this fault. Then it is let go.
+/// The PV is released while the patch that marks it as used is held by this fault. Then it is released.
 fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
     let stage = or_skip!(unhurried_stage());
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let volume = fast(&stage, "vol");
+    let mut provisioner = stage.provisioner();
     let pv = name(&stage.available(&volume, None));
     let patch = stage.faults().on(Verb::Patch).resource(PVS).name(&pv);
     let held = fault(patch.times(1));
     let bound = stage.bind("claim", &volume);
-    stage.eventually("it is being marked as used", || {
-        (held.hits() == 1).then_some(())
-    });
+    stage.eventually("it is being marked as used", || held.hits() == 1);
     stage.delete_claim("claim");
     stage.eventually("it was seen released", || {
-        (status_of(&mut provisioner, &volume)["phase"] == "Released").then_some(())
+        status_of(&mut provisioner, &volume)["phase"] == "Released"
     });
     // And whatever else the release brings.
     let version = |pv: &PersistentVolume| pv.metadata.resource_version.clone().unwrap();
@@ -44,7 +42,7 @@ fn a_release_amid_the_mark(fault: fn(FaultBuilder) -> Fault) {
     let is_deletion = |request: &Request| request.verb == Verb::Delete && request.name == pv;
     is_asked(&stage, mark, "its deletion", is_deletion);
     silence.release();
-    offered_anew(&stage, &volume, &bound);
+    offered_again(&stage, &volume, &bound);
 }
 
 #[test]
@@ -60,17 +58,17 @@ fn what_was_seen_before_a_write_met_a_conflict_is_acted_on_after_it() {
 #[test]
 fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() {
     let stage = or_skip!(unhurried_stage());
-    stage.configure("protectReleasedData", "false").unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.configure("protectReleasedData", "false");
+    let volume = fast(&stage, "vol");
     let create = stage.faults().on(Verb::Create).resource(PVS);
     let held = create.times(1).hold_answer();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let first = stage.available(&volume, None);
     let seen = |provisioner: &mut Program| status(provisioner)["pass"]["resourceVersion"] != "0";
-    stage.eventually("it is seen", || seen(&mut provisioner).then_some(()));
-    stage.delete_pv(&name(&first)).unwrap();
+    stage.eventually("it is seen", || seen(&mut provisioner));
+    stage.delete_pv(&name(&first));
     stage.eventually("its end is seen", || {
-        (stage.pvs().is_empty() && !seen(&mut provisioner)).then_some(())
+        stage.pvs().is_empty() && !seen(&mut provisioner)
     });
     assert!(stage.pvs().is_empty(), "none is made");
     held.clear();
@@ -78,13 +76,13 @@ fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() 
 }
 
 #[test]
-fn the_status_follows_a_cleanup_although_no_watch_tells_anything() {
+fn the_status_follows_a_cleanup_without_any_watch_event() {
     let stage = or_skip!(unhurried_stage());
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let volume = fast(&stage, "vol");
+    let mut provisioner = stage.provisioner();
     let mut says = |state: &str| {
         stage.eventually(state, || {
-            (status_of(&mut provisioner, &volume)["state"] == state).then_some(())
+            status_of(&mut provisioner, &volume)["state"] == state
         });
     };
     let bound = stage.occupy("claim", &volume);
@@ -97,8 +95,8 @@ fn the_status_follows_a_cleanup_although_no_watch_tells_anything() {
     let held = patch.name(&name(&bound)).skip(1).hold();
     fs::remove_dir(mounted).unwrap();
     says("Cleaning");
-    stage.eventually("it is to be released", || (held.hits() == 1).then_some(()));
+    stage.eventually("it is to be released", || held.hits() == 1);
     held.clear();
     silence.release();
-    offered_anew(&stage, &volume, &bound);
+    offered_again(&stage, &volume, &bound);
 }

@@ -97,7 +97,7 @@ impl Case<'_> {
     fn dies_at(&self, at: &str) {
         let stage = self.stage;
         let environment = [("CRASH_AT", at)];
-        let program = stage.provisioner_with(&environment).unwrap();
+        let program = stage.provisioner_with(&environment);
         let claim = format!("dies-at-{}", at.replace(':', "-"));
         let bound = stage.bind(&claim, self.path);
         if at == AS_BOUND {
@@ -139,7 +139,7 @@ impl Case<'_> {
 
     /// The next process cleans the volume and offers it again.
     fn is_recovered(&self, at: &str, old: &PersistentVolume) {
-        let _provisioner = self.stage.provisioner().unwrap();
+        let _provisioner = self.stage.provisioner();
         self.stage.available(self.path, old.metadata.uid.as_deref());
         assert!(self.disk.is_clean(), "{at}: offered with data");
         assert_eq!(self.stage.pvs_at(self.path).len(), 1, "{at}");
@@ -151,7 +151,7 @@ impl Case<'_> {
     }
 
     fn is_dead(&self, mut program: Program) {
-        let status = program.wait(self.stage.patience()).unwrap();
+        let status = program.wait(self.stage.timeout()).unwrap();
         assert_eq!(killed_by(status), Some(9), "{status}");
     }
 }
@@ -161,9 +161,9 @@ fn dies_at_each_point(case: &str) {
     let class = if case == "job" { "zero" } else { case };
     let kinds = kinds(&stage);
     let kind = kinds.iter().find(|kind| kind.class == class).unwrap();
-    let dir = stage.class(class, &kind.settings).unwrap();
+    let dir = stage.class(class, &kind.settings);
     if case == "job" {
-        stage.configure("useJobForCleaning", "true").unwrap();
+        stage.configure("useJobForCleaning", "true");
     }
     let [(path, _device), (in_use_at, _other)] =
         ["dies", "in-use"].map(|name| volume(&stage, kind, &dir, name));
@@ -173,7 +173,7 @@ fn dies_at_each_point(case: &str) {
         in_use: disk(kind, &in_use_at),
         path: &path,
     };
-    let first = stage.provisioner().unwrap();
+    let first = stage.provisioner();
     let bound = stage.bind("in-use", &in_use_at);
     stage.used(&bound);
     volumes.in_use.write("in-use");

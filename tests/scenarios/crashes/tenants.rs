@@ -23,7 +23,7 @@ pub struct Tenants {
     claims: Claims,
     class: &'static str,
     full_class: String,
-    patience: Duration,
+    timeout: Duration,
     disk: Disk,
     stop: Arc<AtomicBool>,
     released: Sender<&'static str>,
@@ -43,7 +43,7 @@ impl Tenants {
             claims: Claims::of(stage),
             class,
             full_class: stage.named(class),
-            patience: 2 * stage.patience(),
+            timeout: 2 * stage.timeout(),
             disk,
             stop: Arc::clone(stop),
             released: released.clone(),
@@ -62,7 +62,7 @@ impl Tenants {
             self.wait_until_bound(&claim);
             assert!(
                 self.disk.is_clean(),
-                "{claim} was bound to a volume with somebody's data"
+                "{claim} was bound to a volume with a tenant's data"
             );
             if let Disk::Device(path) = &self.disk {
                 let left = cleaners_of(path);
@@ -106,8 +106,8 @@ impl Tenants {
     }
 
     fn wait_until_bound(&self, claim: &str) {
-        let is_bound = || self.claims.is_bound(claim).then_some(());
-        let bound = support::until(self.patience, Duration::from_millis(1), is_bound);
+        let is_bound = || self.claims.is_bound(claim);
+        let bound = support::until(self.timeout, Duration::from_millis(1), is_bound);
         assert!(bound.is_some(), "{claim} was never bound");
     }
 }

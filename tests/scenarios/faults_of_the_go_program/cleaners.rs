@@ -28,22 +28,21 @@ fn failures(provisioner: &mut support::Program) -> Option<u64> {
 
 #[test]
 fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--discovery-period=100ms");
+    let stage = or_skip!(stage_with(&["--discovery-period=100ms"]));
     let scratch = stage.sandbox.path().display().to_string();
     let script = format!(
         "cd {scratch}; date +%s >> runs; echo the disk is on fire; [ $(wc -l < runs) = 1 ] && exit 3\n\
          while ! [ -e repaired ]; do sleep 0.02; done\n{WIPE}"
     );
     let (device, path) = cleaned_by(&stage, &script);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     stage.delete_claim("claim");
 
     // Asked of the program, which tries again in ten seconds: its event may take a while.
     stage.eventually("the failure is counted", || {
-        (failures(&mut provisioner) == Some(1)).then_some(())
+        failures(&mut provisioner) == Some(1)
     });
     let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
     assert_eq!(
@@ -54,20 +53,20 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
     let text = stage.event("VolumeFailedDelete", "exit code 3");
     assert!(
         text.contains("the disk is on fire"),
-        "the cleaner's last words are told: {text}"
+        "the cleaner's last output is reported: {text}"
     );
     let held = stage.pv(&name(&bound)).unwrap();
     assert!(
         is_terminating(&held) && is_protected(&held),
-        "nobody can bind it meanwhile"
+        "no claim can bind it meanwhile"
     );
 
     fs::write(stage.sandbox.path().join("repaired"), "").unwrap();
-    stage.eventually("the next try", || (runs(&stage) == 2).then_some(()));
+    stage.eventually("the next try", || runs(&stage) == 2);
     let seconds = lines(&stage.sandbox.path().join("runs"));
     let [first, second] = [0, 1].map(|at| seconds[at].parse::<u64>().unwrap());
     assert!(second - first >= 9, "it was run again at once: {seconds:?}");
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(failures(&mut provisioner), Some(1));
 }
@@ -80,7 +79,7 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
         stage.sandbox.path().display()
     );
     let (device, path) = cleaned_by(&stage, &script);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     let fault = stage
@@ -97,8 +96,8 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
         runs(&stage) == 0 && secrets_on(device.path()).len() == 4
     });
     fault.clear();
-    stage.eventually("the next try", || (runs(&stage) == 1).then_some(()));
-    offered_anew(&stage, &path, &bound);
+    stage.eventually("the next try", || runs(&stage) == 1);
+    offered_again(&stage, &path, &bound);
     assert_eq!(runs(&stage), 1);
 }
 
@@ -127,7 +126,7 @@ fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
         scratch = scratch.display(),
     );
     let (device, path) = cleaned_by(&stage, &script);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     stage.delete_claim("claim");
@@ -140,21 +139,21 @@ fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
     assert!(first.iter().all(|pid| is_alive(*pid)));
     provisioner.kill();
     stage.eventually("all of it is gone", || {
-        (!first.iter().any(|pid| is_alive(*pid))).then_some(())
+        !first.iter().any(|pid| is_alive(*pid))
     });
 
-    let mut successor = stage.provisioner().unwrap();
+    let mut successor = stage.provisioner();
     let all = two(4);
     assert!(all[2..].iter().all(|pid| is_alive(*pid)));
-    assert!(successor.stop(stage.patience()).unwrap().success());
+    assert!(successor.stop(stage.timeout()).unwrap().success());
     stage.eventually("all of that is gone too", || {
-        (!all.iter().any(|pid| is_alive(*pid))).then_some(())
+        !all.iter().any(|pid| is_alive(*pid))
     });
     assert!(is_terminating(&stage.pv(&name(&bound)).unwrap()));
 
     fs::write(scratch.join("finish"), "").unwrap();
-    let _third = stage.provisioner().unwrap();
-    offered_anew(&stage, &path, &bound);
+    let _third = stage.provisioner();
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(runs(&stage), 1);
     assert_eq!(lines(&scratch.join("overlaps")), [] as [&str; 0]);

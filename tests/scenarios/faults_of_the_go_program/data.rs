@@ -11,14 +11,11 @@ use crate::{lively_stage, stage};
 #[test]
 fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
+    let dir = stage.class("fast", &json!({}));
     let path = dir.join("vol-1");
     let disk = ext4(&stage);
-    stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol-1")
-        .unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    mount(&stage, &disk, "disks/fast/vol-1");
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     keep_secret(&path);
 
@@ -32,11 +29,8 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
     });
     in_state(&stage, &mut provisioner, &path, "NotMounted");
 
-    stage
-        .sandbox
-        .mount(disk.path(), "ext4", "disks/fast/vol-1")
-        .unwrap();
-    offered_anew(&stage, &path, &bound);
+    mount(&stage, &disk, "disks/fast/vol-1");
+    offered_again(&stage, &path, &bound);
     assert!(entries(&path).is_empty(), "{:?}", entries(&path));
     stage.sandbox.umount(&path).unwrap();
     assert!(
@@ -57,29 +51,25 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     );
     let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
     let (device, path) = raw_volume(&stage, &settings);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.bind("first", &path);
     scribble(device.path());
 
     stage.delete_claim("first");
-    stage.eventually("the cleaner runs", || {
-        (lines(&log).len() == 1).then_some(())
-    });
-    // An administrator offers the PV again, and somebody claims it, in the middle of the cleanup.
+    stage.eventually("the cleaner runs", || lines(&log).len() == 1);
+    // An administrator offers the PV again, and it is claimed, in the middle of the cleanup.
     clear_claim_ref(&stage, &name(&bound));
-    stage
-        .claim_in_mode("second", "raw", Some(&name(&bound)), "Block")
-        .unwrap();
+    stage.claim_in_mode("second", "raw", Some(&name(&bound)), "Block");
     stage.still_cleaning(&mut provisioner, "the volume cannot be bound", || {
         let pv = stage.pv(&name(&bound)).unwrap();
         claim_phase(&stage, "second") != "Bound" && is_terminating(&pv)
     });
 
     fs::write(&go, "").unwrap();
-    // The second claim gets the new object, by the name that both have: perhaps before anybody sees
+    // The second claim gets the new object, by the name that both have: perhaps before the test sees
     // that it is free.
     stage.eventually("the second claim is bound", || {
-        (claim_phase(&stage, "second") == "Bound").then_some(())
+        claim_phase(&stage, "second") == "Bound"
     });
     let fresh = stage.pv(&name(&bound)).unwrap();
     assert_ne!(fresh.metadata.uid, bound.metadata.uid, "it is a new one");
@@ -88,7 +78,7 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     stage.used(&fresh);
     scribble(device.path());
     stage.delete_claim("second");
-    offered_anew(&stage, &path, &fresh);
+    offered_again(&stage, &path, &fresh);
     assert!(
         secrets_on(device.path()).is_empty(),
         "the first cleanup vouched for the second tenant"
@@ -98,18 +88,13 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
 
 #[test]
 fn fault_5_deletion_never_reaches_into_a_nested_mount() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap();
+    let (stage, [volume]) = or_skip!(fast_stage(["vol-1"]));
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();
     keep_secret(&elsewhere);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.bind("claim", &volume);
     keep_secret(&volume);
-    let inner = stage
-        .sandbox
-        .tmpfs("disks/fast/vol-1/a/inner", "size=1m")
-        .unwrap();
+    let inner = fast(&stage, "vol-1/a/inner");
     keep_secret(&inner);
     let same_filesystem = stage
         .sandbox
@@ -132,10 +117,8 @@ fn fault_5_deletion_never_reaches_into_a_nested_mount() {
 
     stage.sandbox.umount(&inner).unwrap();
     stage.sandbox.umount(&same_filesystem).unwrap();
-    stage.eventually("the volume is cleaned", || {
-        (!has_secret(&volume)).then_some(())
-    });
-    offered_anew(&stage, &volume, &bound);
+    stage.eventually("the volume is cleaned", || !has_secret(&volume));
+    offered_again(&stage, &volume, &bound);
     assert!(entries(&volume).is_empty());
     assert!(has_secret(&elsewhere));
 }

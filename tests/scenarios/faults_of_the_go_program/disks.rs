@@ -13,7 +13,7 @@ fn fault_6_two_links_to_one_disk_make_one_pv() {
     let first = link(&device, &dir, "a");
     let second = link(&device, &dir, "b");
     let third = link(&other, &dir, "c");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.available(&first, None);
     stage.available(&third, None);
     skipped(&stage, &mut provisioner, &second, "DuplicateDevice");
@@ -23,7 +23,7 @@ fn fault_6_two_links_to_one_disk_make_one_pv() {
         "both paths are named: {detail}"
     );
 
-    // A link that comes later, while the disk is somebody's.
+    // A link that is added later, while the disk is in use.
     let bound = stage.bind("claim", &first);
     scribble(device.path());
     let fourth = link(&device, &dir, "0");
@@ -32,23 +32,22 @@ fn fault_6_two_links_to_one_disk_make_one_pv() {
     std::fs::remove_file(&fourth).unwrap();
     std::fs::remove_file(&second).unwrap();
     stage.delete_claim("claim");
-    offered_anew(&stage, &first, &bound);
+    offered_again(&stage, &first, &bound);
     assert!(secrets_on(device.path()).is_empty());
 }
 
 #[test]
 fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    stage.class("slow", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
+    stage.class("slow", &json!({}));
     let dir = raw_class(&stage, &json!({}));
     let device = raw(&stage);
     let volumes = [
-        stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m").unwrap(),
+        fast(&stage, "vol-1"),
         stage.sandbox.tmpfs("disks/slow/vol-2", "size=30m").unwrap(),
         link(&device, &dir, "disk"),
     ];
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     for volume in &volumes {
         stage.available(volume, None);
     }
@@ -64,12 +63,12 @@ fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
         total(provisioner, "Filesystem") == mib(50) && total(provisioner, "Block") == mib(32)
     };
     stage.eventually("all volumes count, with a PV or without", || {
-        all_count(&mut provisioner).then_some(())
+        all_count(&mut provisioner)
     });
     stage.still(&mut provisioner, "the volumes", || stage.pvs().len() == 3);
     assert!(all_count(&mut provisioner), "for good");
     stage.sandbox.tmpfs("disks/slow/vol-3", "size=40m").unwrap();
     stage.eventually("a new volume counts", || {
-        (total(&mut provisioner, "Filesystem") == mib(90)).then_some(())
+        total(&mut provisioner, "Filesystem") == mib(90)
     });
 }

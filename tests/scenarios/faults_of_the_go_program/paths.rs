@@ -1,6 +1,8 @@
 //! Fault 4: which paths an annotation must not vouch for.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 use support::stage::{is_terminating, name, phase};
 
@@ -14,15 +16,11 @@ fn is_released(pv: &PersistentVolume) -> bool {
 #[test]
 fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let other_dir = stage.class("fast-ssd", &json!({})).unwrap();
-    let volumes = ["fast/vol-1", "fast/vol-2", "fast-ssd/vol-3"].map(|volume| {
-        stage
-            .sandbox
-            .tmpfs(&format!("disks/{volume}"), "size=20m")
-            .unwrap()
-    });
-    let mut provisioner = stage.provisioner().unwrap();
+    let dir = stage.class("fast", &json!({}));
+    let other_dir = stage.class("fast-ssd", &json!({}));
+    let volumes = ["fast/vol-1", "fast/vol-2", "fast-ssd/vol-3"]
+        .map(|volume| tmpfs(&stage, &format!("disks/{volume}")));
+    let mut provisioner = stage.provisioner();
     for volume in &volumes {
         stage.available(volume, None);
         keep_secret(volume);
@@ -30,10 +28,7 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
     let inside = stage.sandbox.dir("disks/fast/vol-1/inside").unwrap();
     keep_secret(&inside);
 
-    let sibling = stage
-        .sandbox
-        .tmpfs("disks/fast-sibling/vol-9", "size=20m")
-        .unwrap();
+    let sibling = tmpfs(&stage, "disks/fast-sibling/vol-9");
     keep_secret(&sibling);
 
     let forged: [(&str, Value); 6] = [
@@ -49,7 +44,7 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         let mut forged = pv_by_hand(&stage, &pv, "fast", &dir, "20Mi");
         forged["spec"]["local"]["path"] = path.clone();
         forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
-        stage.create_pv(forged).unwrap();
+        stage.create_pv(forged);
         bind_and_release(&stage, &format!("claim-of-{pv}"), &pv, "fast");
     }
     for (pv, path) in &forged {
@@ -81,31 +76,29 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         &dir.join("../fast/vol-1"),
         "20Mi",
     );
-    assert!(
-        stage.create_pv(parent).is_err(),
-        "Kubernetes itself refuses \"..\""
-    );
+    let (pvs, params) = (Api::all(stage.client.clone()), PostParams::default());
+    let parent: PersistentVolume = serde_json::from_value(parent).unwrap();
+    let created = stage.block_on(pvs.create(&params, &parent));
+    assert!(created.is_err(), "Kubernetes itself refuses \"..\"");
 }
 
 #[test]
 fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
+    let dir = stage.class("fast", &json!({}));
     // A class that has no StorageClass yet: none of our PVs stands in the forged one's way.
     let map = json!({ stage.named("fast"): { "hostDir": dir, "mountDir": dir }, stage.named("late"): { "hostDir": "/mnt/disks/late", "mountDir": "/mnt/disks/late" } });
-    stage
-        .configure("storageClassMap", &map.to_string())
-        .unwrap();
-    let volume = stage.sandbox.tmpfs("disks/late/vol-1", "size=20m").unwrap();
+    stage.configure("storageClassMap", &map.to_string());
+    let volume = tmpfs(&stage, "disks/late/vol-1");
     keep_secret(&volume);
     let mut forged = pv_by_hand(&stage, &stage.named("elsewhere"), "late", &volume, "20Mi");
     forged["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
     let term = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
     *forged.pointer_mut(term).unwrap() = json!(["node-2"]);
-    let forged = stage.create_pv(forged).unwrap();
+    let forged = stage.create_pv(forged);
     let forged = bind_and_release(&stage, "claim", &name(&forged), "late");
 
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.event(
         "VolumeFailedDelete",
         "its node affinity does not name this node",
@@ -123,10 +116,10 @@ fn fault_4_a_pv_of_another_class_or_mode_than_its_directory_is_refused() {
     // There before the provisioner is, so that nothing of ours stands for the path.
     let mut filesystem = pv_by_hand(&stage, &stage.named("a-filesystem"), "raw", &path, "32Mi");
     filesystem["metadata"]["labels"] = json!({ "kubernetes.io/hostname": stage.node() });
-    let filesystem = stage.create_pv(filesystem).unwrap();
+    let filesystem = stage.create_pv(filesystem);
     let filesystem = bind_and_release(&stage, "claim", &name(&filesystem), "raw");
 
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     stage.event("VolumeFailedDelete", "its volumeMode is Filesystem");
     stage.still(&mut provisioner, "the device is not written to", || {
         secrets_on(device.path()).len() == 4 && is_untouched(&stage, &filesystem, "Released")

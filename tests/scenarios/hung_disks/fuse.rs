@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub struct Fuse {
     path: PathBuf,
     state: Arc<State>,
-    /// While nobody reads it, nobody is answered.
+    /// While it is not read, no request is answered.
     device: Option<File>,
     server: Option<std::thread::JoinHandle<()>>,
 }
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Fuse {
-    /// Mounts a filesystem that never answers. Whoever looks at `path` from now on hangs.
+    /// Mounts a filesystem that never answers. A system call on `path` hangs from now on.
     pub fn silent(path: &Path) -> Self {
         Self::mounted(Path::new("hung"), path, "fuse")
     }
@@ -81,14 +81,14 @@ impl Fuse {
         &self.path
     }
 
-    /// Answers come this much later from now on.
+    /// Delays all answers from now on.
     pub fn slow(&self, by: Duration) {
         self.state
             .late_by_ms
             .store(by.as_millis().try_into().unwrap(), Ordering::Release);
     }
 
-    /// No more answers.
+    /// Stops answering.
     pub fn freeze(&self) {
         self.state.frozen.store(true, Ordering::Release);
     }

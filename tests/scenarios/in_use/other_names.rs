@@ -98,7 +98,7 @@ fn raw_device_that_the_kubelet_has_mapped_under_another_pv_name_is_kept() {
 fn volume_that_the_kubelet_still_has_mounted_is_not_offered() {
     let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1s");
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let path = fast(&stage, "disk");
     fs::create_dir(path.join("dir")).unwrap();
     let point = stage
@@ -106,7 +106,7 @@ fn volume_that_the_kubelet_still_has_mounted_is_not_offered() {
         .join("pods/uid/volume-subpaths/gone/app/0");
     fs::create_dir_all(&point).unwrap();
     let mount = Bind::of(&path.join("dir"), point);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     skipped(&stage, &mut provisioner, &path, "VolumeInUse");
     let detail = status_of(&mut provisioner, &path)["detail"].to_string();
     assert!(detail.contains("the kubelet has it mounted"), "{detail}");
@@ -120,14 +120,14 @@ fn locked_volume_is_not_offered() {
     let mut stage = or_skip!(stage());
     stage.add_arg("--discovery-period=1s");
     let (device, raw) = raw_volume(&stage, &json!({}));
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     let path = fast(&stage, "disk");
     let locks = [path.as_path(), device.path()].map(|path| {
         let file = File::open(path).unwrap();
         file.lock().unwrap();
         file
     });
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     skipped(&stage, &mut provisioner, &path, "VolumeInUse");
     skipped(&stage, &mut provisioner, &raw, "DeviceInUse");
     let detail = status_of(&mut provisioner, &path)["detail"].to_string();
@@ -155,7 +155,7 @@ fn volume_that_a_pod_mounts_by_host_path_is_kept() {
     let both = format!("by hostPath: {namespace}/below, {namespace}/same");
     stage.event("VolumeInUse", &both);
     stage.delete_pod("below", false);
-    // A later look than the first.
+    // A later inspection than the first.
     stage.event("VolumeInUse", &format!("by hostPath: {namespace}/same"));
     volume.is_kept("Released", "one pod is left");
     volume.stage.delete_pod("same", false);
@@ -197,9 +197,8 @@ fn device_whose_second_path_is_in_use_is_kept() {
 /// Directories of one filesystem as volumes, which is mounted as a whole elsewhere.
 #[test]
 fn volume_beside_others_of_its_filesystem_is_recycled() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let whole = stage.sandbox.tmpfs("whole", "size=20m").unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
+    let whole = tmpfs(&stage, "whole");
     // Of the filesystem of the discovery and the kubelet's directory, too.
     let dirs = [whole.join("a"), stage.sandbox.path().join("directory")];
     let volumes = dirs.map(|dir| {
@@ -213,12 +212,12 @@ fn volume_beside_others_of_its_filesystem_is_recycled() {
     let of_pod = "kubelet/pods/uid/volumes/kubernetes.io~local-volume/neighbour";
     stage.sandbox.bind(&neighbour, of_pod).unwrap();
     let elsewhere = stage.sandbox.bind(&volumes[0], "elsewhere").unwrap();
-    let provisioner = stage.provisioner().unwrap();
+    let provisioner = stage.provisioner();
     for (volume, claim) in volumes.iter().zip(["a", "directory"]) {
         let bound = stage.occupy(claim, volume);
         keep_secret(volume);
         stage.delete_claim(claim);
-        offered_anew(&stage, volume, &bound);
+        offered_again(&stage, volume, &bound);
         assert!(entries(volume).is_empty());
     }
     assert!(stage.events("VolumeInUse").is_empty());

@@ -1,4 +1,4 @@
-//! Jobs that fail, are not believed, or belong to somebody else.
+//! Jobs that fail, whose results are refused, or that are foreign.
 
 use super::*;
 
@@ -6,11 +6,11 @@ use super::*;
 fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
     let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
     let fault = stage.faults().on(Verb::Patch).resource("persistentvolumes");
-    // Two commits come first: before the Job is made, and before its result is accepted.
+    // Two commits precede it: before the Job is created, and before its result is accepted.
     let fault = fault.name(&name(&bound)).skip(2);
     let refused = fault.answer(Answer::code(422).message("a policy keeps finalizers"));
     stage.delete_claim("claim");
@@ -19,26 +19,26 @@ fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
         text.contains(&format!("{} is clean", path.display())),
         "{text}"
     );
-    stage.eventually("it is tried again", || (refused.hits() >= 4).then_some(()));
+    stage.eventually("it is tried again", || refused.hits() >= 4);
     assert!(job(&stage, &bound).is_none(), "the Job is gone");
     refused.clear();
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert_eq!(made_jobs(&stage), 1);
 }
 
 #[test]
-fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
+fn fault_13_a_failed_job_stays_and_is_reported_once_until_it_is_deleted() {
     let stage = or_skip!(stage_with_jobs());
     let dir = stage.sandbox.path().display().to_string();
     let (device, path) = cleaned_by(
         &stage,
         &format!(
-            "echo $$ >>{dir}/ran; [ -e {dir}/mended ] || exit 3\n\
+            "echo $$ >>{dir}/ran; [ -e {dir}/fixed ] || exit 3\n\
              dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none\n"
         ),
     );
     let ran = || lines(&stage.sandbox.path().join("ran")).len();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
     stage.within(GIVEN_UP, "the Job has failed", || {
         has_condition(&job(&stage, &bound)?, "Failed").then_some(())
@@ -49,15 +49,15 @@ fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
         stage.namespace(),
         job_name(&name(&bound))
     );
-    let told = stage.event("VolumeFailedDelete", &shown);
+    let event = stage.event("VolumeFailedDelete", &shown);
     assert!(
-        told.contains("BackoffLimitExceeded") && told.contains(&remedy),
-        "{told}"
+        event.contains("BackoffLimitExceeded") && event.contains(&remedy),
+        "{event}"
     );
     stage.eventually("the status says so", || {
         let volume = status_of(&mut provisioner, &path);
         let error = volume["cleanup"]["lastError"].as_str().unwrap_or_default();
-        (volume["state"] == "CleaningFailed" && error.contains(&remedy)).then_some(())
+        volume["state"] == "CleaningFailed" && error.contains(&remedy)
     });
     let tries = ran();
     stage.still(&mut provisioner, "nothing is tried again", || {
@@ -68,37 +68,37 @@ fn fault_13_a_failed_job_stays_and_is_told_once_until_somebody_deletes_it() {
     let failures = stage.events("VolumeFailedDelete");
     assert_eq!(failures.len(), 1, "{failures:?}");
 
-    // What it fails at once more is told once more.
+    // A second failure is reported again.
     delete_job(&stage, &bound);
     stage.within(GIVEN_UP, "the second failure is counted", || {
-        (total(&mut provisioner, "delete_failed_total", "job") == 2).then_some(())
+        total(&mut provisioner, "delete_failed_total", "job") == 2
     });
     let tries = ran();
 
-    // Its successor says so as well.
+    // Its successor reports it as well.
     provisioner.kill();
-    let mut successor = stage.provisioner().unwrap();
+    let mut successor = stage.provisioner();
     stage.eventually("it is known to have failed", || {
-        (status_of(&mut successor, &path)["state"] == "CleaningFailed").then_some(())
+        status_of(&mut successor, &path)["state"] == "CleaningFailed"
     });
-    fs::write(stage.sandbox.path().join("mended"), "").unwrap();
+    fs::write(stage.sandbox.path().join("fixed"), "").unwrap();
     delete_job(&stage, &bound);
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((ran(), made_jobs(&stage)), (tries + 1, 3));
 }
 
-/// Its image may be anybody's.
+/// Its image may be a foreign one.
 #[test]
-fn a_jobs_success_is_not_believed() {
+fn a_jobs_success_is_verified() {
     let stage = or_skip!(stage_running("/bin/true", None));
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
-    let told = stage.event("VolumeFailedDelete", "is not zero");
-    assert!(told.contains(&job_name(&name(&bound))), "{told}");
+    let event = stage.event("VolumeFailedDelete", "is not zero");
+    assert!(event.contains(&job_name(&name(&bound))), "{event}");
     stage.eventually("the Job goes, for the next try to make another", || {
-        job(&stage, &bound).is_none().then_some(())
+        job(&stage, &bound).is_none()
     });
     let now = stage.pv(&name(&bound)).unwrap();
     assert!(is_terminating(&now) && is_protected(&now));
@@ -107,15 +107,15 @@ fn a_jobs_success_is_not_believed() {
     assert_eq!(total(&mut provisioner, "delete_total", "job"), 0);
 }
 
-/// The method `quick` promises no more than that no signature is left.
+/// The method `quick` guarantees only that no signature is left.
 #[test]
 fn data_that_a_quick_job_leaves_is_reported() {
     let stage = or_skip!(stage_running("/bin/true", None));
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "quick" }));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
     stage.event("VolumeDataLeft", &path.display().to_string());
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert_eq!(made_jobs(&stage), 1);
 }
 
@@ -132,7 +132,7 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
     ] {
         let stage = or_skip!(stage_with_jobs());
         let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-        let _provisioner = stage.provisioner().unwrap();
+        let _provisioner = stage.provisioner();
         let bound = stage.used(&stage.bind("claim", &path));
         scribble(device.path());
         let labels = json!({
@@ -142,7 +142,7 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
         annotations["device"] = json!(path);
         annotations["start-time"] = json!("2026-11-21T10:00:00.123456789Z");
         annotations["local-volume-provisioner/identity"] = json!(identity(&bound));
-        let theirs: Job = serde_json::from_value(json!({
+        let theirs = json!({
             "metadata": { "name": job_name(&name(&bound)), "labels": labels, "annotations": annotations },
             "spec": { "template": {
                 "metadata": { "annotations": { "control-plane/run": run } },
@@ -152,19 +152,17 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
                     "nodeSelector": { LABEL_HOSTNAME: stage.node() },
                 },
             } },
-        }))
-        .unwrap();
-        let theirs = stage.block_on(jobs(&stage).create(&PostParams::default(), &theirs));
-        let theirs = theirs.unwrap().metadata.uid;
+        });
+        let theirs = stage.create(&jobs(&stage), theirs).metadata.uid;
         stage.delete_claim("claim");
-        stage.eventually("their Job goes", || {
+        stage.eventually("their Job is deleted", || {
             let now = job(&stage, &bound)?;
             (now["metadata"]["uid"] != json!(theirs)).then_some(())
         });
-        offered_anew(&stage, &path, &bound);
+        offered_again(&stage, &path, &bound);
         assert!(secrets_on(device.path()).is_empty(), "{run}");
         let failures = stage.events("VolumeFailedDelete");
-        assert!(failures.is_empty(), "nobody believed it: {failures:?}");
+        assert!(failures.is_empty(), "its result was not used: {failures:?}");
     }
 }
 
@@ -172,7 +170,7 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
 fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
     let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let job: Job = serde_json::from_value(json!({
+    let job = json!({
         "metadata": {
             "name": "cleanup-gone",
             "labels": { LABEL_HOSTNAME: stage.node(), "pv": "gone", "pvuuid": "gone" },
@@ -185,17 +183,12 @@ fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
                 "containers": [{ "name": "cleaner", "image": "go" }],
             },
         }, "backoffLimit": 0 },
-    }))
-    .unwrap();
-    stage
-        .block_on(jobs(&stage).create(&PostParams::default(), &job))
-        .unwrap();
-    let _provisioner = stage.provisioner().unwrap();
+    });
+    stage.create(&jobs(&stage), job);
+    let _provisioner = stage.provisioner();
     stage.available(&path, None);
-    let left = stage
-        .block_on(jobs(&stage).get_opt("cleanup-gone"))
-        .unwrap();
-    assert!(left.is_none(), "first the Job goes");
+    let left = stage.request(jobs(&stage).get_opt("cleanup-gone"));
+    assert!(left.is_none(), "the Job is deleted first");
     stage.event("VolumeDelete", "cleanup-gone");
     drop(device);
 }
@@ -205,7 +198,7 @@ fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
 fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
     let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     taint_node(&stage, &json!([{ "key": "full", "effect": "NoSchedule" }]));
     scribble(device.path());
@@ -216,9 +209,7 @@ fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
     fs::remove_file(&path).unwrap();
     link(&other, path.parent().unwrap(), "disk");
     stage.event("VolumeIdentityMismatch", "another disk is at its path");
-    stage.eventually("no Job is left", || {
-        job(&stage, &bound).is_none().then_some(())
-    });
+    stage.eventually("no Job is left", || job(&stage, &bound).is_none());
     taint_node(&stage, &json!(null));
     for disk in [&device, &other] {
         assert_eq!(secrets_on(disk.path()).len(), 4);
@@ -232,11 +223,9 @@ fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
 #[test]
 fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_for() {
     let stage = or_skip!(stage_with_jobs());
-    stage
-        .configure("jobTolerations", "- {key: full, operator: Exists}\n")
-        .unwrap();
+    stage.configure("jobTolerations", "- {key: full, operator: Exists}\n");
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     let (full, fuller) = (
         json!({ "key": "full", "effect": "NoSchedule" }),
@@ -255,11 +244,10 @@ fn job_tolerations_bring_it_to_a_tainted_node_and_a_disk_in_use_there_is_waited_
         let files = walkdir::WalkDir::new("/mnt/pods").into_iter().flatten();
         let mut logs = files.filter_map(|file| fs::read_to_string(file.path()).ok());
         logs.any(|log| log.contains("cleaning the device"))
-            .then_some(())
     });
     assert_eq!(secrets_on(device.path()).len(), 4);
     drop(user);
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!(made_jobs(&stage), 1);
 }

@@ -1,114 +1,100 @@
-//! PVs that somebody takes out of our hands while a Job of theirs is at work.
+//! PVs that are deleted by another client while their Job runs.
 
 use super::*;
 
-fn take_finalizers_off(stage: &Stage, pv: &PersistentVolume) {
+fn remove_finalizers(stage: &Stage, pv: &PersistentVolume) {
     let none = json!({ "metadata": { "finalizers": null } });
-    stage.patch_pv(&name(pv), &none).unwrap();
+    stage.patch_pv(&name(pv), &none);
     is_gone(stage, pv);
 }
 
-/// From then on a Job goes no more with its PV.
-fn is_seen_at_work(stage: &Stage, pv: &PersistentVolume) {
+/// From then on a Job is not deleted together with its PV.
+fn is_seen_running(stage: &Stage, pv: &PersistentVolume) {
     let owners = || job(stage, pv).unwrap()["metadata"]["ownerReferences"].clone();
-    stage.eventually("it is seen at work", || owners().is_null().then_some(()));
+    stage.eventually("it is seen running", || owners().is_null());
 }
 
 fn is_seen_although_denied(stage: &Stage, provisioner: &mut Program) {
-    let right = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
-    stage.eventually("the metric names the right", || {
-        (metric(provisioner, right) == Some(1)).then_some(())
+    let permission = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
+    stage.eventually("the metric names the permission", || {
+        metric(provisioner, permission) == Some(1)
     });
 }
 
 #[test]
-fn a_job_at_work_comes_to_its_end_although_its_pv_is_gone() {
+fn a_running_job_ends_although_its_pv_is_gone() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
-    is_seen_at_work(&stage, &bound);
-    take_finalizers_off(&stage, &bound);
+    let (held, device, path, mut provisioner, bound) = held_job(&stage);
+    is_seen_running(&stage, &bound);
+    remove_finalizers(&stage, &bound);
     stage.eventually("the PV is seen to be gone", || {
-        status_of(&mut provisioner, &path)["pv"]
-            .is_null()
-            .then_some(())
+        status_of(&mut provisioner, &path)["pv"].is_null()
     });
     stage.still_cleaning(&mut provisioner, "it cleans on, unoffered", || {
         job(&stage, &bound).is_some() && stage.pvs_at(&path).is_empty()
     });
     held.go_on();
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
 }
 
 #[test]
-fn a_job_that_is_stopped_together_with_its_pv_is_told_of() {
+fn a_job_that_is_stopped_together_with_its_pv_is_reported() {
     let stage = or_skip!(stage_with_jobs());
     let (held, device, path) = Held::volume(&stage);
     let _denied = stage.faults().on(Verb::Patch).resource("jobs").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
     is_seen_although_denied(&stage, &mut provisioner);
-    take_finalizers_off(&stage, &bound);
-    let told = stage.event("VolumeFailedDelete", "only partly clean");
-    assert!(told.contains(&job_name(&name(&bound))), "{told}");
+    remove_finalizers(&stage, &bound);
+    let event = stage.event("VolumeFailedDelete", "only partly clean");
+    assert!(event.contains(&job_name(&name(&bound))), "{event}");
     assert_eq!(secrets_on(device.path()).len(), 4);
 }
 
 #[test]
-fn a_shutdown_after_a_job_has_cleaned_gives_no_data_up() {
+fn a_shutdown_after_a_job_has_cleaned_abandons_no_data() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
-    is_seen_at_work(&stage, &bound);
+    let (held, _device, path, mut provisioner, bound) = held_job(&stage);
+    is_seen_running(&stage, &bound);
     let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
     let unread = reading.answer(Answer::code(500));
     held.go_on();
-    stage.eventually("it is seen done", || (unread.hits() > 0).then_some(()));
-    assert!(provisioner.stop(stage.patience()).unwrap().success());
+    stage.eventually("it is seen done", || unread.hits() > 0);
+    assert!(provisioner.stop(stage.timeout()).unwrap().success());
     unread.clear();
-    let _successor = stage.provisioner().unwrap();
-    offered_anew(&stage, &path, &bound);
+    let _successor = stage.provisioner();
+    offered_again(&stage, &path, &bound);
     assert_eq!(held.ran().len(), 1);
 }
 
-/// An API server that is busy just then tells nothing about the PV.
+/// An API server that is busy just then does not show the state of the PV.
 #[test]
-fn a_job_that_is_deleted_alone_is_made_anew_and_no_data_is_given_up() {
+fn a_job_that_is_deleted_alone_is_created_again_and_no_data_is_abandoned() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let _provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
-    is_seen_at_work(&stage, &bound);
+    let (held, device, path, _provisioner, bound) = held_job(&stage);
+    is_seen_running(&stage, &bound);
     let reading = stage.faults().on(Verb::Get).resource("persistentvolumes");
     let unread = reading.times(1).answer(Answer::code(500));
     delete_job(&stage, &bound);
     held.go_on();
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((unread.hits(), held.ran().len()), (1, 2));
     assert_eq!(stage.events("VolumeFailedDelete"), [""; 0]);
 }
 
-/// It has done half of its work, or all of it, when its PV is let go.
+/// The Job has done half of its work, or all of it, when the finalizers of its PV are removed.
 #[test]
-fn whoever_keeps_a_volume_after_its_job_has_begun_is_warned() {
+fn retain_after_a_job_has_begun_is_warned_about() {
     let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let mut provisioner = stage.provisioner().unwrap();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
+    let (_held, _device, path, mut provisioner, bound) = held_job(&stage);
     provisioner.kill();
     let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
-    stage.patch_pv(&name(&bound), &keep).unwrap();
-    let _successor = stage.provisioner().unwrap();
+    stage.patch_pv(&name(&bound), &keep);
+    let _successor = stage.provisioner();
     stage.event("VolumeFailedDelete", "at least a part of the data is gone");
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
 }

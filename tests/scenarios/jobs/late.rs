@@ -19,7 +19,7 @@ impl Late {
     fn job() -> Option<(Self, Program)> {
         let stage = stage_with_jobs()?;
         let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-        let provisioner = stage.provisioner().unwrap();
+        let provisioner = stage.provisioner();
         let bound = stage.used(&stage.bind("claim", &path));
         cordon(&stage);
         scribble(device.path());
@@ -36,12 +36,12 @@ impl Late {
 
     fn keep(&self) {
         let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
-        self.stage.patch_pv(&name(&self.bound), &keep).unwrap();
+        self.stage.patch_pv(&name(&self.bound), &keep);
     }
 
     fn take_finalizer_off(&self) {
         let none = json!({ "metadata": { "finalizers": null } });
-        self.stage.patch_pv(&name(&self.bound), &none).unwrap();
+        self.stage.patch_pv(&name(&self.bound), &none);
     }
 
     fn annotate(&self, key: &str, value: &str) {
@@ -54,20 +54,18 @@ impl Late {
 
     fn listed(&self) -> Vec<Pod> {
         let (pods, params) = (self.pods(), ListParams::default());
-        self.stage.block_on(pods.list(&params)).unwrap().items
+        self.stage.request(pods.list(&params)).items
     }
 
     fn job_goes(&self) {
-        self.stage.eventually("the Job goes", || {
-            job(&self.stage, &self.bound).is_none().then_some(())
-        });
+        self.stage
+            .eventually("the Job goes", || job(&self.stage, &self.bound).is_none());
     }
 
     /// Nothing is left that the node could start.
     fn stays_whole(&self) {
-        self.stage.eventually("the Job's pod goes", || {
-            self.listed().is_empty().then_some(())
-        });
+        self.stage
+            .eventually("the Job's pod goes", || self.listed().is_empty());
         uncordon(&self.stage);
         assert_eq!(secrets_on(self.device.path()).len(), 4);
         assert_eq!(made_jobs(&self.stage), 1);
@@ -82,7 +80,7 @@ impl Late {
     }
 
     fn is_cleaned(&self) {
-        offered_anew(&self.stage, &self.path, &self.bound);
+        offered_again(&self.stage, &self.path, &self.bound);
         assert!(secrets_on(self.device.path()).is_empty());
     }
 }
@@ -111,13 +109,13 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
         late.job_goes();
         late.is_left_alone(&mut provisioner);
         // The same data, with a new PV.
-        offered_anew(&late.stage, &late.path, &late.bound);
+        offered_again(&late.stage, &late.path, &late.bound);
         assert_eq!(secrets_on(late.device.path()).len(), 4);
     }
 }
 
 #[test]
-fn a_pause_is_heard_although_a_job_waits_to_start() {
+fn a_pause_is_noticed_although_a_job_waits_to_start() {
     let gestures: [fn(&Late, &str); 2] = [
         |late, paused| late.annotate(PAUSED, paused),
         |late, paused| annotate_node(&late.stage, PAUSED, paused),
@@ -136,12 +134,12 @@ fn a_pause_is_heard_although_a_job_waits_to_start() {
 
 /// The successor finds a Job, and a PV that is not (any more) to be cleaned.
 #[test]
-fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
+fn the_successor_deletes_a_job_before_it_releases_the_pv_or_pauses() {
     let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.keep();
-    let mut successor = late.stage.provisioner().unwrap();
-    offered_anew(&late.stage, &late.path, &late.bound);
+    let mut successor = late.stage.provisioner();
+    offered_again(&late.stage, &late.path, &late.bound);
     assert!(
         job(&late.stage, &late.bound).is_none(),
         "first the Job goes"
@@ -152,7 +150,7 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
     let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.annotate(PAUSED, "true");
-    let mut successor = late.stage.provisioner().unwrap();
+    let mut successor = late.stage.provisioner();
     late.job_goes();
     late.is_left_alone(&mut successor);
     late.annotate(PAUSED, "false");
@@ -160,7 +158,7 @@ fn the_successor_sends_a_job_away_before_it_lets_the_pv_go_or_pauses() {
 }
 
 #[test]
-fn a_job_goes_with_its_pv_although_no_provisioner_runs() {
+fn a_job_is_deleted_with_its_pv_although_no_provisioner_runs() {
     let (late, mut provisioner) = or_skip!(Late::job());
     provisioner.kill();
     late.take_finalizer_off();
@@ -180,32 +178,32 @@ fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
         ..DeleteParams::default()
     };
     let (jobs, its) = (jobs(&late.stage), job_name(&name(&late.bound)));
-    late.stage.block_on(jobs.delete(&its, &params)).unwrap();
-    let told = late.stage.event("VolumeInUse", &pod);
-    assert!(told.contains("delete pod"), "{told}");
+    late.stage.request(jobs.delete(&its, &params));
+    let event = late.stage.event("VolumeInUse", &pod);
+    assert!(event.contains("delete pod"), "{event}");
     assert_eq!(made_jobs(&late.stage), 1);
     let (pods, params) = (late.pods(), DeleteParams::default());
-    late.stage.block_on(pods.delete(&pod, &params)).unwrap();
+    late.stage.request(pods.delete(&pod, &params));
     uncordon(&late.stage);
     late.is_cleaned();
     assert_eq!(made_jobs(&late.stage), 2);
 }
 
 #[test]
-fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
+fn a_job_that_would_be_made_otherwise_today_is_made_again() {
     let (late, mut provisioner) = or_skip!(Late::job());
     let first = job(&late.stage, &late.bound).unwrap();
     late.stage.eventually("it is said to wait", || {
         let cleanup = cleanup_of(&mut provisioner, &late.path);
         let text = cleanup.to_string();
-        (cleanup["state"] == "Waiting" && text.contains("cleanup-")).then_some(())
+        cleanup["state"] == "Waiting" && text.contains("cleanup-")
     });
     let tolerations = "- {key: full, operator: Exists}\n";
-    late.stage.configure("jobTolerations", tolerations).unwrap();
+    late.stage.configure("jobTolerations", tolerations);
     late.stage
         .eventually("the configuration is another one", || {
             let log = provisioner.log();
-            log.contains("configuration reloaded").then_some(())
+            log.contains("configuration reloaded")
         });
     let what = "it gets its time to start";
     late.stage.still(&mut provisioner, what, || {
@@ -216,11 +214,9 @@ fn a_job_that_would_be_made_otherwise_today_is_made_anew() {
         json!({ "metadata": { "annotations": { "start-time": "2026-01-01T00:00:00Z" } } });
     let (jobs, its) = (jobs(&late.stage), job_name(&name(&late.bound)));
     let (params, patch) = (PatchParams::default(), Patch::Merge(long_ago));
-    late.stage
-        .block_on(jobs.patch(&its, &params, &patch))
-        .unwrap();
-    let patience = Duration::from_secs(30);
-    late.stage.within(patience, "another Job is made", || {
+    late.stage.request(jobs.patch(&its, &params, &patch));
+    let timeout = Duration::from_secs(30);
+    late.stage.within(timeout, "another Job is made", || {
         let now = job(&late.stage, &late.bound)?;
         (now["metadata"]["uid"] != first["metadata"]["uid"]).then_some(())
     });

@@ -3,17 +3,17 @@
 use super::*;
 
 #[test]
-fn without_the_right_to_make_jobs_nothing_is_cleaned_and_the_right_is_named() {
+fn without_permission_to_create_jobs_nothing_is_cleaned_and_it_is_named() {
     let stage = or_skip!(stage_with_jobs());
     let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
     let denied = stage.faults().on(Verb::Create).resource("jobs").forbid();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
-    let told = stage.event("PermissionMissing", "create jobs.batch");
-    assert!(told.contains("deploy/rbac.yaml"), "{told}");
+    let event = stage.event("PermissionMissing", "create jobs.batch");
+    assert!(event.contains("deploy/rbac.yaml"), "{event}");
     let right = "missing_permission{resource=\"jobs.batch\",verb=\"create\"}";
     stage.eventually("the metric says so", || {
-        (metric(&mut provisioner, right) == Some(1)).then_some(())
+        metric(&mut provisioner, right) == Some(1)
     });
     assert_eq!(
         secrets_on(device.path()).len(),
@@ -22,9 +22,9 @@ fn without_the_right_to_make_jobs_nothing_is_cleaned_and_the_right_is_named() {
     );
     denied.clear();
     stage.within(Duration::from_secs(30), "a Job cleans it", || {
-        secrets_on(device.path()).is_empty().then_some(())
+        secrets_on(device.path()).is_empty()
     });
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert_eq!(metric(&mut provisioner, right), Some(0));
 }
 
@@ -39,11 +39,11 @@ fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
     });
     let unread = stage.faults().on(Verb::Get).resource("jobs").times(2);
     let unread = unread.answer(Answer::code(500));
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let bound = release_device(&stage, &device, &path);
     held.runs(&stage);
     held.go_on();
-    stage.within(Duration::from_secs(30), "it is offered anew", || {
+    stage.within(Duration::from_secs(30), "it is offered again", || {
         let pv = stage.pvs_at(&path).pop()?;
         (pv.metadata.uid != bound.metadata.uid).then_some(())
     });
@@ -59,13 +59,11 @@ fn answers_that_are_lost_make_no_second_job_and_no_second_wipe() {
 fn jobs_are_watched_where_there_are_any_and_listed_once_elsewhere() {
     for on in [true, false] {
         let stage = or_skip!(stage_with_jobs());
-        stage
-            .configure("useJobForCleaning", if on { "true" } else { "false" })
-            .unwrap();
+        stage.configure("useJobForCleaning", if on { "true" } else { "false" });
         let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-        let _provisioner = stage.provisioner().unwrap();
+        let _provisioner = stage.provisioner();
         let bound = release_device(&stage, &device, &path);
-        offered_anew(&stage, &path, &bound);
+        offered_again(&stage, &path, &bound);
         let count = |verb: Verb| {
             let all = stage.requests().all();
             let of_jobs = all

@@ -41,7 +41,7 @@ pub fn is_as_scribbled(device: &Path) -> bool {
     content == wanted
 }
 
-/// Where the secret can still be read on a device. Every byte is looked at.
+/// Where the secret can still be read on a device. Every byte is read.
 pub fn secrets_on(device: &Path) -> Vec<u64> {
     const BLOCK: usize = 4096;
     // One that crosses the end of a block belongs to the block where it begins.

@@ -14,8 +14,7 @@ fn nodes(stage: &Stage) -> Api<Node> {
 /// The UID of our Node.
 pub fn node_uid(stage: &Stage) -> String {
     stage
-        .block_on(nodes(stage).get(&stage.node()))
-        .unwrap()
+        .request(nodes(stage).get(&stage.node()))
         .metadata
         .uid
         .unwrap()
@@ -33,21 +32,15 @@ pub fn set_hostname_label(stage: &Stage, hostname: &str) {
 
 fn patch_node(stage: &Stage, metadata: &Value) {
     let patch = Patch::Merge(json!({ "metadata": metadata }));
-    stage
-        .block_on(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch))
-        .unwrap();
+    stage.request(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch));
 }
 
 /// Deletes our Node.
 pub fn delete_node(stage: &Stage) {
-    stage
-        .block_on(nodes(stage).delete(&stage.node(), &DeleteParams::default()))
-        .unwrap();
+    stage.request(nodes(stage).delete(&stage.node(), &DeleteParams::default()));
 }
 
 /// Registers our Node (again).
 pub fn register_node(stage: &Stage) {
-    stage
-        .register_node(&stage.node(), Some(&stage.node()))
-        .unwrap();
+    stage.register_node(&stage.node(), Some(&stage.node()));
 }

@@ -28,7 +28,7 @@ pub fn occupied_raw(settings: &Value) -> Option<Occupied> {
 impl Occupied {
     /// As [`occupied`].
     pub fn fast(stage: Stage) -> Self {
-        stage.class("fast", &json!({})).unwrap();
+        stage.class("fast", &json!({}));
         let path = fast(&stage, "vol-1");
         Self::at(stage, path)
     }
@@ -50,7 +50,7 @@ impl Occupied {
     }
 
     fn new(stage: Stage, path: PathBuf, device: Option<LoopDevice>) -> Self {
-        let provisioner = stage.provisioner().unwrap();
+        let provisioner = stage.provisioner();
         let pv = stage.used(&stage.bind("claim", &path));
         let mut volume = Self {
             provisioner,
@@ -94,9 +94,9 @@ impl Occupied {
         self.stage.in_phase(&name(&self.pv), "Released");
     }
 
-    /// Deletes the PV, without waiting for it to go.
+    /// Deletes the PV, without waiting for its removal.
     pub fn delete_pv(&self) {
-        self.stage.delete_pv(&name(&self.pv)).unwrap();
+        self.stage.delete_pv(&name(&self.pv));
     }
 
     /// Sets (or, with null, removes) an annotation of the PV.
@@ -106,13 +106,13 @@ impl Occupied {
 
     /// Ends the provisioner.
     pub fn stop(&mut self) {
-        let status = self.provisioner.stop(self.stage.patience()).unwrap();
+        let status = self.provisioner.stop(self.stage.timeout()).unwrap();
         assert!(status.success(), "{status}");
     }
 
     /// Starts another provisioner.
     pub fn start(&mut self) {
-        self.provisioner = self.stage.provisioner().unwrap();
+        self.provisioner = self.stage.provisioner();
     }
 
     /// Waits until the cleanup waits for something.
@@ -130,7 +130,7 @@ impl Occupied {
 
     /// Waits until the volume is offered with a new PV, and asserts that no data is left.
     pub fn is_cleaned(&self) -> PersistentVolume {
-        let fresh = offered_anew(&self.stage, &self.path, &self.pv);
+        let fresh = offered_again(&self.stage, &self.path, &self.pv);
         match &self.device {
             Some(device) => assert_eq!(secrets_on(device.path()), [0; 0]),
             None => assert!(entries(&self.path).is_empty()),

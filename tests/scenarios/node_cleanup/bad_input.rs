@@ -1,4 +1,4 @@
-//! Command lines that cannot be, and names that nobody has.
+//! Invalid command lines, and unknown names.
 
 use std::process::Output;
 
@@ -15,7 +15,7 @@ fn refused(stage: &Stage, args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
+fn an_invalid_command_line_is_refused_with_a_sentence() {
     let stage = or_skip!(stage());
     let class = "--storageclass-names=a";
     for (args, words) in [
@@ -44,7 +44,7 @@ fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
         ),
         (
             &[class, "--kube-api-endpoint=no url"],
-            "--kube-api-endpoint \"no url\"",
+            "--kube-api-endpoint",
         ),
     ] {
         let (code, said) = refused(&stage, args);
@@ -54,9 +54,9 @@ fn a_command_line_that_cannot_be_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_class_that_nobody_has_is_named() {
+fn an_unknown_class_is_named() {
     let stage = or_skip!(stage());
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    stage.storage_class("fast", "Delete", "Immediate");
     let _pv = pv(&stage, "free", &stage.node(), |_| {});
     let cleanup = synced(&stage, "cleanup", &["-storageclass-names=fsat"]);
     let log = cleanup.log();

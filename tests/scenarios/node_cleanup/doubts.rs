@@ -5,10 +5,10 @@ use control_plane::faults::Answer;
 use super::*;
 use support::skip;
 
-/// It must never look as if all nodes were gone because nobody lists them.
+/// An empty list must never count as the loss of all nodes.
 #[test]
 fn without_any_node_nothing_is_deleted() {
-    let (stage, node) = or_skip!(ground());
+    let (stage, node) = or_skip!(stage_with_node());
     if stage.embedded().is_none() {
         return skip("a cluster that others use always has a Node");
     }
@@ -16,13 +16,13 @@ fn without_any_node_nothing_is_deleted() {
     let free = pv(&stage, "free", &node, |_| {});
     let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let late = pv_object(&stage, "late", &node, |_| {});
-    // Ours first, so that the last one that goes is theirs.
+    // Ours first, so that the last one that is deleted is theirs.
     delete_node(&stage);
     lose(&stage, &node);
     stage.eventually("it says why", || {
-        cleanup.log().contains("lists no Node at all").then_some(())
+        cleanup.log().contains("lists no Node at all")
     });
-    stage.create_pv(late).unwrap();
+    stage.create_pv(late);
     counts(&stage, &mut cleanup, "unclear_persistentvolumes", 3);
     assert_eq!(stage.claim_phase("data"), "Bound");
     stay(&stage, &[&bound, &free]);
@@ -32,10 +32,10 @@ fn without_any_node_nothing_is_deleted() {
     pv_goes(&stage, &free);
 }
 
-/// Somebody has deleted all Nodes, and they are registered again one after the other.
+/// All Nodes were deleted, and they are registered again one after the other.
 #[test]
 fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
-    let (stage, node) = or_skip!(ground());
+    let (stage, node) = or_skip!(stage_with_node());
     if stage.embedded().is_none() {
         return skip("a cluster that others use always has a Node");
     }
@@ -45,25 +45,25 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
     timer_starts(&stage, &pv);
     delete_node(&stage);
     stage.eventually("it says why it waits", || {
-        cleanup.log().contains("lists no Node at all").then_some(())
+        cleanup.log().contains("lists no Node at all")
     });
     std::thread::sleep(Duration::from_secs(11));
     register_node(&stage);
-    looks_again(&stage);
+    reconciles_again(&stage);
     assert_eq!(stage.claim_phase("data"), "Bound");
-    stage.register_node(&node, Some(&node)).unwrap();
+    stage.register_node(&node, Some(&node));
     stage.eventually("the timer is taken off", || {
-        gone_since(&stage, &pv).is_none().then_some(())
+        gone_since(&stage, &pv).is_none()
     });
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
 }
 
 #[test]
-fn a_node_without_the_label_may_be_anybodys() {
+fn a_node_without_the_label_is_unclear() {
     let stage = or_skip!(stage());
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    stage.storage_class("fast", "Delete", "Immediate");
     let nameless = stage.named("nameless");
-    stage.register_node(&nameless, None).unwrap();
+    stage.register_node(&nameless, None);
     let by_hand = pv(&stage, "by-hand", &stage.named("nowhere"), |pv| {
         pv["metadata"]["annotations"] = json!({});
     });
@@ -72,8 +72,7 @@ fn a_node_without_the_label_may_be_anybodys() {
     pv_goes(&stage, &lost);
     stage.eventually("it says why the other stays", || {
         let log = cleanup.log();
-        (log.contains("has no label kubernetes.io/hostname") && log.contains(&by_hand))
-            .then_some(())
+        log.contains("has no label kubernetes.io/hostname") && log.contains(&by_hand)
     });
     assert!(stage.pv(&by_hand).is_some());
     if stage.embedded().is_some() {
@@ -83,35 +82,32 @@ fn a_node_without_the_label_may_be_anybodys() {
     }
 }
 
-/// The watch is behind: it has seen the node go and not come back.
+/// The watch is behind: it has seen the node's deletion and not its return.
 #[test]
-fn a_node_that_the_watch_has_lost_is_asked_for() {
-    let (stage, node) = or_skip!(ground());
+fn a_node_that_the_watch_has_lost_is_read() {
+    let (stage, node) = or_skip!(stage_with_node());
     let pv = bound(&stage, "data", &node);
     let cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
     let asking = stage.faults().on(Verb::Get).resource("nodes").hold();
     lose(&stage, &node);
-    stage.eventually("it asks", || (asking.hits() > 0).then_some(()));
+    stage.eventually("it asks", || asking.hits() > 0);
     let held = stage.faults().hold_watches("nodes");
-    stage.register_node(&node, Some(&node)).unwrap();
+    stage.register_node(&node, Some(&node));
     asking.clear();
-    stage.eventually("it is told, and does nothing", || {
-        cleanup
-            .log()
-            .contains(&format!("there is the Node {node}"))
-            .then_some(())
+    stage.eventually("it is reported, and nothing is done", || {
+        cleanup.log().contains(&format!("there is the Node {node}"))
     });
     assert_eq!(stage.claim_phase("data"), "Bound");
     drop(held);
     stage.eventually("the timer is taken off", || {
-        gone_since(&stage, &pv).is_none().then_some(())
+        gone_since(&stage, &pv).is_none()
     });
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
 }
 
 #[test]
-fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is() {
-    let (stage, node) = or_skip!(ground());
+fn an_error_about_a_node_does_not_count_as_its_absence() {
+    let (stage, node) = or_skip!(stage_with_node());
     let pv = bound(&stage, "data", &node);
     let free = self::pv(&stage, "free", &node, |_| {});
     let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
@@ -121,23 +117,21 @@ fn an_api_server_that_cannot_say_whether_a_node_is_gone_has_not_said_that_it_is(
         .resource("nodes")
         .answer(Answer::code(500));
     lose(&stage, &node);
-    stage.eventually("it has asked for both", || {
-        (fault.hits() >= 2).then_some(())
-    });
+    stage.eventually("it has asked for both", || fault.hits() >= 2);
     assert_eq!(stage.claim_phase("data"), "Bound");
     assert!(stage.pv(&free).is_some());
     assert!(gone_since(&stage, &pv).is_some());
     let failed = metric(&mut cleanup, "persistentvolumeclaim_delete_failed_total");
     assert_eq!(failed, Some(0), "it was not even tried");
     stage.eventually("it says when it tries again", || {
-        cleanup.log().contains("tried again in 2s").then_some(())
+        cleanup.log().contains("tried again in 2s")
     });
 }
 
 /// There is no news that would wake it.
 #[test]
-fn what_was_put_off_is_looked_at_again_when_its_pause_is_over() {
-    let (stage, node) = or_skip!(ground());
+fn a_delayed_key_is_reconciled_again_after_its_delay() {
+    let (stage, node) = or_skip!(stage_with_node());
     bound(&stage, "data", &node);
     let conflict = stage
         .faults()
@@ -155,10 +149,10 @@ fn what_was_put_off_is_looked_at_again_when_its_pause_is_over() {
     assert_eq!(conflict.hits(), 1);
 }
 
-/// Between the look at the PV and the deletion the claim becomes another one's.
+/// Between the read of the PV and the deletion the claim becomes another one's.
 #[test]
 fn a_claim_that_was_not_warned_is_not_deleted() {
-    let (stage, node) = or_skip!(ground());
+    let (stage, node) = or_skip!(stage_with_node());
     let pv = bound(&stage, "first", &node);
     let delay = delay(&stage);
     let _cleanup = synced(&stage, "cleanup", &[&delay_flag(&stage)]);
@@ -170,7 +164,7 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
     stage.in_phase(&pv, "Released");
     clear_claim_ref(&stage, &pv);
     stage.in_phase(&pv, "Available");
-    stage.claim("second", "fast", Some(&pv)).unwrap();
+    stage.claim("second", "fast", Some(&pv));
     stage.claim_in_phase("second", "Bound");
     std::thread::sleep(delay);
     assert_eq!(stage.claim_phase("second"), "Bound");
@@ -185,8 +179,8 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
 }
 
 #[test]
-fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
-    let (stage, node) = or_skip!(ground());
+fn a_missing_permission_is_named_and_the_rest_continues() {
+    let (stage, node) = or_skip!(stage_with_node());
     let _pv = bound(&stage, "data", &node);
     let free = pv(&stage, "free", &node, |_| {});
     let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
@@ -212,7 +206,7 @@ fn a_right_that_is_missing_is_named_and_the_rest_goes_on() {
     stage.within(
         Duration::from_secs(15),
         "it goes on once it is granted",
-        || claim(&stage, "data").is_none().then_some(()),
+        || claim(&stage, "data").is_none(),
     );
     counts(&stage, &mut cleanup, missing, 0);
 }

@@ -1,16 +1,16 @@
-//! The API server does what it is asked, and its answer is lost: the next pass sees what has come of it.
+//! The API server carries out a request, and its answer is lost: the next pass sees the result.
 
 use support::names::FINALIZER;
 
 use super::*;
 
 #[test]
-fn lost_answers_keep_nothing_and_write_nothing_twice() {
-    let (stage, node) = or_skip!(ground());
+fn lost_answers_lose_nothing_and_write_nothing_twice() {
+    let (stage, node) = or_skip!(stage_with_node());
     let pv = pv(&stage, "data", &node, |pv| {
         pv["metadata"]["finalizers"] = json!([FINALIZER]);
     });
-    stage.claim("data", "fast", Some(&pv)).unwrap();
+    stage.claim("data", "fast", Some(&pv));
     stage.in_phase(&pv, "Bound");
     let lost = [
         // The mark, and our finalizer.

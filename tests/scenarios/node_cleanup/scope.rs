@@ -3,21 +3,21 @@
 use super::*;
 
 #[test]
-fn a_node_is_there_by_its_name_or_by_its_label() {
+fn a_node_exists_by_its_name_or_by_its_label() {
     let stage = or_skip!(stage());
-    stage.storage_class("fast", "Delete", "Immediate").unwrap();
+    stage.storage_class("fast", "Delete", "Immediate");
     let (name, label) = (stage.named("machine"), stage.named("host"));
-    stage.register_node(&name, Some(&label)).unwrap();
+    stage.register_node(&name, Some(&label));
     let by_name = pv(&stage, "by-name", &name, |_| {});
     let by_label = pv(&stage, "by-label", &label, |_| {});
-    // Only the provisioner's name tells whose it is: somebody has changed the label since.
+    // Only the provisioner's name identifies its node: the label was changed since.
     let by_maker = pv(&stage, "by-maker", &name, |pv| {
         *pv.pointer_mut(HOSTS).unwrap() = json!([stage.named("former")]);
     });
     let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
     let _cleanup = synced(&stage, "cleanup", &[]);
     pv_goes(&stage, &lost);
-    looks_again(&stage);
+    reconciles_again(&stage);
     stay(&stage, &[&by_name, &by_label, &by_maker]);
     lose(&stage, &name);
     for pv in [by_name, by_label, by_maker] {
@@ -27,8 +27,8 @@ fn a_node_is_there_by_its_name_or_by_its_label() {
 
 #[test]
 fn what_goes_depends_on_phase_and_policy() {
-    let (stage, node) = or_skip!(ground());
-    stage.storage_class("other", "Delete", "Immediate").unwrap();
+    let (stage, node) = or_skip!(stage_with_node());
+    stage.storage_class("other", "Delete", "Immediate");
     let protected = |pv: &mut Value| {
         pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
     };
@@ -42,7 +42,7 @@ fn what_goes_depends_on_phase_and_policy() {
     let free = released(&stage, "free", &node, |_| {});
     let held = released(&stage, "held", &node, protected);
     let terminating = released(&stage, "terminating", &node, protected);
-    stage.delete_pv(&terminating).unwrap();
+    stage.delete_pv(&terminating);
     let goes = [&used, &free, &held, &terminating];
 
     let kept = released(&stage, "kept", &node, retained);
@@ -71,7 +71,7 @@ fn what_goes_depends_on_phase_and_policy() {
     assert_eq!(
         stage.requests().count(timers),
         0,
-        "nobody ever wrote to it: at once"
+        "it was never written to: at once"
     );
     for pv in goes {
         pv_goes(&stage, pv);
@@ -80,7 +80,7 @@ fn what_goes_depends_on_phase_and_policy() {
         begun.elapsed() > delay(&stage),
         "no data is given up earlier"
     );
-    looks_again(&stage);
+    reconciles_again(&stage);
     stay(&stage, &[&kept, &other, &paused, &shared, &anywhere]);
     let log = cleanup.log();
     let said: Vec<_> = log

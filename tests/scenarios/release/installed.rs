@@ -7,15 +7,12 @@ fn pod_finalizers(stage: &Stage, finalizers: &Value) {
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
     let params = PatchParams::default();
     let pods = pods(stage);
-    stage
-        .block_on(pods.patch("provisioner-1", &params, &patch))
-        .unwrap();
+    stage.request(pods.patch("provisioner-1", &params, &patch));
 }
 
 #[test]
 fn existing_daemon_set_keeps_every_finalizer() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let held =
         ["Available", "Bound", "Released"].map(|phase| held(&stage, &phase.to_lowercase(), phase));
@@ -24,8 +21,7 @@ fn existing_daemon_set_keeps_every_finalizer() {
         (&["--abandon-uncleaned"], 1),
         (&["--unless-installed"], 0),
     ] {
-        let (text, code) = told(&run(&stage, &[&UNINSTALL[..], more].concat()));
-        assert_eq!(code, Some(wanted), "{text}");
+        let text = run(&stage, &[&UNINSTALL[..], more].concat(), wanted);
         assert!(text.contains("exists: nothing was changed"), "{text}");
         assert!(is_installed(&stage));
         for pv in &held {
@@ -37,7 +33,6 @@ fn existing_daemon_set_keeps_every_finalizer() {
 #[test]
 fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let looks = stage.faults().on(Verb::Get).resource("daemonsets").skip(2);
     let third = looks.times(1).hold();
@@ -50,14 +45,11 @@ fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
         "--unless-installed",
     ];
     let running = start(&stage, &args);
-    stage.eventually("it looks for the third time", || {
-        (third.hits() == 1).then_some(())
-    });
+    stage.eventually("it looks for the third time", || third.hits() == 1);
     assert!(is_held(&stage, &free));
     install(&stage);
     third.clear();
-    let (text, code) = told(&running.wait_with_output().unwrap());
-    assert_eq!(code, Some(0), "{text}");
+    let text = ended(running, 0);
     assert!(text.contains("must be absent for 60s"), "{text}");
     assert!(text.contains("exists: nothing was changed"), "{text}");
     assert!(is_held(&stage, &free));
@@ -66,19 +58,17 @@ fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
 #[test]
 fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     let free = held(&stage, "free", "Available");
     let released = held(&stage, "released", "Released");
     let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
     let late = listing.hold();
     let running = start(&stage, &[&UNINSTALL[..], &["--abandon-uncleaned"]].concat());
-    stage.eventually("it lists the PVs", || (late.hits() == 1).then_some(()));
+    stage.eventually("it lists the PVs", || late.hits() == 1);
     install(&stage);
     late.clear();
-    let (text, code) = told(&running.wait_with_output().unwrap());
-    assert_eq!(code, Some(1), "{text}");
+    let text = ended(running, 1);
     assert!(
-        text.contains("exists again: 2 PersistentVolumes keep"),
+        text.contains("exists again") && text.contains("2 PersistentVolumes keep"),
         "{text}"
     );
     assert!(is_held(&stage, &free) && is_held(&stage, &released));
@@ -87,40 +77,34 @@ fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
 #[test]
 fn pods_that_do_not_end_keep_every_finalizer() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
     pod_finalizers(&stage, &json!(["example.com/stays"]));
     delete_daemon_set(&stage, PropagationPolicy::Background);
-    let (text, code) = told(&run(&stage, &UNINSTALL_IN_VAIN));
-    assert_eq!(code, Some(1), "{text}");
+    let text = run(&stage, &UNINSTALL_TIMES_OUT, 1);
     let pod = format!("provisioner-1 on {}", stage.node());
     assert!(text.contains(&pod), "{text}");
     assert!(is_held(&stage, &free));
 
-    // Run again, it goes on from there.
+    // Run again, it continues.
     pod_finalizers(&stage, &json!(null));
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(0), "{text}");
+    run(&stage, &UNINSTALL, 0);
     assert!(!is_held(&stage, &free));
 }
 
 #[test]
 fn daemon_set_that_is_being_deleted_is_waited_for() {
     let stage = or_skip!(own_cluster());
-    stage.class("fast", &json!({})).unwrap();
     install(&stage);
     let free = held(&stage, "free", "Available");
     pod_finalizers(&stage, &json!(["example.com/stays"]));
     delete_daemon_set(&stage, PropagationPolicy::Foreground);
     assert!(is_installed(&stage), "until its Pod is gone");
-    let in_vain = [&UNINSTALL_IN_VAIN[..], &["--unless-installed"]].concat();
-    let (text, code) = told(&run(&stage, &in_vain));
-    assert_eq!(code, Some(1), "{text}");
+    let times_out = [&UNINSTALL_TIMES_OUT[..], &["--unless-installed"]].concat();
+    let text = run(&stage, &times_out, 1);
     assert!(text.contains("which is being deleted"), "{text}");
     assert!(is_held(&stage, &free));
     pod_finalizers(&stage, &json!(null));
-    let (text, code) = told(&run(&stage, &UNINSTALL));
-    assert_eq!(code, Some(0), "{text}");
+    run(&stage, &UNINSTALL, 0);
     assert!(!is_held(&stage, &free));
 }

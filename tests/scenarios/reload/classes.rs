@@ -14,7 +14,7 @@ use crate::stage;
 fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
     let (stage, first, mut provisioner) = or_skip!(serving());
     let before = stage.available(&first, None);
-    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
+    let second = tmpfs(&stage, "disks/slow/vol");
     add_class(&stage, "slow");
     let slow = stage.named("slow");
     logged(
@@ -28,15 +28,13 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
             .then_some(())
     });
     assert!(stage.pvs_at(&second).is_empty());
-    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    stage.storage_class("slow", "Delete", "Immediate");
     stage.available(&second, None);
-    stage.eventually("the node is ready", || {
-        (provisioner.http_get("/ready").ok()?.0 == 200).then_some(())
-    });
+    ready(&stage, &mut provisioner);
     // Its directory is watched, too.
-    let third = stage.sandbox.tmpfs("disks/slow/vol-2", "size=1m").unwrap();
+    let third = tmpfs(&stage, "disks/slow/vol-2");
     stage.within(Duration::from_secs(8), "a PV for a new entry", || {
-        (!stage.pvs_at(&third).is_empty()).then_some(())
+        !stage.pvs_at(&third).is_empty()
     });
     assert_eq!(uid(&stage.available(&first, None)), uid(&before));
 }
@@ -46,11 +44,9 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
 fn pvs_that_are_there_already_are_found_in_an_added_class() {
     let (stage, _, _provisioner) = or_skip!(serving());
     let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
-    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    stage.storage_class("slow", "Delete", "Immediate");
     let by_hand = stage.named("by-hand");
-    stage
-        .create_pv(pv_by_hand(&stage, &by_hand, "slow", &second, "1Mi"))
-        .unwrap();
+    stage.create_pv(pv_by_hand(&stage, &by_hand, "slow", &second, "1Mi"));
     add_class(&stage, "slow");
     stage.eventually("it is adopted", || {
         let labels = stage.pv(&by_hand)?.metadata.labels?;
@@ -61,15 +57,14 @@ fn pvs_that_are_there_already_are_found_in_an_added_class() {
 
 #[test]
 fn what_a_removed_class_has_left_is_named_and_not_touched() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    stage.class("slow", &json!({})).unwrap();
+    let (stage, []) = or_skip!(fast_stage([]));
+    stage.class("slow", &json!({}));
     let [bound, free] = ["bound", "free"].map(|entry| {
         let entry = format!("disks/slow/{entry}");
-        stage.sandbox.tmpfs(&entry, "size=20m").unwrap()
+        tmpfs(&stage, &entry)
     });
-    let other = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let other = fast(&stage, "vol");
+    let mut provisioner = stage.provisioner();
     let free_pv = stage.available(&free, None);
     let bound_pv = stage.used(&stage.bind("claim", &bound));
     keep_secret(&bound);
@@ -84,22 +79,20 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
         });
         of_class.map(str::to_owned).collect()
     };
-    stage.eventually("its gauges", || {
-        (series(&mut provisioner).len() == 3).then_some(())
-    });
+    stage.eventually("its gauges", || series(&mut provisioner).len() == 3);
 
     let class = remove_class(&stage, "slow");
     logged(&stage, &provisioner, &format!("class {slow:?} removed"));
     stage.eventually("its gauges are gone", || {
         let left = series(&mut provisioner);
         let states = left.iter().all(|line| line.contains("state=\"ClassGone\""));
-        (left.len() == 1 && states).then_some(())
+        left.len() == 1 && states
     });
     for volume in [&bound, &free] {
         in_state(&stage, &mut provisioner, volume, "ClassGone");
     }
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
-    let late = stage.sandbox.tmpfs("disks/slow/late", "size=1m").unwrap();
+    let late = tmpfs(&stage, "disks/slow/late");
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", &slow);
     stage.still(&mut provisioner, "nothing is done about it", || {
@@ -116,7 +109,7 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
         });
     };
     back();
-    offered_anew(&stage, &bound, &bound_pv);
+    offered_again(&stage, &bound, &bound_pv);
     assert!(entries(&bound).is_empty());
     stage.available(&late, None);
     assert!(is_untouched(&stage, &free_pv, "Available"));
@@ -129,27 +122,25 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
 }
 
 #[test]
-fn a_changed_pattern_and_other_keys_hold_from_the_next_look() {
+fn a_changed_pattern_and_other_keys_apply_from_the_next_scan() {
     let stage = or_skip!(stage());
-    stage
-        .class("fast", &json!({ "namePattern": "a*" }))
-        .unwrap();
+    stage.class("fast", &json!({ "namePattern": "a*" }));
     let [a, b, c] = ["a", "b", "c"].map(|entry| {
         let entry = format!("disks/fast/{entry}");
-        stage.sandbox.tmpfs(&entry, "size=1m").unwrap()
+        tmpfs(&stage, &entry)
     });
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let first = stage.available(&a, None);
     skipped(&stage, &mut provisioner, &b, "NamePatternMismatch");
     set(&stage, "fast", "namePattern", "a*,b*");
     let line = logged(&stage, &provisioner, "configuration reloaded:");
-    let change = format!("class {:?} changed (namePattern)", stage.named("fast"));
+    let change = format!("class {:?}: namePattern a* -> a*,b*", stage.named("fast"));
     assert!(line.contains(&change), "{line}");
     stage.available(&b, None);
     skipped(&stage, &mut provisioner, &c, "NamePatternMismatch");
 
-    stage.configure("labelsForPV", "{tier: gold}").unwrap();
-    logged(&stage, &provisioner, "labelsForPV none -> tier=gold");
+    stage.configure("labelsForPV", "{tier: gold}");
+    logged(&stage, &provisioner, r#"labelsForPV {} -> {"tier":"gold"}"#);
     set(&stage, "fast", "namePattern", "*");
     let pv = stage.available(&c, None);
     let labels = pv.metadata.labels.unwrap();
@@ -167,7 +158,7 @@ fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
     set(&stage, "fast", "hostDir", elsewhere.to_str().unwrap());
     let event = stage.event("ConfigReloadFailed", "replace the pod");
     assert!(event.contains(dir.to_str().unwrap()), "{event}");
-    let late = stage.sandbox.tmpfs("disks/fast/late", "size=1m").unwrap();
+    let late = fast(&stage, "late");
     stage.available(&late, None);
     assert!(stage.pvs_at(&elsewhere.join("vol")).is_empty());
     assert!(is_untouched(&stage, &before, "Available"));
@@ -180,10 +171,10 @@ fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
 #[test]
 fn a_class_that_moves_to_another_directory_has_other_volumes() {
     let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({})).unwrap();
-    let old = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let new = stage.sandbox.tmpfs("disks/moved/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let dir = stage.class("fast", &json!({}));
+    let old = fast(&stage, "vol");
+    let new = tmpfs(&stage, "disks/moved/vol");
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &old));
     keep_secret(&old);
     keep_secret(&new);

@@ -12,7 +12,7 @@ use super::{edit_classes, remove_class, set};
 use crate::kit::*;
 use crate::stage;
 
-/// A cleaner that says its name, waits for a file, and then zeroes the device.
+/// A cleaner that prints its name, waits for a file, and then zeroes the device.
 fn cleaner(stage: &Stage, name: &str) -> Value {
     let scratch = stage.sandbox.path().display();
     let script = format!(
@@ -36,14 +36,14 @@ fn while_the_first_cleaner_runs(
 ) -> (support::LoopDevice, PathBuf) {
     let settings = json!({ "blockCleanerCommand": cleaner(stage, "one") });
     let (device, path) = raw_volume(stage, &settings);
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
     stage.delete_claim("claim");
-    stage.eventually("the cleaner runs", || begun(stage).exists().then_some(()));
+    stage.eventually("the cleaner runs", || begun(stage).exists());
     change(stage, &path);
     super::logged(stage, &provisioner, "configuration reloaded: ");
-    // The pass that says so comes after the line in the log.
+    // The pass that shows it follows the line in the log.
     in_state(stage, &mut provisioner, &path, "Cleaning");
     stage.still_cleaning(&mut provisioner, "the first alone", || {
         lines(&begun(stage)) == ["one"]
@@ -55,11 +55,11 @@ fn while_the_first_cleaner_runs(
             .pvs_at(&path)
             .iter()
             .all(|pv| pv.metadata.uid != bound.metadata.uid);
-        gone.then_some(())
+        gone
     });
     assert_eq!(lines(&begun(stage)), ["one"]);
     assert!(secrets_on(device.path()).is_empty());
-    // Dropped here: what comes next is the next provisioner's.
+    // Dropped here: the rest is about the next provisioner.
     (device, path)
 }
 
@@ -69,10 +69,10 @@ fn one_that_runs_goes_on_with_the_settings_that_it_began_with() {
     let (device, path) = while_the_first_cleaner_runs(&stage, |stage, _| {
         set(stage, "raw", "blockCleanerCommand", cleaner(stage, "two"));
     });
-    let _provisioner = stage.provisioner().unwrap();
+    let _provisioner = stage.provisioner();
     let again = stage.bind("again", &path);
     stage.delete_claim("again");
-    offered_anew(&stage, &path, &again);
+    offered_again(&stage, &path, &again);
     assert_eq!(lines(&begun(&stage)), ["one", "two"]);
     drop(device);
 }
@@ -87,26 +87,26 @@ fn one_that_runs_comes_to_its_end_without_its_class() {
 }
 
 #[test]
-fn one_that_waits_is_judged_anew() {
+fn one_that_waits_is_judged_again() {
     let stage = or_skip!(stage());
     let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
     let (device, path) = raw_volume(&stage, &settings);
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.bind("claim", &path);
     scribble(device.path());
     let mapped = mapped_by_kubelet(&stage, &bound, &device);
     stage.delete_claim("claim");
     let waits = |provisioner: &mut support::Program| {
-        (status_of(provisioner, &path)["cleanup"]["state"] == "Waiting").then_some(())
+        status_of(provisioner, &path)["cleanup"]["state"] == "Waiting"
     };
     stage.eventually("it waits for the kubelet", || waits(&mut provisioner));
     set(&stage, "raw", "blockCleanerCommand", cleaner(&stage, "two"));
-    super::logged(&stage, &provisioner, "(blockCleanerCommand)");
+    super::logged(&stage, &provisioner, ": blockCleanerCommand");
     stage.eventually("it waits again", || waits(&mut provisioner));
     assert_eq!(secrets_on(device.path()).len(), 4);
     fs::remove_file(mapped).unwrap();
-    offered_anew(&stage, &path, &bound);
+    offered_again(&stage, &path, &bound);
     assert_eq!(lines(&begun(&stage)), ["two"]);
     assert!(secrets_on(device.path()).is_empty());
 }
@@ -114,42 +114,40 @@ fn one_that_waits_is_judged_anew() {
 #[test]
 fn one_that_waits_for_its_turn_is_not_cleaned_without_its_class() {
     let stage = or_skip!(stage());
-    stage.configure("maxConcurrentCleanups", "1").unwrap();
+    stage.configure("maxConcurrentCleanups", "1");
     let (first, first_path) = raw_volume(
         &stage,
         &json!({ "blockCleanerCommand": cleaner(&stage, "one") }),
     );
-    stage.class("other", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/other/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.class("other", &json!({}));
+    let volume = tmpfs(&stage, "disks/other/vol");
+    let mut provisioner = stage.provisioner();
     let first_pv = stage.bind("first", &first_path);
     let second_pv = stage.used(&stage.bind("second", &volume));
     keep_secret(&volume);
     stage.delete_claim("first");
-    stage.eventually("the first has the permit", || {
-        begun(&stage).exists().then_some(())
-    });
+    stage.eventually("the first has the permit", || begun(&stage).exists());
     stage.delete_claim("second");
     stage.eventually("the second waits", || {
-        (status_of(&mut provisioner, &volume)["state"] == "Waiting").then_some(())
+        status_of(&mut provisioner, &volume)["state"] == "Waiting"
     });
     let class = remove_class(&stage, "other");
     stage.event("VolumeFailedDelete", &stage.named("other"));
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
-    offered_anew(&stage, &first_path, &first_pv);
+    offered_again(&stage, &first_path, &first_pv);
     assert!(has_secret(&volume) && is_untouched(&stage, &second_pv, "Released"));
 
     edit_classes(&stage, |classes| {
         classes.insert(stage.named("other"), class);
     });
-    offered_anew(&stage, &volume, &second_pv);
+    offered_again(&stage, &volume, &second_pv);
     drop(first);
 }
 
 #[test]
-fn more_may_run_at_once_from_now_on() {
+fn a_raised_limit_of_concurrent_cleanups_applies_at_once() {
     let stage = or_skip!(stage());
-    stage.configure("maxConcurrentCleanups", "1").unwrap();
+    stage.configure("maxConcurrentCleanups", "1");
     let settings = json!({ "blockCleanerCommand": cleaner(&stage, "one") });
     let dir = raw_class(&stage, &settings);
     let devices = [raw(&stage), raw(&stage)];
@@ -157,37 +155,33 @@ fn more_may_run_at_once_from_now_on() {
         link(&devices[0], &dir, "disk-1"),
         link(&devices[1], &dir, "disk-2"),
     ];
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let pvs = [stage.bind("1", &paths[0]), stage.bind("2", &paths[1])];
     stage.delete_claim("1");
     stage.delete_claim("2");
-    stage.eventually("one runs", || begun(&stage).exists().then_some(()));
+    stage.eventually("one runs", || begun(&stage).exists());
     stage.still_cleaning(&mut provisioner, "only one", || {
         lines(&begun(&stage)).len() == 1
     });
-    stage.configure("maxConcurrentCleanups", "2").unwrap();
-    stage.eventually("both run", || {
-        (lines(&begun(&stage)).len() == 2).then_some(())
-    });
+    stage.configure("maxConcurrentCleanups", "2");
+    stage.eventually("both run", || lines(&begun(&stage)).len() == 2);
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     for (path, pv) in paths.iter().zip(&pvs) {
-        offered_anew(&stage, path, pv);
+        offered_again(&stage, path, pv);
     }
     assert_eq!(lines(&begun(&stage)).len(), 2);
 }
 
 #[test]
 fn a_pause_begins_and_ends_by_reload() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
     let is_paused = |provisioner: &mut support::Program| status(provisioner)["paused"] == true;
-    stage.configure("pauseCleaning", "true").unwrap();
+    stage.configure("pauseCleaning", "true");
     stage.within(Duration::from_secs(2), "the pause is in force", || {
-        is_paused(&mut provisioner).then_some(())
+        is_paused(&mut provisioner)
     });
     super::logged(&stage, &provisioner, "pauseCleaning false -> true");
     stage.delete_claim("claim");
@@ -197,6 +191,6 @@ fn a_pause_begins_and_ends_by_reload() {
         has_secret(&volume) && pv.iter().all(|pv| !is_terminating(pv))
     });
     fs::remove_file(stage.config_dir().join("pauseCleaning")).unwrap();
-    offered_anew(&stage, &volume, &bound);
+    offered_again(&stage, &volume, &bound);
     assert!(entries(&volume).is_empty() && !is_paused(&mut provisioner));
 }

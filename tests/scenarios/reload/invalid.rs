@@ -1,11 +1,11 @@
-//! What cannot be used is kept out, and everybody is told.
+//! An invalid configuration is kept out, and reported.
 
 use std::fs;
 
 use serde_json::json;
 use support::stage::uid;
 
-use super::manners::publish;
+use super::changes::publish;
 use super::{edit_classes, edited, logged, over, reloaded, serving, set};
 use crate::kit::*;
 use crate::stage;
@@ -16,9 +16,7 @@ fn degraded(provisioner: &mut support::Program) -> String {
 
 #[test]
 fn the_last_good_configuration_stays_until_a_good_one_comes() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=20m").unwrap();
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
     let map = stage.config_dir().join("storageClassMap");
     let good = fs::read_to_string(&map).unwrap();
     let broken = good.replacen('}', "]", 1);
@@ -29,11 +27,11 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
         publish(&stage, version, &keys);
     };
     publish("..2026_1", &good, "false");
-    let mut provisioner = stage.provisioner().unwrap();
+    let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &volume));
     keep_secret(&volume);
 
-    // The good half of it does not come into force either.
+    // The valid half of it does not take effect either.
     publish("..2026_2", &broken, "true");
     reloaded(&stage, &mut provisioner, false);
     let event = stage.event("ConfigReloadFailed", "storageClassMap is not valid YAML");
@@ -41,7 +39,7 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     for words in ["check-config", "last good", yaml] {
         assert!(event.contains(words), "{event}");
         stage.eventually("/status says so", || {
-            degraded(&mut provisioner).contains(words).then_some(())
+            degraded(&mut provisioner).contains(words)
         });
     }
     assert_eq!(status(&mut provisioner)["paused"], false);
@@ -49,22 +47,17 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 200);
     let error = logged(&stage, &provisioner, "ConfigReloadFailed");
     assert!(error.contains("ERROR"), "{error}");
-    // It is in force: what it says is done.
+    // It is in force.
     stage.delete_claim("claim");
-    offered_anew(&stage, &volume, &bound);
-    let another = stage
-        .sandbox
-        .tmpfs("disks/fast/another", "size=1m")
-        .unwrap();
+    offered_again(&stage, &volume, &bound);
+    let another = fast(&stage, "another");
     stage.available(&another, None);
 
     // Back to exactly what is in force.
     publish("..2026_3", &good, "false");
     reloaded(&stage, &mut provisioner, true);
     stage.event("ConfigReloaded", "good again");
-    stage.eventually("nothing is degraded", || {
-        (degraded(&mut provisioner) == "[]").then_some(())
-    });
+    stage.eventually("nothing is degraded", || degraded(&mut provisioner) == "[]");
 
     // On from a bad one to another good one.
     publish("..2026_4", &broken, "false");
@@ -85,8 +78,8 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
 fn one_faulty_class_or_key_keeps_all_of_it_out() {
     let (stage, volume, mut provisioner) = or_skip!(serving());
     let before = stage.available(&volume, None);
-    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
-    stage.storage_class("slow", "Delete", "Immediate").unwrap();
+    let second = tmpfs(&stage, "disks/slow/vol");
+    stage.storage_class("slow", "Delete", "Immediate");
     edit_classes(&stage, |classes| {
         classes.insert(stage.named("slow"), over(second.parent().unwrap()));
         let fast = classes.get_mut(&stage.named("fast")).unwrap();
@@ -107,10 +100,10 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
         ("useAlphaAPI", "true", "useAlphaAPI is true"),
         ("maxConcurrentCleanups", "many", "many"),
     ] {
-        stage.configure(key, value).unwrap();
+        stage.configure(key, value);
         stage.event("ConfigReloadFailed", said);
         stage.eventually("/status says so", || {
-            degraded(&mut provisioner).contains(said).then_some(())
+            degraded(&mut provisioner).contains(said)
         });
         fs::remove_file(stage.config_dir().join(key)).unwrap();
         reloaded(&stage, &mut provisioner, true);
@@ -118,24 +111,22 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
 }
 
 #[test]
-fn a_class_that_was_faulty_at_the_start_runs_when_it_is_mended() {
+fn a_class_that_was_faulty_at_the_start_runs_when_it_is_fixed() {
     let stage = or_skip!(stage());
-    stage
-        .class("fast", &json!({ "accessMode": "Nonsense" }))
-        .unwrap();
-    stage.configure("maxConcurrentCleanups", "many").unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    stage.class("fast", &json!({ "accessMode": "Nonsense" }));
+    stage.configure("maxConcurrentCleanups", "many");
+    let volume = fast(&stage, "vol");
+    let mut provisioner = stage.provisioner();
     stage.event("ClassInvalid", "Nonsense");
     stage.eventually("the key is named", || {
-        degraded(&mut provisioner).contains("many").then_some(())
+        degraded(&mut provisioner).contains("many")
     });
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
     // One of two is not enough.
     set(&stage, "fast", "accessMode", "ReadWriteOnce");
     stage.event("ConfigReloadFailed", "many");
     assert!(stage.pvs_at(&volume).is_empty());
-    stage.configure("maxConcurrentCleanups", "2").unwrap();
+    stage.configure("maxConcurrentCleanups", "2");
     stage.available(&volume, None);
     stage.eventually("all is well", || {
         let ready = provisioner.http_get("/ready").ok()?.0 == 200;
@@ -150,26 +141,21 @@ fn a_directory_that_vanishes_and_returns() {
     let aside = stage.sandbox.path().join("aside");
     fs::rename(stage.config_dir(), &aside).unwrap();
     stage.event("ConfigReloadFailed", "cannot be read");
-    let another = stage
-        .sandbox
-        .tmpfs("disks/fast/another", "size=1m")
-        .unwrap();
+    let another = fast(&stage, "another");
     stage.available(&another, None);
     assert_eq!(uid(&stage.available(&volume, None)), uid(&before));
     fs::rename(&aside, stage.config_dir()).unwrap();
     reloaded(&stage, &mut provisioner, true);
     stage.event("ConfigReloaded", "good again");
-    stage.configure("pauseCleaning", "true").unwrap();
+    stage.configure("pauseCleaning", "true");
     logged(&stage, &provisioner, "pauseCleaning false -> true");
 }
 
 #[test]
 fn node_isolation_judges_a_reload_as_it_does_a_start() {
-    let mut stage = or_skip!(stage());
-    stage.add_arg("--node-isolation");
-    stage.class("fast", &json!({})).unwrap();
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
-    let mut provisioner = stage.provisioner().unwrap();
+    let stage = or_skip!(stage_with(&["--node-isolation"]));
+    let [volume] = fast_volumes(&stage, ["vol"]);
+    let mut provisioner = stage.provisioner();
     stage.available(&volume, None);
     let zone =
         json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);

@@ -18,7 +18,7 @@ mod loop_device;
 pub mod names;
 mod namespace;
 pub mod passes;
-mod patience;
+mod polling;
 mod program;
 mod programs;
 mod promtool;
@@ -27,7 +27,7 @@ pub mod stage;
 
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
-pub use patience::until;
+pub use polling::{Seen, until};
 pub use program::{Program, bare_command, http_get, killed_by};
 pub use programs::{has, prepared_by, run, run_prepared, sandbox_with, tool};
 pub use promtool::Promtool;

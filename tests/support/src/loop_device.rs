@@ -1,4 +1,4 @@
-//! A loop device that clears itself when nobody has it open any more.
+//! A loop device that clears itself when its last descriptor is closed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::patience::while_busy;
+use crate::polling::while_busy;
 
 /// A block device over a sparse file without a name.
 ///
-/// The kernel detaches it when nobody (we, or a mount) holds it any more, so that a crashed test leaves
+/// The kernel detaches it when no process or mount holds it any more, so that a crashed test leaves
 /// nothing. We hold it by a mapping and not by a descriptor: a volume of which a process has a
 /// descriptor is in use, and is not cleaned.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl LoopDevice {
     }
 
     /// Makes a device with two partitions, one for each half. There is no partition table: the kernel is
-    /// told of them (not every kernel reads tables), and forgets them with the device.
+    /// notified of them (not every kernel reads tables), and forgets them with the device.
     pub fn halved(dir: &Path, size: u64) -> Result<Self> {
         let backing = tempfile::tempfile_in(dir).context("making the backing file")?;
         backing.set_len(size)?;
@@ -67,7 +67,7 @@ impl LoopDevice {
         let path = PathBuf::from(path.trim());
         let device = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
         let hold = Mapping::of(&device).context("mapping the loop device")?;
-        // Takes effect when it is open no more.
+        // Takes effect when it is closed.
         output_of(Command::new("losetup").arg("--detach").arg(&path))?;
         let file = OnceLock::new();
         Ok(Self {
@@ -173,7 +173,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// One page of a device, which keeps it open without a descriptor. Nobody looks into it.
+/// One page of a device, which keeps it open without a descriptor. It is never read.
 #[derive(Debug)]
 struct Mapping(usize);
 

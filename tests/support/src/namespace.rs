@@ -10,13 +10,13 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use sys_mount::{FilesystemType, Mount, MountFlags};
 
-use crate::patience::while_busy;
+use crate::polling::while_busy;
 use crate::programs::this_test;
 
 /// A scratch directory in a mount namespace of the calling thread's own.
 ///
 /// What is mounted here is seen by this thread and by the threads and processes that it starts
-/// afterwards, by nobody else, and is gone with the last of them.
+/// afterwards, by no other process, and is gone with the last of them.
 #[derive(Debug)]
 pub struct Sandbox {
     dir: PathBuf,
@@ -41,7 +41,7 @@ impl Sandbox {
         })
     }
 
-    /// Enters a new mount namespace as whoever we are: who may not make one gets a user namespace
+    /// Enters a new mount namespace as the current user. Without that permission, it is in a user namespace
     /// around it, in which they are root over their own mounts (and over no device).
     ///
     /// The scratch directory is laid over one that exists everywhere and does not hold our own
@@ -150,12 +150,12 @@ impl Sandbox {
     }
 }
 
-/// A mount namespace in a user namespace where we, and nobody else, are known, as root.
+/// A mount namespace in a user namespace that maps the current user alone, to root.
 fn enter_user_namespace() -> Result<()> {
     let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .context("making a user namespace")?;
-    // Without setgroups the kernel lets anybody map their own group.
+    // Without setgroups the kernel lets any process map its own group.
     for (file, map) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("0 {user} 1")),

@@ -31,7 +31,7 @@ pub fn volumes(status: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Whether no cleanup is at work. One that has only begun has not looked at anything yet.
+/// Whether no cleanup runs. One that has only begun has not inspected anything yet.
 pub fn is_at_rest(status: &Value) -> bool {
     volumes(status).all(|volume| {
         volume["state"] != "Cleaning" && volume["cleanup"]["waitingFor"] != "for a permit"

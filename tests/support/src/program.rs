@@ -13,10 +13,10 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::patience::until;
+use crate::polling::until;
 
 /// Only what hangs takes so long to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running program whose log is kept, and shown when the test fails.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Program {
         let _ = self.child.wait();
     }
 
-    /// Tells it to stop, and waits for it.
+    /// Sends SIGTERM, and waits for its end.
     pub fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.signal(Signal::SIGTERM)?;
         self.wait(limit)
@@ -78,9 +78,9 @@ impl Program {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The address that it serves HTTP on, as its log says it.
+    /// The address that it serves HTTP on, from its log.
     pub fn http_address(&mut self) -> Result<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let is_last = !self.is_running() || Instant::now() >= deadline;
             let log = self.log();
@@ -121,7 +121,7 @@ impl Drop for Program {
 pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
     let mut stream =
         TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"

@@ -35,7 +35,7 @@ impl Promtool {
             .spawn()
             .map_err(|error| error.to_string())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read it says itself why.
+            // One that does not read it reports why.
             let _ = stdin.write_all(input.as_bytes());
         }
         let output = child

@@ -10,9 +10,9 @@ const NAME_COST: usize = 51;
 const SMALL: Bounds = Bounds {
     batch: 16 * NAME_COST,
     helper_batch: 4 * NAME_COST,
-    names: 32 * NAME_COST,
+    names: (32 * NAME_COST, 4 * NAME_COST),
     open_dirs: 3,
-    kept_names: 2 * NAME_COST,
+    closed_levels: 6,
 };
 
 const ONE_THREAD: FsTuning = FsTuning {
@@ -56,16 +56,17 @@ fn memory_for_names_and_repeated_reads_are_bounded() {
             steps += 1;
             peak = peak.max(walk.stack.names());
         }
-        // A call reads whole directories here, because the buffer is larger than they are.
-        let widest = widths.iter().max().unwrap();
-        let bound = SMALL.names.max(widest * NAME_COST) + SMALL.batch;
+        // A call may exceed the limit by the names that fit into the buffer.
+        let limits = (0..widths.len()).map(|depth| SMALL.names_at(depth));
+        let bound = 3 * limits.sum::<usize>();
         assert!(
             peak <= bound,
             "{peak} bytes of names at a time in {widths:?}"
         );
         // Each directory is entered, read and left, and some are read again.
         assert!(steps <= 5 * made, "{steps} steps for {made} in {widths:?}");
-        assert_eq!(walk.run().unwrap().removed, made as u64);
+        walk.run().unwrap();
+        assert_eq!(progress.entries(), made as u64);
         assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
     }
 }
@@ -92,9 +93,9 @@ fn directories_are_removed_after_the_helper_has_unlinked_their_files() {
                 two_threads: true,
                 sort_directories: true,
             };
-            let walk = Walk::within(SMALL, two_threads, root, &progress).unwrap();
-            let report = walk.run().unwrap();
-            assert_eq!((report.removed, report.passes), (made, 1));
+            let mut walk = Walk::within(SMALL, two_threads, root, &progress).unwrap();
+            while walk.step().unwrap() {}
+            assert_eq!((progress.entries(), walk.stack.top().passes), (made, 1));
             assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
         }
     }

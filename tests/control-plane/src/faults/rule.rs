@@ -267,7 +267,7 @@ impl Rule {
         self.hit() == 0 && !self.may_miss
     }
 
-    /// Lets go of the requests that it holds.
+    /// Releases the requests that it holds.
     pub(super) fn end(&self) {
         self.over.close();
     }

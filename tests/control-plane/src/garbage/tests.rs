@@ -32,7 +32,7 @@ fn config(name: &str) -> Value {
 }
 
 #[test]
-fn a_node_takes_its_volumes_along() {
+fn a_nodes_volumes_are_deleted_with_it() {
     let mut world = World::new();
     world.add_node("n1");
     let node = world.get(&NODES, "n1").unwrap();
@@ -68,7 +68,7 @@ fn what_is_not_understood_is_not_deleted() {
 }
 
 #[test]
-fn a_namespace_takes_everything_along_and_goes_last() {
+fn a_namespace_is_deleted_after_all_its_objects() {
     let mut world = World::new();
     world.add_node("n1");
     world.create(&NAMESPACES, config("team"));

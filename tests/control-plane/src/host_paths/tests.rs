@@ -7,12 +7,12 @@ use tempfile::TempDir;
 use super::*;
 
 /// A root with a volume in it, and something precious beside the root.
-struct Ground {
+struct Fixture {
     dir: TempDir,
     paths: HostPaths,
 }
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for path in ["root/volume/sub/deeper", "root/nested/volume", "precious"] {
@@ -62,83 +62,88 @@ impl Ground {
 
 #[test]
 fn what_is_in_doubt_is_refused_and_left_alone() {
-    let ground = Ground::new();
-    let before = ground.all();
+    let fixture = Fixture::new();
+    let before = fixture.all();
     for (path, why) in [
         (PathBuf::from("/"), "is not below the test root"),
         (PathBuf::from("/tmp"), "is not below the test root"),
         (PathBuf::from("volume"), "is not below the test root"),
-        (ground.path("precious"), "is not below the test root"),
-        (ground.path("rooted"), "is not below the test root"),
-        (ground.path("root"), "is the test root itself"),
-        (ground.path("root/"), "is the test root itself"),
-        (ground.path("root/./"), "is the test root itself"),
-        (ground.path("root/../precious"), "contains '..'"),
-        (ground.path("root/volume/.."), "contains '..'"),
-        (ground.path("root/link"), "symbolic link"),
-        (ground.path("root/link/"), "symbolic link"),
-        (ground.path("root/volume/link/data"), "symbolic link"),
-        (ground.path("root/file"), "no directory"),
+        (fixture.path("precious"), "is not below the test root"),
+        (fixture.path("rooted"), "is not below the test root"),
+        (fixture.path("root"), "is the test root itself"),
+        (fixture.path("root/"), "is the test root itself"),
+        (fixture.path("root/./"), "is the test root itself"),
+        (fixture.path("root/../precious"), "contains '..'"),
+        (fixture.path("root/volume/.."), "contains '..'"),
+        (fixture.path("root/link"), "symbolic link"),
+        (fixture.path("root/link/"), "symbolic link"),
+        (fixture.path("root/volume/link/data"), "symbolic link"),
+        (fixture.path("root/file"), "no directory"),
     ] {
         let path = path.as_path();
-        let scrub = ground.paths.directory(path).unwrap_err().to_string();
+        let scrub = fixture.paths.directory(path).unwrap_err().to_string();
         assert!(scrub.contains(why), "{}: {scrub}", path.display());
-        let delete = ground.paths.delete(path).unwrap_err().to_string();
+        let delete = fixture.paths.delete(path).unwrap_err().to_string();
         assert!(delete.contains(why), "{}: {delete}", path.display());
-        assert_eq!(ground.all(), before, "{}", path.display());
+        assert_eq!(fixture.all(), before, "{}", path.display());
     }
-    let missing = ground
+    let missing = fixture
         .paths
-        .directory(&ground.path("root/none"))
+        .directory(&fixture.path("root/none"))
         .unwrap_err();
     assert!(missing.to_string().contains("does not exist"), "{missing}");
 }
 
 #[test]
-fn a_directory_goes_with_all_that_is_in_it() {
-    let ground = Ground::new();
+fn a_directory_is_deleted_with_its_contents() {
+    let fixture = Fixture::new();
     for (path, again) in [
         ("root/volume", 1),
         ("root/nested/volume/", 1),
         ("root/none/x", 1),
     ] {
         for _ in 0..=again {
-            ground.paths.delete(&ground.path(path)).unwrap();
+            fixture.paths.delete(&fixture.path(path)).unwrap();
         }
-        assert!(!ground.path(path).exists(), "{path}");
+        assert!(!fixture.path(path).exists(), "{path}");
     }
-    assert!(ground.path("root/nested").exists());
-    assert!(ground.path("root/file").exists());
+    assert!(fixture.path("root/nested").exists());
+    assert!(fixture.path("root/file").exists());
     assert!(
-        ground.path("precious/data").exists(),
+        fixture.path("precious/data").exists(),
         "a link is not followed"
     );
 }
 
 #[test]
 fn the_root_can_be_named_through_a_link() {
-    let ground = Ground::new();
-    let paths = HostPaths::below(ground.path("alias")).unwrap();
-    assert!(paths.directory(&ground.path("alias/volume")).is_ok());
-    assert!(paths.directory(&ground.path("root/volume")).is_ok());
+    let fixture = Fixture::new();
+    let paths = HostPaths::below(fixture.path("alias")).unwrap();
+    assert!(paths.directory(&fixture.path("alias/volume")).is_ok());
+    assert!(paths.directory(&fixture.path("root/volume")).is_ok());
 }
 
 #[test]
 fn what_was_put_in_its_place_meanwhile_is_safe() {
-    let ground = Ground::new();
-    let held = ground.paths.directory(&ground.path("root/volume")).unwrap();
-    fs::rename(ground.path("root/volume"), ground.path("root/away")).unwrap();
-    symlink(ground.path("precious"), ground.path("root/volume")).unwrap();
+    let fixture = Fixture::new();
+    let held = fixture
+        .paths
+        .directory(&fixture.path("root/volume"))
+        .unwrap();
+    fs::rename(fixture.path("root/volume"), fixture.path("root/away")).unwrap();
+    symlink(fixture.path("precious"), fixture.path("root/volume")).unwrap();
     empty(&held).unwrap();
-    assert!(ground.path("precious/data").exists());
-    assert_eq!(fs::read_dir(ground.path("root/away")).unwrap().count(), 0);
+    assert!(fixture.path("precious/data").exists());
+    assert_eq!(fs::read_dir(fixture.path("root/away")).unwrap().count(), 0);
 }
 
 #[test]
 fn bad_roots() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for root in ["root/none", "root/file"] {
-        let error = HostPaths::below(ground.path(root)).unwrap_err().to_string();
+        let error = HostPaths::below(fixture.path(root))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("cannot be opened as a directory"), "{error}");
     }
     for root in ["/", "/tmp/.."] {

@@ -102,7 +102,7 @@ fn modify(
     server.store.modify(r, ns, name, part, |old| {
         let mut new = change(old)?;
         if r == &resource::NAMESPACES && !finalize {
-            // Only the finalize subresource lets go of a namespace.
+            // Only the finalize subresource removes the finalizer of a namespace.
             new["spec"] = old["spec"].clone();
         }
         Ok(new)

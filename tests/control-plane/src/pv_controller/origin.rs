@@ -68,7 +68,7 @@ pub(crate) fn update(cx: &mut Context, volume: Volume) -> Result<Volume, SyncErr
     cx.update(&PERSISTENT_VOLUMES, new, Part::Main).map(Volume)
 }
 
-/// Lets go of a volume whose storage is deleted.
+/// Removes the finalizers of a volume whose storage is deleted.
 pub(crate) fn let_go(cx: &mut Context, volume: &Volume) -> Result<(), SyncError> {
     let key = Key::cluster(volume.name());
     let held = cx

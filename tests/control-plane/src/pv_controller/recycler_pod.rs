@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_pod_passes_for_one() {
+    fn no_other_pod_counts_as_a_provisioner() {
         let genuine = of(&host_path("1Gi")).unwrap();
         let is = |pod: Value| is(&Pod(Arc::new(pod)));
         assert!(is(genuine.clone()));

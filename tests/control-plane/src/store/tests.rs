@@ -19,7 +19,7 @@ fn write(store: &Store, (action, ns, name): (u8, usize, usize)) {
             new["data"] = json!({"was": old["metadata"]["resourceVersion"]});
             Ok(new)
         }),
-        // Held by a finalizer, or let go.
+        // With a finalizer, and without.
         _ => store.modify(R, ns, name, Part::Main, |old| {
             let mut new = old.clone();
             let held = meta::finalizers(old).next().is_some();

@@ -11,7 +11,7 @@ pub(super) fn age(timestamp: &Value) -> String {
     }
 }
 
-/// Seconds between two timestamps, for people.
+/// The time between two timestamps, as kubectl prints it.
 pub(super) fn between(from: &Value, to: &Value) -> Option<String> {
     let seconds = |v: &Value| Some(v.as_str()?.parse::<Timestamp>().ok()?.as_second());
     Some(duration(seconds(to)? - seconds(from)?))

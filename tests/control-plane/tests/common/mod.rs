@@ -2,7 +2,11 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use control_plane::{
     ControlPlane, Faults, Front, Options, Requests,
@@ -30,6 +34,18 @@ pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
 pub const JSON: &str = "application/json";
 pub const MERGE: &str = "application/merge-patch+json";
+
+/// Waits until a look finds something.
+pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
 
 /// A control plane and a client that neither retries nor interprets.
 pub struct Api {

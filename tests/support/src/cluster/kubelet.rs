@@ -1,5 +1,5 @@
-//! What a kubelet says to the API server, for a node that has none: the node is ready, pods run once
-//! their claims are bound, and go when they are deleted. Nothing is executed.
+//! The writes of a kubelet, for a node that has none: the node is ready, pods run once
+//! their claims are bound, and are removed when they are deleted. Nothing is executed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

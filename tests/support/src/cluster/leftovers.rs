@@ -20,7 +20,7 @@ const STAGE: &str = "local-volume-provisioner.test/stage";
 /// No test runs that long.
 const ABANDONED_AFTER_SECONDS: i64 = 3600;
 
-/// What a stage's id begins with. Nobody else's names end in something like it.
+/// What a stage's id begins with. No other name ends in something like it.
 pub const ID_PREFIX: &str = "lvp-test-";
 
 pub fn namespace(id: &str) -> String {

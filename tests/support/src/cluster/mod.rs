@@ -25,7 +25,7 @@ const BYSTANDER: &str = "stage";
 pub enum Cluster {
     /// In this process, for this stage alone.
     Embedded(Box<ControlPlane>),
-    /// Shared with other stages, and perhaps with people.
+    /// Shared with other stages, and perhaps with other users.
     Real(Box<RealCluster>),
 }
 

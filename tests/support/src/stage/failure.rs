@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::Stage;
 
-/// The limit of one list: an API server that the test has killed answers no more.
+/// The limit of one list: an API server that the test has killed does not answer.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Drop for Stage {

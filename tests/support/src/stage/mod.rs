@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use control_plane::{ControlPlane, Faults, NodeOptions, Options, ProcessOptions, Requests};
 use kube::Client;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub struct Stage {
     runtime: Runtime,
     binary: PathBuf,
     logs: Cell<u32>,
-    patience: Duration,
+    timeout: Duration,
     extra_args: Vec<String>,
 }
 
@@ -114,10 +114,10 @@ impl Stage {
             runtime,
             binary: binary.into(),
             logs: Cell::new(0),
-            patience: waiting::patience(),
+            timeout: waiting::timeout(),
             extra_args: Vec::new(),
         };
-        stage.configure("protectReleasedData", "true")?;
+        stage.configure("protectReleasedData", "true");
         Ok(stage)
     }
 
@@ -125,8 +125,13 @@ impl Stage {
         self.runtime.block_on(future)
     }
 
+    /// Waits for the answer to a request, which must succeed.
+    pub fn request<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> T {
+        self.block_on(answer).expect("a request that succeeds")
+    }
+
     /// The name that something cluster-wide has on this stage: a class, a PV made by hand, a second
-    /// node. It has to have one, or it is taken for somebody else's, and left there in the end.
+    /// node. It has to have one, or it counts as foreign, and is left there in the end.
     pub fn named(&self, base: &str) -> String {
         named(base, &self.id)
     }
@@ -168,21 +173,21 @@ impl Stage {
         Ok((runtime, client))
     }
 
-    /// Writes one key of the configuration, which nobody sees half written.
-    pub fn configure(&self, key: &str, value: &str) -> Result<()> {
+    /// Writes one key of the configuration atomically.
+    pub fn configure(&self, key: &str, value: &str) {
         let new = self.sandbox.path().join("new-key");
-        fs::write(&new, value).with_context(|| format!("writing {}", new.display()))?;
-        let path = self.config_dir().join(key);
-        fs::rename(new, &path).with_context(|| format!("writing {}", path.display()))
+        fs::write(&new, value).expect("writing a key");
+        fs::rename(new, self.config_dir().join(key)).expect("renaming a key");
     }
 
     /// Configures one class over a directory `disks/<name>` (made here), with further settings of
     /// the class, and makes its StorageClass. Its full name is [`Stage::named`].
-    pub fn class(&self, name: &str, settings: &Value) -> Result<PathBuf> {
-        let dir = self.sandbox.dir(&format!("disks/{name}"))?;
+    pub fn class(&self, name: &str, settings: &Value) -> PathBuf {
+        let dir = self.sandbox.dir(&format!("disks/{name}"));
+        let dir = dir.expect("making a discovery directory");
         let path = self.config_dir().join("storageClassMap");
         let mut map: BTreeMap<String, Value> = match fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text)?,
+            Ok(text) => serde_json::from_str(&text).expect("our own classes"),
             Err(_) => BTreeMap::new(),
         };
         let mut class = json!({ "hostDir": dir, "mountDir": dir });
@@ -191,9 +196,9 @@ impl Stage {
         }
         map.insert(self.named(name), class);
         // JSON is YAML.
-        self.configure("storageClassMap", &serde_json::to_string_pretty(&map)?)?;
-        self.storage_class(name, "Delete", "Immediate")?;
-        Ok(dir)
+        self.configure("storageClassMap", &json!(map).to_string());
+        self.storage_class(name, "Delete", "Immediate");
+        dir
     }
 
     pub fn config_dir(&self) -> PathBuf {
@@ -222,15 +227,12 @@ impl Stage {
         command
     }
 
-    pub fn provisioner(&self) -> Result<Program> {
+    pub fn provisioner(&self) -> Program {
         self.provisioner_with(&[])
     }
 
     /// Starts the provisioner with these environment variables too.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn provisioner_with(&self, environment: &[(&str, &str)]) -> Result<Program> {
+    pub fn provisioner_with(&self, environment: &[(&str, &str)]) -> Program {
         let mut command = self.command();
         command
             .envs(environment.iter().copied())
@@ -239,15 +241,12 @@ impl Stage {
             .arg("--kubelet-dir")
             .arg(self.kubelet_dir())
             .args(["--listen-address", "127.0.0.1:0", "--v=4"])
+            .arg("--config-sync-period=1s")
             .args(&self.extra_args);
         let number = self.logs.get();
         self.logs.set(number + 1);
-        Program::start(
-            command,
-            self.sandbox
-                .path()
-                .join(format!("provisioner-{number}.log")),
-        )
+        let log = format!("provisioner-{number}.log");
+        Program::start(command, self.sandbox.path().join(log)).expect("starting the provisioner")
     }
 }
 

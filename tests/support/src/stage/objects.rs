@@ -1,37 +1,46 @@
 //! PVs, classes, claims and events.
 
+use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Stage;
 
 impl Stage {
-    pub fn storage_class(&self, name: &str, policy: &str, binding: &str) -> Result<()> {
-        let class: StorageClass = serde_json::from_value(json!({
+    pub fn storage_class(&self, name: &str, policy: &str, binding: &str) {
+        let class = json!({
             "metadata": { "name": self.named(name) },
             "provisioner": "kubernetes.io/no-provisioner",
             "reclaimPolicy": policy,
             "volumeBindingMode": binding,
-        }))?;
-        let api: Api<StorageClass> = Api::all(self.client.clone());
-        self.block_on(api.create(&PostParams::default(), &class))
-            .context("making a StorageClass")?;
-        Ok(())
+        });
+        self.create(&Api::<StorageClass>::all(self.client.clone()), class);
+    }
+
+    /// Creates an object.
+    pub fn create<K>(&self, api: &Api<K>, object: Value) -> K
+    where
+        K: Resource + Clone + Serialize + DeserializeOwned + Debug,
+    {
+        let object = serde_json::from_value(object).expect("an object of its kind");
+        self.request(api.create(&PostParams::default(), &object))
+    }
+
+    fn all_pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
     }
 
     /// The PVs of this stage's classes, all of them.
     pub fn pvs(&self) -> Vec<PersistentVolume> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let all = self
-            .block_on(api.list(&ListParams::default()))
-            .expect("listing PVs");
+        let all = self.request(self.all_pvs().list(&ListParams::default()));
         let is_ours = |pv: &PersistentVolume| {
             let class = pv
                 .spec
@@ -51,8 +60,7 @@ impl Stage {
     }
 
     pub fn pv(&self, name: &str) -> Option<PersistentVolume> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        self.block_on(api.get_opt(name)).expect("reading a PV")
+        self.request(self.all_pvs().get_opt(name))
     }
 
     /// Waits for an Available PV for a path, other than the one with the UID `not`.
@@ -70,21 +78,17 @@ impl Stage {
         })
     }
 
-    /// Makes any object of the core types that tests need.
-    pub fn create_pv(&self, pv: Value) -> Result<PersistentVolume> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        Ok(self.block_on(api.create(&PostParams::default(), &serde_json::from_value(pv)?))?)
+    pub fn create_pv(&self, pv: Value) -> PersistentVolume {
+        self.create(&self.all_pvs(), pv)
     }
 
-    pub fn patch_pv(&self, name: &str, patch: &Value) -> Result<PersistentVolume> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        Ok(self.block_on(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)))?)
+    pub fn patch_pv(&self, name: &str, patch: &Value) -> PersistentVolume {
+        let patch = Patch::Merge(patch);
+        self.request(self.all_pvs().patch(name, &PatchParams::default(), &patch))
     }
 
-    pub fn delete_pv(&self, name: &str) -> Result<()> {
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        self.block_on(api.delete(name, &DeleteParams::default()))?;
-        Ok(())
+    pub fn delete_pv(&self, name: &str) {
+        self.request(self.all_pvs().delete(name, &DeleteParams::default()));
     }
 
     fn claims(&self) -> Api<PersistentVolumeClaim> {
@@ -92,18 +96,12 @@ impl Stage {
     }
 
     /// Makes a claim of one class of this stage's; with `volume`, for the PV of that name.
-    pub fn claim(&self, name: &str, class: &str, volume: Option<&str>) -> Result<()> {
-        self.claim_in_mode(name, class, volume, "Filesystem")
+    pub fn claim(&self, name: &str, class: &str, volume: Option<&str>) {
+        self.claim_in_mode(name, class, volume, "Filesystem");
     }
 
-    pub fn claim_in_mode(
-        &self,
-        name: &str,
-        class: &str,
-        volume: Option<&str>,
-        mode: &str,
-    ) -> Result<()> {
-        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+    pub fn claim_in_mode(&self, name: &str, class: &str, volume: Option<&str>, mode: &str) {
+        let claim = json!({
             "metadata": { "name": name },
             "spec": {
                 "storageClassName": self.named(class),
@@ -112,9 +110,8 @@ impl Stage {
                 "volumeName": volume,
                 "resources": { "requests": { "storage": "1Mi" } },
             },
-        }))?;
-        self.block_on(self.claims().create(&PostParams::default(), &claim))?;
-        Ok(())
+        });
+        self.create(&self.claims(), claim);
     }
 
     /// Makes a claim for the PV of a path and waits until both are bound; returns the PV.
@@ -124,8 +121,7 @@ impl Stage {
         let class = spec.storage_class_name.unwrap_or_default();
         let class = class.strip_suffix(&self.named("")).unwrap_or_default();
         let mode = spec.volume_mode.unwrap_or_else(|| "Filesystem".into());
-        self.claim_in_mode(claim, class, Some(&name(&pv)), &mode)
-            .expect("making a claim");
+        self.claim_in_mode(claim, class, Some(&name(&pv)), &mode);
         // The claim's status is what a binder writes last.
         self.claim_in_phase(claim, "Bound");
         self.in_phase(&name(&pv), "Bound")
@@ -142,7 +138,7 @@ impl Stage {
 
     pub fn claim_in_phase(&self, claim: &str, wanted: &str) {
         self.eventually(&format!("claim {claim} {wanted}"), || {
-            (self.claim_phase(claim) == wanted).then_some(())
+            self.claim_phase(claim) == wanted
         });
     }
 
@@ -168,17 +164,14 @@ impl Stage {
     }
 
     pub fn delete_claim(&self, name: &str) {
-        self.block_on(self.claims().delete(name, &DeleteParams::default()))
-            .expect("deleting a claim");
+        self.request(self.claims().delete(name, &DeleteParams::default()));
     }
 
     /// The provisioner's events with a reason, as their texts.
     pub fn events(&self, reason: &str) -> Vec<String> {
         let api: Api<Event> = Api::all(self.client.clone());
         let of_reason = format!("reason={reason},reportingComponent=local-volume-provisioner");
-        let events = self
-            .block_on(api.list(&ListParams::default().fields(&of_reason)))
-            .expect("listing events");
+        let events = self.request(api.list(&ListParams::default().fields(&of_reason)));
         let node = self.node();
         let is_ours = |event: &Event| {
             let by = event.reporting_instance.as_deref();

@@ -1,6 +1,5 @@
 //! Pods and Nodes.
 
-use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
@@ -56,8 +55,8 @@ impl Stage {
 
     pub fn pod_in_phase(&self, name: &str, wanted: &str) {
         self.eventually(&format!("pod {name} {wanted}"), || {
-            let pod = self.block_on(self.pods().get_opt(name));
-            (pod.expect("reading a pod")?.status?.phase? == wanted).then_some(())
+            let pod = self.request(self.pods().get_opt(name))?;
+            (pod.status?.phase? == wanted).then_some(())
         });
     }
 
@@ -67,17 +66,13 @@ impl Stage {
             grace_period_seconds: by_force.then_some(0),
             ..Default::default()
         };
-        self.block_on(self.pods().delete(name, &params))
-            .expect("deleting a pod");
+        self.request(self.pods().delete(name, &params));
     }
 
     /// Registers a node; without any label if `hostname` is none.
-    pub fn register_node(&self, name: &str, hostname: Option<&str>) -> Result<()> {
+    pub fn register_node(&self, name: &str, hostname: Option<&str>) {
         let labels = hostname.map(|hostname| json!({ "kubernetes.io/hostname": hostname }));
         let node = json!({ "metadata": { "name": name, "labels": labels } });
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let node = serde_json::from_value(node)?;
-        self.block_on(nodes.create(&PostParams::default(), &node))?;
-        Ok(())
+        self.create(&Api::<Node>::all(self.client.clone()), node);
     }
 }

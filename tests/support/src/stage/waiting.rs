@@ -1,4 +1,4 @@
-//! Waiting for the cluster, which takes its time.
+//! Waiting for the cluster.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use serde_json::Value;
 use super::Stage;
 use crate::cluster::Cluster;
 use crate::passes::{TwoPasses, is_at_rest, wake};
-use crate::patience::until;
+use crate::polling::{Seen, until};
 use crate::program::Program;
 
 /// The limit that ends what hangs. It is no statement about speed: the machine may be busy, and the binder of
 /// a cluster that is not scripts/cluster's looks at pending claims every 15 s.
-pub(super) fn patience() -> Duration {
+pub(super) fn timeout() -> Duration {
     Duration::from_secs(if Cluster::is_real() { 90 } else { 30 })
 }
 
 impl Stage {
     /// How long anything may take that ought to happen at once.
-    pub fn patience(&self) -> Duration {
-        self.patience
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Allows for a provisioner that runs on a slower machine than this.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// The limit for something quick that takes `limit` in the embedded control plane when the machine
@@ -37,7 +37,7 @@ impl Stage {
         }
     }
 
-    /// How long to wait before the next look at something that is not yet so.
+    /// The pause between two polls.
     fn nap(&self) -> Duration {
         match self.cluster {
             Cluster::Embedded(_) => Duration::from_millis(5),
@@ -45,26 +45,31 @@ impl Stage {
         }
     }
 
-    pub fn eventually<T>(&self, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
-        self.wait(self.patience(), what, is_so)
+    pub fn eventually<S: Seen>(&self, what: &str, is_so: impl FnMut() -> S) -> S::Found {
+        self.wait(self.timeout(), what, is_so)
     }
 
-    pub fn within<T>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
+    pub fn within<S: Seen>(
+        &self,
+        limit: Duration,
+        what: &str,
+        is_so: impl FnMut() -> S,
+    ) -> S::Found {
         self.wait(self.at_most(limit), what, is_so)
     }
 
-    fn wait<T>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> Option<T>) -> T {
+    fn wait<S: Seen>(&self, limit: Duration, what: &str, is_so: impl FnMut() -> S) -> S::Found {
         until(limit, self.nap(), is_so).unwrap_or_else(|| panic!("not within {limit:?}: {what}"))
     }
 
     /// Asserts that something is so after the provisioner has made two whole passes over all that is there now, this
-    /// node's PVs included, and no cleanup is at work.
+    /// node's PVs included, and no cleanup runs.
     pub fn still(&self, provisioner: &mut Program, what: &str, is_so: impl FnOnce() -> bool) {
         self.passes(|| status(provisioner));
         assert!(is_so(), "no longer so: {what}");
     }
 
-    /// The same while a cleanup is at work.
+    /// The same while a cleanup runs.
     pub fn still_cleaning(
         &self,
         provisioner: &mut Program,

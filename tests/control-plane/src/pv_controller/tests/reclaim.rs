@@ -92,7 +92,7 @@ fn a_recycler_pod_that_does_not_succeed_fails_the_volume() {
 }
 
 #[test]
-fn many_looks_at_a_volume_make_one_pod() {
+fn many_reconciles_of_a_volume_create_one_pod() {
     let mut world = released();
     let made = world.pod(POD);
     for round in 0..3 {
@@ -114,7 +114,7 @@ fn many_looks_at_a_volume_make_one_pod() {
 }
 
 #[test]
-fn a_pod_that_is_there_already_goes_first() {
+fn an_existing_pod_is_deleted_first() {
     let mut world = released();
     let old = world.pod(POD);
     // The next controller knows nothing of the pod that the one before it has made.

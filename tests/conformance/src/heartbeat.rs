@@ -1,7 +1,7 @@
-//! Shows how far the volume controller has come.
+//! Shows the progress of the volume controller.
 //!
 //! It works through its queues in order, and a real one may send 20 requests a second. So the silence
-//! of a volume means nothing while others wait before it. A volume and a claim of the pulse's own
+//! of a volume means nothing while others wait before it. A volume and a claim of the heartbeat's own
 //! that were made later than a step, and were seen to, mean that the controller is past the step.
 
 use std::{sync::Arc, time::Duration};
@@ -15,18 +15,18 @@ use tokio::{
 
 use crate::api::Api;
 
-pub struct Pulse {
+pub struct Heartbeat {
     passed: watch::Receiver<Option<Instant>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     pub fn start(api: Api, namespace: String, pause: Duration) -> Self {
         let (sender, passed) = watch::channel(None);
         let sender = Arc::new(sender);

@@ -16,7 +16,7 @@ pub const SIZE: u64 = 64 << 20;
 /// A stage with a class of filesystems.
 pub fn stage() -> Option<Stage> {
     let stage = Stage::set(env!("CARGO_BIN_EXE_local-volume-provisioner"))?;
-    stage.class("fast", &json!({})).unwrap();
+    stage.class("fast", &json!({}));
     Some(stage)
 }
 
@@ -39,7 +39,7 @@ pub fn assert_ends(command: &mut Command, code: i32, words: &[&str]) {
     }
 }
 
-/// Refused with these words, in earnest and in a dry run.
+/// Refused with these words, with `--yes` and in a dry run.
 pub fn assert_refused(stage: &Stage, volume: &str, words: &str) {
     for go in ["--dry-run", "--yes"] {
         let expected = ["error: ", words, "nothing was touched"];
@@ -73,7 +73,7 @@ pub fn is_empty(root: &Path) -> bool {
 pub fn raw(stage: &Stage, settings: &Value, dir: &Path) -> (LoopDevice, PathBuf) {
     let mut settings = settings.clone();
     settings["volumeMode"] = json!("Block");
-    let class = stage.class("raw", &settings).unwrap();
+    let class = stage.class("raw", &settings);
     let device = LoopDevice::new(dir, SIZE).unwrap();
     let file = File::options().write(true).open(device.path()).unwrap();
     let data = vec![0xa5; usize::try_from(SIZE).unwrap()];

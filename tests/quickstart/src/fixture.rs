@@ -1,4 +1,4 @@
-//! Where the story takes place: the disks, the configuration, and what runs.
+//! The disks, the configuration and the processes of the story.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::disks::{DEVICES, Disk, FILESYSTEMS, Machine};
 const PROVISIONER: &str = "local-volume-provisioner";
 
 /// The parts of the story that exist from its beginning. They vanish with the process.
-pub struct Ground {
+pub struct Fixture {
     pub sandbox: Sandbox,
     pub machine: Machine,
     pub cluster: Cluster,
@@ -22,9 +22,9 @@ pub struct Ground {
     binary: PathBuf,
 }
 
-impl Ground {
+impl Fixture {
     /// Mounts the disks, writes the configuration and starts the control plane.
-    pub fn lay(sandbox: Sandbox) -> Result<Self> {
+    pub fn create(sandbox: Sandbox) -> Result<Self> {
         let binary = std::env::current_exe()?.with_file_name(PROVISIONER);
         ensure!(
             binary.is_file(),
@@ -37,15 +37,15 @@ impl Ground {
         sandbox.dir("kubelet/plugins")?;
         let config = sandbox.dir("config")?;
         fs::write(config.join("protectReleasedData"), "true\n")?;
-        let ground = Self {
+        let fixture = Self {
             cluster: Cluster::start(&sandbox)?,
             sandbox,
             machine,
             provisioner: None,
             binary,
         };
-        fs::write(config.join("storageClassMap"), ground.storage_class_map())?;
-        Ok(ground)
+        fs::write(config.join("storageClassMap"), fixture.storage_class_map())?;
+        Ok(fixture)
     }
 
     /// The heart of the configuration: which directory is which class.

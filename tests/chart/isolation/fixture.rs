@@ -1,4 +1,4 @@
-//! The cluster that is attacked, and who does what in it.
+//! The cluster that is attacked, and its clients.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::Job;
@@ -21,21 +21,21 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const CLASS: &str = "isolation-test";
 pub const HOST_DIR: &str = "/mnt/isolation-test";
 
-/// A namespace with the chart's rights and policies, and two nodes.
-pub struct Ground {
+/// A namespace with the chart's permissions and policies, and two nodes.
+pub struct Fixture {
     pub config: Config,
     pub admin: Client,
     /// Namespace, and the beginning of every name.
     pub name: String,
 }
 
-impl Ground {
+impl Fixture {
     pub fn node(&self, which: &str) -> String {
         format!("{}-{which}", self.name)
     }
 
-    /// Somebody who has the provisioner's token, made for a pod on a node or for none.
-    pub async fn provisioner(&self, node: Option<&str>) -> Somebody {
+    /// A client with the provisioner's token, made for a pod on a node or for none.
+    pub async fn provisioner(&self, node: Option<&str>) -> Requester {
         let mut bound_to = Value::Null;
         if let Some(node) = node {
             let pod = json!({
@@ -62,7 +62,7 @@ impl Ground {
             token: Some(answer.status.unwrap().token.into()),
             ..AuthInfo::default()
         };
-        Somebody {
+        Requester {
             client: Client::try_from(config).unwrap(),
             namespace: self.name.clone(),
         }
@@ -78,13 +78,13 @@ pub enum Act<'a> {
     DeleteJob(&'a str),
 }
 
-/// A client with somebody's rights.
-pub struct Somebody {
+/// A client with its own permissions.
+pub struct Requester {
     client: Client,
     namespace: String,
 }
 
-impl Somebody {
+impl Requester {
     fn pvs(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
@@ -117,7 +117,7 @@ impl Somebody {
         self.does(act).await.refused(what, words);
     }
 
-    /// Changes a Node as it is now; other controllers are at work on it, too.
+    /// Changes a Node as it is now; other controllers change it, too.
     pub async fn change_node(&self, name: &str, change: impl Fn(&mut Value)) -> Answer {
         let nodes: Api<Node> = Api::all(self.client.clone());
         loop {
@@ -145,7 +145,7 @@ impl Somebody {
     }
 }
 
-/// What the API server says.
+/// The answer of the API server.
 #[derive(Debug)]
 pub struct Answer(kube::Result<()>);
 
@@ -166,7 +166,7 @@ impl Answer {
         assert!(self.is_done(), "{what}: {self:?}");
     }
 
-    /// Asserts that it is the policy's refusal, and that its words are of use.
+    /// Asserts that the policy refuses it, with these words.
     pub fn refused(self, what: &str, words: &[&str]) {
         let said = self.refusal();
         let said = said.unwrap_or_else(|| panic!("{what}: {self:?}"));
@@ -185,10 +185,10 @@ where
     api.create(&PostParams::default(), &object).await
 }
 
-/// The chart's rights and policies, and what they need.
-pub async fn install(helm: &Helm, ground: &Ground) {
-    let name = &ground.name;
-    let namespaces: Api<Namespace> = Api::all(ground.admin.clone());
+/// The chart's permissions and policies, and what they require.
+pub async fn install(helm: &Helm, fixture: &Fixture) {
+    let name = &fixture.name;
+    let namespaces: Api<Namespace> = Api::all(fixture.admin.clone());
     create(&namespaces, json!({ "metadata": { "name": name } }))
         .await
         .unwrap();
@@ -197,7 +197,7 @@ pub async fn install(helm: &Helm, ground: &Ground) {
     let sets = [
         "nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,useJobForCleaning=true",
         "imagePullSecrets[0].name=registry",
-        // A right that it does not have, so that the policy is what refuses.
+        // A permission that it does not have by default, so that the policy is what refuses.
         "rbac.extraRules[0].apiGroups[0]=,rbac.extraRules[0].resources[0]=nodes/status",
         "rbac.extraRules[0].verbs[0]=patch",
         &class,
@@ -215,7 +215,7 @@ pub async fn install(helm: &Helm, ground: &Ground) {
         let kind = object["kind"].as_str().unwrap();
         let of_a_hook = object["metadata"].get("annotations").is_some();
         if !of_a_hook && (wanted.contains(&kind) || kind.starts_with("ValidatingAdmission")) {
-            let api = dynamic(&ground.admin, &object);
+            let api = dynamic(&fixture.admin, &object);
             create_dynamic(&api, object).await;
         }
     }

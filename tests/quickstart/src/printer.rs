@@ -1,4 +1,4 @@
-//! How the story sounds on a terminal of 80 columns, and in a file.
+//! Prints the story, for a terminal of 80 columns or a file.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -9,7 +9,7 @@ use anyhow::Result;
 const TAIL: usize = 30;
 
 /// Writes to standard output, in colour only on a terminal.
-pub struct Voice {
+pub struct Printer {
     out: Stdout,
     colour: bool,
     steps: u32,
@@ -20,8 +20,8 @@ const DIM: &str = "2";
 const RED: &str = "1;31";
 const GREEN: &str = "32";
 
-impl Voice {
-    /// A voice for standard output.
+impl Printer {
+    /// A printer for standard output.
     pub fn new() -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -39,7 +39,7 @@ impl Voice {
         self.line(&format!("\n{title}"))
     }
 
-    /// A paragraph; its lines are broken by whoever wrote it.
+    /// A paragraph; the caller breaks its lines.
     pub fn say(&mut self, text: &str) -> Result<()> {
         text.lines()
             .try_for_each(|line| self.line(&format!("   {line}")))
@@ -50,13 +50,13 @@ impl Voice {
         self.line("")
     }
 
-    /// Something that was expected and came true.
+    /// An expectation that was met.
     pub fn proven(&mut self, text: &str) -> Result<()> {
         let mark = self.paint(GREEN, "ok");
         self.line(&format!("   {mark} {text}"))
     }
 
-    /// A command as a reader could have typed it, and what it says.
+    /// A command as a reader could have typed it, and its output.
     pub fn shell(&mut self, command: &str, output: &str) -> Result<()> {
         let command = self.paint(DIM, &format!("$ {command}"));
         self.line(&format!("   {command}"))?;
@@ -64,7 +64,7 @@ impl Voice {
     }
 
     /// The last words when something is wrong, on standard error, with the end of the provisioner's
-    /// log, if it has one yet, for whoever has to find out why.
+    /// log, if it has one yet, which may show the cause.
     pub fn failure(&mut self, what: &str, log: &str) {
         let mut err = io::stderr();
         let _ = writeln!(err, "{}: {what}", self.paint(RED, "FAILED"));
