@@ -7,12 +7,12 @@ mod offer_checks;
 mod withdraw;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 use crate::cache::Expectations;
-use crate::cleanup::{CleanupContext, attempt};
+use crate::cleanup::{CleanupContext, PassFacts, attempt};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::plan::{About, Action, CleanOrder, Patch};
@@ -23,7 +23,6 @@ use crate::view::{JobView, Jobs, PvRef, Tenancy};
 use in_flight::InFlightGuard;
 pub use in_flight::{InFlight, InFlightWrites};
 pub use offer_checks::OfferChecks;
-use offer_checks::PassFacts;
 
 /// Concurrent writes to the API server.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -44,7 +43,7 @@ impl Actor {
     #[must_use]
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
-            offer_checks: OfferChecks::new(Arc::clone(&context.kubelet)),
+            offer_checks: OfferChecks::new(Arc::clone(&context.host)),
             context,
             jobs,
             in_flight: InFlightWrites::default(),
@@ -79,7 +78,7 @@ impl Actor {
                     self.write_job(before, expectations, work);
                 }
                 Action::Create(draft) => {
-                    self.offer(draft, facts.clone(), expectations.clone(), pass)
+                    self.offer(draft, facts.clone(), expectations.clone(), pass);
                 }
                 Action::Patch(patch) => {
                     let (this, before, now) =

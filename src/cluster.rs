@@ -136,6 +136,7 @@ pub struct Cluster {
     client: Client,
     metrics: Arc<Metrics>,
     permissions: Arc<Permissions>,
+    clock: fn() -> Timestamp,
     /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
 }
@@ -154,8 +155,22 @@ impl Cluster {
             client,
             metrics,
             permissions: Arc::default(),
+            clock: Timestamp::now,
             answered: Arc::default(),
         }
+    }
+
+    /// Replaces the wall clock, which is only compared with dates of the API and written to it.
+    #[must_use]
+    pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
     }
 
     /// The client, for watches and events.

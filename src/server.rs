@@ -141,9 +141,10 @@ fn read_cleanups(status: &Status, metrics: &Metrics) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use tokio::sync::watch;
+    use tokio::time::Instant;
 
     use crate::cleanup::NotifyAfter;
     use crate::cleanup::table::ProcTable;

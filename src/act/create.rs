@@ -1,13 +1,15 @@
 //! Creates PVs. Each request is retried a few times; after that, the next pass decides again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use tokio::time::Instant;
 
 use super::Actor;
-use super::offer_checks::{PassFacts, Refused};
+use super::offer_checks::Refused;
 use crate::cache::Expectations;
+use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::plan::PvDraft;

@@ -8,14 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
-use crate::cleanup::inspect::{NodeFacts, Obstacle};
-use crate::cleanup::volume::{Access, OpenVolume};
+use crate::cleanup::{Host, Obstacle, PassFacts};
 use crate::config::Config;
-use crate::host::kubelet::KubeletDir;
 use crate::inventory::Skip;
 use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::{PvDraft, Refusal};
@@ -31,7 +30,7 @@ const MAX_CONCURRENT: usize = 64;
 /// The results of the inspections, by path.
 #[derive(Clone, Debug)]
 pub struct OfferChecks {
-    kubelet: Arc<KubeletDir>,
+    host: Arc<dyn Host>,
     results: Arc<Mutex<BTreeMap<HostPath, CheckResult>>>,
     permits: Arc<Semaphore>,
 }
@@ -49,35 +48,12 @@ pub(super) struct Refused {
     pub(super) is_new: bool,
 }
 
-/// The facts of the machine, read once for all volumes that one pass offers.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PassFacts(Arc<OnceCell<Result<Arc<NodeFacts>, String>>>);
-
-impl PassFacts {
-    async fn get(
-        &self,
-        kubelet: &Arc<KubeletDir>,
-        config: &Arc<Config>,
-    ) -> Result<Arc<NodeFacts>, String> {
-        let (kubelet, config) = (Arc::clone(kubelet), Arc::clone(config));
-        let read = || async {
-            let read = move || NodeFacts::read(&kubelet, &config);
-            match tokio::task::spawn_blocking(read).await {
-                Ok(Ok(facts)) => Ok(Arc::new(facts)),
-                Ok(Err(obstacle)) => Err(obstacle.to_string()),
-                Err(panic) => Err(panic.to_string()),
-            }
-        };
-        self.0.get_or_init(read).await.clone()
-    }
-}
-
 impl OfferChecks {
     /// Without results.
     #[must_use]
-    pub fn new(kubelet: Arc<KubeletDir>) -> Self {
+    pub fn new(host: Arc<dyn Host>) -> Self {
         Self {
-            kubelet,
+            host,
             results: Arc::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
@@ -116,13 +92,7 @@ impl OfferChecks {
                 None => Ok(()),
             };
         }
-        let skip = match facts.get(&self.kubelet, config).await {
-            Ok(facts) => self.inspect(draft, facts).await,
-            Err(error) => Some(Skip::new(
-                SkipReason::Unreadable,
-                format!("{}: {error}", draft.path),
-            )),
-        };
+        let skip = self.inspect(draft, config, facts).await;
         let is_new = before.is_none_or(|before| before.skip != skip);
         let result = match skip {
             Some(_) => Err(Refused { is_new }),
@@ -135,17 +105,27 @@ impl OfferChecks {
         result
     }
 
-    async fn inspect(&self, draft: &PvDraft, facts: Arc<NodeFacts>) -> Option<Skip> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await;
-        let (path, draft) = (draft.path.clone(), draft.clone());
-        let inspected = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            inspect(&draft, &facts)
-        });
-        inspected.await.unwrap_or_else(|error| {
-            let detail = format!("{path}: inspecting it failed: {error}; this is a bug");
-            Some(Skip::new(SkipReason::Unreadable, detail))
-        })
+    /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
+    async fn inspect(
+        &self,
+        draft: &PvDraft,
+        config: &Arc<Config>,
+        facts: &PassFacts,
+    ) -> Option<Skip> {
+        let _permit = self.permits.acquire().await;
+        let (path, identity) = (&draft.path, draft.annotations.get(ANNOTATION_IDENTITY));
+        match self.host.inspect(draft, config, facts).await {
+            Ok(found)
+                if identity == Some(&found.identity.text) && found.footprint == draft.footprint =>
+            {
+                None
+            }
+            Ok(_) => {
+                let detail = format!("{path} leads to another volume than at the last scan");
+                Some(Skip::new(SkipReason::Unreadable, detail))
+            }
+            Err(obstacle) => Some(skip(path, draft.kind(), &obstacle)),
+        }
     }
 
     /// Removes the result of an entry that has a PV: when the PV is gone, the volume is inspected again.
@@ -155,26 +135,6 @@ impl OfferChecks {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, CheckResult>> {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Opens, locks and inspects a volume, and closes it at once. Returns why it must not be offered. Blocking.
-///
-/// The inventory may be some seconds old, so the volume is identified again.
-fn inspect(draft: &PvDraft, facts: &NodeFacts) -> Option<Skip> {
-    let (path, kind) = (&draft.path, draft.kind());
-    match OpenVolume::open(&draft.mount_path, kind, Access::Read, facts) {
-        Ok(opened) => {
-            let candidate = opened.candidate;
-            let identity = draft.annotations.get(ANNOTATION_IDENTITY);
-            if identity == Some(&candidate.identity.text) && candidate.footprint == draft.footprint
-            {
-                return None;
-            }
-            let detail = format!("{path} leads to another volume than at the last scan");
-            Some(Skip::new(SkipReason::Unreadable, detail))
-        }
-        Err(obstacle) => Some(skip(path, kind, &obstacle)),
     }
 }
 

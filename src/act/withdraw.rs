@@ -1,6 +1,8 @@
 //! Removes PVs whose volumes are not cleaned.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::cache::Expectations;
 use crate::cluster::ApiError;

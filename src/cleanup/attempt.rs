@@ -5,7 +5,8 @@
 //! the cause in the [`ProcTable`](super::table::ProcTable); the plan decides when the next attempt starts.
 
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::config::Cleaner;
 use crate::metrics::{BY_JOB, BY_PROCESS, capacity_step};

@@ -8,27 +8,48 @@ use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::{CleanOrder, reasons};
 
 use super::gate::Gated;
-use super::volume::Volume;
-use super::{CleanupContext, Failure, Stop};
-use crate::host::device::Device;
-use crate::host::lock::VolumeLock;
+use super::{CleanupContext, Failure, LockedVolume, Stop};
+use crate::types::VolumeMode;
 
 /// A volume whose PV is Terminating and has our finalizer. Only a value of this type can be wiped, and
 /// only [`Gated::commit`] creates one.
 #[derive(Debug)]
 pub struct Committed {
-    pub(super) order: CleanOrder,
-    pub(super) identity: String,
-    pub(super) volume: Volume,
-    pub(super) lock: VolumeLock,
+    pub(super) commit: Commit,
+    pub(super) volume: Box<dyn LockedVolume>,
+}
+
+/// What a commit is about. It has no constructor besides [`Gated::commit`].
+#[derive(Debug)]
+pub struct Commit {
+    order: CleanOrder,
+    identity: String,
+}
+
+impl Commit {
+    /// The PV and how its volume is cleaned.
+    #[must_use]
+    pub fn order(&self) -> &CleanOrder {
+        &self.order
+    }
+
+    /// The recorded identity of the volume.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    pub(super) fn into_order(self) -> CleanOrder {
+        self.order
+    }
 }
 
 impl Committed {
     /// Its parts, for a Job: only devices are cleaned by Jobs.
-    pub(super) fn into_device(self) -> Result<(CleanOrder, String, Device, VolumeLock), Failure> {
-        match self.volume {
-            Volume::Device(device) => Ok((self.order, self.identity, device, self.lock)),
-            Volume::Filesystem(_) => Err(Failure::new(
+    pub(super) fn into_device(self) -> Result<(Commit, Box<dyn LockedVolume>), Failure> {
+        match self.volume.candidate().kind {
+            VolumeMode::Block => Ok((self.commit, self.volume)),
+            VolumeMode::Filesystem => Err(Failure::new(
                 reasons::VOLUME_FAILED_DELETE,
                 "a cleaning Job requires a device; nothing was touched; this is a bug",
             )),
@@ -48,7 +69,6 @@ impl Gated {
             pv,
             permission,
             volume,
-            lock,
         } = self;
         let mut finalizers = pv.finalizers.clone();
         if !pv.has_finalizer() {
@@ -71,12 +91,11 @@ impl Gated {
             let deleted = context.cluster.delete_pv(&pv.reference()).await;
             deleted.map_err(|error| stop(error, "deleting the PV before cleaning it"))?;
         }
-        Ok(Committed {
+        let commit = Commit {
             order,
             identity: permission.identity,
-            volume,
-            lock,
-        })
+        };
+        Ok(Committed { commit, volume })
     }
 }
 

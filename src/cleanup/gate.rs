@@ -4,13 +4,11 @@
 //! path again.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::cluster::{ApiError, ClaimView, PodView};
-use crate::host::lock::VolumeLock;
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, PvLocation, reasons};
@@ -18,9 +16,7 @@ use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
 use super::duplicate::no_other_pv;
-use super::inspect::{NodeFacts, report_mounts};
-use super::volume::{Access, OpenVolume, Volume};
-use super::{CleanupContext, Failure, NotifyAfter, Stop};
+use super::{CleanupContext, Failure, KubeletUses, LockedVolume, NotifyAfter, Stop};
 use crate::wipe::method::Method;
 
 /// The time limit for a check of the disk or of the kubelet's directory.
@@ -32,8 +28,7 @@ pub struct Gated {
     pub(super) order: CleanOrder,
     pub(super) pv: PvView,
     pub(super) permission: Permission,
-    pub(super) volume: Volume,
-    pub(super) lock: VolumeLock,
+    pub(super) volume: Box<dyn LockedVolume>,
 }
 
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
@@ -50,17 +45,15 @@ pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, 
         let successor = claim_is_gone(context, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
     }
-    let opened = inspect_disk(context, &order).await?;
+    let volume = inspect_disk(context, &order).await?;
     no_other_pv(context, &pv).await?;
     node_is_not_paused(context).await?;
-    let permission = judge(context, &order, &pv, &opened.candidate)?;
-    let OpenVolume { volume, lock, .. } = opened;
+    let permission = judge(context, &order, &pv, volume.candidate())?;
     Ok(Gated {
         order,
         pv,
         permission,
         volume,
-        lock,
     })
 }
 
@@ -92,18 +85,10 @@ fn judge(
     .map_err(|refusal| Stop::Failed(Failure::new(refusal.reason, refusal.message)))
 }
 
-/// Runs a check that may hang on a thread that can be abandoned.
-async fn with_timeout<T: Send + 'static>(
-    what: &str,
-    check: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Stop> {
-    match tokio::time::timeout(TIMEOUT, tokio::task::spawn_blocking(check)).await {
-        Ok(Ok(result)) => Ok(result),
-        Ok(Err(error)) => Err(failed(format!(
-            "checking {what} panicked ({error}); this is a bug"
-        ))),
-        Err(_) => Err(failed(format!("{what} did not answer for {TIMEOUT:?}"))),
-    }
+/// Abandons a check that hangs.
+async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
+    let checked = tokio::time::timeout(TIMEOUT, check).await;
+    checked.map_err(|_| failed(format!("{what} did not answer for {TIMEOUT:?}")))
 }
 
 async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView, Stop> {
@@ -246,17 +231,16 @@ fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
 /// A visible mount always counts. No visible mount counts only where mounts are visible; elsewhere the
 /// quiet period must pass. Returns whether the node's pods are visible.
 async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
-    let (kubelet, name) = (Arc::clone(&context.kubelet), pv.name.clone());
-    let mode = pv.mode;
-    let check = with_timeout("the kubelet's directory", move || {
-        let would_be_seen = kubelet.sees(mode);
-        let sees_pods = would_be_seen || kubelet.visible();
-        (sees_pods, would_be_seen, kubelet.mounts_of(&name))
-    });
-    let (sees_pods, would_be_seen, uses) = check.await?;
-    match uses {
-        Ok(uses) => {
-            if let Some(path) = uses.first() {
+    let what = "the kubelet's directory";
+    let uses = with_timeout(what, context.host.kubelet_uses(pv)).await?;
+    let KubeletUses {
+        sees_pods,
+        would_be_seen,
+        paths,
+    } = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
+    match paths {
+        Ok(paths) => {
+            if let Some(path) = paths.first() {
                 let by = format!("the kubelet still has it: {}", path.display());
                 return Err(Stop::InUse {
                     by,
@@ -267,18 +251,18 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
         // The kubelet's directory is not mounted in this container.
         Err(error) if !would_be_seen && error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
-            let message = format!("the kubelet's directory cannot be read: {error}");
-            return Err(failed(message));
+            return Err(failed(format!("{what} cannot be read: {error}")));
         }
     }
     if would_be_seen {
         return Ok(sees_pods);
     }
     let quiet = jiff::SignedDuration::try_from(context.quiet_period).unwrap_or_default();
-    let released = pv.released_at.unwrap_or_else(Timestamp::now);
+    let released = pv.released_at.unwrap_or_else(|| context.cluster.now());
     // API times are rounded down to seconds, so one more second must have passed. A time in the future
     // comes from another machine's clock: then wait for the whole period.
-    let passed = Timestamp::now().duration_since(released) - jiff::SignedDuration::from_secs(1);
+    let passed =
+        context.cluster.now().duration_since(released) - jiff::SignedDuration::from_secs(1);
     if passed >= quiet && !passed.is_negative() {
         return Ok(sees_pods);
     }
@@ -292,19 +276,16 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
     })
 }
 
-async fn inspect_disk(context: &CleanupContext, order: &CleanOrder) -> Result<OpenVolume, Stop> {
+async fn inspect_disk(
+    context: &CleanupContext,
+    order: &CleanOrder,
+) -> Result<Box<dyn LockedVolume>, Stop> {
     if order.kind == VolumeMode::Block && order.method == Method::DeleteContents {
         return Err(no_cleaner_of_devices(order).into());
     }
-    let (order, kubelet) = (order.clone(), Arc::clone(&context.kubelet));
-    let config = Arc::clone(&context.state.borrow().settings.config);
-    with_timeout("the disk", move || {
-        let facts = NodeFacts::read(&kubelet, &config)?;
-        let opened = OpenVolume::open(&order.mount_path, order.kind, Access::Write, &facts)?;
-        report_mounts(&order.pv.name, &opened.volume, &facts.machine.mounts);
-        Ok(opened)
-    })
-    .await?
+    let config = context.state.borrow().settings.config.clone();
+    let opened = with_timeout("the disk", context.host.open(order, &config)).await?;
+    Ok(opened?)
 }
 
 fn failed(message: impl Into<String>) -> Stop {

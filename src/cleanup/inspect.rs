@@ -35,7 +35,7 @@ const DEV_FILESYSTEMS: [&str; 2] = ["devtmpfs", "tmpfs"];
 
 /// Why a volume must not be offered or cleaned.
 #[derive(Debug)]
-pub(crate) enum Obstacle {
+pub enum Obstacle {
     /// It is in use.
     InUse {
         /// The user.

@@ -4,9 +4,9 @@
 //! commits again and verifies the device, because the Job's image may be a foreign one. In between, the plan
 //! ([`crate::plan`]) follows the Job.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::cluster::ApiError;
 use crate::cluster::REMEDY;
@@ -17,12 +17,11 @@ use crate::names::job_name;
 use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, job_object, reasons};
 use crate::view::JobView;
 
-use super::blocking::blocking;
 use super::commit::Committed;
 use super::gate::api;
 use super::oversee::oversee;
 use super::wipe::{Cleaned, Wiped};
-use super::{CleanupContext, Failure, NotifyAfter, Stop, attempt};
+use super::{CleanVolume, CleanupContext, Commit, Failure, NotifyAfter, Stop, attempt};
 use crate::wipe::device::{self, DeviceError, WipeOutcome};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -73,21 +72,22 @@ pub(super) async fn create(
     context: &CleanupContext,
     progress: &Progress,
 ) -> Result<(), Stop> {
-    let (order, identity, device, lock) = committed.into_device()?;
+    let (commit, device) = committed.into_device()?;
+    let order = commit.order();
     let source = &context.jobs;
     let (Some(terms), Some(image)) = (&order.job, &source.image) else {
         return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
     };
     let job = job_object::job(
-        &order,
+        order,
         terms,
         source,
         image,
-        &identity,
-        device.size(),
-        Timestamp::now(),
+        commit.identity(),
+        device.candidate().capacity,
+        context.cluster.now(),
     );
-    drop(device);
+    let lock = device.close();
     if progress.is_cancelled() {
         return Err(Stop::NotDue("the program is shutting down".into()));
     }
@@ -124,22 +124,21 @@ pub(super) async fn check_result(
     job: &JobView,
     progress: &Progress,
 ) -> Result<Wiped, Failure> {
-    let (order, identity, device, lock) = committed.into_device()?;
-    let work = {
-        let (order, job, progress) = (order.clone(), job.clone(), progress.clone());
-        // The check owns the lock: it may hang in a system call and outlive this task.
-        move || Ok((check(&order, &job, &identity, &device, &progress)?, lock))
-    };
+    let (commit, device) = committed.into_device()?;
+    let order = commit.order();
     // Boxed, so that the futures around it stay small.
-    let work = Box::pin(blocking(true, work));
-    match oversee(context, &order, progress, work).await {
-        Ok((outcome, lock)) => {
+    let work = Box::pin(async {
+        is_same_device(&commit, job)?;
+        device.verify(&commit, progress).await
+    });
+    match oversee(context, order, progress, work).await {
+        Ok(CleanVolume { outcome, lock }) => {
             let cleaned = Cleaned {
-                order,
+                order: commit.into_order(),
                 outcome,
                 lock,
             };
-            let wiped = Wiped::new(cleaned, BY_JOB, begun_at(job));
+            let wiped = Wiped::new(cleaned, BY_JOB, begun_at(context, job));
             attempt::report_data_left(context, &wiped);
             Ok(wiped)
         }
@@ -166,34 +165,37 @@ pub(super) async fn check_result(
 }
 
 /// The start of a Job by this process's monotonic clock.
-fn begun_at(job: &JobView) -> Instant {
+fn begun_at(context: &CleanupContext, job: &JobView) -> Instant {
     let now = Instant::now();
     let age = job.made_at.and_then(|made_at| {
-        let age = Timestamp::now().duration_since(made_at);
+        let age = context.cluster.now().duration_since(made_at);
         Duration::try_from(age).ok()
     });
     age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
 }
 
+fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
+    let (identity, of_job) = (commit.identity(), job.identity.as_deref());
+    if of_job == Some(identity) {
+        return Ok(());
+    }
+    let text = format!(
+        "the Job was created for {:?}, but the device is {identity:?}",
+        of_job.unwrap_or_default()
+    );
+    Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
+}
+
 /// Checks that a device is as clean as its method requires. Reads samples, writes nothing. Blocking.
-fn check(
-    order: &CleanOrder,
-    job: &JobView,
-    identity: &str,
+pub(super) fn check(
+    method: &Method,
     device: &Device,
     progress: &Progress,
 ) -> Result<Option<WipeOutcome>, Failure> {
-    if job.identity.as_deref() != Some(identity) {
-        let text = format!(
-            "the Job was created for {:?}, but the device is {identity:?}",
-            job.identity.as_deref().unwrap_or_default()
-        );
-        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
-    }
     crash_point("verify");
     let (file, size) = (device.file(), device.size());
     device::check_reset(file, size, progress)?;
-    match order.method {
+    match method {
         Method::Discard | Method::Zero { .. } | Method::Overwrite { .. } => {
             device::check_zeroed(file, size, progress)?;
         }

@@ -13,6 +13,7 @@ pub mod commit;
 mod duplicate;
 pub(crate) mod external;
 pub mod gate;
+mod host;
 pub(crate) mod inspect;
 pub mod job;
 pub(crate) mod oversee;
@@ -28,7 +29,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::cluster::Cluster;
-use crate::host::kubelet::KubeletDir;
 use crate::metrics::Metrics;
 use crate::plan::job_object::JobSource;
 use crate::plan::{Occupied, Settings, reasons};
@@ -39,6 +39,10 @@ use crate::wipe::device::DeviceError;
 use crate::wipe::tree::TreeError;
 
 use table::ProcTable;
+
+pub use commit::Commit;
+pub use host::{CleanVolume, Host, KubeletUses, LocalHost, Lock, LockedVolume, PassFacts};
+pub use inspect::Obstacle;
 
 /// The latest state of the main loop, for the gate.
 #[derive(Clone, Debug)]
@@ -60,8 +64,8 @@ pub struct CleanupContext {
     pub cluster: Cluster,
     /// The latest state of the main loop.
     pub state: watch::Receiver<ControllerState>,
-    /// The kubelet's directory.
-    pub kubelet: Arc<KubeletDir>,
+    /// The machine.
+    pub host: Arc<dyn Host>,
     /// How long to wait after a release if the kubelet's directory is not visible.
     pub quiet_period: Duration,
     /// The state of each cleanup.

@@ -1,10 +1,10 @@
 //! Runs beside a wipe: progress log, metrics and the time limit.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus::Counter;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::duration;
 use crate::plan::{CleanOrder, reasons};
@@ -40,6 +40,7 @@ pub(super) async fn oversee<T>(
         counted: 0,
     };
     let result = tokio::select! {
+        biased;
         result = limited(order.class.cleanup_timeout, progress, wipe) => result,
         never = log_progress(context, order, progress, begun) => match never {},
         never = meter.run() => match never {},

@@ -1,8 +1,7 @@
 //! The release: removes our finalizer from the PV of a clean volume. Discovery then creates a new PV.
 
-use std::time::Instant;
-
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::cluster::{ApiError, REMEDY};
 use crate::crash::crash_point;

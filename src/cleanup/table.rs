@@ -7,10 +7,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use tokio::time::Instant;
 
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
 use crate::types::HostPath;

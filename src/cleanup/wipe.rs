@@ -1,24 +1,27 @@
 //! Wipes a committed volume and verifies the result.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
-use crate::host::lock::VolumeLock;
 use crate::host::mounts::{Mount, MountTable};
+use crate::inventory::Candidate;
 use crate::plan::{CleanOrder, reasons};
 use crate::types::MountPath;
 
-use super::Failure;
 use super::blocking::blocking;
 use super::commit::Committed;
 use super::external::{Target, external};
 use super::gate::no_cleaner_of_devices;
-use super::volume::Volume;
+use super::volume::{OpenVolume, Volume};
+use super::{CleanVolume, Commit, Lock, LockedVolume};
+use super::{Failure, job};
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -44,7 +47,7 @@ pub(super) struct Cleaned {
     /// How a device was wiped, if that is known.
     pub(super) outcome: Option<WipeOutcome>,
     #[expect(dead_code, reason = "locked until it is dropped")]
-    pub(super) lock: VolumeLock,
+    pub(super) lock: Lock,
 }
 
 impl Committed {
@@ -53,14 +56,57 @@ impl Committed {
     /// # Errors
     /// [`Failure`] with the cause. The next attempt starts from the beginning.
     pub(super) async fn wipe(self, progress: &Progress) -> Result<Cleaned, Failure> {
-        let Self {
-            order,
-            identity,
-            volume,
-            lock,
-        } = self;
+        let Self { commit, volume } = self;
         crash_point("wipe");
-        let progress = progress.clone();
+        let CleanVolume { outcome, lock } = volume.wipe(&commit, progress).await?;
+        Ok(Cleaned {
+            order: commit.into_order(),
+            outcome,
+            lock,
+        })
+    }
+}
+
+impl LockedVolume for OpenVolume {
+    fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    fn wipe<'a>(
+        self: Box<Self>,
+        commit: &'a Commit,
+        progress: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+        self.wipe_it(commit, progress).boxed()
+    }
+
+    fn verify<'a>(
+        self: Box<Self>,
+        commit: &'a Commit,
+        progress: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+        let (order, progress) = (commit.order().clone(), progress.clone());
+        let Self { volume, lock, .. } = *self;
+        // The check owns the lock: it may hang in a system call and outlive this task.
+        let check = move || match volume {
+            Volume::Device(device) => Ok(CleanVolume {
+                outcome: job::check(&order.method, &device, &progress)?,
+                lock: Box::new(lock),
+            }),
+            Volume::Filesystem(_) => Err(no_cleaner_of_devices(&order)),
+        };
+        blocking(true, check).boxed()
+    }
+
+    fn close(self: Box<Self>) -> Lock {
+        Box::new(self.lock)
+    }
+}
+
+impl OpenVolume {
+    async fn wipe_it(self, commit: &Commit, progress: &Progress) -> Result<CleanVolume, Failure> {
+        let Self { volume, lock, .. } = self;
+        let (order, progress) = (commit.order(), progress.clone());
         let (mut outcome, idle) = (None, volume.allows_idle_io());
         // The cleaner owns the lock: it may hang in a system call and outlive this task.
         let lock = match volume {
@@ -76,7 +122,7 @@ impl Committed {
                     let target = Target {
                         pv: order.pv.name.clone(),
                         path: order.mount_path.clone(),
-                        identity,
+                        identity: commit.identity().to_owned(),
                     };
                     external(&target, device, &lock, words, &progress).await?;
                     lock
@@ -89,10 +135,9 @@ impl Committed {
                 }
             }
         };
-        Ok(Cleaned {
-            order,
+        Ok(CleanVolume {
             outcome,
-            lock,
+            lock: Box::new(lock),
         })
     }
 }

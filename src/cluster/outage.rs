@@ -1,6 +1,5 @@
 //! Waits until an unreachable API server answers, with about one probe per second for all watches.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -24,7 +23,7 @@ impl Cluster {
         let failed = Instant::now();
         let mut answered = self.answered.lock().await;
         while answered.is_none_or(|at| at < failed) {
-            let jitter = RandomState::new().hash_one(()) % JITTER_MILLIS;
+            let jitter = fastrand::u64(..JITTER_MILLIS);
             sleep(PROBE_PAUSE + Duration::from_millis(jitter)).await;
             // An error response is an answer too: the next request of the watch handles it.
             let probe = timeout(TIME_LIMIT, self.client.apiserver_version()).await;

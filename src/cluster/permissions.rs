@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::core::Status;
+use tokio::time::Instant;
 
 /// The remedy for a missing permission, as the end of a message.
 pub const REMEDY: &str =

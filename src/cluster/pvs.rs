@@ -2,12 +2,11 @@
 //!
 //! Each write names the UID and the version of its PV, so that it never changes another PV or a newer version.
 
-use std::time::Instant;
-
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{ApiError, Cluster, only};
 use crate::view::{PvRef, PvView};

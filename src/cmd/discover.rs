@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use super::run::{UsageError, load};
 use super::table::{or_dash, render, structured};
 use crate::args::{Args, Discover, Environment, OutputFormat};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, LocalDisks};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
 use crate::quantity;
@@ -74,7 +73,7 @@ pub(super) async fn survey(
     jobs: &[JobView],
 ) -> Plan {
     let taken = pvs.iter().filter_map(|pv| pv.path().cloned()).collect();
-    let mut inventory = Inventory::new(Arc::new(Notify::new()), SCAN_TIMEOUT);
+    let mut inventory = Inventory::new(Arc::<LocalDisks>::default(), Arc::default(), SCAN_TIMEOUT);
     inventory.serve(&settings.config.classes);
     inventory.set_taken(&taken);
     inventory.settle(SCAN_TIMEOUT).await;

@@ -1,7 +1,7 @@
 //! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,24 +10,23 @@ use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
 
-use crate::act::Actor;
 use crate::args::{Args, Environment, ListenAddress};
-use crate::cache::{ClassCache, JobCache, NodeCache};
+use crate::cleanup::LocalHost;
 use crate::cleanup::table::ProcTable;
-use crate::cleanup::{CleanupContext, ControllerState};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, LoadError, Loaded, Shown};
-use crate::controller::{Controller, Reloads, unix_time};
+use crate::controller::{self, Parts, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::isolation;
 use crate::log;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
 use crate::plan::job_object::JobSource;
-use crate::plan::{NO_JOB_IMAGE, Occupied, Settings};
+use crate::plan::{NO_JOB_IMAGE, Settings};
 use crate::report::Reporter;
 use crate::server;
 use crate::status::{Pass, Status};
@@ -57,7 +56,6 @@ pub struct UsageError(pub String);
     reason = "the wiring, in one piece and in order"
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
-    let epoch = Instant::now();
     // One instance, since another one would not receive a signal that this one has received.
     let mut signals = StopSignals::new()?;
     let node_name = environment
@@ -77,7 +75,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
-    let table = Arc::new(ProcTable::new(epoch));
+    let table = Arc::new(ProcTable::new(Instant::now()));
     let (pass, passes) = watch::channel(Arc::new(Pass {
         node: node_name.into(),
         ..Pass::default()
@@ -107,14 +105,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let pod = own_pod(&environment, &provisioner);
         let reporter = Reporter::start(&cluster, &provisioner, pod);
         let wake = Arc::new(Notify::new());
-        let (state, known_state) = watch::channel(ControllerState {
-            settings: settings.clone(),
-            node: node.clone(),
-            occupied: Arc::new(Occupied::default()),
-            // No cleanup starts before the first pass.
-            paused: true,
-        });
-        let jobs = JobCache::new(&cluster, &environment.namespace, Arc::clone(&wake));
         let job_source = Arc::new(JobSource {
             namespace: environment.namespace.clone(),
             image: environment.job_image.clone(),
@@ -123,20 +113,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         if settings.config.use_job_for_cleaning && job_source.image.is_none() {
             tracing::error!("{NO_JOB_IMAGE}");
         }
-        let context = Arc::new(CleanupContext {
-            cluster: cluster.clone(),
-            state: known_state,
-            kubelet: Arc::new(KubeletDir::new(
-                &args.kubelet_dir,
-                environment.pod_uid.clone(),
-            )),
-            quiet_period: args.release_quiet_period,
-            table: Arc::clone(&table),
-            wake: Arc::clone(&wake),
-            reporter: reporter.clone(),
-            metrics: Arc::clone(&metrics),
-            jobs: Arc::clone(&job_source),
-        });
         let (send, readings) = watch::channel(None);
         let woken = Arc::clone(&wake);
         let notify = move |reading| {
@@ -160,25 +136,25 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             faults: Vec::new(),
             unsuited: false,
         };
-        let controller = Controller {
+        let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
+        let parts = Parts {
+            cluster,
+            host: Arc::new(LocalHost::new(kubelet)),
+            node,
             settings,
             reloads,
-            node: NodeCache::start(&cluster, node, Arc::clone(&wake)),
-            storage_classes: ClassCache::start(&cluster, Arc::clone(&wake)),
-            cluster: cluster.clone(),
-            actor: Actor::new(context, jobs.subscribe()),
-            table: Arc::clone(&table),
             reporter: reporter.clone(),
+            table: Arc::clone(&table),
             metrics: Arc::clone(&metrics),
             wake,
-            state,
             pass,
-            epoch,
             period: args.discovery_period,
+            quiet_period: args.release_quiet_period,
             job_source,
         };
         tokio::select! {
-            () = controller.run(jobs) => {}
+            biased;
+            () = controller::run(parts) => {}
             name = signals.received() => tracing::info!("{name}: stopping; the next process repeats interrupted cleanups, and Jobs continue"),
         }
         table.cancel_all();
@@ -192,6 +168,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         anyhow::Ok(())
     };
     tokio::select! {
+        biased;
         done = work => done,
         served = http => served.context("the HTTP server ended"),
     }
@@ -277,6 +254,7 @@ pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
 /// Reads our Node, and retries until the API server answers. An unknown name is a [`UsageError`].
 async fn own_node(cluster: &Cluster, name: &str, signals: &mut StopSignals) -> Result<NodeView> {
     tokio::select! {
+        biased;
         node = until_read(cluster, name) => node,
         signal = signals.received() => anyhow::bail!("{signal} before the API server answered"),
     }
@@ -318,6 +296,7 @@ impl StopSignals {
 
     pub(super) async fn received(&mut self) -> &'static str {
         tokio::select! {
+            biased;
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",
         }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::cluster::REMEDY;
 use crate::inventory::Finding;
@@ -20,15 +21,16 @@ const SETTLING_PERIODS: u32 = 3;
 impl Controller {
     /// Publishes the outcome of a pass.
     pub(super) fn publish_status(&self, memory: &mut Memory, snapshot: &Snapshot, plan: Plan) {
-        let before = Arc::clone(&self.pass.borrow());
+        let before = Arc::clone(&self.parts.pass.borrow());
         // A cleaned volume has no PV until the next one is created. A ready node stays ready meanwhile.
         let was_ready = before.ended.is_some() && before.not_ready.is_empty();
         let settling = plan.only_waits_for_pvs();
         if !settling {
             memory.settled_at = Instant::now();
         }
-        let lenient =
-            was_ready && settling && memory.settled_at.elapsed() < self.period * SETTLING_PERIODS;
+        let lenient = was_ready
+            && settling
+            && memory.settled_at.elapsed() < self.parts.period * SETTLING_PERIODS;
         let Plan {
             made,
             mut notices,
@@ -40,7 +42,7 @@ impl Controller {
         if lenient {
             not_ready.clear();
         }
-        notices.extend(self.cluster.permissions().missing().into_iter().map(
+        notices.extend(self.parts.cluster.permissions().missing().into_iter().map(
             |(resource, verb, why)| Notice {
                 about: About::Pod,
                 reason: reasons::PERMISSION_MISSING,
@@ -49,8 +51,9 @@ impl Controller {
                 ),
             },
         ));
-        let mut faults = self.settings.faults.clone();
-        if self.settings.config.use_job_for_cleaning && self.job_source.image.is_none() {
+        let mut faults = self.parts.settings.faults.clone();
+        if self.parts.settings.config.use_job_for_cleaning && self.parts.job_source.image.is_none()
+        {
             faults.push(NO_JOB_IMAGE.to_owned());
         }
         notices.extend(faults.iter().map(|fault| Notice {
@@ -60,13 +63,16 @@ impl Controller {
         }));
         Self::log_skips(memory, &classes);
         let in_doubt = in_doubt(snapshot, made);
-        for notice in memory.notices.report(notices, in_doubt, &self.reporter) {
+        for notice in memory
+            .notices
+            .report(notices, in_doubt, &self.parts.reporter)
+        {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
                 self.count_failure(snapshot, &notice.about);
             }
         }
         self.set_gauges(snapshot, &classes, memory);
-        let config = &self.settings.config;
+        let config = &self.parts.settings.config;
         let ready = not_ready.is_empty();
         memory.taint.follow(config, snapshot.node.as_ref(), ready);
         if before.not_ready != not_ready || before.ended.is_none() {
@@ -80,11 +86,11 @@ impl Controller {
             .node
             .as_ref()
             .map_or(before.node.clone(), |node| node.name.clone());
-        self.metrics.loop_last_success.set(unix_time());
+        self.parts.metrics.loop_last_success.set(unix_time());
         let ended = Some(Instant::now());
-        let mut degraded = self.reloads.degraded();
+        let mut degraded = self.parts.reloads.degraded();
         degraded.extend(faults);
-        self.pass.send_replace(Arc::new(Pass {
+        self.parts.pass.send_replace(Arc::new(Pass {
             node,
             not_ready,
             degraded,
@@ -103,12 +109,13 @@ impl Controller {
             About::Pv(_, uid) => pvs().find(|pv| pv.uid == *uid).map(|pv| pv.mode),
             About::Pod => None,
         };
-        let by_job = mode == Some(VolumeMode::Block) && self.settings.config.use_job_for_cleaning;
+        let by_job =
+            mode == Some(VolumeMode::Block) && self.parts.settings.config.use_job_for_cleaning;
         let labels = [
             mode.map_or("unknown", |mode| mode.as_str()),
             if by_job { BY_JOB } else { BY_PROCESS },
         ];
-        let counter = &self.metrics.delete_failed_total;
+        let counter = &self.parts.metrics.delete_failed_total;
         counter.with_label_values(&labels).inc();
     }
 
@@ -136,9 +143,9 @@ impl Controller {
 
     #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
     fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport], memory: &Memory) {
-        let metrics = &self.metrics;
+        let metrics = &self.parts.metrics;
         let mut capacity = Series::default();
-        for (name, class) in &self.settings.config.classes {
+        for (name, class) in &self.parts.settings.config.classes {
             let volumes = snapshot
                 .observed
                 .get(name)

@@ -87,20 +87,24 @@ impl Controller {
     /// Applies the configuration in the directory if it has changed and has no fault. One that node isolation
     /// refused is judged again.
     pub(super) fn reload(&mut self, memory: &mut Memory) {
-        let Some((reading, is_new)) = self.reloads.unjudged() else {
+        let Some((reading, is_new)) = self.parts.reloads.unjudged() else {
             return;
         };
-        if reading.files.as_ref() == Some(&self.reloads.in_force) {
-            self.reloads.unsuited = false;
+        if reading.files.as_ref() == Some(&self.parts.reloads.in_force) {
+            self.parts.reloads.unsuited = false;
             self.recovered("it was changed back to the configuration in force");
             return;
         }
-        match self.reloads.judge(&reading, self.node.view().as_ref()) {
-            Err(faults) if !is_new && faults == self.reloads.faults => {}
+        match self
+            .parts
+            .reloads
+            .judge(&reading, self.node.view().as_ref())
+        {
+            Err(faults) if !is_new && faults == self.parts.reloads.faults => {}
             Err(faults) => self.refuse(faults),
             Ok(loaded) => {
                 let changes = self.put_in_force(loaded, memory);
-                self.reloads.in_force = reading.files.clone().unwrap_or_default();
+                self.parts.reloads.in_force = reading.files.clone().unwrap_or_default();
                 self.recovered(&changes);
             }
         }
@@ -109,34 +113,35 @@ impl Controller {
     /// Keeps the configuration in force and reports the faults. Good parts of the new one are not applied either:
     /// the mixture would be a configuration that no operator wrote.
     fn refuse(&mut self, faults: Vec<String>) {
-        self.reloads.faults = faults;
-        self.metrics.config_last_reload_successful.set(0);
+        self.parts.reloads.faults = faults;
+        self.parts.metrics.config_last_reload_successful.set(0);
         let message = format!(
             "{}: {}",
-            self.reloads.refusal(),
-            self.reloads.faults.join("; ")
+            self.parts.reloads.refusal(),
+            self.parts.reloads.faults.join("; ")
         );
         let reason = reasons::CONFIG_RELOAD_FAILED;
         tracing::error!(reason, "{message}");
-        self.reporter
+        self.parts
+            .reporter
             .warning(&About::Pod, reason, "Reload", &message);
     }
 
     /// Applies a configuration, and returns a description of the changes.
     fn put_in_force(&mut self, loaded: &Loaded, memory: &mut Memory) -> String {
-        let before = &self.settings;
+        let before = &self.parts.settings;
         let had_faults = !before.faulty.is_empty() || !before.faults.is_empty();
         let changes = diff(&before.config, &loaded.config).join(", ");
         if had_faults || *before.config != loaded.config {
-            self.settings = Settings::of(loaded, before.generation + 1);
+            self.parts.settings = Settings::of(loaded, before.generation + 1);
             self.distribute(memory);
         }
         for warning in &loaded.warnings {
-            if !self.reloads.warnings.contains(warning) {
+            if !self.parts.reloads.warnings.contains(warning) {
                 tracing::warn!("configuration: {warning}");
             }
         }
-        self.reloads.warnings.clone_from(&loaded.warnings);
+        self.parts.reloads.warnings.clone_from(&loaded.warnings);
         let changes = match changes.as_str() {
             "" if had_faults => "it has no faults any more",
             "" => "no effective change",
@@ -148,30 +153,34 @@ impl Controller {
 
     /// Passes the new settings to all users of them.
     fn distribute(&mut self, memory: &mut Memory) {
-        let config = &self.settings.config;
-        self.reloads.shown.learn(config);
+        let config = &self.parts.settings.config;
+        self.parts.reloads.shown.learn(config);
         log::set_level(config.log_level);
         // A cleanup that is still waiting stops at this change. The next pass starts it again.
         self.state
-            .send_modify(|state| state.settings = self.settings.clone());
+            .send_modify(|state| state.settings = self.parts.settings.clone());
         // A volume may be missing only because the directory of its class has changed.
         memory.missing_since.clear();
     }
 
     /// Reports that the configuration in the directory is in force.
     fn recovered(&mut self, how: &str) {
-        self.metrics.config_last_reload_successful.set(1);
-        self.metrics.config_last_reload_timestamp.set(unix_time());
-        if std::mem::take(&mut self.reloads.faults).is_empty() {
+        self.parts.metrics.config_last_reload_successful.set(1);
+        self.parts
+            .metrics
+            .config_last_reload_timestamp
+            .set(unix_time());
+        if std::mem::take(&mut self.parts.reloads.faults).is_empty() {
             return;
         }
         let message = format!(
             "the configuration in {} is good again: {how}",
-            self.reloads.dir.display()
+            self.parts.reloads.dir.display()
         );
         let reason = reasons::CONFIG_RELOADED;
         tracing::info!(reason, "{message}");
-        self.reporter
+        self.parts
+            .reporter
             .normal(&About::Pod, reason, "Reload", &message);
     }
 }

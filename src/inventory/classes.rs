@@ -2,19 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::config::Class;
-use crate::host::watch::MountEvents;
 use crate::types::HostPath;
 
-use super::Observation;
 use super::actor::Actor;
-use super::mount_watch::MountWatch;
-use super::stuck::Stuck;
+use super::{Disks, Observation};
 
 /// The number of periods after which an inventory no longer counts as complete.
 const MAX_AGE: u32 = 3;
@@ -35,8 +33,7 @@ pub struct ClassInventory {
 #[derive(Debug)]
 pub struct Inventory {
     actors: BTreeMap<String, Handle>,
-    mounts: Arc<MountWatch>,
-    watching: JoinHandle<()>,
+    disks: Arc<dyn Disks>,
     wake: Arc<Notify>,
     period: Duration,
 }
@@ -65,27 +62,11 @@ pub struct Observed {
 impl Inventory {
     /// Creates an inventory without classes. `wake` is notified when the inventory of a class has changed. Each
     /// class is scanned at least once per `period`.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime with I/O.
     #[must_use]
-    pub fn new(wake: Arc<Notify>, period: Duration) -> Self {
-        let mounts = Arc::new(MountWatch::default());
-        let watch = Arc::clone(&mounts);
-        let events = MountEvents::new();
-        let watching = tokio::spawn(async move {
-            let ended = match events {
-                Ok(events) => watch.run(events).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended {
-                tracing::error!(%error, "changes of the mount table are noticed every {period:?} only");
-            }
-        });
+    pub fn new(disks: Arc<dyn Disks>, wake: Arc<Notify>, period: Duration) -> Self {
         Self {
             actors: BTreeMap::new(),
-            mounts,
-            watching,
+            disks,
             wake,
             period,
         }
@@ -94,14 +75,8 @@ impl Inventory {
     /// Starts and stops actors for these classes. A class with changed settings is a new one: the same names may
     /// be other disks.
     pub fn serve(&mut self, classes: &BTreeMap<String, Arc<Class>>) {
-        let mounts = &self.mounts;
-        self.actors.retain(|name, actor| {
-            let stays = classes.get(name) == Some(&actor.class);
-            if !stays {
-                mounts.set(name, None);
-            }
-            stays
-        });
+        self.actors
+            .retain(|name, actor| classes.get(name) == Some(&actor.class));
         for (name, class) in classes {
             if !self.actors.contains_key(name) {
                 self.actors.insert(name.clone(), self.start(class));
@@ -135,16 +110,11 @@ impl Inventory {
         let (send_taken, taken) = watch::channel(None);
         let (publish, published) = watch::channel(None);
         let actor = Actor {
-            class: Arc::clone(class),
+            scanner: self.disks.scanner(class),
             period: self.period,
             taken,
             published: publish,
             wake: Arc::clone(&self.wake),
-            mounts: Arc::clone(&self.mounts),
-            mounts_changed: Arc::new(Notify::new()),
-            events: None,
-            stuck: Stuck::default(),
-            warning: String::new(),
         };
         Handle {
             class: Arc::clone(class),
@@ -158,7 +128,7 @@ impl Inventory {
 
     /// Waits for the first scans of new classes, up to `limit` in all, and only once for each class.
     pub async fn settle(&mut self, limit: Duration) {
-        let deadline = tokio::time::Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         for actor in self.actors.values_mut().filter(|it| !it.was_awaited) {
             actor.was_awaited = true;
             let first = actor.published.wait_for(Option::is_some);
@@ -187,12 +157,6 @@ impl Inventory {
                 .extend(freed.map(|(path, _)| path.clone()));
         }
         observed
-    }
-}
-
-impl Drop for Inventory {
-    fn drop(&mut self) {
-        self.watching.abort();
     }
 }
 

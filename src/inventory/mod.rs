@@ -9,10 +9,16 @@ mod contents;
 mod listing;
 mod mount_watch;
 mod probe;
+mod scanner;
 mod stuck;
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
+use crate::config::Class;
 use crate::host::footprint::Footprint;
 use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
@@ -22,6 +28,22 @@ pub use classes::{ClassInventory, Inventory, Observed, Taken};
 pub use contents::Contents;
 pub(crate) use probe::device_user;
 pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
+pub use scanner::LocalDisks;
+
+/// The disks of a machine.
+pub trait Disks: Debug + Send + Sync {
+    /// The scanner of a class. A class has one at a time.
+    fn scanner(&self, class: &Arc<Class>) -> Box<dyn Scanner>;
+}
+
+/// Lists and probes the entries of one discovery directory.
+pub trait Scanner: Debug + Send {
+    /// Probes each entry once. It ends even if a disk does not answer.
+    fn scan<'a>(&'a mut self, taken: &'a Taken) -> BoxFuture<'a, Observation>;
+
+    /// Waits until the directory has to be scanned again. Cancel-safe.
+    fn changed(&mut self) -> BoxFuture<'_, ()>;
+}
 
 /// One class's discovery directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -26,7 +26,8 @@ pub(super) struct Concern {
     devices: BTreeSet<DeviceNumber>,
     /// That part, as of its last scan.
     seen: Vec<Mount>,
-    changed: Arc<Notify>,
+    /// Of its scanner. Without one, nothing concerns the class.
+    changed: Weak<Notify>,
 }
 
 impl Concern {
@@ -41,7 +42,7 @@ impl Concern {
             dirs,
             devices,
             seen: Vec::new(),
-            changed: Arc::clone(changed),
+            changed: Arc::downgrade(changed),
         };
         concern.seen = concern.part_of(table);
         concern
@@ -66,26 +67,27 @@ pub(super) struct MountWatch(Mutex<BTreeMap<String, Concern>>);
 
 impl MountWatch {
     /// Replaces the concern of a class.
-    pub(super) fn set(&self, class: &str, concern: Option<Concern>) {
+    pub(super) fn set(&self, class: &str, concern: Concern) {
         let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match concern {
-            Some(concern) => concerns.insert(class.to_owned(), concern),
-            None => concerns.remove(class),
-        };
+        concerns.insert(class.to_owned(), concern);
     }
 
     /// Notifies the classes that the table concerns. Returns whether there are any.
     fn notify(&self, table: &MountTable) -> bool {
         let mut any = false;
         let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for concern in concerns.values_mut() {
+        concerns.retain(|_, concern| {
+            let Some(changed) = concern.changed.upgrade() else {
+                return false;
+            };
             let now = concern.part_of(table);
             if now != concern.seen {
                 concern.seen = now;
-                concern.changed.notify_one();
+                changed.notify_one();
                 any = true;
             }
-        }
+            true
+        });
         any
     }
 
@@ -172,7 +174,7 @@ mod tests {
                 &changed,
             );
             let watch = MountWatch::default();
-            watch.set("fast", Some(concern));
+            watch.set("fast", concern);
             assert_eq!(watch.notify(&now), concerns, "{what}");
             let notified = changed.notified().now_or_never().is_some();
             assert_eq!(notified, concerns, "{what}");

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
@@ -117,7 +116,7 @@ impl Recorder {
     async fn write(&mut self, event: &Event) -> Result<(), ApiError> {
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.cluster.client().clone(), namespace);
-        let (key, now) = (key(event), Timestamp::now());
+        let (key, now) = (key(event), self.cluster.now());
         self.written.retain(|_, it| it.at.elapsed() < SERIES_WINDOW);
         if let Some(before) = self.written.get_mut(&key) {
             let count = before.count + 1;

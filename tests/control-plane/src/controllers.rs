@@ -288,6 +288,7 @@ impl Manager {
             let due = self.cx.queues.next_due();
             let due = due.map_or(resync, |due| due.min(resync));
             tokio::select! {
+                biased;
                 event = self.events.recv() => match event {
                     Some(written) => self.hear(&written),
                     None => return,

@@ -193,7 +193,7 @@ fn verdict(job: &Value, pods: &[Pod], active: &[Pod], failed: usize) -> Verdict 
 fn until_deadline(job: &Value) -> Option<Duration> {
     let limit = SignedDuration::from_secs(job["spec"]["activeDeadlineSeconds"].as_i64()?);
     let started: Timestamp = job["status"]["startTime"].as_str()?.parse().ok()?;
-    let left = limit - Timestamp::now().duration_since(started);
+    let left = limit - crate::clock::now().duration_since(started);
     Some(left.try_into().unwrap_or_default())
 }
 

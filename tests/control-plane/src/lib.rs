@@ -70,6 +70,7 @@
 )]
 
 mod admission;
+pub mod clock;
 pub mod controllers;
 mod defaults;
 mod deletion;

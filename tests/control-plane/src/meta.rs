@@ -1,7 +1,9 @@
 //! Reading and stamping `metadata` of untyped objects.
 
-use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
+use jiff::{RoundMode, SignedDuration, TimestampRound, Unit};
 use serde_json::{Map, Value, json};
+
+use crate::clock;
 
 /// `metadata.name`, or "".
 pub fn name(object: &Value) -> &str {
@@ -47,7 +49,7 @@ pub fn now() -> String {
 
 /// `seconds` from now.
 pub(crate) fn in_seconds(seconds: i64) -> String {
-    let now = Timestamp::now();
+    let now = clock::now();
     let then = now
         .checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(now);

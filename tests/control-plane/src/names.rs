@@ -1,7 +1,6 @@
 //! Names made from `metadata.generateName`.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 /// Longest prefix that leaves room for the suffix in a DNS label of 63 characters.
 const MAX_PREFIX: usize = 58;
@@ -21,7 +20,7 @@ pub(crate) fn generated_from(object: &Value) -> Option<String> {
 /// `prefix` (cut so that the whole has at most 63 characters) and five random characters.
 pub(crate) fn generate(prefix: &str) -> String {
     let prefix: String = prefix.chars().take(MAX_PREFIX).collect();
-    let random = Uuid::new_v4().as_u128();
+    let random = fastrand::u128(..);
     let suffix =
         (0..5).map(|i| char::from(ALPHABET[(random >> (i * 16)) as usize % ALPHABET.len()]));
     prefix.chars().chain(suffix).collect()

@@ -77,7 +77,7 @@ impl Recorder {
             return;
         }
         self.written += 1;
-        let nanos = jiff::Timestamp::now().as_nanosecond();
+        let nanos = crate::clock::now().as_nanosecond();
         let name = format!("{}.{nanos:x}{:x}", meta::name(object), self.written);
         match store.create(&resource::EVENTS, ns, event(r, object, &key, &name)) {
             Ok(_) => self.remember(key, name),

@@ -2,7 +2,7 @@
 //! the split between main part and status, defaults, validation.
 
 use serde_json::{Value, json};
-use uuid::Uuid;
+use uuid::Builder;
 
 use crate::{
     defaults, meta,
@@ -63,7 +63,14 @@ pub(crate) fn prepare_for_create(
     } else {
         metadata.remove("namespace");
     }
-    metadata.insert("uid".into(), json!(Uuid::new_v4().to_string()));
+    metadata.insert(
+        "uid".into(),
+        json!(
+            Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes())
+                .into_uuid()
+                .to_string()
+        ),
+    );
     metadata.insert("creationTimestamp".into(), json!(meta::now()));
     if r.generation {
         metadata.insert("generation".into(), json!(1));

@@ -3,7 +3,7 @@
 //! never by listing, so an event costs the same among ten volumes and among ten thousand.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -23,14 +23,14 @@ pub(crate) struct Cache {
     /// The volumes that claims can be offered.
     pub(crate) pools: Pools,
     /// Volumes by the claim that their `claimRef` names, whatever its UID.
-    by_claim: HashMap<Key, BTreeSet<Arc<str>>>,
-    pub(crate) claims: HashMap<Key, Claim>,
+    by_claim: BTreeMap<Key, BTreeSet<Arc<str>>>,
+    pub(crate) claims: BTreeMap<Key, Claim>,
     pub(crate) classes: BTreeMap<Arc<str>, Class>,
     pub(crate) nodes: BTreeMap<Arc<str>, Node>,
-    pub(crate) pods: HashMap<Key, Pod>,
+    pub(crate) pods: BTreeMap<Key, Pod>,
     /// Pods by the claims that they mount.
-    users: HashMap<Key, BTreeSet<Key>>,
-    pub(crate) jobs: HashMap<Key, Job>,
+    users: BTreeMap<Key, BTreeSet<Key>>,
+    pub(crate) jobs: BTreeMap<Key, Job>,
 }
 
 impl Cache {
@@ -177,9 +177,9 @@ impl Cache {
     }
 }
 
-fn drop_from<K, V>(index: &mut HashMap<K, BTreeSet<V>>, key: &K, value: &V)
+fn drop_from<K, V>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V)
 where
-    K: Eq + std::hash::Hash,
+    K: Ord,
     V: Ord,
 {
     if let Some(values) = index.get_mut(key) {

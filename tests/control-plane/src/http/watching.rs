@@ -180,6 +180,7 @@ impl Watch {
         let mut bookmark_at = Instant::now() + every;
         loop {
             tokio::select! {
+                biased;
                 () = self.lines.closed() => return Err(Closed),
                 () = sleep_until(deadline) => break,
                 event = live.recv() => {

@@ -9,7 +9,7 @@ use super::matching::{reaches, would_match};
 use crate::controllers::object::{AccessModes, Claim, Node, Volume};
 
 /// The volumes by name.
-pub(crate) type Volumes = HashMap<Arc<str>, Volume>;
+pub(crate) type Volumes = BTreeMap<Arc<str>, Volume>;
 
 /// Volumes by their size in bytes, the smaller one first.
 type Row = BTreeSet<(i128, Arc<str>)>;

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The time since a timestamp, as `kubectl` shows an age.
 pub(super) fn age(timestamp: &Value) -> String {
     match timestamp.as_str().and_then(|t| t.parse::<Timestamp>().ok()) {
-        Some(then) => duration(Timestamp::now().as_second() - then.as_second()),
+        Some(then) => duration(crate::clock::now().as_second() - then.as_second()),
         None => "<unknown>".into(),
     }
 }

@@ -1,0 +1,188 @@
+//! The machine: discovery directories, volumes, and what the kubelet uses. All threads are behind [`Host`], so a
+//! simulation that implements it has none.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+
+use crate::config::{Class, Config};
+use crate::host::kubelet::KubeletDir;
+use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
+use crate::plan::{CleanOrder, PvDraft};
+use crate::view::PvView;
+use crate::wipe::device::WipeOutcome;
+use crate::wipe::progress::Progress;
+
+use super::Failure;
+use super::commit::Commit;
+use super::inspect::{NodeFacts, Obstacle, report_mounts};
+use super::volume::{Access, OpenVolume};
+
+/// A machine.
+pub trait Host: Disks {
+    /// Opens, locks and inspects a volume before its PV is created, and closes it.
+    fn inspect<'a>(
+        &'a self,
+        draft: &'a PvDraft,
+        config: &'a Arc<Config>,
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<Candidate, Obstacle>>;
+
+    /// Opens, locks and inspects a volume that is to be cleaned.
+    fn open<'a>(
+        &'a self,
+        order: &'a CleanOrder,
+        config: &'a Arc<Config>,
+    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>>;
+
+    /// The kubelet's uses of a PV's volume.
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
+}
+
+/// An open volume that no other cleaner and no exclusive user has. It is locked until it is dropped.
+pub trait LockedVolume: Debug + Send + Sync {
+    /// What was opened.
+    fn candidate(&self) -> &Candidate;
+
+    /// Deletes the data and verifies that it is gone. A wipe that is cancelled may go on and keeps the lock.
+    fn wipe<'a>(
+        self: Box<Self>,
+        commit: &'a Commit,
+        progress: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>>;
+
+    /// Verifies that a Job has wiped the device.
+    fn verify<'a>(
+        self: Box<Self>,
+        commit: &'a Commit,
+        progress: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>>;
+
+    /// Closes the volume, and keeps its lock.
+    fn close(self: Box<Self>) -> Lock;
+}
+
+/// The lock of a volume, until it is dropped.
+pub type Lock = Box<dyn Debug + Send + Sync>;
+
+/// A volume whose data is gone.
+#[derive(Debug)]
+pub struct CleanVolume {
+    /// How a device was wiped, if that is known.
+    pub outcome: Option<WipeOutcome>,
+    /// The volume's lock.
+    pub lock: Lock,
+}
+
+/// The kubelet's uses of a volume, and whether they are visible.
+#[derive(Debug)]
+pub struct KubeletUses {
+    /// Whether the node's pods are visible.
+    pub sees_pods: bool,
+    /// Whether a use would be visible, so that none means that there is none.
+    pub would_be_seen: bool,
+    /// The paths, or why they cannot be read.
+    pub paths: io::Result<Vec<PathBuf>>,
+}
+
+/// The facts of the machine, read once for all volumes that one pass offers.
+#[derive(Clone, Debug, Default)]
+pub struct PassFacts(Arc<OnceCell<Result<Arc<NodeFacts>, String>>>);
+
+/// The machine of this process.
+#[derive(Debug)]
+pub struct LocalHost {
+    disks: LocalDisks,
+    kubelet: KubeletDir,
+}
+
+impl LocalHost {
+    /// Requires a tokio runtime with I/O.
+    #[must_use]
+    pub fn new(kubelet: KubeletDir) -> Self {
+        let disks = LocalDisks::default();
+        Self { disks, kubelet }
+    }
+
+    async fn facts(
+        &self,
+        config: &Arc<Config>,
+        facts: &PassFacts,
+    ) -> Result<Arc<NodeFacts>, Obstacle> {
+        let (kubelet, config) = (self.kubelet.clone(), Arc::clone(config));
+        let read = on_thread(move || NodeFacts::read(&kubelet, &config).map(Arc::new))
+            .map(|read| read.map_err(|obstacle| obstacle.to_string()));
+        let read = facts.0.get_or_init(|| read).await;
+        read.clone().map_err(Obstacle::Unknown)
+    }
+}
+
+/// Runs what may block on a thread. The thread goes on when the future is dropped.
+async fn on_thread<T: Send + 'static>(
+    look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
+) -> Result<T, Obstacle> {
+    spawn_blocking(look).await.unwrap_or_else(|panic| {
+        let text = format!("looking at it failed: {panic}; this is a bug");
+        Err(Obstacle::Unknown(text))
+    })
+}
+
+impl Disks for LocalHost {
+    fn scanner(&self, class: &Arc<Class>) -> Box<dyn Scanner> {
+        self.disks.scanner(class)
+    }
+}
+
+impl Host for LocalHost {
+    fn inspect<'a>(
+        &'a self,
+        draft: &'a PvDraft,
+        config: &'a Arc<Config>,
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
+        let (path, kind) = (draft.mount_path.clone(), draft.kind());
+        let look = async move {
+            let facts = self.facts(config, facts).await?;
+            let open = move || OpenVolume::open(&path, kind, Access::Read, &facts);
+            on_thread(move || open().map(|opened| opened.candidate)).await
+        };
+        look.boxed()
+    }
+
+    fn open<'a>(
+        &'a self,
+        order: &'a CleanOrder,
+        config: &'a Arc<Config>,
+    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
+        let (path, kind, pv) = (order.mount_path.clone(), order.kind, order.pv.name.clone());
+        let look = async move {
+            let facts = self.facts(config, &PassFacts::default()).await?;
+            let open = move || {
+                let opened = OpenVolume::open(&path, kind, Access::Write, &facts)?;
+                report_mounts(&pv, &opened.volume, &facts.machine.mounts);
+                Ok(Box::new(opened) as Box<dyn LockedVolume>)
+            };
+            on_thread(open).await
+        };
+        look.boxed()
+    }
+
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
+        let (kubelet, name, mode) = (self.kubelet.clone(), pv.name.clone(), pv.mode);
+        let look = spawn_blocking(move || {
+            let would_be_seen = kubelet.sees(mode);
+            KubeletUses {
+                sees_pods: would_be_seen || kubelet.visible(),
+                would_be_seen,
+                paths: kubelet.mounts_of(&name),
+            }
+        });
+        look.map(|looked| Ok(looked?)).boxed()
+    }
+}
