@@ -220,7 +220,7 @@ fn capacity_of_a_bound_pv_of_an_expandable_class_only_grows() {
         let volume = with(fs(1), |fs| fs.capacity = size);
         let pv = bound(with(a(), |pv| pv.capacity = Some("100Gi".into())));
         let class = with(storage_class(ReclaimPolicy::Delete), |it| {
-            it.expandable = true
+            it.expandable = true;
         });
         let world = world().storage_class("fast", Some(class));
         let found = words(&world.fast("a", &volume).pv(pv).plan());
