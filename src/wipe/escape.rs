@@ -29,8 +29,11 @@ impl ShownPath {
 
     /// Escapes a path.
     #[must_use]
+    #[expect(
+        clippy::unnecessary_debug_formatting,
+        reason = "Debug quotes and escapes"
+    )]
     pub fn from_bytes(path: &[u8]) -> Self {
-        // Quoted and escaped by the standard library.
         let shown = |bytes| format!("{:?}", OsStr::from_bytes(bytes));
         if path.len() <= MAX_SHOWN_BYTES {
             return Self(shown(path));
