@@ -231,6 +231,17 @@ impl Cluster {
         Ok(pods.items.iter().map(pod_view).collect())
     }
 
+    /// The Pods of a namespace, on all nodes.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn pods_in(&self, namespace: &str) -> Result<Vec<PodView>, ApiError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let keep = |pod: Pod| Some(pod_view(&pod));
+        self.list_pages("pods", api, ListParams::default(), keep)
+            .await
+    }
+
     /// Lists objects page by page, and holds only one page besides the results of `keep`.
     async fn list_pages<K: Clone + Debug + DeserializeOwned, T>(
         &self,

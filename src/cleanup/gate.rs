@@ -20,7 +20,7 @@ use super::{CleanupContext, Failure, KubeletUses, LockedVolume, NotifyAfter, Sto
 use crate::wipe::method::Method;
 
 /// The time limit for a check of the disk or of the kubelet's directory.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A volume that may be cleaned: open, locked and checked.
 #[derive(Debug)]
@@ -42,8 +42,14 @@ pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, 
     let pods = pods_of_node(context).await?;
     no_pod_mounts(&pods, &order.path)?;
     if let Some(claim) = &pv.claim {
+        // Other nodes reach the volumes of a class with a selector.
+        let others = match order.class.selector.is_empty() {
+            true => Vec::new(),
+            false => seen_pods(context.cluster.pods_in(&claim.namespace).await)?,
+        };
         let successor = claim_is_gone(context, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
+        no_pod_uses(&others, claim, successor.as_ref(), sees_pods)?;
     }
     let volume = inspect_disk(context, &order).await?;
     no_other_pv(context, &pv).await?;
@@ -175,14 +181,18 @@ async fn claim_is_gone(
 /// The Pods of this node.
 async fn pods_of_node(context: &CleanupContext) -> Result<Vec<PodView>, Stop> {
     let node = context.state.borrow().node.name.clone();
-    match context.cluster.pods_of(&node).await {
-        // As for claims.
+    seen_pods(context.cluster.pods_of(&node).await)
+}
+
+/// The Pods of a list; none without permission, as for claims.
+fn seen_pods(listed: Result<Vec<PodView>, ApiError>) -> Result<Vec<PodView>, Stop> {
+    match listed {
         Err(ApiError::Forbidden { .. }) => Ok(Vec::new()),
-        pods => pods.map_err(api("listing this node's Pods")),
+        pods => pods.map_err(api("listing Pods")),
     }
 }
 
-/// Fails if a running Pod on this node uses the claim. A Pod that started after a new claim of the same
+/// Fails if a running Pod of these uses the claim. A Pod that started after a new claim of the same
 /// name was created uses the new claim.
 fn no_pod_uses(
     pods: &[PodView],

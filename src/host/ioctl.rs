@@ -116,6 +116,7 @@ pub fn btrfs(fd: impl AsFd) -> io::Result<Option<Btrfs>> {
 }
 
 /// The file behind a loop device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopBacking {
     /// Its `st_dev`.
     pub dev: u64,

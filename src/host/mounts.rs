@@ -69,6 +69,8 @@ pub struct Mount {
     pub source: OsString,
     /// Whether this mount or the whole filesystem is read-only.
     pub read_only: bool,
+    /// Whether what is mounted below it in another mount namespace, such as the host's, appears here.
+    pub propagates: bool,
 }
 
 impl Mount {
@@ -208,14 +210,17 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         std::str::from_utf8(field).ok()
     }
     let mut fields = line.split(|byte| *byte == b' ');
+    // Any number of optional fields, ended by a single hyphen.
+    let mut optional = fields.clone().skip(6).take_while(|it| *it != b"-");
+    let propagates = optional.any(|it| it.starts_with(b"shared:") || it.starts_with(b"master:"));
     let mut mount = Mount {
+        propagates,
         id: text(fields.next()?)?.parse().ok()?,
         parent: text(fields.next()?)?.parse().ok()?,
         device: DeviceNumber::parse(text(fields.next()?)?)?,
         root: unescape(fields.next()?).into(),
         point: unescape(fields.next()?).into(),
         read_only: is_read_only(fields.next()?),
-        // Any number of optional fields, ended by a single hyphen.
         fs_type: String::from_utf8_lossy(fields.by_ref().skip_while(|it| *it != b"-").nth(1)?)
             .into(),
         source: unescape(fields.next()?),

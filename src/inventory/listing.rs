@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::dir_watch::DirWatch;
+use crate::host::mounts::MountTable;
+use crate::types::VolumeMode;
 
 use super::probe::Machine;
 
@@ -31,21 +33,39 @@ pub(super) struct Name {
 
 impl Listing {
     /// Blocks. The watch is set first, so that no change after the reading is missed.
-    pub(super) fn read(dir: &Path, mut watch: Option<DirWatch>) -> Self {
+    pub(super) fn read(dir: &Path, mode: VolumeMode, mut watch: Option<DirWatch>) -> Self {
         let fault = watch.as_mut().and_then(|it| it.set_dir(dir).err());
         let warning = fault.map(|error| {
             format!("{error}; if it says no space, raise the sysctl fs.inotify.max_user_watches")
         });
-        let (names, fault) = list(dir);
+        let (machine, real) = (
+            Machine::read(),
+            dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
+        );
+        let (names, fault) = match &machine {
+            Ok(machine) if mode == VolumeMode::Filesystem && is_stale(&machine.mounts, &real) => {
+                let fault = format!(
+                    "mounts of the host do not appear in {} of this container, so it may show disks that are not there any more; set mountPropagation: HostToContainer for this volumeMount",
+                    dir.display()
+                );
+                (Vec::new(), Some(fault))
+            }
+            _ => list(dir),
+        };
         Self {
             watch,
             warning,
-            machine: Machine::read(),
-            real: dir.canonicalize().unwrap_or_else(|_| dir.to_owned()),
+            machine,
+            real,
             names,
             fault,
         }
     }
+}
+
+/// Whether a container has this directory of the host mounted without mount propagation.
+fn is_stale(mounts: &MountTable, dir: &Path) -> bool {
+    mounts.at(dir).is_some_and(|mount| !mount.propagates)
 }
 
 /// The names in a directory, and the last error. The entries are not touched: one may be a dead disk.

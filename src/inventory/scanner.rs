@@ -194,8 +194,9 @@ impl DirScanner {
                 )),
             }
         }
+        let mode = self.class.volume_mode;
         let watch = self.events.as_mut().and_then(DirEvents::take);
-        let mut thread = tokio::task::spawn_blocking(move || Listing::read(&dir, watch));
+        let mut thread = tokio::task::spawn_blocking(move || Listing::read(&dir, mode, watch));
         let mut listing = match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok(listing)) => listing,
             Ok(Err(panic)) => {

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 use control_plane::requests::{Request, Verb};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use nix::mount::MsFlags;
 use serde_json::json;
 use support::Stage;
 use support::names::{pv_name, second_pv_name};
@@ -251,4 +253,33 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let before = creations(&stage);
     stage.still(&mut provisioner, "no loop", || creations(&stage) == before);
     assert_eq!(before - before_us, 2, "the refused one, and ours");
+}
+
+/// A container has the directory mounted without mount propagation: it shows the mounts that there were at its start.
+#[test]
+fn directory_in_which_mounts_of_the_host_do_not_appear_is_a_fault() {
+    let mut stage = or_skip!(stage());
+    stage.add_arg("--discovery-period=1s");
+    let dir = stage.class("fast", &json!({}));
+    let old = fast(&stage, "old");
+    let mut provisioner = stage.provisioner();
+    let pv = stage.available(&old, None);
+    let mount = |source: Option<&Path>, flags| {
+        nix::mount::mount(source, &dir, None::<&str>, flags, None::<&str>).unwrap();
+    };
+    mount(Some(&dir), MsFlags::MS_BIND | MsFlags::MS_REC);
+    stage.sandbox.umount(&old).unwrap();
+    let new = fast(&stage, "new");
+    stage.eventually("it is a fault", || {
+        let status = status(&mut provisioner).to_string();
+        status.contains("mountPropagation: HostToContainer")
+    });
+    stage.still(&mut provisioner, "nothing is decided on it", || {
+        is_untouched(&stage, &pv, "Available") && stage.pvs_at(&new).is_empty()
+    });
+    mount(None, MsFlags::MS_SHARED);
+    stage.available(&new, None);
+    stage.sandbox.umount(&new).unwrap();
+    mount(None, MsFlags::MS_PRIVATE);
+    stage.sandbox.umount(&dir).unwrap();
 }

@@ -39,6 +39,24 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
 }
 
 #[test]
+fn pod_on_another_node_keeps_a_volume_that_other_nodes_reach() {
+    let stage = or_skip!(stage());
+    let shared = json!({ "matchExpressions": [{ "key": "shared", "operator": "Exists" }] });
+    stage.class("fast", &json!({ "selector": [shared] }));
+    let path = fast(&stage, "disk");
+    let mut volume = Occupied::at(stage, path);
+    let stage = &volume.stage;
+    stage.pod_on(&stage.named("another-node"), "pod", "claim");
+    stage.delete_claim("claim");
+    drop_claim_protection(stage, "claim");
+    stage.in_phase(&name(&volume.pv), "Released");
+    stage.event("VolumeInUse", "Volume is used by pods");
+    volume.is_kept("Released", "the pod keeps its data");
+    volume.stage.delete_pod("pod", true);
+    volume.is_cleaned();
+}
+
+#[test]
 fn a_pod_that_has_ended_protects_nothing() {
     let volume = or_skip!(occupied());
     let stage = &volume.stage;

@@ -282,6 +282,7 @@ fn facts() -> DeviceFacts {
         partition_uuid: None,
         partition_start: None,
         loop_backing: None,
+        loop_file: None,
         loop_offset: 0,
         rotational: false,
         read_only: false,

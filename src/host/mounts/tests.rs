@@ -31,6 +31,7 @@ fn a_line_has_all_its_fields() {
             fs_type: "ext3".into(),
             source: "/dev/root".into(),
             read_only: true,
+            propagates: true,
         }
     );
 }

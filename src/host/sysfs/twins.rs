@@ -22,28 +22,16 @@ impl Sysfs {
         if disks.is_empty() {
             return Ok(twins);
         }
-        for dir in self.block_dirs()? {
-            // A path of a multipath NVMe disk has no number.
-            let Ok(number) = device_number(&dir) else {
-                continue;
-            };
-            let other = match self.device(number) {
-                Ok(other) => other,
-                // It was removed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
+        for other in self.disks()? {
             // The volume's own devices, and others on the same disks, are not second paths. An empty disk has no
             // bytes to share.
             let is_own = |disk: &DeviceFacts| other.below.contains(&disk.number);
             if other.size == Some(0) || disks.iter().any(is_own) {
                 continue;
             }
-            for disk in &disks {
-                if is_same_disk(disk, &other) || self.share_a_file(disk, &other)? {
-                    twins.push(other);
-                    break;
-                }
+            let is_twin = |disk| is_same_disk(disk, other) || share_a_file(disk, other);
+            if disks.iter().any(is_twin) {
+                twins.push(other.clone());
             }
         }
         twins.sort_by(|a, b| a.name.cmp(&b.name));
@@ -68,20 +56,39 @@ impl Sysfs {
         }
     }
 
-    /// Whether both are loop devices, over parts of one file that have bytes in common.
-    fn share_a_file(&self, one: &DeviceFacts, other: &DeviceFacts) -> io::Result<bool> {
-        let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
-        let is_apart = one.loop_offset >= end(other) || other.loop_offset >= end(one);
-        if is_apart || one.loop_backing.is_none() || other.loop_backing.is_none() {
-            return Ok(false);
+    /// All disks.
+    fn disks(&self) -> io::Result<&[DeviceFacts]> {
+        if let Some(disks) = self.disks.get() {
+            return Ok(disks);
         }
-        let backing = |it: &DeviceFacts| self.dir(it.number).map(|dir| self.loop_backing(&dir));
-        Ok(match (backing(one)?, backing(other)?) {
-            (Some(file), Some(other)) => file.is_same(&other),
-            // Without access to the devices: the paths may belong to two mount namespaces.
-            (None, None) => false,
-            _ => one.loop_backing == other.loop_backing,
-        })
+        let mut disks = Vec::new();
+        for dir in self.block_dirs()? {
+            // A path of a multipath NVMe disk has no number.
+            let Ok(number) = device_number(&dir) else {
+                continue;
+            };
+            match self.device(number) {
+                Ok(disk) => disks.push(disk),
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.disks.get_or_init(|| disks))
+    }
+}
+
+/// Whether both are loop devices, over parts of one file that have bytes in common.
+fn share_a_file(one: &DeviceFacts, other: &DeviceFacts) -> bool {
+    let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
+    if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
+        return false;
+    }
+    match (&one.loop_file, &other.loop_file) {
+        (Some(file), Some(other)) => file.is_same(other),
+        // Without access to the devices: the paths may belong to two mount namespaces.
+        (None, None) => false,
+        _ => one.loop_backing.is_some() && one.loop_backing == other.loop_backing,
     }
 }
 

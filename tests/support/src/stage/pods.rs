@@ -22,20 +22,31 @@ impl Stage {
     /// of the embedded control plane's pods. Without any it runs on and on.
     pub fn pod_with(&self, name: &str, claim: &str, annotations: &Value) {
         let volume = json!({ "persistentVolumeClaim": { "claimName": claim } });
-        self.pod_of(name, volume, annotations);
+        self.pod_of(&self.node(), name, volume, annotations);
+    }
+
+    /// Makes a Pod on another node that uses a claim.
+    pub fn pod_on(&self, node: &str, name: &str, claim: &str) {
+        let volume = json!({ "persistentVolumeClaim": { "claimName": claim } });
+        self.pod_of(node, name, volume, &json!({}));
     }
 
     /// Makes a Pod on our node that mounts a path of the host and runs on and on.
     pub fn pod_with_host_path(&self, name: &str, path: &str) {
-        self.pod_of(name, json!({ "hostPath": { "path": path } }), &json!({}));
+        self.pod_of(
+            &self.node(),
+            name,
+            json!({ "hostPath": { "path": path } }),
+            &json!({}),
+        );
     }
 
-    fn pod_of(&self, name: &str, mut volume: Value, annotations: &Value) {
+    fn pod_of(&self, node: &str, name: &str, mut volume: Value, annotations: &Value) {
         volume["name"] = json!("v");
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": name, "annotations": annotations },
             "spec": {
-                "nodeName": self.node(),
+                "nodeName": node,
                 "containers": [{ "name": "c", "image": "none" }],
                 "volumes": [volume],
             },
