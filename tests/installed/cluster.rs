@@ -155,10 +155,9 @@ impl Cluster {
         let (name, uid) = (name(object), &object["metadata"]["uid"]);
         self.eventually(&format!("event {reason} of {name}"), || {
             let events = self.events(name);
-            let found = events
+            events
                 .iter()
-                .any(|event| event["reason"] == reason && event["involvedObject"]["uid"] == *uid);
-            found
+                .any(|event| event["reason"] == reason && event["involvedObject"]["uid"] == *uid)
         });
     }
 

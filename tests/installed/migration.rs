@@ -66,10 +66,9 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
     cluster.apply(&pvs[0]);
     cluster.eventually("the three phases", || {
         let phases = ["Available", "Bound", "Released"];
-        let all = phases
+        phases
             .iter()
-            .all(|phase| cluster.pvs_in("migrated", phase).len() == 1);
-        all
+            .all(|phase| cluster.pvs_in("migrated", phase).len() == 1)
     });
     let before = pvs
         .each_ref()

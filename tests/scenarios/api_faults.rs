@@ -140,8 +140,7 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
     for ((entry, path), old) in volumes.iter().zip(&pvs) {
         stage.within(A_RETRY_LATER, &format!("{entry} is offered again"), || {
             let found = stage.pvs_at(path);
-            let fresh = found.iter().all(|pv| uid(pv) != uid(old)) && found.len() == 1;
-            fresh
+            found.iter().all(|pv| uid(pv) != uid(old)) && found.len() == 1
         });
         stage.available(path, Some(&uid(old)));
         assert_eq!(entries(path), [""; 0], "{entry}: the data is gone");

@@ -211,8 +211,7 @@ fn bad_entries_neither_stop_nor_delay_good_ones() {
 
     let mut provisioner = stage.provisioner();
     stage.within(AT_ONCE, "a PV for each good entry", || {
-        let are_there = good.iter().all(|volume| !stage.pvs_at(volume).is_empty());
-        are_there
+        good.iter().all(|volume| !stage.pvs_at(volume).is_empty())
     });
     for volume in &good {
         stage.available(volume, None);

@@ -36,7 +36,7 @@ struct Volumes {
 
 impl Volumes {
     fn new(stage: &Stage) -> (Self, Program) {
-        let [bound_at, free_at] = fast_volumes(&stage, ["bound", "free"]);
+        let [bound_at, free_at] = fast_volumes(stage, ["bound", "free"]);
         let provisioner = stage.provisioner();
         let bound = stage.used(&stage.bind("claim", &bound_at));
         let free = stage.available(&free_at, None);

@@ -93,7 +93,7 @@ fn status_is_a_document_with_a_version() {
             &json!("Available")
         )
     );
-    assert_eq!(vol["capacity"], 1 << 20);
+    assert_eq!(vol["capacity"], 20 << 20);
     assert_eq!(
         vol["identity"],
         "v1:fs=tmpfs,path=/mnt/disks/fast/vol,root=/"

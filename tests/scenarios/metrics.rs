@@ -240,7 +240,7 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
         "persistentvolume_discovery_total{mode=\"Filesystem\"} 2",
         "persistentvolume_delete_total{mode=\"Filesystem\",type=\"process\"} 1",
         "apiserver_requests_failed_total{method=\"create\"} 1",
-        "persistentvolume_capacity_bytes{mode=\"Filesystem\"} 1048576",
+        "persistentvolume_capacity_bytes{mode=\"Filesystem\"} 20971520",
         "persistentvolume_capacity_bytes{mode=\"Block\"} 33554432",
         "persistentvolume_delete_duration_seconds_count{capacity=\"500G\",cleanup_command=\"/scripts/quick_reset.sh\",mode=\"Filesystem\",type=\"process\"} 1",
         "proctable_failed 1",

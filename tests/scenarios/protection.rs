@@ -1,5 +1,8 @@
 //! `protectReleasedData`: whatever is deleted first, the data goes before the object does.
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::Value;
 use support::stage::{annotation, is_terminating, name};
 
@@ -43,7 +46,9 @@ fn both_at_once() {
         if round % 2 == 0 {
             volume.stage.delete_claim("claim");
             // It may be clean, and gone, already.
-            let _ = volume.stage.delete_pv(&name(&volume.pv));
+            let pvs: Api<PersistentVolume> = Api::all(volume.stage.client.clone());
+            let (pv, params) = (name(&volume.pv), DeleteParams::default());
+            let _ = volume.stage.block_on(pvs.delete(&pv, &params));
         } else {
             volume.delete_pv();
             volume.stage.delete_claim("claim");

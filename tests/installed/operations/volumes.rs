@@ -22,11 +22,10 @@ fn release(cluster: &Cluster, claim: &str, pod: &str) {
 fn wait_for_event(cluster: &Cluster, pv: &Value, reason: &str, text: &str) {
     cluster.eventually(&format!("event {reason}: {text}"), || {
         let events = cluster.events(name(pv));
-        let found = events.iter().any(|event| {
+        events.iter().any(|event| {
             event["reason"] == reason
                 && event["message"].as_str().unwrap_or_default().contains(text)
-        });
-        found
+        })
     });
 }
 

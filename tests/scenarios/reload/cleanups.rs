@@ -51,11 +51,10 @@ fn while_the_first_cleaner_runs(
     in_state(stage, &mut provisioner, &path, "Cleaning");
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     stage.eventually("the PV is gone, and no other cleaner ran", || {
-        let gone = stage
+        stage
             .pvs_at(&path)
             .iter()
-            .all(|pv| pv.metadata.uid != bound.metadata.uid);
-        gone
+            .all(|pv| pv.metadata.uid != bound.metadata.uid)
     });
     assert_eq!(lines(&begun(stage)), ["one"]);
     assert!(secrets_on(device.path()).is_empty());
