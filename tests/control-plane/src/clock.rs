@@ -1,6 +1,6 @@
 //! The wall clock of the control planes of a thread. A simulation sets its own.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Instant};
 
 use jiff::Timestamp;
 
@@ -15,4 +15,9 @@ pub fn set(clock: fn() -> Timestamp) {
 
 pub(crate) fn now() -> Timestamp {
     CLOCK.get()()
+}
+
+/// The clock of the work queues: that of the runtime, which a test may stop.
+pub(crate) fn instant() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

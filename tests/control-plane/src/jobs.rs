@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    clock,
     controllers::{
         Change, Context, SyncError,
         conditions::{condition, set_condition},
@@ -51,7 +52,7 @@ impl Failures {
     fn note(&mut self, pod: &Pod) {
         let stopped = pod.is_terminating() && pod.phase() != "Succeeded";
         if (stopped || pod.phase() == "Failed") && self.pods.insert(pod.uid().to_owned()) {
-            self.last = Some(Instant::now());
+            self.last = Some(clock::instant());
         }
     }
 
@@ -145,13 +146,13 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
         }
         Verdict::Open => {
             if active.is_empty() && !job.is_terminating() {
-                match next_try.filter(|due| Instant::now() < *due) {
+                match next_try.filter(|due| clock::instant() < *due) {
                     Some(due) => cx.queues.jobs.add_at(key.clone(), due),
                     None => active.push(create_pod(cx, &job)?),
                 }
             }
             if let Some(left) = until_deadline(&new) {
-                cx.queues.jobs.add_at(key.clone(), Instant::now() + left);
+                cx.queues.jobs.add_at(key.clone(), clock::instant() + left);
             }
         }
     }
@@ -193,7 +194,7 @@ fn verdict(job: &Value, pods: &[Pod], active: &[Pod], failed: usize) -> Verdict 
 fn until_deadline(job: &Value) -> Option<Duration> {
     let limit = SignedDuration::from_secs(job["spec"]["activeDeadlineSeconds"].as_i64()?);
     let started: Timestamp = job["status"]["startTime"].as_str()?.parse().ok()?;
-    let left = limit - crate::clock::now().duration_since(started);
+    let left = limit - clock::now().duration_since(started);
     Some(left.try_into().unwrap_or_default())
 }
 

@@ -10,10 +10,7 @@ mod scrub;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -29,6 +26,7 @@ pub use self::{
     runner::{HOLD_TERMINATION, RUN},
 };
 use crate::{
+    clock,
     controllers::{
         Change, Context, ControllerOptions, SyncError,
         object::{Key, Pod},
@@ -123,7 +121,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     };
     let before = containers.next_start();
     let back_off = cx.kubelet.back_off;
-    let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, Instant::now());
+    let new = containers.run(cx.kubelet.runner(&pod), &pod, back_off, clock::instant());
     // The pod is queued once for this start, however often it is synced until then.
     if let Some(due) = containers.next_start().filter(|due| before != Some(*due)) {
         cx.queues.scheduled.add_at(key.clone(), due);
@@ -142,7 +140,7 @@ fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
     if !runner.stop(pod) || held {
         // By then it has had its time, and is killed.
         let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
-        let due = Instant::now() + Duration::from_secs(grace.unwrap_or_default());
+        let due = clock::instant() + Duration::from_secs(grace.unwrap_or_default());
         cx.queues.scheduled.add_at(pod.key(), due);
         return Ok(());
     }

@@ -9,6 +9,7 @@ use std::{
 
 use super::{MIGRATED_TO, PROVISIONED_BY, origin, provision::IN_TREE, reclaim::fail};
 use crate::{
+    clock,
     controllers::{
         Context, SyncError,
         object::{Volume, text},
@@ -60,7 +61,7 @@ impl Failures {
     /// Ends every wait.
     #[cfg(test)]
     pub(crate) fn hurry(&mut self) {
-        let now = Instant::now();
+        let now = clock::instant();
         self.0.values_mut().for_each(|(_, end)| *end = now);
     }
 }
@@ -72,11 +73,15 @@ pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
         Ok(Deleter::External) => return Ok(()),
         Ok(Deleter::HostPath) => {}
     }
-    if cx.reclaims.failures.must_wait(volume.uid(), Instant::now()) {
+    if cx
+        .reclaims
+        .failures
+        .must_wait(volume.uid(), clock::instant())
+    {
         return Ok(());
     }
     if let Err(why) = delete(cx.reclaims.host_paths.as_ref(), &volume) {
-        cx.reclaims.failures.note(volume.uid(), Instant::now());
+        cx.reclaims.failures.note(volume.uid(), clock::instant());
         return fail(cx, volume, FAILED, &why);
     }
     origin::let_go(cx, &volume)?;

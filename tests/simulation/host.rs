@@ -1,0 +1,297 @@
+//! The simulated machine, as the provisioner sees it. Nothing of it has a thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, pending};
+use local_volume_provisioner::cleanup::{
+    CleanVolume, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, NotifyAfter, Obstacle,
+    PassFacts,
+};
+use local_volume_provisioner::config::{Class, Config, DiscoveryPolicy};
+use local_volume_provisioner::inventory::{
+    Candidate, Disks, Entry, Finding, Observation, Scanner, Skip, Taken,
+};
+use local_volume_provisioner::plan::{CleanOrder, PvDraft, reasons};
+use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
+use local_volume_provisioner::view::PvView;
+use local_volume_provisioner::wipe::progress::Progress;
+
+use crate::world::{State, Wipe, World, candidate, pause};
+
+/// The machine, for one process.
+#[derive(Clone, Debug)]
+pub struct SimHost {
+    pub world: Arc<World>,
+    pub is_alive: Arc<AtomicBool>,
+}
+
+impl SimHost {
+    /// A killed process goes no further.
+    async fn goes_on(&self) {
+        if !self.is_alive.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+    }
+
+    /// Waits until the disk at a path answers.
+    async fn find(&self, path: &MountPath) -> usize {
+        let path = path.to_string();
+        let at = self.world.find(&path);
+        self.world.answers(at).await;
+        self.goes_on().await;
+        at
+    }
+
+    fn inspect_disk(&self, at: usize) -> Result<Candidate, Obstacle> {
+        let state = self.world.lock();
+        let disk = &state.disks[at];
+        if !disk.is_present {
+            return Err(Obstacle::Unknown("nothing is mounted there".into()));
+        }
+        if self.world.shows_mounts && !disk.mounted_for.is_empty() {
+            return Err(Obstacle::InUse {
+                user: "a pod".into(),
+                notify: NotifyAfter::ShortUse,
+            });
+        }
+        if disk.lock.is_some() {
+            return Err(Obstacle::Locked("it is locked".into()));
+        }
+        Ok(candidate(at, disk, false))
+    }
+}
+
+impl Disks for SimHost {
+    fn scanner(&self, class: &Arc<Class>) -> Box<dyn Scanner> {
+        Box::new(SimScanner {
+            host: self.clone(),
+            class: Arc::clone(class),
+            seen: 0,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct SimScanner {
+    host: SimHost,
+    class: Arc<Class>,
+    /// The world that the last scan has seen.
+    seen: u64,
+}
+
+impl SimScanner {
+    fn probe(&self, at: usize, taken: &Taken) -> Option<Entry> {
+        let state = self.host.world.lock();
+        let disk = state.disks.get(at)?;
+        if disk.class != self.class.name {
+            return None;
+        }
+        let path = HostPath::from_api(&disk.path).unwrap();
+        let reads = self.class.discovery_policy == DiscoveryPolicy::EmptyOnly
+            && taken.as_ref().is_some_and(|taken| !taken.contains(&path));
+        let finding = if disk.hangs {
+            Finding::Skipped(Skip::new(SkipReason::TimedOut, "no answer"))
+        } else if disk.is_present {
+            Finding::Volume(Box::new(candidate(at, disk, reads)))
+        } else {
+            Finding::Skipped(Skip::new(SkipReason::NotMounted, "not mounted").gone())
+        };
+        let name = path.child_of(&self.class.host_dir).unwrap().to_owned();
+        Some(Entry { name, finding })
+    }
+}
+
+impl Scanner for SimScanner {
+    fn scan<'a>(&'a mut self, taken: &'a Taken) -> BoxFuture<'a, Observation> {
+        let scan = async move {
+            pause(30).await;
+            self.host.goes_on().await;
+            let (count, version) = {
+                let state = self.host.world.lock();
+                (state.disks.len(), state.version)
+            };
+            self.seen = version;
+            let entries = (0..count).filter_map(|at| self.probe(at, taken));
+            Observation {
+                entries: entries.collect(),
+                complete: true,
+                fault: None,
+            }
+        };
+        scan.boxed()
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        let seen = self.seen;
+        let changed = move |state: &State| state.version != seen;
+        self.host.world.until(changed).boxed()
+    }
+}
+
+impl Host for SimHost {
+    fn inspect<'a>(
+        &'a self,
+        draft: &'a PvDraft,
+        _: &'a Arc<Config>,
+        _: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
+        let look = async {
+            let at = self.find(&draft.mount_path).await;
+            self.inspect_disk(at)
+        };
+        look.boxed()
+    }
+
+    fn open<'a>(
+        &'a self,
+        order: &'a CleanOrder,
+        _: &'a Arc<Config>,
+    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
+        let open = async {
+            let at = self.find(&order.mount_path).await;
+            let candidate = self.inspect_disk(at)?;
+            let held = self.world.take_lock(at, false);
+            let held = held.ok_or_else(|| Obstacle::Locked("it is locked".into()))?;
+            let lock = SimLock {
+                world: Arc::clone(&self.world),
+                at,
+                held,
+            };
+            let host = self.clone();
+            Ok(Box::new(SimVolume {
+                host,
+                candidate,
+                lock,
+            }) as Box<dyn LockedVolume>)
+        };
+        open.boxed()
+    }
+
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
+        let look = async {
+            pause(20).await;
+            self.goes_on().await;
+            let state = self.world.lock();
+            let used = state
+                .disks
+                .iter()
+                .any(|disk| disk.mounted_for.contains(&pv.name));
+            Ok(KubeletUses {
+                sees_pods: true,
+                would_be_seen: true,
+                paths: Ok(used.then(|| "/kubelet/pods/1".into()).into_iter().collect()),
+            })
+        };
+        look.boxed()
+    }
+}
+
+#[derive(Debug)]
+struct SimLock {
+    world: Arc<World>,
+    at: usize,
+    held: u64,
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.world.unlock(self.at, self.held);
+    }
+}
+
+#[derive(Debug)]
+struct SimVolume {
+    host: SimHost,
+    candidate: Candidate,
+    lock: SimLock,
+}
+
+impl SimVolume {
+    async fn wipe_it(self, wipe: Wipe, progress: Progress) -> Result<CleanVolume, Failure> {
+        let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
+        let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
+        let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
+        for _ in 0..fastrand::u32(1..5) {
+            world.check_wipe(at, self.lock.held, &wipe);
+            world.lock().disks[at].is_wiped = true;
+            pause(if fastrand::u8(..8) == 0 {
+                60_000
+            } else {
+                5_000
+            })
+            .await;
+            world.answers(at).await;
+            self.host.goes_on().await;
+            world.lock().disks[at].is_wiped = false;
+            if progress.is_cancelled() {
+                let mut failure = failed("it was cancelled");
+                failure.stopped = true;
+                return Err(failure);
+            }
+            if !world.lock().disks[at].is_present {
+                return Err(failed("the disk is gone"));
+            }
+            progress.add_entry();
+        }
+        if fails {
+            return Err(failed("an I/O error"));
+        }
+        world.check_wipe(at, self.lock.held, &wipe);
+        world.wiped(at);
+        Ok(CleanVolume {
+            outcome: None,
+            lock: Box::new(self.lock),
+        })
+    }
+}
+
+impl LockedVolume for SimVolume {
+    fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    fn wipe<'a>(
+        self: Box<Self>,
+        commit: &'a Commit,
+        progress: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+        let order = commit.order();
+        let wipe = Wipe {
+            path: order.path.to_string(),
+            pv: order.pv.name.clone(),
+            pv_uid: order.pv.uid.clone(),
+            identity: commit.identity().to_owned(),
+        };
+        // A wipe does not end with the task that waits for it.
+        let wipe = tokio::spawn(self.wipe_it(wipe, progress.clone()));
+        wipe.map(Result::unwrap).boxed()
+    }
+
+    fn verify<'a>(
+        self: Box<Self>,
+        _: &'a Commit,
+        _: &'a Progress,
+    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+        let verify = async {
+            let at = self.lock.at;
+            self.host.world.answers(at).await;
+            self.host.goes_on().await;
+            if self.host.world.lock().disks[at].data.is_some() {
+                let text = "the Job has left data";
+                return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
+            }
+            Ok(CleanVolume {
+                outcome: None,
+                lock: Box::new(self.lock),
+            })
+        };
+        verify.boxed()
+    }
+
+    fn close(self: Box<Self>) -> Lock {
+        Box::new(self.lock)
+    }
+}

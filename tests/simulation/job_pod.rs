@@ -1,0 +1,105 @@
+//! The pod of a cleaning Job: it wipes a device beside the provisioner, and survives its process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control_plane::controllers::{HOLD_TERMINATION, RUN};
+use control_plane::resource;
+use control_plane::store::Part;
+use local_volume_provisioner::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::world::{Wipe, World, pause};
+
+/// Runs a new pod, if it is a Job's.
+pub async fn run(world: Arc<World>, pod: Arc<Value>) {
+    let Some(pv_uid) = pod["metadata"]["labels"]["pvuuid"].as_str() else {
+        return;
+    };
+    let text = |name: &str| {
+        let all = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+        let variable = all.iter().find(|it| it["name"] == name).unwrap();
+        variable["value"].as_str().unwrap().to_owned()
+    };
+    let wipe = Wipe {
+        path: text(ENV_DEVICE),
+        pv: text(ENV_PV),
+        pv_uid: pv_uid.to_owned(),
+        identity: text(ENV_IDENTITY),
+    };
+    annotate(&world, &pod, HOLD_TERMINATION, json!("true"));
+    while is_running(&world, &pod) {
+        pause(3000).await;
+        // An image may report success and wipe nothing.
+        if fastrand::u8(..8) == 0 || clean(&world, &pod, &wipe).await {
+            annotate(&world, &pod, RUN, json!("succeed"));
+            break;
+        }
+        // The kubelet starts the container again.
+        sleep(Duration::from_secs(10)).await;
+    }
+    annotate(&world, &pod, HOLD_TERMINATION, Value::Null);
+}
+
+fn is_running(world: &World, pod: &Value) -> bool {
+    let metadata = &pod["metadata"];
+    let (namespace, name) = (&metadata["namespace"], &metadata["name"]);
+    let (namespace, name) = (namespace.as_str().unwrap(), name.as_str().unwrap());
+    let found = world.store.get(&resource::PODS, namespace, name);
+    found.is_ok_and(|found| {
+        let now = &found["metadata"];
+        now["uid"] == metadata["uid"] && !now["deletionTimestamp"].is_string()
+    })
+}
+
+fn annotate(world: &World, pod: &Value, key: &str, value: Value) {
+    let metadata = &pod["metadata"];
+    let (namespace, name) = (&metadata["namespace"], &metadata["name"]);
+    let (namespace, name) = (namespace.as_str().unwrap(), name.as_str().unwrap());
+    // It may be gone.
+    let _ = world
+        .store
+        .modify(&resource::PODS, namespace, name, Part::Main, |pod| {
+            let mut pod = pod.clone();
+            let annotations = &mut pod["metadata"]["annotations"];
+            if !annotations.is_object() {
+                *annotations = json!({});
+            }
+            let annotations = annotations.as_object_mut().unwrap();
+            match value {
+                Value::Null => annotations.remove(key),
+                value => annotations.insert(key.to_owned(), value),
+            };
+            Ok(pod)
+        });
+}
+
+/// Opens, locks, identifies and wipes the device.
+async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
+    let at = world.find(&wipe.path);
+    world.answers(at).await;
+    if !world.lock().disks[at].is_present {
+        return false;
+    }
+    let Some(lock) = world.take_lock(at, true) else {
+        return false;
+    };
+    let mut is_clean = false;
+    for left in (0..fastrand::u32(1..4)).rev() {
+        if !is_running(world, pod) || !world.lock().disks[at].is_present {
+            break;
+        }
+        world.check_wipe(at, lock, wipe);
+        world.lock().disks[at].is_wiped = true;
+        pause(5000).await;
+        world.answers(at).await;
+        is_clean = left == 0;
+    }
+    if is_clean {
+        world.check_wipe(at, lock, wipe);
+        world.wiped(at);
+    }
+    world.unlock(at, lock);
+    is_clean
+}

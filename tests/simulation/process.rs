@@ -1,0 +1,201 @@
+//! The provisioner's process: the real controller, with a client of the API server in this process.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use control_plane::Service;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::client::Body;
+use local_volume_provisioner::cleanup::table::ProcTable;
+use local_volume_provisioner::cluster::Cluster;
+use local_volume_provisioner::config::{Files, Loaded, Reading, Shown};
+use local_volume_provisioner::controller::{self, Parts, Reloads};
+use local_volume_provisioner::metrics::Metrics;
+use local_volume_provisioner::plan::Settings;
+use local_volume_provisioner::plan::job_object::JobSource;
+use local_volume_provisioner::report::Reporter;
+use local_volume_provisioner::status::Pass;
+use local_volume_provisioner::view::NodeView;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use crate::host::SimHost;
+use crate::world::World;
+
+pub const NODE: &str = "n1";
+
+thread_local! {
+    static BEGIN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Starts the wall clock of this thread.
+pub fn start_clock() {
+    BEGIN.set(Some(Instant::now()));
+    control_plane::clock::set(wall_clock);
+}
+
+fn elapsed() -> Duration {
+    BEGIN.get().map_or(Duration::ZERO, |begin| begin.elapsed())
+}
+
+/// The wall time, by tokio's clock.
+fn wall_clock() -> Timestamp {
+    let begin = Timestamp::constant(1_767_225_600, 0);
+    begin + SignedDuration::try_from(elapsed()).unwrap()
+}
+
+/// The requests of all processes, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub fn add(&self, line: &str) -> usize {
+        let mut lines = self.0.lock().unwrap();
+        lines.push(format!("{:.3} {line}", elapsed().as_secs_f64()));
+        lines.len() - 1
+    }
+
+    fn answered(&self, at: usize, status: &str) {
+        let line = &mut self.0.lock().unwrap()[at];
+        line.push_str(" -> ");
+        line.push_str(status);
+    }
+}
+
+fn client(service: Service, is_alive: Arc<AtomicBool>, log: Log) -> Client {
+    let serve = move |request: http::Request<Body>| {
+        let (service, is_alive, log) = (service.clone(), Arc::clone(&is_alive), log.clone());
+        async move {
+            let check = || {
+                let gone = !is_alive.load(Ordering::Relaxed);
+                let error = || Box::<dyn Error + Send + Sync>::from("the process is gone");
+                if gone { Err(error()) } else { Ok(()) }
+            };
+            check()?;
+            let at = log.add(&format!("{} {}", request.method(), request.uri()));
+            let answer = service.oneshot(request).await;
+            check()?;
+            let status = answer.as_ref().map(http::Response::status);
+            log.answered(at, &status.map_or("reset".to_owned(), |it| it.to_string()));
+            answer.map_err(Box::<dyn Error + Send + Sync>::from)
+        }
+    };
+    Client::new(tower::service_fn(serve), "default")
+}
+
+/// A running process.
+#[derive(Debug)]
+pub struct Process {
+    world: Arc<World>,
+    is_alive: Arc<AtomicBool>,
+    table: Arc<ProcTable>,
+    task: JoinHandle<()>,
+    pub pass: watch::Receiver<Arc<Pass>>,
+    readings: watch::Sender<Option<Arc<Reading>>>,
+    wake: Arc<Notify>,
+}
+
+impl Process {
+    pub fn start(service: Service, world: &Arc<World>, loaded: &Loaded, log: &Log) -> Self {
+        let is_alive = Arc::new(AtomicBool::new(true));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let client = client(service, Arc::clone(&is_alive), log.clone());
+        let cluster = Cluster::new(client, Arc::clone(&metrics)).with_clock(wall_clock);
+        let table = Arc::new(ProcTable::new(Instant::now()));
+        let (pass, passes) = watch::channel(Arc::default());
+        let (readings, received) = watch::channel(None);
+        let reloads = Reloads {
+            dir: PathBuf::from("/config"),
+            readings: received,
+            in_force: Files::new(),
+            warnings: Vec::new(),
+            shown: Shown::at_start(&loaded.config),
+            node_isolation: false,
+            faults: Vec::new(),
+            unsuited: false,
+        };
+        let (host, settings) = (
+            SimHost {
+                world: Arc::clone(world),
+                is_alive: Arc::clone(&is_alive),
+            },
+            Settings::of(loaded, 1),
+        );
+        let wake = Arc::<Notify>::default();
+        let (proc_table, woken) = (Arc::clone(&table), Arc::clone(&wake));
+        let task = tokio::spawn(async move {
+            let node = loop {
+                if let Ok(metadata) = cluster.node(NODE).await {
+                    break NodeView::from_metadata(&metadata).unwrap();
+                }
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            };
+            let parts = Parts {
+                host: Arc::new(host),
+                node,
+                settings,
+                reloads,
+                reporter: Reporter::start(&cluster, "provisioner", ObjectReference::default()),
+                cluster,
+                table: proc_table,
+                metrics,
+                wake: woken,
+                pass,
+                period: Duration::from_secs(10),
+                quiet_period: Duration::from_secs(30),
+                job_source: Arc::new(JobSource {
+                    namespace: "default".into(),
+                    image: Some("image".into()),
+                    pull_secrets: Vec::new(),
+                }),
+            };
+            controller::run(parts).await;
+        });
+        Self {
+            world: Arc::clone(world),
+            is_alive,
+            table,
+            task,
+            pass: passes,
+            readings,
+            wake,
+        }
+    }
+
+    /// Changes the configuration.
+    pub fn reload(&self, loaded: &Loaded) {
+        let reading = Reading {
+            files: None,
+            verdict: Ok(loaded.clone()),
+        };
+        self.readings.send_replace(Some(Arc::new(reading)));
+        self.wake.notify_one();
+    }
+
+    /// Cancels the cleaners, as after SIGTERM, and gives them a second.
+    pub async fn stop(self) {
+        self.table.cancel_all();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.kill().await;
+    }
+
+    /// Kills the process at this moment: nothing that it has begun has an effect any more.
+    pub async fn kill(self) {
+        self.is_alive.store(false, Ordering::Relaxed);
+        self.task.abort();
+        let _ = self.task.await;
+        self.world.process_ended();
+    }
+}
