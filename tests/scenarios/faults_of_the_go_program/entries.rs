@@ -27,6 +27,9 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     // The discovery directory is a disk of its own, as it often is: it has a lost+found.
     let disk = ext4(&stage);
     let dir = crate::kit::mount(&stage, &disk, "disks/fast");
+    // As systemd mounts it.
+    let none = None::<&str>;
+    mount(none, &dir, none, MsFlags::MS_SHARED, none).unwrap();
     assert!(dir.join("lost+found").exists());
     fs::create_dir(dir.join("plain")).unwrap();
     nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU).unwrap();
@@ -39,7 +42,7 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     tmpfs(&stage, "tab\tand\\newline\n");
     let not_utf8 = dir.join(OsStr::from_bytes(b"odd-\xff"));
     fs::create_dir(&not_utf8).unwrap();
-    let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
+    let flags = MsFlags::MS_BIND;
     mount(Some(&source), &not_utf8, none, flags, none).unwrap();
     let mut provisioner = stage.provisioner();
     stage.available(&volume, None);
