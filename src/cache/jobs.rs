@@ -112,9 +112,10 @@ mod tests {
 
     #[tokio::test]
     async fn known_jobs_are_kept_when_the_watch_is_denied() {
-        let (send, denies) = watch::channel(true);
+        let (send, refuses) = watch::channel(true);
         let server = Router::new().fallback(move |uri: Uri| {
-            let is_denied = *denies.borrow() || uri.query().is_some_and(|it| it.contains("watch="));
+            let is_denied =
+                *refuses.borrow() || uri.query().is_some_and(|it| it.contains("watch="));
             let denied = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": "no", "reason": "Forbidden", "code": 403,

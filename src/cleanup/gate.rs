@@ -43,9 +43,10 @@ pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, 
     no_pod_mounts(&pods, &order.path)?;
     if let Some(claim) = &pv.claim {
         // Other nodes reach the volumes of a class with a selector.
-        let others = match order.class.selector.is_empty() {
-            true => Vec::new(),
-            false => seen_pods(context.cluster.pods_in(&claim.namespace).await)?,
+        let others = if order.class.selector.is_empty() {
+            Vec::new()
+        } else {
+            seen_pods(context.cluster.pods_in(&claim.namespace).await)?
         };
         let successor = claim_is_gone(context, claim).await?;
         no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
