@@ -215,7 +215,7 @@ impl SimVolume {
         let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
         for _ in 0..fastrand::u32(1..5) {
-            world.check_wipe(at, self.lock.held, &wipe);
+            world.check_wipe(at, Some(self.lock.held), &wipe);
             world.lock().disks[at].is_wiped = true;
             pause(if fastrand::u8(..8) == 0 {
                 60_000
@@ -239,7 +239,7 @@ impl SimVolume {
         if fails {
             return Err(failed("an I/O error"));
         }
-        world.check_wipe(at, self.lock.held, &wipe);
+        world.check_wipe(at, Some(self.lock.held), &wipe);
         world.wiped(at);
         Ok(CleanVolume {
             outcome: None,

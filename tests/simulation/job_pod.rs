@@ -82,9 +82,16 @@ async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
     if !world.lock().disks[at].is_present {
         return false;
     }
-    let Some(lock) = world.take_lock(at, true) else {
-        return false;
+    // A foreign image takes no lock.
+    let is_foreign = fastrand::bool();
+    let lock = if is_foreign {
+        None
+    } else {
+        world.take_lock(at, true)
     };
+    if lock.is_none() && !is_foreign {
+        return false;
+    }
     let mut is_clean = false;
     for left in (0..fastrand::u32(1..4)).rev() {
         if !is_running(world, pod) || !world.lock().disks[at].is_present {
@@ -100,6 +107,8 @@ async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
         world.check_wipe(at, lock, wipe);
         world.wiped(at);
     }
-    world.unlock(at, lock);
+    if let Some(lock) = lock {
+        world.unlock(at, lock);
+    }
     is_clean
 }

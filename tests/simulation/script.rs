@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::process::NODE;
 use crate::world::World;
 
-/// Who uses the volumes.
+/// Acts as tenants, operators, disks and the API server.
 #[derive(Debug)]
 pub struct Script<'a> {
     pub api: &'a InProcess,
@@ -32,11 +32,10 @@ fn name(object: &Value) -> &str {
 
 impl<'a> Script<'a> {
     pub fn new(api: &'a InProcess, world: &'a Arc<World>) -> Self {
-        let created = 0;
         Self {
             api,
             world,
-            created,
+            created: 0,
             is_paused: false,
         }
     }
@@ -50,9 +49,9 @@ impl<'a> Script<'a> {
             14..=20 => self.delete_claim(),
             21 => self.delete_pod(),
             22 => self.orphan_pods(),
-            23 | 28 => self.change_disk(),
-            24 => self.pause_or_resume(),
-            25 => {
+            23 | 24 => self.change_disk(),
+            25 => self.pause_or_resume(),
+            26 => {
                 let all = ["persistentvolumes", "nodes", "storageclasses"];
                 let resource = any(&all).unwrap();
                 self.api.faults().cut_watches(resource);
@@ -103,7 +102,7 @@ impl<'a> Script<'a> {
         claims.items
     }
 
-    /// Creates a claim. Two more than there are disks can wait.
+    /// Creates a claim. There are up to two more than disks.
     pub fn claim(&mut self) -> &'static str {
         self.created += 1;
         let classes: Vec<_> = {

@@ -1,4 +1,4 @@
-//! The disks of the simulated machine, who uses them, and what must never happen to them.
+//! The disks of the simulated machine, and the checks of what happens to them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Checks a wipe at the moment at which it destroys data.
-    pub fn check_wipe(&self, at: usize, lock: u64, wipe: &Wipe) {
+    pub fn check_wipe(&self, at: usize, lock: Option<u64>, wipe: &Wipe) {
         let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
         let state = self.lock();
         let disk = &state.disks[at];
@@ -154,7 +154,7 @@ impl World {
                 "the data is another tenant's",
             ),
             (!disk.mounted_for.is_empty(), "it is in use"),
-            (disk.lock != Some(lock), "it is not locked"),
+            (lock.is_some() && disk.lock != lock, "it is not locked"),
             (
                 wipe.identity != identity(at, disk.kind),
                 "it is another disk",
