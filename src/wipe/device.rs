@@ -202,15 +202,16 @@ fn drop_contents(
 }
 
 /// The errors of devices that do not support a request. A stacked device may support it only in some
-/// ranges. `EREMOTEIO`: a disk rejects a command that it advertised. `EIO`: some report that instead; the
+/// ranges. `EREMOTEIO`: a disk rejects a command that it advertised. `EIO`, `ENODATA`: it fails instead; the
 /// writes that follow show whether the disk works.
-const UNSUPPORTED: [Errno; 6] = [
+const UNSUPPORTED: [Errno; 7] = [
     Errno::EOPNOTSUPP,
     Errno::ENOSYS,
     Errno::ENODEV,
     Errno::EINVAL,
     Errno::EREMOTEIO,
     Errno::EIO,
+    Errno::ENODATA,
 ];
 
 /// Makes a request for a range, step by step, until the device does not support it. Returns the end of the

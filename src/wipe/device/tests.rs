@@ -14,12 +14,13 @@ fn refused(errno: Errno) -> (Result<u64, DeviceError>, Progress) {
 
 #[test]
 fn unsupported_request_falls_back() {
-    // The last two: disks that reject an advertised command.
+    // The last three: disks that reject or fail an advertised command.
     for errno in [
         Errno::EOPNOTSUPP,
         Errno::EINVAL,
         Errno::EREMOTEIO,
         Errno::EIO,
+        Errno::ENODATA,
     ] {
         assert_eq!(refused(errno).0.unwrap(), 2 * STEP, "{errno}");
     }
