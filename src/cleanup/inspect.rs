@@ -14,7 +14,7 @@ use crate::host::footprint::Footprint;
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::LockError;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
-use crate::host::system::{DiscoveryDir, FsDir, SystemStorage};
+use crate::host::system::{DiscoveryDir, FsDir, SystemDirs, SystemStorage};
 use crate::host::users::{self, Storage};
 use crate::inventory::{Machine, device_user};
 use crate::plan::reasons;
@@ -122,6 +122,7 @@ pub(crate) struct NodeFacts {
     kubelet: KubeletDir,
     /// The storage that this machine needs for itself.
     system: SystemStorage,
+    system_dirs: SystemDirs,
 }
 
 impl NodeFacts {
@@ -142,6 +143,7 @@ impl NodeFacts {
             .collect();
         let system = SystemStorage::read(kubelet, &dirs).map_err(Obstacle::Unknown)?;
         Ok(Self {
+            system_dirs: system.locate(&machine.mounts),
             machine,
             kubelet: kubelet.clone(),
             system,
@@ -155,12 +157,13 @@ pub(super) fn inspect(volume: &Volume, facts: &NodeFacts) -> Result<(), Obstacle
         machine,
         kubelet,
         system,
+        system_dirs,
     } = facts;
     let table = &machine.mounts;
     let below = match volume {
         Volume::Filesystem(root) => {
             let mount = root.mount();
-            if let Some(why) = system.needs(mount, table) {
+            if let Some(why) = system_dirs.needs(mount) {
                 return Err(Obstacle::System(why));
             }
             if let Some(point) = kubelet_mount(mount, table, kubelet, system) {

@@ -183,10 +183,9 @@ impl SystemStorage {
         dirs.any(|dir| point != dir && point.starts_with(dir))
     }
 
-    /// Why the node needs a mounted filesystem, if it does.
+    /// Where the directories are by this mount table. It takes as long as the table has lines.
     #[must_use]
-    pub fn needs(&self, mount: &Mount, table: &MountTable) -> Option<String> {
-        let volume = FsDir::mounted(mount);
+    pub fn locate(&self, table: &MountTable) -> SystemDirs {
         let locations = self.dirs.iter().flat_map(|dir| {
             let locations = self.locations(dir, table);
             locations.map(move |location| (dir, location))
@@ -198,13 +197,11 @@ impl SystemStorage {
             let mounts = table.iter().filter(|it| self.is_below(dir, &it.point));
             mounts.map(move |it| (dir, FsDir::mounted(it)))
         });
-        locations.chain(below).find_map(|(dir, location)| {
-            if dir.rule != Rule::Held && volume.is_within(&location) {
-                return Some(format!("it is a part of {}", dir.what));
-            }
-            let is_in_it = location.is_within(&volume);
-            is_in_it.then(|| format!("{} is in it", dir.what))
-        })
+        let dirs = locations.chain(below);
+        SystemDirs(
+            dirs.map(|(dir, location)| (dir.clone(), location))
+                .collect(),
+        )
     }
 
     fn is_below(&self, dir: &Dir, point: &Path) -> bool {
@@ -229,6 +226,25 @@ impl SystemStorage {
             })
         });
         here.into_iter().chain(on_host)
+    }
+}
+
+/// The directories that the node needs, each with its place in a filesystem.
+#[derive(Clone, Debug)]
+pub struct SystemDirs(Vec<(Dir, FsDir)>);
+
+impl SystemDirs {
+    /// Why the node needs a mounted filesystem, if it does.
+    #[must_use]
+    pub fn needs(&self, mount: &Mount) -> Option<String> {
+        let volume = FsDir::mounted(mount);
+        self.0.iter().find_map(|(dir, location)| {
+            if dir.rule != Rule::Held && volume.is_within(location) {
+                return Some(format!("it is a part of {}", dir.what));
+            }
+            let is_in_it = location.is_within(&volume);
+            is_in_it.then(|| format!("{} is in it", dir.what))
+        })
     }
 }
 

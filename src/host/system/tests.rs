@@ -60,7 +60,9 @@ fn all(rule: Rule, dirs: &[&str], here: bool) -> Vec<Dir> {
 fn assert_needed(storage: &SystemStorage, table: &[u8], cases: &[(&str, &str)]) {
     let table = MountTable::parse(table);
     for (point, why) in cases {
-        let found = storage.needs(table.at(Path::new(point)).unwrap(), &table);
+        let found = storage
+            .locate(&table)
+            .needs(table.at(Path::new(point)).unwrap());
         assert_eq!(found.as_deref().unwrap_or_default(), *why, "{point}");
     }
 }
@@ -149,7 +151,7 @@ fn root_filesystem_of_this_machine_is_needed() {
     let kubelet = KubeletDir::new("/var/lib/kubelet", None);
     let storage = SystemStorage::read(&kubelet, &[]).unwrap();
     let root = table.at(Path::new("/")).unwrap();
-    assert!(storage.needs(root, &table).is_some());
+    assert!(storage.locate(&table).needs(root).is_some());
     let program = std::env::current_exe().unwrap();
     let mut dirs = storage.dirs.iter();
     let found = dirs.any(|dir| dir.here.as_ref() == Some(&program));
