@@ -2,7 +2,6 @@
 //!
 //! Nothing else decides this: the gate of a cleanup, the `clean` command, and the check before a PV is created call it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -10,16 +9,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::host::footprint::Footprint;
 use crate::host::kubelet::KubeletDir;
 use crate::host::lock::LockError;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
+use crate::host::sysfs::DeviceFacts;
 use crate::host::system::{DiscoveryDir, FsDir, SystemDirs, SystemStorage};
-use crate::host::users::{self, Storage};
+use crate::host::users;
 use crate::inventory::{Machine, device_user};
 use crate::plan::reasons;
 
-use super::volume::Volume;
+use super::volume::{OpenVolume, Volume};
 use super::{Failure, NotifyAfter, Stop};
 use crate::wipe::escape::ShownPath;
 
@@ -119,7 +118,8 @@ impl From<Obstacle> for Stop {
 #[derive(Debug)]
 pub(crate) struct NodeFacts {
     pub(crate) machine: Machine,
-    kubelet: KubeletDir,
+    /// Where the kubelet has volumes mounted and mapped for Pods.
+    kubelet_mounts: Vec<Mount>,
     /// The storage that this machine needs for itself.
     system: SystemStorage,
     system_dirs: SystemDirs,
@@ -144,29 +144,30 @@ impl NodeFacts {
         let system = SystemStorage::read(kubelet, &dirs).map_err(Obstacle::Unknown)?;
         Ok(Self {
             system_dirs: system.locate(&machine.mounts),
+            kubelet_mounts: kubelet.mounts(&machine.mounts).cloned().collect(),
             machine,
-            kubelet: kubelet.clone(),
             system,
         })
     }
 }
 
 /// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
-pub(super) fn inspect(volume: &Volume, facts: &NodeFacts) -> Result<(), Obstacle> {
+pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obstacle> {
     let NodeFacts {
         machine,
-        kubelet,
+        kubelet_mounts,
         system,
         system_dirs,
     } = facts;
     let table = &machine.mounts;
-    let below = match volume {
+    let twins = || machine.sysfs.twins(opened.candidate.footprint.devices());
+    match &opened.volume {
         Volume::Filesystem(root) => {
             let mount = root.mount();
             if let Some(why) = system_dirs.needs(mount) {
                 return Err(Obstacle::System(why));
             }
-            if let Some(point) = kubelet_mount(mount, table, kubelet, system) {
+            if let Some(point) = kubelet_mount(mount, kubelet_mounts, system) {
                 return Err(kubelet_has("mounted", point));
             }
             if !LOCAL_FILESYSTEMS.contains(&&*mount.fs_type) {
@@ -181,38 +182,36 @@ pub(super) fn inspect(volume: &Volume, facts: &NodeFacts) -> Result<(), Obstacle
                     shown(&part.point)
                 )));
             }
-            Footprint::of_filesystem(root, &machine.sysfs)?
-                .devices()
-                .clone()
-        }
-        Volume::Device(device) => machine.sysfs.device(device.number())?.below,
-    };
-    let storage = volume.storage(&machine.sysfs)?;
-    if let Storage::Device(numbers) = &storage {
-        let mounts = kubelet.mounts(table);
-        for mount in mounts.filter(|it| DEV_FILESYSTEMS.contains(&&*it.fs_type)) {
-            if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
-                return Err(kubelet_has("mapped", &mount.point));
+            twins_are_free(&twins()?, machine)?;
+            let loops = users::loops_in(mount, table, &machine.sysfs)?;
+            match users::in_words(&loops) {
+                None => Ok(()),
+                Some(by) => Err(Obstacle::in_use(by)),
             }
         }
-    }
-    twins_are_free(&below, machine)?;
-    let loops = users::loops_in(&storage, table, &machine.sysfs)?;
-    match users::in_words(&loops) {
-        None => Ok(()),
-        Some(by) => Err(Obstacle::in_use(by)),
+        Volume::Device(device) => {
+            let twins = twins()?;
+            let mut numbers = machine.sysfs.writable_through(device.number())?;
+            for twin in &twins {
+                numbers.extend(machine.sysfs.writable_through(twin.number)?);
+            }
+            let mounts = kubelet_mounts.iter();
+            for mount in mounts.filter(|it| DEV_FILESYSTEMS.contains(&&*it.fs_type)) {
+                if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
+                    return Err(kubelet_has("mapped", &mount.point));
+                }
+            }
+            twins_are_free(&twins, machine)
+        }
     }
 }
 
 /// Fails if another path to the volume's disks (multipath) is in use. The kernel treats such paths as
 /// separate disks. Blocking.
-pub(crate) fn twins_are_free(
-    below: &BTreeSet<DeviceNumber>,
-    machine: &Machine,
-) -> Result<(), Obstacle> {
-    for twin in machine.sysfs.twins(below)? {
-        let user = match device_user(&twin, machine)? {
-            None if machine.sysfs.is_claimed(&twin)? => {
+pub(crate) fn twins_are_free(twins: &[DeviceFacts], machine: &Machine) -> Result<(), Obstacle> {
+    for twin in twins {
+        let user = match device_user(twin, machine)? {
+            None if machine.sysfs.is_claimed(twin)? => {
                 "mounted, possibly in a container, or part of LVM, RAID or swap".to_owned()
             }
             Some(user) => user,
@@ -252,12 +251,11 @@ pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
 /// count: it may be a whole disk that a pod only monitors.
 fn kubelet_mount<'a>(
     volume: &Mount,
-    table: &'a MountTable,
-    kubelet: &KubeletDir,
+    kubelet_mounts: impl IntoIterator<Item = &'a Mount>,
     system: &SystemStorage,
 ) -> Option<&'a Path> {
     let dir = FsDir::mounted(volume);
-    let mut mounts = kubelet.mounts(table);
+    let mut mounts = kubelet_mounts.into_iter();
     // A discovery directory may be below the kubelet's directory.
     let user =
         mounts.find(|it| FsDir::mounted(it).is_within(&dir) && !system.is_discovered(&it.point))?;
@@ -322,7 +320,7 @@ mod tests {
             ("/disks/e", Some("/kubelet/plugins/disks/e")),
         ] {
             let mount = table.at(Path::new(point)).unwrap();
-            let found = kubelet_mount(mount, &table, &kubelet, &system);
+            let found = kubelet_mount(mount, kubelet.mounts(&table), &system);
             assert_eq!(found, user.map(Path::new), "{point}");
         }
         let mount = table.at(Path::new("/disks/a")).unwrap();

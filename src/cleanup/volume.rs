@@ -9,7 +9,6 @@ use crate::host::device::{Device, OpenError};
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
 use crate::host::sysfs::Sysfs;
-use crate::host::users::Storage;
 use crate::inventory::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
 use crate::types::{MountPath, VolumeMode};
 
@@ -26,14 +25,6 @@ pub(crate) enum Volume {
 }
 
 impl Volume {
-    /// The storage by which other users of the volume are found.
-    pub(crate) fn storage(&self, sysfs: &Sysfs) -> io::Result<Storage> {
-        match self {
-            Self::Filesystem(root) => Ok(Storage::of_filesystem(root)),
-            Self::Device(device) => Storage::of_device(device, sysfs),
-        }
-    }
-
     /// Whether idle I/O priority slows down only this volume. A thread that waits for the disk in the idle
     /// class may hold locks of the filesystem, which other directories of the same filesystem share.
     pub(crate) fn allows_idle_io(&self) -> bool {
@@ -73,7 +64,7 @@ impl OpenVolume {
         facts: &NodeFacts,
     ) -> Result<Self, Obstacle> {
         let opened = Self::take(path, kind, access, &facts.machine)?;
-        inspect(&opened.volume, facts)?;
+        inspect(&opened, facts)?;
         Ok(opened)
     }
 

@@ -14,7 +14,7 @@ use super::run::{StopSignals, UsageError};
 use crate::args;
 use crate::cleanup::external::{PROBE_TIMEOUT, Target};
 use crate::cleanup::volume::{Access, OpenVolume, Volume};
-use crate::cleanup::{Failure, Stop, inspect};
+use crate::cleanup::{Failure, Obstacle, Stop, inspect};
 use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
 use crate::host::lock::VolumeLock;
@@ -131,6 +131,7 @@ fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());
     }
-    inspect::twins_are_free(candidate.footprint.devices(), &machine)?;
+    let twins = machine.sysfs.twins(candidate.footprint.devices());
+    inspect::twins_are_free(&twins.map_err(Obstacle::from)?, &machine)?;
     Ok((device, lock, found.text))
 }

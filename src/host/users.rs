@@ -1,43 +1,11 @@
-//! The storage of an open volume, and the loop devices over files in it, which the kernel does not list as users.
+//! The loop devices over files in a filesystem volume, which the kernel does not list as users.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use super::device::Device;
-use super::filesystem::{FsRoot, may_lie_on};
-use super::mounts::{DeviceNumber, Mount, MountTable};
+use super::filesystem::may_lie_on;
+use super::mounts::{Mount, MountTable};
 use super::sysfs::{Loop, Sysfs};
-
-/// The storage of a volume.
-#[derive(Clone, Debug)]
-pub enum Storage {
-    /// A directory of a filesystem, as it is mounted here.
-    Filesystem(Mount),
-    /// A device and its partitions or its disk, and those of its twins.
-    Device(BTreeSet<DeviceNumber>),
-}
-
-impl Storage {
-    /// The storage of a filesystem volume.
-    #[must_use]
-    pub fn of_filesystem(root: &FsRoot) -> Self {
-        Self::Filesystem(root.mount().clone())
-    }
-
-    /// The storage of a device.
-    ///
-    /// # Errors
-    /// When `/sys` does not answer.
-    pub fn of_device(device: &Device, sysfs: &Sysfs) -> io::Result<Self> {
-        let mut numbers = sysfs.writable_through(device.number())?;
-        let below = sysfs.device(device.number())?.below;
-        for twin in sysfs.twins(&below)? {
-            numbers.extend(sysfs.writable_through(twin.number)?);
-        }
-        Ok(Self::Device(numbers))
-    }
-}
 
 /// The first of the loop devices for a message; `None` if there are none.
 #[must_use]
@@ -55,12 +23,9 @@ pub fn in_words(loops: &[Loop]) -> Option<String> {
 ///
 /// # Errors
 /// When `/sys` is not there.
-pub fn loops_in(storage: &Storage, mounts: &MountTable, sysfs: &Sysfs) -> io::Result<Vec<Loop>> {
-    let Storage::Filesystem(mount) = storage else {
-        return Ok(Vec::new());
-    };
+pub fn loops_in(volume: &Mount, mounts: &MountTable, sysfs: &Sysfs) -> io::Result<Vec<Loop>> {
     let mut loops = sysfs.loops()?.to_vec();
-    loops.retain(|it| is_loop_in(it, mount, mounts));
+    loops.retain(|it| is_loop_in(it, volume, mounts));
     Ok(loops)
 }
 
@@ -80,6 +45,7 @@ fn is_loop_in(it: &Loop, volume: &Mount, mounts: &MountTable) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::mounts::DeviceNumber;
 
     const HOST: &str = "\
 20 1 8:1 / / rw - ext4 /dev/sda1 rw
