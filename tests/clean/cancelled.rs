@@ -43,7 +43,7 @@ fn a_cancelled_cleaning_stops_at_once() {
 
 /// `false` if it had ended before it was cancelled.
 fn cancel_in_the_middle(root: &Path) -> bool {
-    /// Two threads may have so many at hand each.
+    /// Each of two threads may hold this many.
     const SHARE: u64 = 64;
     let progress = Progress::default();
     let opened = File::open(root).unwrap();

@@ -344,7 +344,7 @@ fn a_mount_of_a_file_is_no_directory_to_clean() {
     assert!(matches!(error, TreeError::Io { .. }), "{error}");
 }
 
-/// The kernel lists up to 64 KiB of names; not every filesystem keeps so many.
+/// The kernel lists up to 64 KiB of names; not every filesystem stores that many.
 #[test]
 fn more_attributes_than_can_be_listed_are_named_with_the_remedy() {
     on_filesystems(&["xfs", "btrfs"], |_, root| {
