@@ -12,7 +12,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub use super::ioctl::LoopBacking;
 pub use loops::Loop;
 use loops::backing_file;
 
@@ -68,8 +67,6 @@ pub struct DeviceFacts {
     pub partition_start: Option<u64>,
     /// The file behind a loop device, or behind the disk of a loop device's partition.
     pub loop_backing: Option<PathBuf>,
-    /// That file, by its inode; `None` also where the loop device cannot be opened.
-    pub loop_file: Option<LoopBacking>,
     /// The device's offset in that file, in bytes.
     pub loop_offset: u64,
     /// Whether the disk is rotational: then it is cleaned one volume at a time.
@@ -110,7 +107,6 @@ impl Sysfs {
     fn read_device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
         let dir = self.dir(number)?;
         let disk_dir = disk_of(&dir);
-        let loop_backing = backing_file(disk_dir);
         let disk = device_number(disk_dir)?;
         let udev = self.udev_properties(disk);
         Ok(DeviceFacts {
@@ -127,11 +123,7 @@ impl Sysfs {
             partition_uuid: self.partition_uuid(number, &dir),
             // Only a partition has one.
             partition_start: number_in(&dir.join("start")),
-            loop_file: loop_backing
-                .is_some()
-                .then(|| self.loop_backing(disk_dir))
-                .flatten(),
-            loop_backing,
+            loop_backing: backing_file(disk_dir),
             loop_offset: number_in(&disk_dir.join("loop/offset")).unwrap_or(0),
             rotational: number_in(&disk_dir.join("queue/rotational")) == Some(1),
             read_only: number_in(&dir.join("ro")) == Some(1),

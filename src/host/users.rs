@@ -30,10 +30,10 @@ pub fn loops_in(volume: &Mount, mounts: &MountTable, sysfs: &Sysfs) -> io::Resul
 }
 
 fn is_loop_in(it: &Loop, volume: &Mount, mounts: &MountTable) -> bool {
-    if it.lies_on.is_some_and(|on| !may_lie_on(volume, on)) {
+    if it.lies_on().is_some_and(|on| !may_lie_on(volume, on)) {
         return false;
     }
-    if it.lies_on == Some(volume.device) && volume.root == Path::new("/") {
+    if it.lies_on() == Some(volume.device) && volume.root == Path::new("/") {
         return true;
     }
     let through = mounts.holding(&it.file);
@@ -44,7 +44,10 @@ fn is_loop_in(it: &Loop, volume: &Mount, mounts: &MountTable) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::stat::makedev;
+
     use super::*;
+    use crate::host::ioctl::LoopBacking;
     use crate::host::mounts::DeviceNumber;
 
     const HOST: &str = "\
@@ -57,10 +60,15 @@ mod tests {
     fn loop_device_is_found_by_filesystem_and_path_of_its_file() {
         let mounts = MountTable::parse(HOST.as_bytes());
         let found = |point: &str, file: &str, lies_on: Option<&str>| {
+            let on = lies_on.and_then(DeviceNumber::parse);
             let it = Loop {
                 name: "loop0".into(),
                 file: file.into(),
-                lies_on: lies_on.and_then(DeviceNumber::parse),
+                backing: on.map(|on| LoopBacking {
+                    dev: makedev(on.major.into(), on.minor.into()),
+                    inode: 7,
+                    rdev: 0,
+                }),
                 over: None,
             };
             is_loop_in(&it, mounts.at(Path::new(point)).unwrap(), &mounts)
@@ -82,7 +90,7 @@ mod tests {
         let it = Loop {
             name: "loop0".into(),
             file: "/x\u{1b}[2J".into(),
-            lies_on: None,
+            backing: None,
             over: None,
         };
         let words = in_words(&[it]).unwrap();

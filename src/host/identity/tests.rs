@@ -282,7 +282,6 @@ fn facts() -> DeviceFacts {
         partition_uuid: None,
         partition_start: None,
         loop_backing: None,
-        loop_file: None,
         loop_offset: 0,
         rotational: false,
         read_only: false,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Sysfs, device_number, name};
 use crate::host::device::Device;
-use crate::host::ioctl;
+use crate::host::ioctl::{self, LoopBacking};
 use crate::host::mounts::{DeviceNumber, without_newline};
 
 /// A loop device.
@@ -17,10 +17,19 @@ pub struct Loop {
     pub name: String,
     /// The path of its file in the mount namespace of the process that created the device.
     pub file: PathBuf,
-    /// The `st_dev` of the file; `None` where the device cannot be opened.
-    pub lies_on: Option<DeviceNumber>,
+    /// The file by its inode; `None` where the device cannot be opened.
+    pub backing: Option<LoopBacking>,
     /// The block device behind it, if it is not a file.
     pub over: Option<DeviceNumber>,
+}
+
+impl Loop {
+    /// The `st_dev` of the file; `None` where the device cannot be opened.
+    #[must_use]
+    pub fn lies_on(&self) -> Option<DeviceNumber> {
+        let backing = self.backing.as_ref()?;
+        Some(DeviceNumber::from_rdev(backing.dev))
+    }
 }
 
 impl Sysfs {
@@ -50,7 +59,7 @@ impl Sysfs {
             Some(Loop {
                 name: name(&dir),
                 file,
-                lies_on: backing.map(|it| DeviceNumber::from_rdev(it.dev)),
+                backing,
                 over,
             })
         };
@@ -64,7 +73,7 @@ impl Sysfs {
     pub(super) fn device_below(
         &self,
         file: &Path,
-        backing: Option<&ioctl::LoopBacking>,
+        backing: Option<&LoopBacking>,
     ) -> Option<DeviceNumber> {
         if let Some(backing) = backing {
             return (backing.rdev != 0).then(|| DeviceNumber::from_rdev(backing.rdev));
@@ -73,7 +82,7 @@ impl Sysfs {
         device_number(&self.root.join("class/block").join(name)).ok()
     }
 
-    pub(super) fn loop_backing(&self, dir: &Path) -> Option<ioctl::LoopBacking> {
+    pub(super) fn loop_backing(&self, dir: &Path) -> Option<LoopBacking> {
         let device = Device::open_readonly(&self.dev.join(name(dir))).ok()?;
         if device.number() != device_number(dir).ok()? {
             return None;

@@ -29,9 +29,11 @@ impl Sysfs {
             if other.size == Some(0) || disks.iter().any(is_own) {
                 continue;
             }
-            let is_twin = |disk| is_same_disk(disk, other) || share_a_file(disk, other);
-            if disks.iter().any(is_twin) {
-                twins.push(other.clone());
+            for disk in &disks {
+                if is_same_disk(disk, other) || self.share_a_file(disk, other)? {
+                    twins.push(other.clone());
+                    break;
+                }
             }
         }
         twins.sort_by(|a, b| a.name.cmp(&b.name));
@@ -76,19 +78,27 @@ impl Sysfs {
         }
         Ok(self.disks.get_or_init(|| disks))
     }
-}
 
-/// Whether both are loop devices, over parts of one file that have bytes in common.
-fn share_a_file(one: &DeviceFacts, other: &DeviceFacts) -> bool {
-    let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
-    if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
-        return false;
-    }
-    match (&one.loop_file, &other.loop_file) {
-        (Some(file), Some(other)) => file.is_same(other),
-        // Without access to the devices: the paths may belong to two mount namespaces.
-        (None, None) => false,
-        _ => one.loop_backing.is_some() && one.loop_backing == other.loop_backing,
+    /// Whether both are loop devices, over parts of one file that have bytes in common.
+    fn share_a_file(&self, one: &DeviceFacts, other: &DeviceFacts) -> io::Result<bool> {
+        let (Some(path), Some(path_of_other)) = (&one.loop_backing, &other.loop_backing) else {
+            return Ok(false);
+        };
+        let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
+        if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
+            return Ok(false);
+        }
+        let loops = self.loops()?;
+        let file_of = |device: &DeviceFacts| {
+            let found = loops.iter().find(|it| it.name == device.name)?;
+            found.backing.as_ref()
+        };
+        Ok(match (file_of(one), file_of(other)) {
+            (Some(file), Some(other)) => file.is_same(other),
+            // Without access to the devices: the paths may belong to two mount namespaces.
+            (None, None) => false,
+            _ => path == path_of_other,
+        })
     }
 }
 
