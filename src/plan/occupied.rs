@@ -88,6 +88,13 @@ impl Occupied {
         self.occupants.push(occupant);
     }
 
+    /// Whether several volumes lie on a filesystem.
+    #[must_use]
+    pub fn is_shared(&self, fs: &FsKey) -> bool {
+        let roots = self.roots.get(fs);
+        roots.is_some_and(|roots| roots.values().map(Vec::len).sum::<usize>() > 1)
+    }
+
     /// Adds a PV with a recorded identity, wherever its storage is now.
     pub fn record(&mut self, identity: &str, pv: &PvView) {
         let pvs = self.recorded.entry(identity.to_owned()).or_default();

@@ -18,10 +18,13 @@ impl Planner<'_> {
                 continue;
             };
             for (entry, candidate) in observation.volumes() {
-                let path = class.host_dir.join(entry);
                 let footprint = &candidate.footprint;
-                if let Footprint::Filesystem { fs, .. } = footprint
-                    && self.occupied.at(&path).is_some()
+                let fs = match footprint {
+                    Footprint::Filesystem { fs, .. } if self.occupied.is_shared(fs) => fs,
+                    _ => continue,
+                };
+                let path = class.host_dir.join(entry);
+                if self.occupied.at(&path).is_some()
                     && self.occupied.conflict(footprint, &path).is_none()
                 {
                     let size = quantity::round_down(candidate.capacity);
