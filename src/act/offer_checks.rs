@@ -92,7 +92,7 @@ impl OfferChecks {
                 None => Ok(()),
             };
         }
-        let skip = self.inspect(draft, config, facts).await;
+        let skip = self.inspect(draft, &identity, config, facts).await;
         let is_new = before.is_none_or(|before| before.skip != skip);
         let result = match skip {
             Some(_) => Err(Refused { is_new }),
@@ -109,17 +109,14 @@ impl OfferChecks {
     async fn inspect(
         &self,
         draft: &PvDraft,
+        identity: &str,
         config: &Arc<Config>,
         facts: &PassFacts,
     ) -> Option<Skip> {
         let _permit = self.permits.acquire().await;
-        let (path, identity) = (&draft.path, draft.annotations.get(ANNOTATION_IDENTITY));
+        let path = &draft.path;
         match self.host.inspect(draft, config, facts).await {
-            Ok(found)
-                if identity == Some(&found.identity.text) && found.footprint == draft.footprint =>
-            {
-                None
-            }
+            Ok(it) if it.identity.text == identity && it.footprint == draft.footprint => None,
             Ok(_) => {
                 let detail = format!("{path} leads to another volume than at the last scan");
                 Some(Skip::new(SkipReason::Unreadable, detail))
