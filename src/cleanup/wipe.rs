@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::host::lock::VolumeLock;
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
 use crate::plan::{CleanOrder, reasons};
-use crate::types::MountPath;
 
 use super::blocking::blocking;
 use super::commit::Committed;
@@ -105,81 +105,110 @@ impl LockedVolume for OpenVolume {
 
 impl OpenVolume {
     async fn wipe_it(self, commit: &Commit, progress: &Progress) -> Result<CleanVolume, Failure> {
-        let Self { volume, lock, .. } = self;
-        let (order, progress) = (commit.order(), progress.clone());
-        let (mut outcome, idle) = (None, volume.allows_idle_io());
-        // The cleaner owns the lock: it may hang in a system call and outlive this task.
-        let lock = match volume {
-            Volume::Filesystem(root) => {
-                let (path, trim) = (order.mount_path.clone(), order.class.trim);
-                blocking(idle, move || {
-                    filesystem(&root, &path, trim, &progress).map(|()| lock)
-                })
-                .await?
-            }
-            Volume::Device(device) => {
-                if let Method::Command(words) = &order.method {
-                    let target = Target {
-                        pv: order.pv.name.clone(),
-                        path: order.mount_path.clone(),
-                        identity: commit.identity().to_owned(),
-                    };
-                    external(&target, device, &lock, words, &progress).await?;
-                    lock
-                } else {
-                    let order = order.clone();
-                    let native = move || Ok((native(&order, &device, &progress)?, lock));
-                    let (wiped, lock) = blocking(idle, native).await?;
-                    outcome = Some(wiped);
-                    lock
-                }
-            }
+        let order = commit.order();
+        let target = Target {
+            pv: order.pv.name.clone(),
+            path: order.mount_path.clone(),
+            identity: commit.identity().to_owned(),
         };
+        let (outcome, lock) = self
+            .clean(&target, &order.method, order.class.trim, progress)
+            .await?;
+        outcome.log(&target, progress);
         Ok(CleanVolume {
-            outcome,
+            outcome: outcome.of_device(),
             lock: Box::new(lock),
         })
     }
+
+    /// Deletes the data and verifies that it is gone. Returns how, and the lock.
+    ///
+    /// A method other than a command is required for a device, and `trim` concerns filesystems only.
+    ///
+    /// # Errors
+    /// [`Failure`] with the cause. Data may be left.
+    pub(crate) async fn clean(
+        self,
+        target: &Target,
+        method: &Method,
+        trim: bool,
+        progress: &Progress,
+    ) -> Result<(Outcome, VolumeLock), Failure> {
+        let Self { volume, lock, .. } = self;
+        let (idle, of_thread) = (volume.allows_idle_io(), progress.clone());
+        // The thread owns the lock: it may hang in a system call and outlive this task.
+        match (volume, method.clone()) {
+            (Volume::Filesystem(root), _) => {
+                let work = move || Ok((Outcome::Emptied(empty(&root, trim, &of_thread)?), lock));
+                blocking(idle, work).await
+            }
+            (Volume::Device(device), Method::Command(words)) => {
+                external(target, device, &lock, &words, progress).await?;
+                Ok((Outcome::CommandSucceeded, lock))
+            }
+            (Volume::Device(device), method) => {
+                let work = move || Ok((Outcome::Wiped(reset(&device, &method, &of_thread)?), lock));
+                blocking(idle, work).await
+            }
+        }
+    }
 }
 
-/// Runs [`empty`] and logs the result.
-fn filesystem(
-    root: &FsRoot,
-    path: &MountPath,
-    trim: bool,
-    progress: &Progress,
-) -> Result<(), Failure> {
-    let trimmed = empty(root, trim, progress)?;
-    tracing::debug!(%path, removed = progress.entries(), "the directory is empty");
-    match trimmed {
-        None => {}
-        Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
-        Some(Trim::NotOffered(Errno::EPERM)) => tracing::info!(
-            %path,
-            "the volume is empty, but its filesystem is not trimmed without CAP_SYS_ADMIN: deleted data stays on the disk until it is overwritten"
-        ),
-        Some(Trim::NotOffered(errno)) => {
-            tracing::debug!(%path, %errno, "trim is not available");
+/// How a volume was cleaned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    /// All entries were removed; with the result of the trim, if one was asked for.
+    Emptied(Option<Trim>),
+    /// A device was wiped by a built-in method.
+    Wiped(WipeOutcome),
+    /// An external cleaner succeeded.
+    CommandSucceeded,
+}
+
+impl Outcome {
+    fn of_device(self) -> Option<WipeOutcome> {
+        match self {
+            Self::Wiped(outcome) => Some(outcome),
+            Self::Emptied(_) | Self::CommandSucceeded => None,
         }
-        Some(Trim::Failed(errno)) => tracing::warn!(
-            %path,
-            %errno,
-            "the volume is empty, but trimming its filesystem failed: deleted data stays on the disk until it is overwritten; see the kernel log"
-        ),
-        Some(Trim::OutOfTime) => tracing::warn!(
-            %path,
-            "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some deleted data stays on the disk until it is overwritten"
-        ),
     }
-    Ok(())
+
+    /// Logs it, with a warning if deleted data can still be read from the disk.
+    pub(crate) fn log(self, target: &Target, progress: &Progress) {
+        let Target { pv, path, .. } = target;
+        let trimmed = match self {
+            Self::Wiped(outcome) => {
+                return tracing::info!(pv, %path, outcome = outcome.as_str(), "{}", outcome.effect());
+            }
+            Self::CommandSucceeded => return,
+            Self::Emptied(trimmed) => trimmed,
+        };
+        tracing::debug!(%path, removed = progress.entries(), "the directory is empty");
+        match trimmed {
+            None => {}
+            Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
+            Some(Trim::NotOffered(Errno::EPERM)) => tracing::info!(
+                %path,
+                "the volume is empty, but its filesystem is not trimmed without CAP_SYS_ADMIN: deleted data stays on the disk until it is overwritten"
+            ),
+            Some(Trim::NotOffered(errno)) => {
+                tracing::debug!(%path, %errno, "trim is not available");
+            }
+            Some(Trim::Failed(errno)) => tracing::warn!(
+                %path,
+                %errno,
+                "the volume is empty, but trimming its filesystem failed: deleted data stays on the disk until it is overwritten; see the kernel log"
+            ),
+            Some(Trim::OutOfTime) => tracing::warn!(
+                %path,
+                "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some deleted data stays on the disk until it is overwritten"
+            ),
+        }
+    }
 }
 
 /// Empties a filesystem and trims it if `trim` is set. Returns the result of the trim.
-pub(crate) fn empty(
-    root: &FsRoot,
-    trim: bool,
-    progress: &Progress,
-) -> Result<Option<Trim>, Failure> {
+fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<Option<Trim>, Failure> {
     let nested = nested_mounts(root.mount())?;
     tree::empty(root.as_fd(), &nested, progress)?;
     check_gone(root)?;
@@ -214,26 +243,8 @@ fn nested_mounts(volume: &Mount) -> Result<Vec<PathBuf>, Failure> {
     Ok(inside.map(|mount| mount.point.clone()).collect())
 }
 
-/// Runs [`reset`] and logs the result.
-fn native(
-    order: &CleanOrder,
-    device: &Device,
-    progress: &Progress,
-) -> Result<WipeOutcome, Failure> {
-    let wiped =
-        reset(device, &order.method, progress)?.ok_or_else(|| no_cleaner_of_devices(order))?;
-    let (pv, path, outcome) = (&order.pv.name, &order.path, wiped.as_str());
-    tracing::info!(pv, %path, outcome, "{}", wiped.effect());
-    Ok(wiped)
-}
-
-/// Wipes a device by a built-in method and verifies the result. Returns `None` and does nothing for other
-/// methods.
-pub(crate) fn reset(
-    device: &Device,
-    method: &Method,
-    progress: &Progress,
-) -> Result<Option<WipeOutcome>, Failure> {
+/// Wipes a device by a built-in method and verifies the result.
+fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOutcome, Failure> {
     let (file, size) = (device.file(), device.size());
     let zeroed = |wiped| device::check_zeroed(file, size, progress).map(|()| wiped);
     let wiped = match method {
@@ -243,10 +254,13 @@ pub(crate) fn reset(
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
         }
         Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
-        Method::DeleteContents | Method::Command(_) => return Ok(None),
+        Method::DeleteContents | Method::Command(_) => {
+            let message = format!("{method} does not clean devices");
+            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+        }
     };
     crash_point("verify");
     // Also after cleaners that verify their own result: this is the last check before the release.
     device::check_reset(file, size, progress)?;
-    Ok(Some(wiped))
+    Ok(wiped)
 }

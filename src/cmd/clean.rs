@@ -46,12 +46,15 @@ pub async fn command(
         return Ok(ExitCode::SUCCESS);
     }
     if asks {
-        let (path, shown) = (target.path.clone(), target.candidate.identity.clone());
+        let (path, shown) = (
+            target.path.clone(),
+            target.opened.candidate.identity.clone(),
+        );
         // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
         drop(target);
         confirm::confirm(path.clone()).await.map_err(refused)?;
         target = finder.open().await.map_err(refused)?;
-        let found = &target.candidate.identity;
+        let found = &target.opened.candidate.identity;
         if *found != shown {
             return Err(refused(format!(
                 "what is at {path} changed before the answer: it was {shown}, and is now {found}"

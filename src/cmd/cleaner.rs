@@ -1,5 +1,5 @@
-//! The code that `clean` and the container of a cleaning Job share. It inspects a volume and wipes a device with the
-//! code of a cleanup.
+//! The code that `clean` and the container of a cleaning Job share. It repeats the inspection
+//! of a volume in use, and waits for the wipe.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,16 +8,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use super::run::StopSignals;
-use crate::cleanup::blocking::blocking;
-use crate::cleanup::external::{Target, external};
 use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
-use crate::cleanup::wipe::reset;
 use crate::cleanup::{Failure, Stop};
-use crate::host::device::Device;
-use crate::host::lock::VolumeLock;
 use crate::plan::reasons;
-use crate::wipe::device::WipeOutcome;
-use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
 /// The pause between two inspections.
@@ -69,26 +62,4 @@ pub async fn watch<T>(
     // The wipe may end before the cancellation takes effect.
     let result = timeout(STOP_TIMEOUT, wipe).await.ok()?;
     Some(result).filter(|result| !matches!(result, Err(failure) if failure.stopped))
-}
-
-/// Wipes and verifies a device. Returns how, or `None` for an external cleaner.
-pub async fn wipe(
-    device: Device,
-    lock: VolumeLock,
-    target: Target,
-    method: Method,
-    progress: &Progress,
-) -> Result<Option<WipeOutcome>, Failure> {
-    if let Method::Command(words) = &method {
-        return external(&target, device, &lock, words, progress)
-            .await
-            .map(|()| None);
-    }
-    let progress = progress.clone();
-    blocking(true, move || {
-        // Holds the lock until this thread ends.
-        let _lock = lock;
-        reset(&device, &method, &progress)
-    })
-    .await
 }

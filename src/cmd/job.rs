@@ -15,9 +15,7 @@ use crate::args;
 use crate::cleanup::external::{PROBE_TIMEOUT, Target};
 use crate::cleanup::volume::{Access, OpenVolume, Volume};
 use crate::cleanup::{Failure, Obstacle, Stop, inspect};
-use crate::host::device::Device;
 use crate::host::identity::{Match, compare};
-use crate::host::lock::VolumeLock;
 use crate::inventory::Machine;
 use crate::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::plan::reasons;
@@ -95,33 +93,27 @@ async fn clean(expected: &JobDevice, method: &Method, progress: &Progress) -> Re
         let expected = expected.clone();
         move || open(&expected)
     };
-    let (device, lock, identity) = cleaner::inspect(PROBE_TIMEOUT, progress, inspection).await?;
+    let opened = cleaner::inspect(PROBE_TIMEOUT, progress, inspection).await?;
     let target = Target {
-        identity,
+        identity: opened.candidate.identity.text.clone(),
         ..expected.target.clone()
     };
-    if let Some(wiped) = cleaner::wipe(device, lock, target, method.clone(), progress).await? {
-        tracing::info!(outcome = wiped.as_str(), "{}", wiped.effect());
-    }
+    let (outcome, _lock) = opened.clean(&target, method, false, progress).await?;
+    outcome.log(&target, progress);
     Ok(())
 }
 
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
-fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
+fn open(expected: &JobDevice) -> Result<OpenVolume, Stop> {
     let JobDevice { target, size } = expected;
     let path = &target.path;
     let machine = Machine::read().map_err(refused)?;
     let opened = OpenVolume::take(path, VolumeMode::Block, Access::Write, &machine)?;
-    let OpenVolume {
-        volume: Volume::Device(device),
-        lock,
-        candidate,
-    } = opened
-    else {
+    let Volume::Device(device) = &opened.volume else {
         return Err(refused("it is no device").into());
     };
-    let found = candidate.identity;
-    if compare(&target.identity, &found) != Match::Same || device.size() != *size {
+    let found = &opened.candidate.identity;
+    if compare(&target.identity, found) != Match::Same || device.size() != *size {
         let text = format!(
             "another device is at {path} than the one to be cleaned: expected {:?} with {size} bytes, found \
              {:?} with {}; nothing was touched; put the expected disk back, or delete this Job",
@@ -131,7 +123,7 @@ fn open(expected: &JobDevice) -> Result<(Device, VolumeLock, String), Stop> {
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());
     }
-    let twins = machine.sysfs.twins(candidate.footprint.devices());
+    let twins = machine.sysfs.twins(opened.candidate.footprint.devices());
     inspect::twins_are_free(&twins.map_err(Obstacle::from)?, &machine)?;
-    Ok((device, lock, found.text))
+    Ok(opened)
 }

@@ -12,7 +12,7 @@ use super::target::Target;
 
 /// Writes the properties of the volume and how it will be cleaned.
 pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
-    let (is, holds) = match &target.volume {
+    let (is, holds) = match &target.opened.volume {
         Volume::Filesystem(root) => {
             let mount = root.mount();
             let source = mount.source.to_string_lossy();
@@ -39,9 +39,12 @@ pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
         ("class", Some(target.class.name.clone())),
         ("pv", Some(pv)),
         ("is", Some(is)),
-        ("size", Some(amount(target.candidate.capacity))),
+        ("size", Some(amount(target.opened.candidate.capacity))),
         ("holds", holds),
-        ("identity", Some(target.candidate.identity.to_string())),
+        (
+            "identity",
+            Some(target.opened.candidate.identity.to_string()),
+        ),
         ("will be", Some(format!("cleaned by {}", target.method))),
     ] {
         if let Some(value) = value {

@@ -8,17 +8,15 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
-use crate::cleanup::blocking::blocking;
 use crate::cleanup::inspect::NodeFacts;
-use crate::cleanup::volume::{Access, OpenVolume, Volume};
-use crate::cleanup::{Failure, external, wipe};
+use crate::cleanup::volume::{Access, OpenVolume};
+use crate::cleanup::wipe::Outcome;
+use crate::cleanup::{Failure, external};
 use crate::cluster::Cluster;
 use crate::cmd::run::{client, load};
 use crate::cmd::{cleaner, discover};
 use crate::config::{Class, Cleaner};
 use crate::host::kubelet::KubeletDir;
-use crate::host::lock::VolumeLock;
-use crate::inventory::Candidate;
 use crate::metrics::Metrics;
 use crate::names::{pv_name, pv_name_on_collision};
 use crate::plan::verdict::may_clean;
@@ -39,9 +37,7 @@ pub struct Target {
     pub path: MountPath,
     pub pv: Option<PvView>,
     pub method: Method,
-    pub volume: Volume,
-    pub candidate: Candidate,
-    lock: VolumeLock,
+    pub opened: OpenVolume,
 }
 
 /// Finds the requested volume.
@@ -125,16 +121,12 @@ impl Finder {
             }
         };
         let found = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
-        let OpenVolume {
-            volume,
-            lock,
-            candidate,
-        } = found.map_err(|failure| anyhow!(failure.message))?;
-        ensure!(!candidate.read_only, "{path} is read-only");
+        let opened = found.map_err(|failure| anyhow!(failure.message))?;
+        ensure!(!opened.candidate.read_only, "{path} is read-only");
         self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
             .await?;
         if let Some(pv) = &pv {
-            let place = PvLocation::Volume(class, &entry.entry, &candidate);
+            let place = PvLocation::Volume(class, &entry.entry, &opened.candidate);
             may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }
@@ -143,9 +135,7 @@ impl Finder {
             path,
             pv,
             method,
-            volume,
-            candidate,
-            lock,
+            opened,
         })
     }
 
@@ -223,34 +213,25 @@ fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
 impl Target {
     /// Deletes the data and verifies it. Returns a description of the outcome.
     pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
-        let idle = self.volume.allows_idle_io();
-        let (lock, trim) = (self.lock, self.class.trim);
-        match self.volume {
-            Volume::Filesystem(root) => {
-                let of_thread = progress.clone();
-                let work = move || {
-                    // Holds the lock until this thread ends.
-                    let _lock = lock;
-                    wipe::empty(&root, trim, &of_thread)
-                };
-                let trimmed = match blocking(idle, work).await? {
+        let target = external::Target {
+            pv: self.pv.map_or_else(String::new, |pv| pv.name),
+            path: self.path,
+            identity: self.opened.candidate.identity.text.clone(),
+        };
+        let cleaned = self
+            .opened
+            .clean(&target, &self.method, self.class.trim, progress);
+        let (outcome, _lock) = cleaned.await?;
+        Ok(match outcome {
+            Outcome::Emptied(trimmed) => {
+                let trimmed = match trimmed {
                     Some(Trim::Done { bytes }) => format!("trimmed {}", amount(bytes)),
                     _ => "not trimmed".to_owned(),
                 };
-                Ok(format!("{} entries removed, {trimmed}", progress.entries()))
+                format!("{} entries removed, {trimmed}", progress.entries())
             }
-            Volume::Device(device) => {
-                let target = external::Target {
-                    pv: self.pv.map_or_else(String::new, |pv| pv.name),
-                    path: self.path,
-                    identity: self.candidate.identity.text,
-                };
-                let wiped = cleaner::wipe(device, lock, target, self.method, progress).await?;
-                Ok(wiped.map_or_else(
-                    || "the external cleaner succeeded".to_owned(),
-                    |wiped| format!("{}; {}", wiped.as_str(), wiped.effect()),
-                ))
-            }
-        }
+            Outcome::Wiped(outcome) => format!("{}; {}", outcome.as_str(), outcome.effect()),
+            Outcome::CommandSucceeded => "the external cleaner succeeded".to_owned(),
+        })
     }
 }
