@@ -41,6 +41,8 @@ pub fn on_stage<T: Send>(
             .context("the binary's path is not UTF-8")?;
         let mut stage = Stage::set_with(binary, change).context("the stage cannot be set")?;
         stage.add_arg("--log-level=info");
+        // The default, which tests shorten.
+        stage.add_arg("--config-sync-period=5s");
         measure(&stage)
     };
     thread::scope(|scope| scope.spawn(run).join())

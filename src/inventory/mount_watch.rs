@@ -44,20 +44,24 @@ impl Concern {
             seen: Vec::new(),
             changed: Arc::downgrade(changed),
         };
-        concern.seen = concern.part_of(table);
+        concern.update(table);
         concern
     }
 
-    fn part_of(&self, table: &MountTable) -> Vec<Mount> {
+    /// Takes over the part of a newer table. Returns whether it differs.
+    fn update(&mut self, table: &MountTable) -> bool {
+        let Self { dirs, devices, .. } = &*self;
         // A mount above the directory hides it.
         let is_near = |mount: &Mount| {
-            let mut dirs = self.dirs.iter();
+            let mut dirs = dirs.iter();
             dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
         };
-        let part = table.iter();
-        part.filter(|mount| self.devices.contains(&mount.device) || is_near(mount))
-            .cloned()
-            .collect()
+        let is_part = |mount: &&Mount| devices.contains(&mount.device) || is_near(mount);
+        if table.iter().filter(is_part).eq(&self.seen) {
+            return false;
+        }
+        self.seen = table.iter().filter(is_part).cloned().collect();
+        true
     }
 }
 
@@ -80,9 +84,7 @@ impl MountWatch {
             let Some(changed) = concern.changed.upgrade() else {
                 return false;
             };
-            let now = concern.part_of(table);
-            if now != concern.seen {
-                concern.seen = now;
+            if concern.update(table) {
                 changed.notify_one();
                 any = true;
             }
