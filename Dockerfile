@@ -32,7 +32,7 @@ RUN set -eu; \
       printf '[target.%s-unknown-linux-gnu]\nlinker = "%s-linux-gnu-gcc"\n' "$cpu" "$cpu" >> .cargo/config.toml; \
     fi
 
-# The libraries in a layer of their own, built around empty packages: it is made anew only when a manifest changes.
+# The libraries in a layer of their own, built around empty packages: it is built again only when a manifest changes.
 # Of tests/, .dockerignore lets only the manifests through, which the workspace is not complete without.
 # The tests' image leaves out link-time optimisation, which takes minutes.
 ARG PROFILE=release
