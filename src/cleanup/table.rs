@@ -180,7 +180,12 @@ impl ProcTable {
     pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify: Option<NotifyAfter>) {
         self.end(tenancy, |entry, now| {
             let since = match entry.cleanup.state {
-                CleanupState::Blocked { .. } => entry.cleanup.since,
+                // What is reported and what is not (a Job, a change) have lasted for different times.
+                CleanupState::Blocked { notify_at, .. }
+                    if notify_at.is_some() == notify.is_some() =>
+                {
+                    entry.cleanup.since
+                }
                 _ => now,
             };
             let lasted = now.saturating_sub(since);
@@ -191,6 +196,7 @@ impl ProcTable {
                 retry_at: now + pause,
             };
             entry.enter(state, now);
+            entry.cleanup.since = since;
         });
     }
 

@@ -77,6 +77,23 @@ fn volume_in_use_is_checked_each_second_and_later_less_often() {
 }
 
 #[test]
+fn job_that_is_created_after_a_long_use_is_followed_at_once() {
+    let table = ProcTable::new(Instant::now().checked_sub(seconds(4000)).unwrap());
+    tracked(&table, "a", waiting());
+    table.mark_blocked(&tenancy("a"), "a pod uses it", Some(NotifyAfter::ShortUse));
+    table.change(&tenancy("a"), |entry, _| {
+        entry.cleanup.since = Duration::ZERO;
+    });
+    table.mark_job(&tenancy("a"), "cleanup-a");
+    let entry = table.get(&tenancy("a")).unwrap();
+    assert!(entry.lasted(&table) < seconds(1), "{entry:?}");
+    let CleanupState::Blocked { retry_at, .. } = entry.cleanup.state else {
+        panic!("{entry:?}");
+    };
+    assert!(retry_at <= table.now() + seconds(1), "{retry_at:?}");
+}
+
+#[test]
 fn running_cleanup_of_a_pv_is_shown_instead_of_an_earlier_failure() {
     // The order of the entries in the table depends on the names.
     for other in ["a", "b", "c", "d", "e", "f", "g", "h"] {
