@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::cluster::{ApiError, ClaimView, PodView};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
-use crate::plan::{CleanOrder, PvLocation, reasons};
+use crate::plan::{CleanOrder, CleanupState, PvLocation, reasons};
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, NodeView, PvView};
 
@@ -269,11 +269,15 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
         return Ok(sees_pods);
     }
     let quiet = jiff::SignedDuration::try_from(context.quiet_period).unwrap_or_default();
-    let released = pv.released_at.unwrap_or_else(|| context.cluster.now());
-    // API times are rounded down to seconds, so one more second must have passed. A time in the future
-    // comes from another machine's clock: then wait for the whole period.
-    let passed =
-        context.cluster.now().duration_since(released) - jiff::SignedDuration::from_secs(1);
+    let passed = match pv.released_at {
+        // API times are rounded down to seconds, so one more second must have passed. A time in the future
+        // comes from another machine's clock: then wait for the whole period.
+        Some(released) => {
+            context.cluster.now().duration_since(released) - jiff::SignedDuration::from_secs(1)
+        }
+        // Kubernetes before 1.29 records no time of the release.
+        None => blocked_for(context, pv),
+    };
     if passed >= quiet && !passed.is_negative() {
         return Ok(sees_pods);
     }
@@ -285,6 +289,14 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
         by,
         notify: NotifyAfter::LongUse,
     })
+}
+
+/// How long the attempts of this cleanup have been blocked.
+fn blocked_for(context: &CleanupContext, pv: &PvView) -> jiff::SignedDuration {
+    let entry = context.table.get(&pv.tenancy());
+    let blocked = entry.filter(|it| matches!(it.cleanup.state, CleanupState::Blocked { .. }));
+    let lasted = blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table));
+    jiff::SignedDuration::try_from(lasted).unwrap_or_default()
 }
 
 async fn inspect_disk(

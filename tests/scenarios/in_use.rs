@@ -6,8 +6,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use nix::fcntl::{Flock, FlockArg};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::stage::name;
 use support::{LoopDevice, Stage};
 
@@ -140,6 +143,31 @@ fn where_the_kubelet_cannot_be_seen_a_quiet_period_passes_first() {
     volume
         .stage
         .eventually("the volume is cleaned", || !has_secret(&volume.path));
+    let passed = released.elapsed();
+    assert!(
+        passed >= Duration::from_millis(1500),
+        "only {passed:?} have passed"
+    );
+    volume.is_cleaned();
+}
+
+/// Kubernetes before 1.29 does not record when a PV was released.
+#[test]
+fn quiet_period_without_a_time_of_the_release_ends_too() {
+    let stage = or_skip!(stage_with(&["--release-quiet-period=1500ms"]));
+    fs::remove_dir(stage.kubelet_dir().join("pods/of-something-else")).unwrap();
+    let volume = Occupied::fast(stage);
+    let (stage, pv) = (&volume.stage, name(&volume.pv));
+    let pause = |value| annotate(stage, &pv, PAUSED, value);
+    pause(json!("true"));
+    stage.delete_claim("claim");
+    stage.in_phase(&pv, "Released");
+    let without = json!({ "status": { "lastPhaseTransitionTime": null } });
+    let api: Api<PersistentVolume> = Api::all(stage.client.clone());
+    stage.request(api.patch_status(&pv, &PatchParams::default(), &Patch::Merge(&without)));
+    let released = Instant::now();
+    pause(Value::Null);
+    stage.eventually("the volume is cleaned", || !has_secret(&volume.path));
     let passed = released.elapsed();
     assert!(
         passed >= Duration::from_millis(1500),
