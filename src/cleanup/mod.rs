@@ -176,6 +176,9 @@ impl From<DeviceError> for Failure {
 
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
-        Self::cleaning(&error)
+        Self {
+            stopped: matches!(error, CommandError::Cancelled(_)),
+            ..Self::cleaning(&error)
+        }
     }
 }

@@ -128,6 +128,22 @@ fn interrupted_cleaning_ends_within_seconds_and_is_reported() {
 }
 
 #[test]
+fn interrupted_external_cleaner_is_reported_as_interrupted() {
+    let stage = or_skip!(stage());
+    let begun = stage.sandbox.path().join("begun");
+    let script = format!("touch {}; sleep 1000", begun.display());
+    let cleaner = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
+    let (_device, path) = raw(&stage, &cleaner, stage.sandbox.path());
+    let log = stage.sandbox.path().join("log");
+    let mut program = Program::start(command(&stage, &[text(&path), "--yes"]), log).unwrap();
+    stage.eventually("the cleaner runs", || begun.exists());
+    program.signal(Signal::SIGINT).unwrap();
+    let status = program.wait(Duration::from_secs(10)).unwrap();
+    assert_eq!(status.code(), Some(130), "{}", program.log());
+    assert!(program.log().contains("interrupted ("), "{}", program.log());
+}
+
+#[test]
 fn device_that_refuses_writes_is_not_clean() {
     let stage = or_skip!(stage());
     let (device, path) = raw(&stage, &json!({}), stage.sandbox.path());
