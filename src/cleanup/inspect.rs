@@ -2,6 +2,7 @@
 //!
 //! Nothing else decides this: the gate of a cleanup, the `clean` command, and the check before a PV is created call it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -160,7 +161,8 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
         system_dirs,
     } = facts;
     let table = &machine.mounts;
-    let twins = || machine.sysfs.twins(opened.candidate.footprint.devices());
+    let devices = opened.candidate.footprint.devices();
+    let twins = || machine.sysfs.twins(devices);
     match &opened.volume {
         Volume::Filesystem(root) => {
             let mount = root.mount();
@@ -183,6 +185,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
                 )));
             }
             twins_are_free(&twins()?, machine)?;
+            backing_is_free(devices, machine)?;
             let loops = users::loops_in(mount, table, &machine.sysfs)?;
             match users::in_words(&loops) {
                 None => Ok(()),
@@ -201,7 +204,8 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
                     return Err(kubelet_has("mapped", &mount.point));
                 }
             }
-            twins_are_free(&twins, machine)
+            twins_are_free(&twins, machine)?;
+            backing_is_free(devices, machine)
         }
     }
 }
@@ -221,6 +225,22 @@ pub(crate) fn twins_are_free(twins: &[DeviceFacts], machine: &Machine) -> Result
         return Err(Obstacle::in_use(format!(
             "{name} is a second path to its storage, and is in use ({user})"
         )));
+    }
+    Ok(())
+}
+
+/// Fails if a device that a loop device of the volume lies on is in use itself. Blocking.
+pub(crate) fn backing_is_free(
+    devices: &BTreeSet<DeviceNumber>,
+    machine: &Machine,
+) -> Result<(), Obstacle> {
+    for backing in machine.sysfs.behind_loops(devices)? {
+        if machine.sysfs.is_claimed(&backing)? {
+            return Err(Obstacle::in_use(format!(
+                "it is a loop device over {}, which is mounted, possibly in a container, or part of LVM, RAID or swap",
+                backing.name
+            )));
+        }
     }
     Ok(())
 }

@@ -125,5 +125,6 @@ fn open(expected: &JobDevice) -> Result<OpenVolume, Stop> {
     }
     let twins = machine.sysfs.twins(opened.candidate.footprint.devices());
     inspect::twins_are_free(&twins.map_err(Obstacle::from)?, &machine)?;
+    inspect::backing_is_free(opened.candidate.footprint.devices(), &machine)?;
     Ok(opened)
 }

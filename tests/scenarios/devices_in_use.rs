@@ -78,6 +78,21 @@ fn partition_of_a_mounted_disk_is_not_offered() {
     stage.available(&path, None);
 }
 
+/// The kernel lets a loop device be claimed although the disk behind it is mounted.
+#[test]
+fn loop_device_over_a_mounted_disk_is_not_offered() {
+    let stage = or_skip!(often());
+    let dir = raw_class(&stage, &json!({}));
+    let disk = ext4(&stage);
+    let point = mount(&stage, &disk, "elsewhere");
+    let over = LoopDevice::over(disk.file()).unwrap();
+    let path = link(&over, &dir, "loop");
+    let mut provisioner = stage.provisioner();
+    in_use(&stage, &mut provisioner, &path, "is a loop device over");
+    stage.sandbox.umount(&point).unwrap();
+    stage.available(&path, None);
+}
+
 /// Mounts a device in a mount namespace of its own, until the process is dropped.
 fn mounted_in_another_namespace(device: &Path, point: &Path) -> Guest {
     let script = format!(

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Sysfs, device_number, name};
+use super::{DeviceFacts, Sysfs, device_number, name};
 use crate::host::device::Device;
 use crate::host::ioctl::{self, LoopBacking};
 use crate::host::mounts::{DeviceNumber, without_newline};
@@ -42,6 +42,26 @@ impl Sysfs {
         let is_over = |it: &&Loop| it.over.is_some_and(|below| devices.contains(&below));
         let loops = self.loops()?.iter().filter(is_over);
         Ok(loops.map(|it| it.name.clone()).collect())
+    }
+
+    /// The block devices behind the loop devices among these. A loop device does not claim what is behind it.
+    ///
+    /// # Errors
+    /// When there is no such device, or `/sys` is not there.
+    pub fn behind_loops(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<DeviceFacts>> {
+        let loops = self.loops()?;
+        let mut behind = Vec::new();
+        for number in devices {
+            let name = self.device(*number)?.name;
+            if let Some(over) = loops
+                .iter()
+                .find(|it| it.name == name)
+                .and_then(|it| it.over)
+            {
+                behind.push(self.device(over)?);
+            }
+        }
+        Ok(behind)
     }
 
     /// The loop devices that are in use, each with its file.
