@@ -207,6 +207,12 @@ impl Actor {
         {
             Ok(view) => {
                 expectations.expect(view);
+                if expectations.wrote(name) {
+                    tracing::warn!(
+                        pv = name,
+                        "another writer reverts what the provisioner writes to the PV; find it in the PV's                          metadata.managedFields; the next write waits for 20 s"
+                    );
+                }
                 let about = About::from(&patch.pv);
                 if let Some(bytes) = patch.capacity {
                     let capacity = quantity::format(bytes);

@@ -122,8 +122,9 @@ impl Actor {
         }
         tracing::error!(
             path = %draft.path, class = draft.class, first = draft.name, second = draft.second_name,
-            "no PersistentVolume was created: other volumes have both of its names; rename the entry"
+            "no PersistentVolume was created: PVs of other volumes have both of its names; rename the entry"
         );
+        expectations.refused(&draft.name);
         false
     }
 
@@ -148,7 +149,7 @@ impl Actor {
                 self.find_as(name, draft, expectations, generation).await
             }
             failed => {
-                not_created(name, draft, failed.and_then(Result::err));
+                not_created(name, draft, failed.and_then(Result::err), expectations);
                 Ok(Outcome::NotCreated)
             }
         }
@@ -172,7 +173,7 @@ impl Actor {
             Some(Ok(Some(_))) => Err(NameTaken),
             Some(Ok(None)) => Ok(Outcome::NameFree),
             failed => {
-                not_created(name, draft, failed.and_then(Result::err));
+                not_created(name, draft, failed.and_then(Result::err), expectations);
                 Ok(Outcome::NotCreated)
             }
         }
@@ -190,11 +191,14 @@ impl Actor {
     }
 }
 
-fn not_created(pv: &str, draft: &PvDraft, error: Option<ApiError>) {
+fn not_created(pv: &str, draft: &PvDraft, error: Option<ApiError>, expectations: &Expectations) {
     let path = &draft.path;
     match error {
         Some(error) => {
-            tracing::warn!(pv, %path, %error, "cannot create the PersistentVolume; the next pass retries");
+            tracing::warn!(pv, %path, %error, "cannot create the PersistentVolume; a later pass retries");
+            if !error.is_passing() {
+                expectations.refused(&draft.name);
+            }
         }
         None => {
             tracing::debug!(pv, %path, "not created: configuration or hostname changed; the next pass decides again");

@@ -29,6 +29,9 @@ const READ_AGAIN_AFTER: Duration = Duration::from_mins(1);
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// How long no write to a PV is attempted after the API server refused one.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(20);
+/// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
+const MAX_WRITES: usize = 8;
+const WRITES_PERIOD: Duration = Duration::from_mins(1);
 /// The pauses after a failed list.
 const LIST_RETRY: Backoff = Backoff {
     first: Duration::from_secs(1),
@@ -50,6 +53,8 @@ struct Memory {
     expected: BTreeMap<String, Expected>,
     /// By name, until when a PV backs off.
     refused: BTreeMap<String, Instant>,
+    /// By name, when a PV was written.
+    writes: BTreeMap<String, Vec<Instant>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +148,14 @@ impl Expectations {
         self.lock().expect(&name, uid, Some(view));
     }
 
+    /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
+    pub(super) fn verify(&self, view: PvView) {
+        let (name, uid) = (view.name.clone(), view.uid.clone());
+        let (view, read_at) = (Some(view), Instant::now());
+        let expected = Expected { uid, view, read_at };
+        self.lock().expected.insert(name, expected);
+    }
+
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
     pub(super) async fn settle(self) {
         loop {
@@ -180,7 +193,24 @@ impl Expectations {
         self.lock().expected.retain(|_, it| it.uid != uid);
     }
 
-    /// Records that the API server refused a write to this PV.
+    /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
+    /// reverts them.
+    #[must_use]
+    pub fn wrote(&self, name: &str) -> bool {
+        let now = Instant::now();
+        let mut memory = self.lock();
+        let writes = memory.writes.entry(name.to_owned()).or_default();
+        writes.retain(|at| now.duration_since(*at) < WRITES_PERIOD);
+        writes.push(now);
+        let is_excessive = writes.len() > MAX_WRITES;
+        drop(memory);
+        if is_excessive {
+            self.refused(name);
+        }
+        is_excessive
+    }
+
+    /// Records that the API server refused a write to this PV, or to create it.
     pub fn refused(&self, name: &str) {
         let until = Instant::now() + REFUSAL_PAUSE;
         self.lock().refused.insert(name.to_owned(), until);
@@ -190,7 +220,12 @@ impl Expectations {
     #[must_use]
     pub fn backing_off(&self) -> BTreeSet<String> {
         let mut memory = self.lock();
-        memory.refused.retain(|_, until| *until > Instant::now());
+        let now = Instant::now();
+        memory.refused.retain(|_, until| *until > now);
+        memory.writes.retain(|_, writes| {
+            let latest = writes.last();
+            latest.is_some_and(|at| now.duration_since(*at) < WRITES_PERIOD)
+        });
         memory.refused.keys().cloned().collect()
     }
 

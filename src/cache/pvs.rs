@@ -44,7 +44,12 @@ impl PvCache {
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
         let changed = move |event: Event<PersistentVolume>| {
             if let Event::Delete(pv) = &event {
-                expected.forget(pv.metadata.uid.as_deref().unwrap_or_default());
+                if pv.metadata.deletion_timestamp.is_some() {
+                    expected.forget(pv.metadata.uid.as_deref().unwrap_or_default());
+                } else {
+                    // A PV that loses our label is reported as deleted, too.
+                    expected.verify(PvView::from_api(pv));
+                }
             }
             woken.notify_one();
         };

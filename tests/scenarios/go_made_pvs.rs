@@ -1,11 +1,13 @@
 //! PVs that the Go provisioner made: no hostname label, no identity, no finalizer.
 
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::json;
 use support::Stage;
-use support::names::{ANNOTATION_CONSENT, LABEL_HOSTNAME, pv_name};
-use support::stage::name;
+use support::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, LABEL_HOSTNAME, pv_name};
+use support::stage::{annotation, name};
 
 use crate::kit::*;
 
@@ -66,6 +68,57 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
     stage.still(&mut provisioner, "nothing is wiped or made twice", || {
         has_secret(&second) && stage.pvs_at(&second).len() == 1 && stage.pvs().len() == 2
     });
+}
+
+/// The watch, which selects by the label, reports it as deleted.
+#[test]
+fn one_that_loses_its_hostname_label_gets_it_back_and_no_second_pv() {
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
+    let pv = pv_by_hand(&stage, &stage.named("by-hand"), "fast", &volume, "20Mi");
+    let theirs = stage.create_pv(pv);
+    stage.in_phase(&name(&theirs), "Available");
+    let mut provisioner = stage.provisioner();
+    let labelled = || {
+        let now = stage.pv(&name(&theirs))?;
+        (now.metadata.labels?.get(LABEL_HOSTNAME) == Some(&stage.node())).then_some(())
+    };
+    stage.eventually("it has the label", labelled);
+    keep_secret(&volume);
+    let without = json!({ "metadata": { "labels": { LABEL_HOSTNAME: null } } });
+    stage.patch_pv(&name(&theirs), &without);
+    stage.eventually("it has the label again", labelled);
+    stage.still(&mut provisioner, "there is no other PV", || {
+        has_secret(&volume) && stage.pvs_at(&volume).len() == 1
+    });
+}
+
+/// Two programs that each insist on their own metadata must not write for ever.
+#[test]
+fn another_writer_that_reverts_our_metadata_costs_few_writes() {
+    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
+    let provisioner = stage.provisioner();
+    let pv = name(&stage.available(&volume, None));
+    let mark = stage.requests().mark();
+    let mut reverted = 0;
+    stage.eventually("the PV backs off", || {
+        let now = stage.pv(&pv).unwrap();
+        if annotation(&now, ANNOTATION_IDENTITY).is_some() {
+            reverted += 1;
+            let without = json!({ "metadata": { "annotations": { ANNOTATION_IDENTITY: null } } });
+            stage.patch_pv(&pv, &without);
+        }
+        provisioner.log().contains("another writer reverts")
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    let writes = stage.requests().since(mark);
+    let writes = writes
+        .iter()
+        .filter(|it| it.writes() && it.resource == "persistentvolumes");
+    let writes = writes.count();
+    assert!(
+        writes <= 10,
+        "{writes} writes, of which {reverted} were reverted"
+    );
 }
 
 #[test]
