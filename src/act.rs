@@ -207,10 +207,10 @@ impl Actor {
         {
             Ok(view) => {
                 expectations.expect(view);
-                if expectations.wrote(name) {
+                if expectations.wrote(&patch.pv) {
                     tracing::warn!(
                         pv = name,
-                        "another writer reverts what the provisioner writes to the PV; find it in the PV's                          metadata.managedFields; the next write waits for 20 s"
+                        "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
                     );
                 }
                 let about = About::from(&patch.pv);

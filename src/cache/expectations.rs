@@ -53,7 +53,7 @@ struct Memory {
     expected: BTreeMap<String, Expected>,
     /// By name, until when a PV backs off.
     refused: BTreeMap<String, Instant>,
-    /// By name, when a PV was written.
+    /// By UID, when a PV was written.
     writes: BTreeMap<String, Vec<Instant>>,
 }
 
@@ -196,16 +196,16 @@ impl Expectations {
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
     /// reverts them.
     #[must_use]
-    pub fn wrote(&self, name: &str) -> bool {
+    pub fn wrote(&self, pv: &PvRef) -> bool {
         let now = Instant::now();
         let mut memory = self.lock();
-        let writes = memory.writes.entry(name.to_owned()).or_default();
+        let writes = memory.writes.entry(pv.uid.clone()).or_default();
         writes.retain(|at| now.duration_since(*at) < WRITES_PERIOD);
         writes.push(now);
         let is_excessive = writes.len() > MAX_WRITES;
         drop(memory);
         if is_excessive {
-            self.refused(name);
+            self.refused(&pv.name);
         }
         is_excessive
     }
