@@ -343,6 +343,11 @@ fn two_processes_at_once_write_everything_once() {
         claim_goes(&stage, &format!("data-{number}"));
         pv_goes(&stage, pv);
     }
+    // The slower process may still wait for the answer that it was too late.
+    stage.eventually("every request is answered", || {
+        let is_open = |r: &Request| r.writes() && r.status() == 0;
+        stage.requests().count(is_open) == 0
+    });
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 4);
     assert_eq!(writes(&stage, Verb::Delete, PVS), 4);
     assert_eq!(events(&stage, "ReferencedNodeDeleted").len(), 4);
