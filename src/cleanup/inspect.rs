@@ -184,8 +184,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
                     shown(&part.point)
                 )));
             }
-            twins_are_free(&twins()?, machine)?;
-            backing_is_free(devices, machine)?;
+            other_devices_are_free(devices, &twins()?, machine)?;
             let loops = users::loops_in(mount, table, &machine.sysfs)?;
             match users::in_words(&loops) {
                 None => Ok(()),
@@ -204,20 +203,22 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
                     return Err(kubelet_has("mapped", &mount.point));
                 }
             }
-            twins_are_free(&twins, machine)?;
-            backing_is_free(devices, machine)
+            other_devices_are_free(devices, &twins, machine)
         }
     }
 }
 
-/// Fails if another path to the volume's disks (multipath) is in use. The kernel treats such paths as
-/// separate disks. Blocking.
-pub(crate) fn twins_are_free(twins: &[DeviceFacts], machine: &Machine) -> Result<(), Obstacle> {
+/// Fails if the storage of these devices is in use through another one: another path to their disks (multipath),
+/// which the kernel treats as a separate disk, or the device behind a loop device. Blocking.
+pub(crate) fn other_devices_are_free(
+    devices: &BTreeSet<DeviceNumber>,
+    twins: &[DeviceFacts],
+    machine: &Machine,
+) -> Result<(), Obstacle> {
+    const CLAIMED: &str = "mounted, possibly in a container, or part of LVM, RAID or swap";
     for twin in twins {
         let user = match device_user(twin, machine)? {
-            None if machine.sysfs.is_claimed(twin)? => {
-                "mounted, possibly in a container, or part of LVM, RAID or swap".to_owned()
-            }
+            None if machine.sysfs.is_claimed(twin)? => CLAIMED.to_owned(),
             Some(user) => user,
             None => continue,
         };
@@ -226,18 +227,10 @@ pub(crate) fn twins_are_free(twins: &[DeviceFacts], machine: &Machine) -> Result
             "{name} is a second path to its storage, and is in use ({user})"
         )));
     }
-    Ok(())
-}
-
-/// Fails if a device that a loop device of the volume lies on is in use itself. Blocking.
-pub(crate) fn backing_is_free(
-    devices: &BTreeSet<DeviceNumber>,
-    machine: &Machine,
-) -> Result<(), Obstacle> {
     for backing in machine.sysfs.behind_loops(devices)? {
         if machine.sysfs.is_claimed(&backing)? {
             return Err(Obstacle::in_use(format!(
-                "it is a loop device over {}, which is mounted, possibly in a container, or part of LVM, RAID or swap",
+                "it is a loop device over {}, which is {CLAIMED}",
                 backing.name
             )));
         }

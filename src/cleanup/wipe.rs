@@ -123,7 +123,7 @@ impl OpenVolume {
 
     /// Deletes the data and verifies that it is gone. Returns how, and the lock.
     ///
-    /// A method other than a command is required for a device, and `trim` concerns filesystems only.
+    /// `method` concerns devices only, and `trim` filesystems only.
     ///
     /// # Errors
     /// [`Failure`] with the cause. Data may be left.

@@ -123,8 +123,8 @@ fn open(expected: &JobDevice) -> Result<OpenVolume, Stop> {
         );
         return Err(Failure::new(reasons::VOLUME_IDENTITY_MISMATCH, text).into());
     }
-    let twins = machine.sysfs.twins(opened.candidate.footprint.devices());
-    inspect::twins_are_free(&twins.map_err(Obstacle::from)?, &machine)?;
-    inspect::backing_is_free(opened.candidate.footprint.devices(), &machine)?;
+    let devices = opened.candidate.footprint.devices();
+    let twins = machine.sysfs.twins(devices).map_err(Obstacle::from)?;
+    inspect::other_devices_are_free(devices, &twins, &machine)?;
     Ok(opened)
 }

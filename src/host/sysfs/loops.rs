@@ -49,19 +49,19 @@ impl Sysfs {
     /// # Errors
     /// When there is no such device, or `/sys` is not there.
     pub fn behind_loops(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<DeviceFacts>> {
-        let loops = self.loops()?;
         let mut behind = Vec::new();
         for number in devices {
-            let name = self.device(*number)?.name;
-            if let Some(over) = loops
-                .iter()
-                .find(|it| it.name == name)
-                .and_then(|it| it.over)
-            {
+            let device = self.device(*number)?;
+            if let Some(over) = self.loop_of(&device)?.and_then(|it| it.over) {
                 behind.push(self.device(over)?);
             }
         }
         Ok(behind)
+    }
+
+    /// The loop device that a device is, if it is one.
+    pub(super) fn loop_of(&self, device: &DeviceFacts) -> io::Result<Option<&Loop>> {
+        Ok(self.loops()?.iter().find(|it| it.name == device.name))
     }
 
     /// The loop devices that are in use, each with its file.

@@ -88,13 +88,9 @@ impl Sysfs {
         if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
             return Ok(false);
         }
-        let loops = self.loops()?;
-        let file_of = |device: &DeviceFacts| {
-            let found = loops.iter().find(|it| it.name == device.name)?;
-            found.backing.as_ref()
-        };
-        Ok(match (file_of(one), file_of(other)) {
-            (Some(file), Some(other)) => file.is_same(other),
+        let file_of = |device| Ok::<_, io::Error>(self.loop_of(device)?.and_then(|it| it.backing));
+        Ok(match (file_of(one)?, file_of(other)?) {
+            (Some(file), Some(other)) => file.is_same(&other),
             // Without access to the devices: the paths may belong to two mount namespaces.
             (None, None) => false,
             _ => path == path_of_other,
