@@ -51,7 +51,7 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
     let disk = disks.spare(32 * MIB);
     page.set("DISK", disk.path());
     page.follow("mkfs.ext4");
-    page.follow("until kubectl get pv");
+    page.follow("until kubectl wait pv");
     let fresh = cluster.recycled(&pv);
     assert_eq!(name(&fresh), name(&pv), "the same name");
     nix::mount::umount(path(&pv)).unwrap();

@@ -90,7 +90,7 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
         assert!(said.contains(consent), "{said}");
     }
     page.follow("forget:$RECORDED");
-    page.follow("until kubectl get pv");
+    page.follow("until kubectl wait pv");
     cluster.recycled(&pvs[0]);
     assert_eq!(entries(path(&pvs[0])), ["stranger"], "offered as it is");
 
@@ -98,7 +98,7 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
     assert!(page.follow("FOUND=").starts_with("wipe:v1:"));
     assert_eq!(entries(path(&pvs[1])), ["stranger"]);
     page.follow(r#"consent="$FOUND""#);
-    page.follow("until kubectl get pv");
+    page.follow("until kubectl wait pv");
     cluster.recycled(&pvs[1]);
     assert!(entries(path(&pvs[1])).is_empty());
     for pv in &pvs {
