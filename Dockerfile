@@ -48,12 +48,8 @@ RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs 
 COPY src src
 ARG REVISION=
 RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --profile "$PROFILE" --locked \
-    && mkdir -p /image/scripts /image/etc/ssl/certs \
+    && mkdir -p /image/etc/ssl/certs \
     && cp target/*-unknown-linux-gnu/"$PROFILE"/local-volume-provisioner /image/ \
-# The commands that existing classes name as their blockCleanerCommand.
-    && for name in quick_reset dd_zero shred blkdiscard fsclean; do \
-         ln -s ../local-volume-provisioner "/image/scripts/$name.sh" || exit; \
-       done \
 # For an API server whose certificate a public authority signed; a pod is given the cluster's own authority.
     && cp -L /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/
 

@@ -13,18 +13,12 @@ use local_volume_provisioner::cmd::{
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
-use local_volume_provisioner::wipe::{method, supervisor};
+use local_volume_provisioner::wipe::supervisor;
 
 /// How long idle threads are kept: until the next scan, since that costs less than spawning new ones.
 const KEEP_THREADS: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
-    // The image also has this program under the names of the cleaner scripts, which cannot run on their own.
-    let name = std::env::args_os().next().unwrap_or_default();
-    if let Some(answer) = method::not_a_program(&name) {
-        let _ = writeln!(io::stderr(), "error: {answer}");
-        return ExitCode::from(2);
-    }
     let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if let Some(Command::Supervise { program }) = &args.command {
         return supervisor::supervise(program);

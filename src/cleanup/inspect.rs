@@ -21,7 +21,7 @@ use crate::plan::reasons;
 
 use super::volume::{OpenVolume, Volume};
 use super::{Failure, NotifyAfter, Stop};
-use crate::wipe::escape::ShownPath;
+use crate::wipe::escape::escaped;
 
 /// Filesystem types that keep their data on devices of this machine or in its memory.
 const LOCAL_FILESYSTEMS: [&str; 21] = [
@@ -299,8 +299,8 @@ fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
 }
 
 /// Escapes a mount point: it may be any bytes, and any pod can create one.
-pub(crate) fn shown(path: &Path) -> ShownPath {
-    ShownPath::from_bytes(path.as_os_str().as_encoded_bytes())
+pub(crate) fn shown(path: &Path) -> String {
+    escaped(path.as_os_str().as_encoded_bytes())
 }
 
 #[cfg(test)]

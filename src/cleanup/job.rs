@@ -22,7 +22,8 @@ use super::gate::api;
 use super::oversee::oversee;
 use super::wipe::{Cleaned, Wiped};
 use super::{CleanVolume, CleanupContext, Commit, Failure, NotifyAfter, Stop, attempt};
-use crate::wipe::device::{self, DeviceError, WipeOutcome};
+use crate::wipe::device::{self, WipeOutcome};
+use crate::wipe::error::WipeError;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -208,10 +209,10 @@ pub(super) fn check(
 }
 
 /// Whether a quick reset left data. A device that cannot be read is not clean.
-fn data_left(zeroed: Result<(), DeviceError>) -> Result<Option<WipeOutcome>, DeviceError> {
+fn data_left(zeroed: Result<(), WipeError>) -> Result<Option<WipeOutcome>, WipeError> {
     match zeroed {
         Ok(()) => Ok(None),
-        Err(DeviceError::NotZero { .. }) => Ok(Some(WipeOutcome::SignaturesOnly)),
+        Err(WipeError::NotZero(_)) => Ok(Some(WipeOutcome::SignaturesOnly)),
         Err(error) => Err(error),
     }
 }
@@ -222,16 +223,13 @@ mod tests {
 
     #[test]
     fn only_bytes_that_are_not_zero_are_data_that_was_left() {
-        let io = |offset| DeviceError::Io {
-            what: "read",
-            offset,
-            source: std::io::Error::other("a bad sector"),
-        };
+        let unreadable = WipeError::Failed("a bad sector".into());
         assert!(matches!(data_left(Ok(())), Ok(None)));
         assert!(matches!(
-            data_left(Err(DeviceError::NotZero { offset: 4096 })),
+            data_left(Err(WipeError::NotZero(4096))),
             Ok(Some(WipeOutcome::SignaturesOnly))
         ));
-        assert!(matches!(data_left(Err(io(0))), Err(DeviceError::Io { .. })));
+        let left = data_left(Err(unreadable.clone()));
+        assert!(matches!(left, Err(error) if error == unreadable));
     }
 }

@@ -34,9 +34,7 @@ use crate::plan::job_object::JobSource;
 use crate::plan::{Occupied, Settings, reasons};
 use crate::report::Reporter;
 use crate::view::NodeView;
-use crate::wipe::command::CommandError;
-use crate::wipe::device::DeviceError;
-use crate::wipe::tree::TreeError;
+use crate::wipe::error::WipeError;
 
 use table::ProcTable;
 
@@ -156,28 +154,10 @@ impl From<Failure> for Stop {
     }
 }
 
-impl From<TreeError> for Failure {
-    fn from(error: TreeError) -> Self {
+impl From<WipeError> for Failure {
+    fn from(error: WipeError) -> Self {
         Self {
-            stopped: matches!(error, TreeError::Cancelled(_)),
-            ..Self::cleaning(&error)
-        }
-    }
-}
-
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Self {
-        Self {
-            stopped: matches!(error, DeviceError::Cancelled(_)),
-            ..Self::cleaning(&error)
-        }
-    }
-}
-
-impl From<CommandError> for Failure {
-    fn from(error: CommandError) -> Self {
-        Self {
-            stopped: matches!(error, CommandError::Cancelled(_)),
+            stopped: error == WipeError::Cancelled,
             ..Self::cleaning(&error)
         }
     }

@@ -178,7 +178,7 @@ impl Outcome {
         let Target { pv, path, .. } = target;
         let trimmed = match self {
             Self::Wiped(outcome) => {
-                return tracing::info!(pv, %path, outcome = outcome.as_str(), "{}", outcome.effect());
+                return tracing::info!(pv, %path, "{}", outcome.as_str());
             }
             Self::CommandSucceeded => return,
             Self::Emptied(trimmed) => trimmed,
@@ -216,7 +216,7 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<Option<Trim>,
         return Ok(None);
     }
     progress.mark_data_gone();
-    let trimmed = trim::trim(root.as_fd(), progress).map_err(tree::TreeError::from)?;
+    let trimmed = trim::trim(root.as_fd(), progress)?;
     if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
         let message = format!(
             "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
@@ -249,8 +249,8 @@ fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOu
     let zeroed = |wiped| device::check_zeroed(file, size, progress).map(|()| wiped);
     let wiped = match method {
         Method::QuickReset => device::quick_reset(file, size, progress)?,
-        Method::Zero { passes } => device::zero(file, size, *passes, progress).and_then(zeroed)?,
-        Method::Overwrite { passes } => {
+        Method::Zero(passes) => device::zero(file, size, *passes, progress).and_then(zeroed)?,
+        Method::Overwrite(passes) => {
             device::overwrite(file, size, *passes, progress).and_then(zeroed)?
         }
         Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,

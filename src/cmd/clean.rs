@@ -11,14 +11,14 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use super::cleaner;
 use super::run::{StopSignals, UsageError};
 use crate::args::{Args, Clean, Environment};
 use crate::config::duration;
 use crate::wipe::progress::Progress;
-use target::Finder;
+use target::{Finder, Target};
 
 /// Inspects the volume, shows it, asks for confirmation, inspects it again, and cleans it.
 ///
@@ -30,38 +30,13 @@ pub async fn command(
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
-    let asks = !request.dry_run && !request.yes;
-    // The operator must see the question and the volume that it is about.
-    let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
-    if asks && !(is_seen && io::stdin().is_terminal()) {
-        return Err(refused(
-            "there is no terminal for the question; check with --dry-run first, then use --yes",
-        ));
-    }
+    let refused = |why| UsageError(format!("{why:#}; nothing was touched"));
     let finder = Finder::new(request, args, environment).await?;
-    let mut target = finder.open().await.map_err(refused)?;
-    show::write(&target, out).map_err(refused)?;
+    let target = confirmed(request, &finder, out).await.map_err(refused)?;
     if request.dry_run {
-        writeln!(out, "\nDry run: nothing was touched.").map_err(refused)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if asks {
-        let (path, shown) = (
-            target.path.clone(),
-            target.opened.candidate.identity.clone(),
-        );
-        // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
-        drop(target);
-        confirm::confirm(path.clone()).await.map_err(refused)?;
-        target = finder.open().await.map_err(refused)?;
-        let found = &target.opened.candidate.identity;
-        if *found != shown {
-            return Err(refused(format!(
-                "what is at {path} changed before the answer: it was {shown}, and is now {found}"
-            )));
-        }
-    }
-    let mut signals = StopSignals::new().map_err(refused)?;
+    let mut signals = StopSignals::new()?;
     let progress = Progress::default();
     let (path, begun) = (target.path.clone(), Instant::now());
     let wipe = Box::pin(target.wipe(&progress));
@@ -69,12 +44,9 @@ pub async fn command(
     let so_far = progress.pace(begun.elapsed());
     match end {
         Some(Ok(outcome)) => {
+            let took = duration::format(Duration::from_secs(begun.elapsed().as_secs()));
             // The volume is clean even if the output is closed.
-            let _ = writeln!(
-                out,
-                "Cleaned {path} in {}: {outcome}.",
-                duration::format(Duration::from_secs(begun.elapsed().as_secs()))
-            );
+            let _ = writeln!(out, "Cleaned {path} in {took}: {outcome}.");
             Ok(ExitCode::SUCCESS)
         }
         Some(Err(failure)) => bail!(
@@ -91,6 +63,36 @@ pub async fn command(
     }
 }
 
-fn refused(why: impl std::fmt::Display) -> anyhow::Error {
-    UsageError(format!("{why}; nothing was touched")).into()
+/// Shows the volume, and returns it after the operator has confirmed. It is then open again.
+async fn confirmed(
+    request: &Clean,
+    finder: &Finder,
+    out: &mut (dyn Write + Send),
+) -> Result<Target> {
+    let asks = !request.dry_run && !request.yes;
+    // The operator must see the question and the volume that it is about.
+    let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
+    ensure!(
+        !asks || is_seen && io::stdin().is_terminal(),
+        "there is no terminal for the question; check with --dry-run first, then use --yes"
+    );
+    let target = finder.open().await?;
+    show::write(&target, out)?;
+    if request.dry_run {
+        writeln!(out, "\nDry run: nothing was touched.")?;
+    }
+    if !asks {
+        return Ok(target);
+    }
+    let (path, shown) = (target.path.clone(), target.identity().clone());
+    // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
+    drop(target);
+    confirm::confirm(path.clone()).await?;
+    let target = finder.open().await?;
+    let found = target.identity();
+    ensure!(
+        *found == shown,
+        "what is at {path} changed before the answer: it was {shown}, and is now {found}"
+    );
+    Ok(target)
 }

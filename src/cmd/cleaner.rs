@@ -9,35 +9,27 @@ use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use super::run::StopSignals;
 use crate::cleanup::oversee::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
-use crate::cleanup::{Failure, Stop};
-use crate::plan::reasons;
+use crate::cleanup::{Failure, Obstacle};
 use crate::wipe::progress::Progress;
 
 /// The pause between two inspections.
 const INSPECTION_PAUSE: Duration = Duration::from_millis(200);
-
-/// A failure before anything was touched.
-pub fn refused(why: impl std::fmt::Display) -> Failure {
-    let message = format!("{why}; nothing was touched");
-    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
-}
 
 /// Repeats an inspection on a blocking thread while the volume is in use: udev briefly opens a device after each
 /// change.
 pub async fn inspect<T: Send + 'static>(
     limit: Duration,
     progress: &Progress,
-    look: impl Fn() -> Result<T, Stop> + Clone + Send + 'static,
-) -> Result<T, Failure> {
+    look: impl Fn() -> Result<T, Obstacle> + Clone + Send + 'static,
+) -> anyhow::Result<T> {
     let deadline = Instant::now() + limit;
     loop {
-        match spawn_blocking(look.clone()).await.map_err(refused)? {
-            Ok(found) => return Ok(found),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            Err(stop) if Instant::now() >= deadline => return Err(refused(stop)),
-            Err(_) => sleep(INSPECTION_PAUSE).await,
+        match spawn_blocking(look.clone()).await? {
+            Err(Obstacle::InUse { .. } | Obstacle::Locked(_)) if Instant::now() < deadline => {}
+            found => return found.map_err(|obstacle| anyhow::anyhow!("{obstacle}")),
         }
-        progress.check().map_err(refused)?;
+        sleep(INSPECTION_PAUSE).await;
+        progress.check()?;
     }
 }
 

@@ -7,9 +7,9 @@ use std::io;
 
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
-use crate::wipe::signature;
-use crate::wipe::tree::{self, TreeError};
+use crate::wipe::{signature, tree};
 
 /// What is in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Contents {
 pub(super) fn of_filesystem(root: &FsRoot) -> io::Result<Contents> {
     match tree::check_empty(root.as_fd()) {
         Ok(()) => Ok(Contents::Empty),
-        Err(TreeError::NotEmpty { path }) => Ok(Contents::Holds(format!("the entry {path}"))),
+        Err(WipeError::NotEmpty(path)) => Ok(Contents::Holds(format!("the entry {path}"))),
         Err(error) => Err(io::Error::other(error)),
     }
 }

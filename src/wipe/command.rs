@@ -1,7 +1,5 @@
 //! Runs an external cleaner, a `blockCleanerCommand`, under the [`super::supervisor`].
 
-mod lines;
-
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,57 +8,24 @@ use std::pin::pin;
 use std::process::Stdio;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use tokio::io::AsyncReadExt;
-use tokio::process::{ChildStderr, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::Command;
 
-use super::progress::{Cancelled, Progress};
-use super::supervisor::{self, Verdict};
-use lines::Lines;
+use super::error::WipeError;
+use super::progress::Progress;
+use super::supervisor;
 
-/// Why an external cleaner did not succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The program does not exist or does not start.
-    #[error(
-        "{program:?} cannot be run: {source}; correct blockCleanerCommand, or the interpreter that the program's first line names"
-    )]
-    NotStarted {
-        /// The first word of the command.
-        program: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// It ended with an exit code other than 0, or by a signal that the supervisor did not send.
-    #[error("{program:?} {end}{last_lines}")]
-    Failed {
-        /// The first word of the command.
-        program: String,
-        /// How it ended.
-        end: String,
-        /// Its last lines of output.
-        last_lines: String,
-    },
-    /// The supervisor of the cleaner failed.
-    #[error(
-        "the supervisor of {program:?} failed ({problem}); a part of the cleaner may still run; stop it before anything else uses the device"
-    )]
-    Supervisor {
-        /// The first word of the command.
-        program: String,
-        /// The cause.
-        problem: String,
-    },
-    /// It was cancelled, and none of its processes runs.
-    #[error(transparent)]
-    Cancelled(#[from] Cancelled),
-}
+/// Longer lines of output are split: a program may write without ever ending a line.
+const MAX_LINE_BYTES: u64 = 1024;
+/// The lines kept for the error. An event message is limited to one kilobyte.
+const MAX_LAST_LINES: usize = 5;
 
 /// Runs a command until it and all its descendants have ended.
 ///
 /// `supervisor` is our own executable. `env` is added to the environment. `keep`, the volume's lock, is open in the
 /// command and its descendants. So no other cleaner starts while a descendant hangs on its disk and outlives the
 /// provisioner and the supervisor. `on_line` receives each line of output without its line end: invalid
-/// UTF-8 is replaced, long lines are truncated.
+/// UTF-8 is replaced, long lines are split.
 ///
 /// After a cancellation through `progress`, all processes are killed and reaped before this returns. If
 /// the future is dropped, they are killed as well, but not awaited.
@@ -74,12 +39,13 @@ pub async fn run(
     keep: BorrowedFd<'_>,
     mut on_line: impl FnMut(&str),
     progress: &Progress,
-) -> Result<(), CommandError> {
+) -> Result<(), WipeError> {
     progress.check()?;
-    let program = command.first().cloned().unwrap_or_default();
-    let broken = |problem: String| CommandError::Supervisor {
-        program: program.clone(),
-        problem,
+    let program = command.first().map_or("", String::as_str);
+    let broken = |problem: String| {
+        WipeError::Failed(format!(
+            "the supervisor of {program:?} failed ({problem}); a part of the cleaner may still run; stop it before anything else uses the device"
+        ))
     };
     let mut child = supervised(supervisor, command, keep)
         .and_then(|mut child| child.envs(env.iter().copied()).spawn())
@@ -87,13 +53,13 @@ pub async fn run(
 
     // The supervisor kills the cleaner when this pipe closes, also after the death of this process.
     let mut lifeline = child.stdin.take();
-    let (output, report) = (child.stdout.take(), child.stderr.take());
+    let (output, verdict) = (child.stdout.take(), child.stderr.take());
     let mut end = pin!(async {
-        let lines = Lines::read(output, &mut on_line).await;
+        let last_lines = read_lines(output, &mut on_line).await;
         // A cleaner may close its output and continue.
-        (child.wait().await, lines)
+        (child.wait().await, last_lines)
     });
-    let (status, lines) = tokio::select! {
+    let (status, last_lines) = tokio::select! {
         end = &mut end => end,
         () = progress.cancelled() => {
             drop(lifeline.take());
@@ -101,26 +67,18 @@ pub async fn run(
         }
     };
     let status = status.map_err(|error| broken(error.to_string()))?;
-    let report = read_report(report).await;
-    let failed = |end: String| CommandError::Failed {
-        program: program.clone(),
-        end,
-        last_lines: lines.last(),
-    };
-    match serde_json::from_slice(&report) {
-        Ok(Verdict::Exit(0)) => Ok(()),
-        Ok(Verdict::Exit(code)) => Err(failed(format!("ended with exit code {code}"))),
-        Ok(Verdict::Signal(signal)) => Err(failed(format!("was killed by signal {signal}"))),
-        Ok(Verdict::NotStarted(errno)) => Err(CommandError::NotStarted {
-            program,
-            source: io::Error::from_raw_os_error(errno),
-        }),
-        Ok(Verdict::Stopped) if progress.is_cancelled() => Err(Cancelled.into()),
-        Ok(Verdict::Stopped) => Err(broken("it was stopped by a signal".into())),
-        Err(_) => {
-            let report = String::from_utf8_lossy(&report);
-            Err(broken(format!("{status}, output {:?}", report.trim_end())))
+    let mut text = String::new();
+    if let Some(verdict) = verdict {
+        // After a read error, the supervisor counts as failed.
+        let _ = verdict.take(4096).read_to_string(&mut text).await;
+    }
+    match text.trim_end() {
+        supervisor::SUCCEEDED if status.success() => Ok(()),
+        supervisor::STOPPED if progress.is_cancelled() => Err(WipeError::Cancelled),
+        text if !status.success() || text.is_empty() || text == supervisor::STOPPED => {
+            Err(broken(format!("{status}, output {text:?}")))
         }
+        text => Err(WipeError::Failed(format!("{program:?} {text}{last_lines}"))),
     }
 }
 
@@ -144,12 +102,60 @@ fn supervised(supervisor: &Path, command: &[String], keep: BorrowedFd<'_>) -> io
     Ok(child)
 }
 
-/// The line that the supervisor writes before it exits.
-async fn read_report(report: Option<ChildStderr>) -> Vec<u8> {
-    let mut text = Vec::new();
-    if let Some(report) = report {
-        // After a read error the line does not parse, which is reported.
-        let _ = report.take(4096).read_to_end(&mut text).await;
+/// Passes the lines of an output to `on_line`, until no process has it open. Returns the last ones, for an error
+/// message. A carriage return also ends a line: programs use it to overwrite their progress on a terminal.
+async fn read_lines(
+    output: Option<impl AsyncRead + Unpin>,
+    on_line: &mut impl FnMut(&str),
+) -> String {
+    let mut output = output.map(BufReader::new);
+    let (mut line, mut last) = (Vec::new(), Vec::new());
+    while let Some(output) = &mut output
+        && let Ok(1..) = output
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .await
+    {
+        let text = String::from_utf8_lossy(&line);
+        for part in text
+            .split(['\n', '\r'])
+            .filter(|part| !part.trim().is_empty())
+        {
+            on_line(part);
+            last.push(part.to_owned());
+        }
+        line.clear();
+        last.drain(..last.len().saturating_sub(MAX_LAST_LINES));
     }
-    text
+    match last.join(" | ") {
+        none if none.is_empty() => none,
+        last => format!("; last output: {last}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(output: &[u8]) -> (Vec<String>, String) {
+        let mut seen = Vec::new();
+        let last = read_lines(Some(output), &mut |line: &str| seen.push(line.to_owned())).await;
+        (seen, last)
+    }
+
+    #[tokio::test]
+    async fn output_is_split_into_lines() {
+        let (seen, last) = lines(b"one\ntwo\r\n\n50%\r99%\r\xffend").await;
+        assert_eq!(seen, ["one", "two", "50%", "99%", "\u{fffd}end"]);
+        assert_eq!(last, "; last output: one | two | 50% | 99% | \u{fffd}end");
+        assert_eq!(lines(b"").await, (vec![], String::new()));
+    }
+
+    #[tokio::test]
+    async fn long_line_is_split_and_only_the_last_lines_are_kept() {
+        let (seen, _) = lines(&[&b"x".repeat(1500)[..], b"\nnext"].concat()).await;
+        assert_eq!(seen, ["x".repeat(1024), "x".repeat(476), "next".into()]);
+        let (_, last) = lines(b"1\n2\n3\n4\n5\n6\n7\n").await;
+        assert_eq!(last, "; last output: 3 | 4 | 5 | 6 | 7");
+    }
 }

@@ -3,10 +3,7 @@
 //! It uses only the descriptor that the caller opened and checked. The device is never resolved again, by
 //! path or by number: another disk may have taken its place.
 
-mod check;
 mod direct;
-mod discard;
-mod error;
 mod ioctl;
 mod keystream;
 mod markers;
@@ -14,21 +11,19 @@ mod markers;
 mod tests;
 
 use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc;
 
+use super::error::WipeError;
 use super::progress::Progress;
 use super::signature;
 use crate::crash::crash_point;
-use direct::{Direct, Fill};
-use markers::Markers;
-
-pub use check::{check_reset, check_zeroed};
-pub use discard::discard;
-pub use error::DeviceError;
+use direct::{check_zero, write_random, write_zeros};
+use markers::BLOCK;
 
 /// The bytes of one discard request. A cancellation takes effect between two requests.
 const STEP: u64 = 64 << 20;
@@ -51,28 +46,16 @@ pub enum WipeOutcome {
 }
 
 impl WipeOutcome {
-    /// The short name for the log.
+    /// The method and its effect, for the log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Punched => "punched",
-            Self::Discarded => "discarded",
-            Self::DiscardedToZeros => "discarded and read back",
-            Self::Written => "written",
-            Self::Overwritten => "overwritten",
-            Self::SignaturesOnly => "signatures only",
-        }
-    }
-
-    /// The consequence for the next tenant, for the log.
-    #[must_use]
-    pub fn effect(self) -> &'static str {
-        match self {
-            Self::Punched | Self::Written | Self::Overwritten => "the device reads as zeros",
-            Self::DiscardedToZeros => "the device reads as zeros at all sampled places",
-            Self::Discarded | Self::SignaturesOnly => {
-                "no filesystem is left on the device; data between its signatures may still be readable"
-            }
+            Self::Punched => "punched: the device reads as zeros",
+            Self::Discarded => "discarded: data may still be readable",
+            Self::DiscardedToZeros => "discarded: the device reads as zeros at all sampled places",
+            Self::Written => "written: the device reads as zeros",
+            Self::Overwritten => "overwritten: the device reads as zeros",
+            Self::SignaturesOnly => "signatures only: data between them may still be readable",
         }
     }
 }
@@ -88,18 +71,26 @@ pub fn quick_reset(
     device: &File,
     size: u64,
     progress: &Progress,
-) -> Result<WipeOutcome, DeviceError> {
+) -> Result<WipeOutcome, WipeError> {
     // Before the discard: the superblocks contain the places of their copies.
     let spots = signature::spots(device, size, progress)?;
-    progress.expect_bytes(spots.iter().map(|spot| spot.end - spot.start).sum());
-    let outcome = drop_contents(device, size, progress)?;
-    let direct = Direct::new(device);
+    let of_spots: u64 = spots.iter().map(|spot| spot.end - spot.start).sum();
+    progress.expect_bytes(of_spots + size);
+    let punched = in_steps("punch", 0..size, progress, |step| punch(device, step))?;
+    let discard = |step| ioctl::discard(device, step);
+    let dropped = in_steps("discard", punched..size, progress, discard)?;
+    progress.retract_bytes(size - dropped);
     for spot in spots {
-        direct.write(Fill::Zeros, spot, progress)?;
+        write_zeros(device, spot, progress)?;
     }
-    drop(direct);
     settle(device, size)?;
-    Ok(outcome)
+    Ok(if punched == size {
+        WipeOutcome::Punched
+    } else if dropped == size {
+        WipeOutcome::Discarded
+    } else {
+        WipeOutcome::SignaturesOnly
+    })
 }
 
 /// Zeroes a whole device `passes` times, at least once: by punching if the device guarantees the result,
@@ -114,7 +105,7 @@ pub fn zero(
     size: u64,
     passes: u32,
     progress: &Progress,
-) -> Result<WipeOutcome, DeviceError> {
+) -> Result<WipeOutcome, WipeError> {
     let pass = || zero_by(|step| punch(device, step), device, size, progress);
     // Announced at once, so that the estimated time covers all passes.
     progress.expect_bytes(size.saturating_mul(passes.max(1).into()));
@@ -130,29 +121,69 @@ fn zero_by(
     device: &File,
     size: u64,
     progress: &Progress,
-) -> Result<WipeOutcome, DeviceError> {
-    let markers = Markers::write(device, size, progress)?;
-    let punched = in_steps("punch", 0..size, progress, punch)?;
-    let write = |range| Direct::new(device).write(Fill::Zeros, range, progress);
-    write(punched..size)?;
-    settle(device, size)?;
-    match markers.check(device, progress) {
-        Err(DeviceError::NotZero { offset }) if offset < punched => {
-            tracing::warn!(
-                ?device,
-                offset,
-                "the device kept data that it reported as zeroed; writing zeros"
-            );
-            progress.expect_bytes(punched);
-            write(0..punched)?;
-            settle(device, size)?;
-            Ok(WipeOutcome::Written)
-        }
-        // Written zeros do not read back.
-        Err(error) => Err(error),
-        Ok(()) if punched == size => Ok(WipeOutcome::Punched),
-        Ok(()) => Ok(WipeOutcome::Written),
+) -> Result<WipeOutcome, WipeError> {
+    if drop_to_zeros("punch", punch, device, size, progress)? {
+        return Ok(WipeOutcome::Punched);
     }
+    write_zeros(device, 0..size, progress)?;
+    settle(device, size)?;
+    Ok(WipeOutcome::Written)
+}
+
+/// Discards a whole device and checks that it reads as zeros. If it does not, zeroes it.
+///
+/// A discard is a hint: a device may ignore it, or the parts that do not match its own units.
+///
+/// `device` is open for writing and `size` (in bytes) was read from it.
+///
+/// # Errors
+/// When anything cannot be written or read.
+pub fn discard(device: &File, size: u64, progress: &Progress) -> Result<WipeOutcome, WipeError> {
+    discard_by(|step| ioctl::discard(device, step), device, size, progress)
+}
+
+/// [`discard`] with a replaceable discard function for tests.
+fn discard_by(
+    discard: impl Fn(Range<u64>) -> nix::Result<()>,
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<WipeOutcome, WipeError> {
+    progress.expect_bytes(size);
+    if drop_to_zeros("discard", discard, device, size, progress)? {
+        return Ok(WipeOutcome::DiscardedToZeros);
+    }
+    tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
+    zero_by(|step| punch(device, step), device, size, progress)
+}
+
+/// Makes a device drop its whole contents. Returns whether it supports that, and reads as zeros afterwards.
+fn drop_to_zeros(
+    what: &'static str,
+    request: impl Fn(Range<u64>) -> nix::Result<()>,
+    device: &File,
+    size: u64,
+    progress: &Progress,
+) -> Result<bool, WipeError> {
+    for marker in markers::places(size) {
+        progress.check()?;
+        progress.add_step();
+        // Not counted: the wipe counts these bytes.
+        write_random(device, marker, &Progress::default())?;
+    }
+    flush(device)?;
+    let dropped = in_steps(what, 0..size, progress, request)?;
+    if dropped == size {
+        settle(device, size)?;
+        match check_zeroed(device, size, progress) {
+            Err(WipeError::NotZero(offset)) => {
+                tracing::warn!(?device, offset, "the device kept data after a {what}");
+            }
+            checked => return checked.map(|()| true),
+        }
+    }
+    progress.expect_bytes(dropped);
+    Ok(false)
 }
 
 /// Overwrites a device with random bytes `passes` times, then with zeros. It never discards: discarded data
@@ -167,38 +198,47 @@ pub fn overwrite(
     size: u64,
     passes: u32,
     progress: &Progress,
-) -> Result<WipeOutcome, DeviceError> {
+) -> Result<WipeOutcome, WipeError> {
     progress.expect_bytes(size.saturating_mul(u64::from(passes) + 1));
-    let direct = Direct::new(device);
     for _ in 0..passes {
-        direct.write(Fill::Random, 0..size, progress)?;
+        write_random(device, 0..size, progress)?;
         // Without this, the disk's cache may merge two passes into one write.
         flush(device)?;
     }
-    direct.write(Fill::Zeros, 0..size, progress)?;
-    drop(direct);
+    write_zeros(device, 0..size, progress)?;
     settle(device, size)?;
     Ok(WipeOutcome::Overwritten)
 }
 
-/// Punches the device, or discards it where punching is not supported.
-fn drop_contents(
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<WipeOutcome, DeviceError> {
-    progress.expect_bytes(size);
-    let punched = in_steps("punch", 0..size, progress, |step| punch(device, step))?;
-    let discard = |step| ioctl::discard(device, step);
-    let dropped = in_steps("discard", punched..size, progress, discard)?;
-    progress.retract_bytes(size - dropped);
-    Ok(if punched == size {
-        WipeOutcome::Punched
-    } else if dropped == size {
-        WipeOutcome::Discarded
-    } else {
-        WipeOutcome::SignaturesOnly
-    })
+/// Checks that a device has no known signature.
+///
+/// # Errors
+/// When it has one.
+pub fn check_reset(device: &File, size: u64, progress: &Progress) -> Result<(), WipeError> {
+    ioctl::drop_cache(device);
+    match signature::find(device, size, progress)? {
+        None => Ok(()),
+        Some(signature) => Err(WipeError::Failed(format!(
+            "the device was wiped, but shows a signature: {signature}; another process is writing to it, or the device loses writes"
+        ))),
+    }
+}
+
+/// Reads both ends of a device, and the places of the markers, from the disk itself.
+///
+/// This detects a disk that ignored the requests, but rarely one that lost a single write.
+///
+/// # Errors
+/// [`WipeError::NotZero`] if a byte is not zero.
+pub fn check_zeroed(device: &File, size: u64, progress: &Progress) -> Result<(), WipeError> {
+    const END: u64 = 1 << 20;
+    ioctl::drop_cache(device);
+    let ends = [
+        0..size.min(END),
+        size.saturating_sub(END) / BLOCK * BLOCK..size,
+    ];
+    let mut ranges = ends.into_iter().chain(markers::places(size));
+    ranges.try_for_each(|range| check_zero(device, range, progress))
 }
 
 /// The errors of devices that do not support a request. A stacked device may support it only in some
@@ -221,7 +261,7 @@ fn in_steps(
     range: Range<u64>,
     progress: &Progress,
     act: impl Fn(Range<u64>) -> nix::Result<()>,
-) -> Result<u64, DeviceError> {
+) -> Result<u64, WipeError> {
     let mut done = range.start;
     while done < range.end {
         progress.check()?;
@@ -234,7 +274,7 @@ fn in_steps(
             }
             Err(Errno::EINTR) => {}
             Err(errno) if UNSUPPORTED.contains(&errno) => break,
-            Err(errno) => return Err(DeviceError::io(what, done)(errno.into())),
+            Err(errno) => return Err(failed(what, done)(errno.into())),
         }
     }
     Ok(done)
@@ -252,14 +292,35 @@ fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
     )
 }
 
-/// Flushes all writes, drops the kernel's cache of the device and rereads its partitions.
-fn settle(device: &File, size: u64) -> Result<(), DeviceError> {
+/// Flushes all writes, drops the kernel's cache of the device, rereads its partitions, and checks that its size has
+/// not changed: the new part of a grown device was not wiped.
+fn settle(mut device: &File, size: u64) -> Result<(), WipeError> {
     flush(device)?;
     ioctl::drop_cache(device);
     ioctl::reread_partitions(device);
-    check::same_size(device, size)
+    let now = device
+        .seek(SeekFrom::End(0))
+        .map_err(failed("read", size))?;
+    if now == size {
+        return Ok(());
+    }
+    Err(WipeError::Failed(format!(
+        "the size of the device changed from {size} to {now} bytes; cleaning starts again from the beginning"
+    )))
 }
 
-fn flush(device: &File) -> Result<(), DeviceError> {
-    device.sync_all().map_err(DeviceError::Flush)
+/// The kernel does not report which write did not reach the disk.
+fn flush(device: &File) -> Result<(), WipeError> {
+    device.sync_all().map_err(|error| {
+        WipeError::Failed(format!("cannot flush writes to the device: {error}; look at the kernel log, the disk may be failing"))
+    })
+}
+
+/// The error of a request at this offset.
+pub(super) fn failed(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> WipeError {
+    move |error| {
+        WipeError::Failed(format!(
+            "cannot {what} the device at byte {offset}: {error}; the kernel log names the sector, the disk may be failing"
+        ))
+    }
 }

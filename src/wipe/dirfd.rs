@@ -14,53 +14,37 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::libc;
-use nix::sys::stat::{FileStat, fstat, fstatat};
+use nix::sys::stat::{fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, Whence, lseek, unlinkat};
 use rustix::fs::{FileType, RawDir};
 
 use crate::crash::crash_point;
 
 /// The identity of an open file, unique among the files that exist at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileId {
     /// The device number of the filesystem (of the subvolume, on btrfs).
     pub device: u64,
-    /// The inode number.
     pub inode: u64,
 }
 
-impl From<FileStat> for FileId {
-    fn from(stat: FileStat) -> Self {
-        Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        }
-    }
-}
-
-/// The type of a directory entry, as far as its deletion requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
-    /// Must be emptied first.
-    Directory,
-    /// Anything else. It is unlinked without an open: opening a FIFO blocks, opening a device has effects.
-    Other,
-}
-
 /// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The inode number from the directory. Sorting by it saves disk seeks.
     pub inode: u64,
     /// The name: any bytes except NUL and `/`.
     pub name: CString,
-    /// `None` if the filesystem does not report it: use [`DirFd::kind_of`].
-    pub kind: Option<EntryKind>,
+    /// Anything but a directory is unlinked without an open: opening a FIFO blocks, opening a device has effects.
+    pub is_dir: bool,
 }
 
 /// An open directory.
 #[derive(Debug)]
-pub struct DirFd(OwnedFd);
+pub struct DirFd {
+    fd: OwnedFd,
+    pub id: FileId,
+}
 
 impl DirFd {
     /// Opens a directory again, for reading and with its own position. `root` may be an `O_PATH` descriptor.
@@ -68,7 +52,7 @@ impl DirFd {
     /// # Errors
     /// `ENOSYS` or `EPERM` if `openat2` is not available.
     pub fn reopen(root: BorrowedFd<'_>) -> Result<Self> {
-        open_beneath(root, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
+        Self::open(root, c".")
     }
 
     /// Opens the directory `name` in this one.
@@ -76,16 +60,15 @@ impl DirFd {
     /// # Errors
     /// `ENOTDIR` or `ELOOP` if it is not a directory, `EXDEV` if it is a mount point.
     pub fn open_dir(&self, name: &CStr) -> Result<Self> {
-        open_beneath(self.as_fd(), name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(Self)
+        Self::open(self.as_fd(), name)
     }
 
-    /// Opens the directory `name` in this one and returns its identity too.
-    ///
-    /// # Errors
-    /// As for [`open_dir`](Self::open_dir), and those of `fstat`.
-    pub fn open_identified(&self, name: &CStr) -> Result<(FileId, Self)> {
-        let dir = self.open_dir(name)?;
-        Ok((dir.id()?, dir))
+    fn open(dir: BorrowedFd<'_>, name: &CStr) -> Result<Self> {
+        let fd = open_beneath(dir, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        let stat = fstat(&fd)?;
+        let (device, inode) = (stat.st_dev, stat.st_ino);
+        let id = FileId { device, inode };
+        Ok(Self { fd, id })
     }
 
     /// An `O_PATH` descriptor of the entry `name`, which does not open the file itself.
@@ -96,39 +79,13 @@ impl DirFd {
         open_beneath(self.as_fd(), name, OFlag::O_PATH)
     }
 
-    /// The identity of this directory.
-    ///
-    /// # Errors
-    /// Those of `fstat`.
-    pub fn id(&self) -> Result<FileId> {
-        Ok(fstat(&self.0)?.into())
-    }
-
-    /// The type of the entry `name`.
-    ///
-    /// # Errors
-    /// Those of `fstatat`.
-    pub fn kind_of(&self, name: &CStr) -> Result<EntryKind> {
-        let stat = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        let is_dir = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        Ok(if is_dir {
-            EntryKind::Directory
-        } else {
-            EntryKind::Other
-        })
-    }
-
     /// Removes the entry `name`.
     ///
     /// # Errors
     /// Those of `unlinkat`.
-    pub fn remove(&self, name: &CStr, kind: EntryKind) -> Result<()> {
-        let flag = match kind {
-            EntryKind::Directory => UnlinkatFlags::RemoveDir,
-            EntryKind::Other => UnlinkatFlags::NoRemoveDir,
-        };
+    pub fn remove(&self, name: &CStr, kind: UnlinkatFlags) -> Result<()> {
         crash_point("remove-entry");
-        unlinkat(&self.0, name, flag)
+        unlinkat(&self.fd, name, kind)
     }
 
     /// Reads the next entries, as many as fit into `buffer`, without `.` and `..`. Returns `false` at the end:
@@ -145,10 +102,9 @@ impl DirFd {
                 entries.push(Entry {
                     inode: record.ino(),
                     name: name.to_owned(),
-                    kind: match record.file_type() {
-                        FileType::Unknown => None,
-                        FileType::Directory => Some(EntryKind::Directory),
-                        _ => Some(EntryKind::Other),
+                    is_dir: match record.file_type() {
+                        FileType::Unknown => self.is_dir(name),
+                        kind => kind == FileType::Directory,
                     },
                 });
             }
@@ -159,18 +115,24 @@ impl DirFd {
         Ok(false)
     }
 
+    /// Whether the entry `name` is a directory, for filesystems that do not report it.
+    fn is_dir(&self, name: &CStr) -> bool {
+        let stat = fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+    }
+
     /// Goes back to the first entry.
     ///
     /// # Errors
     /// Those of `lseek`.
     pub fn rewind(&self) -> Result<()> {
-        lseek(&self.0, 0, Whence::SeekSet).map(drop)
+        lseek(&self.fd, 0, Whence::SeekSet).map(drop)
     }
 }
 
 impl AsFd for DirFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 

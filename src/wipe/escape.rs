@@ -2,56 +2,35 @@
 //! sequences.
 
 use std::ffi::{CStr, OsStr};
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 /// The longest path that is shown completely. A path may have megabytes, and an event message is limited to
 /// one kilobyte.
 const MAX_SHOWN_BYTES: usize = 512;
 
-/// A path below a volume's root for messages: quoted, with escapes for unprintable characters, and without
-/// the middle of a very long path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShownPath(String);
-
-impl ShownPath {
-    /// Joins the components of a path.
-    pub fn new<'a>(components: impl IntoIterator<Item = &'a CStr>) -> Self {
-        let mut path = Vec::new();
-        for component in components {
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(component.to_bytes());
+/// Joins the components of a path below a volume's root, and escapes it.
+pub fn shown<'a>(components: impl IntoIterator<Item = &'a CStr>) -> String {
+    let mut path = Vec::new();
+    for component in components {
+        if !path.is_empty() {
+            path.push(b'/');
         }
-        Self::from_bytes(if path.is_empty() { b"." } else { &path })
+        path.extend_from_slice(component.to_bytes());
     }
-
-    /// Escapes a path.
-    #[must_use]
-    #[expect(
-        clippy::unnecessary_debug_formatting,
-        reason = "Debug quotes and escapes"
-    )]
-    pub fn from_bytes(path: &[u8]) -> Self {
-        let shown = |bytes| format!("{:?}", OsStr::from_bytes(bytes));
-        if path.len() <= MAX_SHOWN_BYTES {
-            return Self(shown(path));
-        }
-        let (start, end) = path.split_at(MAX_SHOWN_BYTES / 2);
-        let (left_out, end) = end.split_at(end.len() - MAX_SHOWN_BYTES / 2);
-        let left_out = left_out.len();
-        Self(format!(
-            "{}…({left_out} bytes)…{}",
-            shown(start),
-            shown(end)
-        ))
-    }
+    escaped(if path.is_empty() { b"." } else { &path })
 }
 
-impl fmt::Display for ShownPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// A path for messages: quoted, with escapes for unprintable characters, and without the end of a very long path.
+#[expect(
+    clippy::unnecessary_debug_formatting,
+    reason = "Debug quotes and escapes"
+)]
+pub fn escaped(path: &[u8]) -> String {
+    let (start, rest) = path.split_at(path.len().min(MAX_SHOWN_BYTES));
+    let quoted = format!("{:?}", OsStr::from_bytes(start));
+    match rest.len() {
+        0 => quoted,
+        more => format!("{quoted}… ({more} more bytes)"),
     }
 }
 
@@ -70,21 +49,15 @@ mod tests {
             (&[c"\xff\xfe!"], "\"\\xFF\\xFE!\""),
             (&[c"\""], "\"\\\"\""),
         ] {
-            assert_eq!(
-                ShownPath::new(components.iter().copied()).to_string(),
-                shown
-            );
+            assert_eq!(super::shown(components.iter().copied()), shown);
         }
     }
 
     #[test]
-    fn very_long_path_keeps_both_ends() {
-        let shown = ShownPath::from_bytes(&[b"a".repeat(2000), b"z".repeat(2000)].concat());
-        let shown = shown.to_string();
-        assert!(
-            shown.starts_with("\"aaa") && shown.ends_with("zzz\""),
-            "{shown}"
-        );
-        assert!(shown.contains("…(3488 bytes)…") && shown.len() < MAX_SHOWN_BYTES + 50);
+    fn very_long_path_is_truncated() {
+        let shown = escaped(&b"a".repeat(2000));
+        assert!(shown.starts_with("\"aaa"), "{shown}");
+        assert!(shown.ends_with("a\"… (1488 more bytes)"), "{shown}");
+        assert!(shown.len() < MAX_SHOWN_BYTES + 50, "{shown}");
     }
 }

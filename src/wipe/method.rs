@@ -1,21 +1,10 @@
 //! The cleaning method of a class's `cleanMethod` or `blockCleanerCommand`.
 
-use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::num::NonZeroU32;
 
 use crate::config::{CleanMethod, Cleaner};
 use crate::types::VolumeMode;
-
-/// The built-in cleaners by their script names, with their arguments. In the image, the scripts are links to
-/// the provisioner.
-const SCRIPTS: [(&str, &str); 5] = [
-    ("quick_reset.sh", ""),
-    ("dd_zero.sh", " [passes]"),
-    ("shred.sh", " [passes]"),
-    ("blkdiscard.sh", ""),
-    ("fsclean.sh", ""),
-];
 
 /// The default number of passes of `shred.sh`, as in the Go provisioner's image.
 const SHRED_PASSES: u32 = 3;
@@ -31,16 +20,10 @@ pub enum Method {
     DeleteContents,
     /// Devices: discard the contents if the device supports it, and clear all signatures.
     QuickReset,
-    /// Devices: write zeros to the whole device, `passes` times.
-    Zero {
-        /// At least 1.
-        passes: u32,
-    },
-    /// Devices: write random bytes to the whole device, `passes` times, then zeros.
-    Overwrite {
-        /// At least 1.
-        passes: u32,
-    },
+    /// Devices: write zeros to the whole device in this many passes, at least 1.
+    Zero(u32),
+    /// Devices: write random bytes to the whole device in this many passes, at least 1, then zeros.
+    Overwrite(u32),
     /// Devices: discard the contents and verify; write zeros to the whole device if that fails.
     Discard,
     /// A program with its arguments. `LOCAL_PV_BLKDEVICE` contains the path of the device.
@@ -49,69 +32,41 @@ pub enum Method {
 
 impl Method {
     /// The method for a volume of this kind in a class with this cleaner for devices.
-    #[must_use]
     pub fn of(kind: VolumeMode, cleaner: &Cleaner) -> Self {
         match (kind, cleaner) {
             (VolumeMode::Filesystem, _) => Self::DeleteContents,
-            (VolumeMode::Block, Cleaner::Method(method)) => Self::from(*method),
             (VolumeMode::Block, Cleaner::Command(command)) => Self::from_command(command),
+            (VolumeMode::Block, Cleaner::Method(method)) => match method {
+                CleanMethod::Quick => Self::QuickReset,
+                // Zeroing uses the cheapest request with a guaranteed result: punching either makes the device
+                // zero the range or fails, and then zeros are written. A discard guarantees nothing, and samples
+                // cannot prove its result.
+                CleanMethod::Zero | CleanMethod::Auto => Self::Zero(1),
+                CleanMethod::Overwrite => Self::Overwrite(SHRED_PASSES),
+                CleanMethod::Discard => Self::Discard,
+            },
         }
     }
 
     /// The method of a `blockCleanerCommand`.
     ///
-    /// A script's name with unsupported arguments is treated as any other command. It fails with a message
-    /// that names the problem.
-    #[must_use]
-    pub fn from_command(command: &[String]) -> Self {
+    /// A script's name with unsupported arguments is treated as any other command. It fails, because the image has no
+    /// scripts.
+    fn from_command(command: &[String]) -> Self {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
-        match words[..] {
-            ["/scripts/quick_reset.sh"] => Self::QuickReset,
-            ["/scripts/dd_zero.sh"] => Self::Zero { passes: 1 },
-            ["/scripts/shred.sh"] => Self::Overwrite {
-                passes: SHRED_PASSES,
-            },
-            ["/scripts/blkdiscard.sh"] => Self::Discard,
-            ["/scripts/fsclean.sh"] => Self::DeleteContents,
-            [
-                script @ ("/scripts/dd_zero.sh" | "/scripts/shred.sh"),
-                passes,
-            ] => match passes.parse() {
-                Ok(0) | Err(_) => Self::Command(command.to_vec()),
-                Ok(passes) if script == "/scripts/shred.sh" => Self::Overwrite { passes },
-                Ok(passes) => Self::Zero { passes },
-            },
-            _ => Self::Command(command.to_vec()),
-        }
+        let at_least_one = |passes: &str| passes.parse().ok().map(NonZeroU32::get);
+        let built_in = match words[..] {
+            ["/scripts/quick_reset.sh"] => Some(Self::QuickReset),
+            ["/scripts/dd_zero.sh"] => Some(Self::Zero(1)),
+            ["/scripts/dd_zero.sh", passes] => at_least_one(passes).map(Self::Zero),
+            ["/scripts/shred.sh"] => Some(Self::Overwrite(SHRED_PASSES)),
+            ["/scripts/shred.sh", passes] => at_least_one(passes).map(Self::Overwrite),
+            ["/scripts/blkdiscard.sh"] => Some(Self::Discard),
+            ["/scripts/fsclean.sh"] => Some(Self::DeleteContents),
+            _ => None,
+        };
+        built_in.unwrap_or_else(|| Self::Command(command.to_vec()))
     }
-}
-
-impl From<CleanMethod> for Method {
-    fn from(method: CleanMethod) -> Self {
-        match method {
-            CleanMethod::Quick => Self::QuickReset,
-            // Zeroing uses the cheapest request with a guaranteed result: punching either makes the device
-            // zero the range or fails, and then zeros are written. A discard guarantees nothing, and samples
-            // cannot prove its result.
-            CleanMethod::Zero | CleanMethod::Auto => Self::Zero { passes: 1 },
-            CleanMethod::Overwrite => Self::Overwrite {
-                passes: SHRED_PASSES,
-            },
-            CleanMethod::Discard => Self::Discard,
-        }
-    }
-}
-
-/// The error if the provisioner is run under the name of a built-in cleaner, by hand or by a class with
-/// unsupported arguments. `program` is the zeroth argument.
-#[must_use]
-pub fn not_a_program(program: &OsStr) -> Option<String> {
-    let name = Path::new(program).file_name()?;
-    let (name, arguments) = SCRIPTS.iter().find(|(script, _)| name == *script)?;
-    Some(format!(
-        "{name} is not a program: the provisioner uses this cleaner if a class's \
-         blockCleanerCommand is exactly /scripts/{name}{arguments}"
-    ))
 }
 
 /// The text for the log.
@@ -120,10 +75,8 @@ impl fmt::Display for Method {
         match self {
             Self::DeleteContents => f.write_str("delete contents"),
             Self::QuickReset => f.write_str("quick reset"),
-            Self::Zero { passes: 1 } => f.write_str("zero"),
-            Self::Zero { passes } => write!(f, "zero, {passes} passes"),
-            Self::Overwrite { passes: 1 } => f.write_str("overwrite, 1 pass"),
-            Self::Overwrite { passes } => write!(f, "overwrite, {passes} passes"),
+            Self::Zero(passes) => write!(f, "zero (passes: {passes})"),
+            Self::Overwrite(passes) => write!(f, "overwrite (passes: {passes})"),
             Self::Discard => f.write_str("discard"),
             Self::Command(command) => write!(f, "command {}", command.join(" ")),
         }
@@ -147,21 +100,25 @@ mod tests {
                 Method::QuickReset,
                 "quick reset",
             ),
-            (&["/scripts/dd_zero.sh"], Method::Zero { passes: 1 }, "zero"),
+            (
+                &["/scripts/dd_zero.sh"],
+                Method::Zero(1),
+                "zero (passes: 1)",
+            ),
             (
                 &["/scripts/dd_zero.sh", "3"],
-                Method::Zero { passes: 3 },
-                "zero, 3 passes",
+                Method::Zero(3),
+                "zero (passes: 3)",
             ),
             (
                 &["/scripts/shred.sh"],
-                Method::Overwrite { passes: 3 },
-                "overwrite, 3 passes",
+                Method::Overwrite(3),
+                "overwrite (passes: 3)",
             ),
             (
                 &["/scripts/shred.sh", "1"],
-                Method::Overwrite { passes: 1 },
-                "overwrite, 1 pass",
+                Method::Overwrite(1),
+                "overwrite (passes: 1)",
             ),
             (&["/scripts/blkdiscard.sh"], Method::Discard, "discard"),
             (
@@ -239,27 +196,6 @@ mod tests {
             let command = words.iter().map(ToString::to_string).collect();
             assert_eq!(from(words), Method::Command(command), "{words:?}");
             assert_eq!(from(words).to_string(), shown);
-        }
-    }
-
-    #[test]
-    fn each_script_in_the_image_is_a_method_and_not_a_program() {
-        for (script, _) in SCRIPTS {
-            let path = format!("/scripts/{script}");
-            assert!(!matches!(from(&[&path]), Method::Command(_)), "{path}");
-            for program in [script, &path, &format!("./{script}")] {
-                let text = not_a_program(OsStr::new(program)).unwrap();
-                assert!(text.contains(&path) && text.starts_with(script), "{text}");
-            }
-        }
-        for program in [
-            "/local-volume-provisioner",
-            "/proc/self/exe",
-            "/shred.sh/provisioner",
-            "shred",
-            "",
-        ] {
-            assert_eq!(not_a_program(OsStr::new(program)), None, "{program}");
         }
     }
 }

@@ -5,13 +5,14 @@
 
 pub mod command;
 pub mod device;
-pub mod dirfd;
-pub mod escape;
-pub mod method;
-pub mod pace;
+mod dirfd;
+pub mod error;
+pub(crate) mod escape;
+pub(crate) mod method;
+pub(crate) mod pace;
 pub(crate) mod priority;
 pub mod progress;
-pub(crate) mod protect;
+mod protect;
 pub mod signature;
 pub mod supervisor;
 pub mod tree;

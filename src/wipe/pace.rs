@@ -24,27 +24,20 @@ pub struct Pace {
 )]
 impl Pace {
     /// The wiped fraction of the bytes, from 0 to 1. `None` if the total is not known.
-    #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.bytes_total > 0).then(|| self.bytes_done as f64 / self.bytes_total as f64)
     }
 
     /// Average bytes per second since the start. `None` before the first byte.
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
-        self.per_second(self.bytes_done)
+        let seconds = self.elapsed.as_secs_f64();
+        (self.bytes_done > 0 && seconds > 0.0).then(|| self.bytes_done as f64 / seconds)
     }
 
     /// The estimated remaining time. `None` without a rate or a total.
-    #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let rest = self.bytes_total.checked_sub(self.bytes_done)?;
         Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
-    }
-
-    fn per_second(&self, count: u64) -> Option<f64> {
-        let seconds = self.elapsed.as_secs_f64();
-        (count > 0 && seconds > 0.0).then(|| count as f64 / seconds)
     }
 }
 
@@ -57,30 +50,26 @@ impl fmt::Display for Pace {
             let percent = (100.0 * ratio).floor();
             write!(f, "{done} of {total} wiped ({percent} %)")?;
             if let Some(rate) = self.rate() {
-                write!(f, ", {}/s", bytes(rate))?;
+                write!(f, ", {}", self::rate(rate))?;
             }
             if let Some(left) = self.left() {
                 let whole = Duration::from_secs(left.as_secs());
                 write!(f, ", {} left", duration::format(whole))?;
             }
             Ok(())
-        } else if let Some(rate) = self.per_second(self.entries) {
-            write!(f, "{} entries removed, {rate:.0} per second", self.entries)
         } else {
-            f.write_str("no progress yet")
+            write!(f, "{} entries removed", self.entries)
         }
     }
 }
 
 /// A number of bytes with one decimal: `1.5 GiB`.
 #[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
-#[must_use]
 pub fn amount(count: u64) -> String {
     bytes(count as f64)
 }
 
 /// A rate in bytes per second: `300.0 MiB/s`.
-#[must_use]
 pub fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(bytes_per_second))
 }
@@ -108,8 +97,8 @@ mod tests {
     #[test]
     fn pace_is_formatted_with_units_and_remaining_time() {
         for (entries, done, total, seconds, words) in [
-            (0, 0, 0, 30, "no progress yet"),
-            (1234, 0, 0, 30, "1234 entries removed, 41 per second"),
+            (0, 0, 0, 30, "0 entries removed"),
+            (1234, 0, 0, 30, "1234 entries removed"),
             (0, 0, 4096 * MIB, 30, "0 bytes of 4.0 GiB wiped (0 %)"),
             (
                 0,

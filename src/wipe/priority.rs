@@ -20,22 +20,17 @@ const IDLE: c_int = 3;
 
 /// Idle I/O priority of the calling thread until this is dropped: then the priority is derived from the nice
 /// value again. Threads and processes that the thread starts in that time inherit the priority permanently.
+///
+/// It is not `Send`: a thread restores only its own priority.
 #[derive(Debug)]
-pub struct IdleIo {
-    /// Not `Send`: a thread restores only its own priority.
-    _on_this_thread: PhantomData<*const ()>,
-}
+pub struct IdleIo(PhantomData<*const ()>);
 
 impl IdleIo {
     /// Sets the priority. If a seccomp profile forbids that, the cleaner runs at the normal priority.
     #[must_use = "the normal priority comes back when this is dropped"]
     pub fn begin() -> Self {
-        if let Err(errno) = set_priority(IDLE << CLASS_SHIFT) {
-            tracing::debug!(%errno, "cleaning at normal I/O priority: the kernel refused the idle class");
-        }
-        Self {
-            _on_this_thread: PhantomData,
-        }
+        let _ = set_priority(IDLE << CLASS_SHIFT);
+        Self(PhantomData)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The progress counters and the cancellation of a cleaner.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
+use super::error::WipeError;
 use super::pace::Pace;
 
 /// A handle that a cleaner shares with its observers. Cloning it is cheap.
@@ -22,21 +23,9 @@ struct Shared {
     steps: AtomicU64,
     stalled_seconds: AtomicU64,
     data_gone: AtomicBool,
-    stop: OnceLock<Cause>,
-    wake: Notify,
+    timed_out: AtomicBool,
+    cancelled: watch::Sender<bool>,
 }
-
-/// Why a cleaner was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    Shutdown,
-    TimeLimit,
-}
-
-/// The cleaner was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it was cancelled before it was done; cleaning starts again from the beginning")]
-pub struct Cancelled;
 
 impl Progress {
     /// Directory entries removed so far.
@@ -86,9 +75,7 @@ impl Progress {
     #[must_use]
     pub fn activity(&self) -> u64 {
         let steps = self.0.steps.load(Ordering::Relaxed);
-        [steps, self.entries(), self.bytes_done()]
-            .into_iter()
-            .fold(0, u64::wrapping_add)
+        steps + self.entries() + self.bytes_done()
     }
 
     /// Records how long there was no activity, as measured by the observer.
@@ -125,56 +112,48 @@ impl Progress {
         }
     }
 
-    /// Cancels the cleaner because the process shuts down. It cannot be undone.
+    /// Cancels the cleaner, because the process shuts down. It cannot be undone.
     pub fn cancel(&self) {
-        self.stop(Cause::Shutdown);
+        self.0.cancelled.send_replace(true);
     }
 
     /// Cancels the cleaner because its time limit is over.
     pub fn time_out(&self) {
-        self.stop(Cause::TimeLimit);
-    }
-
-    fn stop(&self, cause: Cause) {
         // The first cause counts.
-        let _ = self.0.stop.set(cause);
-        self.0.wake.notify_waiters();
+        if !self.is_cancelled() {
+            self.0.timed_out.store(true, Ordering::Relaxed);
+        }
+        self.cancel();
     }
 
     /// Whether the cleaner was cancelled, for any cause.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.stop.get().is_some()
+        *self.0.cancelled.borrow()
     }
 
     /// Whether the cleaner was cancelled because its time limit is over.
     #[must_use]
     pub fn is_timed_out(&self) -> bool {
-        self.0.stop.get() == Some(&Cause::TimeLimit)
+        self.0.timed_out.load(Ordering::Relaxed)
     }
 
     /// Cleaners call it between two steps.
     ///
     /// # Errors
-    /// [`Cancelled`] after a cancellation.
-    pub fn check(&self) -> Result<(), Cancelled> {
+    /// [`WipeError::Cancelled`] after a cancellation.
+    pub fn check(&self) -> Result<(), WipeError> {
         if self.is_cancelled() {
-            Err(Cancelled)
-        } else {
-            Ok(())
+            return Err(WipeError::Cancelled);
         }
+        Ok(())
     }
 
     /// Waits for the cancellation.
     pub async fn cancelled(&self) {
-        while !self.is_cancelled() {
-            let mut woken = std::pin::pin!(self.0.wake.notified());
-            // Registered before the second check, so that no cancellation is missed.
-            woken.as_mut().enable();
-            if !self.is_cancelled() {
-                woken.await;
-            }
-        }
+        let mut cancelled = self.0.cancelled.subscribe();
+        // The sender lives as long as this handle.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
     }
 }
 
@@ -199,7 +178,7 @@ mod tests {
         );
         assert_eq!(progress.check(), Ok(()));
         watcher.cancel();
-        assert_eq!(progress.check(), Err(Cancelled));
+        assert_eq!(progress.check(), Err(WipeError::Cancelled));
     }
 
     #[test]
@@ -209,7 +188,7 @@ mod tests {
         late.time_out();
         late.cancel();
         assert!(late.is_cancelled() && late.is_timed_out());
-        assert_eq!(late.check(), Err(Cancelled));
+        assert_eq!(late.check(), Err(WipeError::Cancelled));
         ended.cancel();
         ended.time_out();
         assert!(ended.is_cancelled() && !ended.is_timed_out());

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::stat::{Mode, fstat};
-use nix::unistd::ftruncate;
+use nix::unistd::{UnlinkatFlags, ftruncate};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::dirfd::{DirFd, errno};
@@ -23,51 +23,37 @@ mod ioctl {
     nix::ioctl_write_ptr!(set_subvolume_flags, 0x94, 26, u64);
 }
 
-/// The flags that were cleared on an entry.
-#[derive(Debug, Default)]
-pub struct Flags(Option<(OwnedFd, IFlags)>);
-
-impl Flags {
-    /// Sets the flags again if the file still has a link, which may be outside the volume.
-    pub fn restore(self) {
-        if let Some((file, flags)) = self.0
-            && fstat(&file).is_ok_and(|file| file.st_nlink > 0)
-        {
-            // Clearing them succeeded, so this is permitted too.
-            let _ = ioctl_setflags(file, flags);
-        }
-    }
-}
-
-/// Clears the immutable and append-only flags of a directory and of its entry `name`. `None` if neither has
-/// any: the refusal has another cause.
+/// Removes an entry without the immutable and append-only flags of its directory and of itself, which the capability
+/// `CAP_LINUX_IMMUTABLE` allows to clear.
 ///
 /// # Errors
-/// `EPERM` without `CAP_LINUX_IMMUTABLE`.
-pub fn unprotect(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
-    match (clear(dir.as_fd()), clear_entry(dir, name)) {
-        (Err(Errno::EPERM), _) | (_, Err(Errno::EPERM)) => Err(Errno::EPERM),
-        (_, Ok(Some(flags))) => Ok(Some(flags)),
-        (Ok(true), _) => Ok(Some(Flags::default())),
-        _ => Ok(None),
+/// Those of `unlinkat`.
+pub fn remove_unprotected(dir: &DirFd, name: &CStr, kind: UnlinkatFlags) -> Result<()> {
+    // A flag that cannot be cleared makes the removal fail.
+    let _ = clear(dir.as_fd());
+    let cleared = clear_entry(dir, name);
+    let removed = dir.remove(name, kind);
+    // The file may have another link outside the volume.
+    if let Ok(Some((file, flags))) = cleared
+        && fstat(&file).is_ok_and(|file| file.st_nlink > 0)
+    {
+        // Clearing them succeeded, so this is permitted too.
+        let _ = ioctl_setflags(file, flags);
     }
+    removed
 }
 
 /// Clears the flags of an entry. Returns those that it had.
-fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<Flags>> {
+fn clear_entry(dir: &DirFd, name: &CStr) -> Result<Option<(OwnedFd, IFlags)>> {
     let handle = dir.handle(name)?;
     // Other types have no flags, and opening them has effects.
-    if !matches!(file_type(&handle)?, libc::S_IFDIR | libc::S_IFREG) {
+    let kind = fstat(&handle)?.st_mode & libc::S_IFMT;
+    if !matches!(kind, libc::S_IFDIR | libc::S_IFREG) {
         return Ok(None);
     }
     let file = reopen(&handle, OFlag::O_RDONLY)?;
-    let flags = ioctl_getflags(&file).map_err(errno)?;
-    let cleared = clear(file.as_fd())?;
-    Ok(cleared.then(|| Flags(Some((file, flags)))))
-}
-
-fn file_type(file: &OwnedFd) -> Result<libc::mode_t> {
-    Ok(fstat(file)?.st_mode & libc::S_IFMT)
+    let flags = clear(file.as_fd())?;
+    Ok(flags.map(|flags| (file, flags)))
 }
 
 /// Opens the file behind the handle. Its name may refer to a FIFO by now.
@@ -77,56 +63,52 @@ fn reopen(handle: &OwnedFd, access: OFlag) -> Result<OwnedFd> {
     open(path.as_str(), flags, Mode::empty())
 }
 
-/// Clears the immutable and append-only flags of a file. Returns whether it had any.
+/// Clears the immutable and append-only flags of a file. Returns the flags before, if it had any of these.
 ///
 /// # Errors
 /// Those of the two ioctls; `ENOTTY` or `EOPNOTSUPP` where the filesystem has no flags.
-pub fn clear(file: BorrowedFd<'_>) -> Result<bool> {
-    let protecting = IFlags::IMMUTABLE | IFlags::APPEND;
+pub fn clear(file: BorrowedFd<'_>) -> Result<Option<IFlags>> {
     let flags = ioctl_getflags(file).map_err(errno)?;
-    if !flags.intersects(protecting) {
-        return Ok(false);
+    let cleared = flags - (IFlags::IMMUTABLE | IFlags::APPEND);
+    if cleared == flags {
+        return Ok(None);
     }
-    let cleared = ioctl_setflags(file, flags - protecting);
-    cleared.map(|()| true).map_err(errno)
+    let set = ioctl_setflags(file, cleared).map_err(errno);
+    set.map(|()| Some(flags))
 }
 
 /// Whether a directory is the root of a read-only subvolume or snapshot (btrfs).
 pub fn is_read_only_subvolume(dir: &DirFd) -> bool {
-    get_subvolume_flags(dir.as_fd()).is_ok_and(|flags| flags & READ_ONLY != 0)
+    subvolume_flags(dir).is_ok_and(|flags| flags & READ_ONLY != 0)
 }
 
-/// Makes a read-only subvolume writable. `dir` is its root.
-///
-/// # Errors
-/// `EPERM` without `CAP_FOWNER` or while `btrfs send` reads the snapshot; `ENOTTY` or `EINVAL` if it is not
-/// the root of a subvolume.
-pub fn make_writable(dir: &DirFd) -> Result<()> {
-    match get_subvolume_flags(dir.as_fd())? {
-        flags if flags & READ_ONLY == 0 => Ok(()),
-        flags => set_subvolume_flags(dir.as_fd(), flags & !READ_ONLY),
+/// Makes a read-only subvolume writable, of which `dir` is the root. This fails without `CAP_FOWNER`, and while
+/// `btrfs send` reads the snapshot.
+#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
+pub fn make_writable(dir: &DirFd) {
+    if let Ok(flags) = subvolume_flags(dir)
+        && flags & READ_ONLY != 0
+    {
+        let flags = flags & !READ_ONLY;
+        // SAFETY: the kernel reads one u64 from `flags`.
+        let _ = unsafe { ioctl::set_subvolume_flags(dir.as_fd().as_raw_fd(), &raw const flags) };
     }
 }
 
 #[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
-fn get_subvolume_flags(dir: BorrowedFd<'_>) -> Result<u64> {
+fn subvolume_flags(dir: &DirFd) -> Result<u64> {
     let mut flags = 0;
     // SAFETY: the kernel writes one u64 to `flags`.
-    unsafe { ioctl::get_subvolume_flags(dir.as_raw_fd(), &raw mut flags) }.map(|_| flags)
-}
-
-#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
-fn set_subvolume_flags(dir: BorrowedFd<'_>, flags: u64) -> Result<()> {
-    // SAFETY: the kernel reads one u64 from `flags`.
-    unsafe { ioctl::set_subvolume_flags(dir.as_raw_fd(), &raw const flags) }.map(drop)
+    unsafe { ioctl::get_subvolume_flags(dir.as_fd().as_raw_fd(), &raw mut flags) }.map(|_| flags)
 }
 
 /// Frees a file's blocks before its removal: on a full copy-on-write filesystem, even a deletion may fail for
 /// lack of space. Returns whether to retry the removal.
 pub fn truncate(dir: &DirFd, name: &CStr) -> bool {
     let truncated = dir.handle(name).and_then(|handle| {
+        let stat = fstat(&handle)?;
         // A second link may be outside the volume.
-        if file_type(&handle)? != libc::S_IFREG || fstat(&handle)?.st_nlink != 1 {
+        if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink != 1 {
             return Err(Errno::EINVAL);
         }
         ftruncate(reopen(&handle, OFlag::O_WRONLY)?, 0)

@@ -9,11 +9,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::device::DeviceError;
+use super::device::failed;
+use super::error::WipeError;
 use super::progress::Progress;
 
 pub use backups::spots;
@@ -31,65 +31,39 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Fills `buffer`, with zeros if the range is not within the part.
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+    /// Reads a range: zeros if it is not within the part.
+    fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, WipeError> {
         self.progress.check()?;
         self.progress.add_step();
-        let end = offset.checked_add(buffer.len() as u64);
-        if end.is_none_or(|end| end > self.size) {
-            buffer.fill(0);
-            return Ok(());
+        let mut bytes = vec![0; length];
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= self.size) {
+            let offset = self.start + offset;
+            let read = self.device.read_exact_at(&mut bytes, offset);
+            read.map_err(failed("read", offset))?;
         }
-        let offset = self.start + offset;
-        let read = self.device.read_exact_at(buffer, offset);
-        read.map_err(DeviceError::io("read", offset))
-    }
-
-    /// Reads a structure of a fixed length.
-    fn structure<const N: usize>(&self, offset: u64) -> Result<[u8; N], DeviceError> {
-        let mut bytes = [0; N];
-        self.read(offset, &mut bytes).map(|()| bytes)
+        Ok(bytes)
     }
 }
 
-/// A known signature on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signature {
-    /// The type, as named by `blkid`.
-    pub name: &'static str,
-    /// The offset of the magic number in bytes from the start of the device.
-    pub offset: u64,
-}
-
-impl fmt::Display for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.name, self.offset)
-    }
-}
-
-/// The first known signature on a device of `size` bytes.
+/// The first known signature on a device of `size` bytes: its type, as named by `blkid`, and its place.
 ///
 /// # Errors
 /// When the device cannot be read, or after a cancellation.
-pub fn find(
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<Option<Signature>, DeviceError> {
+pub fn find(device: &File, size: u64, progress: &Progress) -> Result<Option<String>, WipeError> {
     let reader = Reader {
         device,
         start: 0,
         size,
         progress,
     };
-    for magic in MAGICS {
-        for offset in magic.offsets(size) {
-            let mut found = [0; table::LONGEST];
-            let found = &mut found[..magic.bytes.len()];
-            reader.read(offset, found)?;
-            if *found == *magic.bytes {
-                let name = magic.name;
-                return Ok(Some(Signature { name, offset }));
+    for (name, magic, places) in MAGICS {
+        for offset in places
+            .iter()
+            .filter_map(|place| table::offset(*place, size))
+        {
+            if reader.read(offset, magic.len())? == *magic {
+                return Ok(Some(signature(name, offset)));
             }
         }
     }
@@ -99,32 +73,26 @@ pub fn find(
     }
 }
 
+fn signature(name: &str, offset: u64) -> String {
+    format!("{name} at byte {offset}")
+}
+
 /// ZFS has four labels, two at each end. The uberblocks in their second half have the magic number.
-fn find_zfs(device: Reader<'_>) -> Result<Option<Signature>, DeviceError> {
+fn find_zfs(device: Reader<'_>) -> Result<Option<String>, WipeError> {
     const LABEL: u64 = 256 << 10;
-    const RING: usize = 128 << 10;
+    const RING: u64 = 128 << 10;
     const SLOT: usize = 1 << 10;
     const MAGIC: u64 = 0x00ba_b10c;
     let end = device.size / LABEL * LABEL;
-    let mut ring = vec![0; RING];
-    let labels = [
-        Some(0),
-        Some(LABEL),
-        end.checked_sub(2 * LABEL),
-        end.checked_sub(LABEL),
-    ];
-    for label in labels.into_iter().flatten() {
-        let start = label + RING as u64;
-        device.read(start, &mut ring)?;
-        let (slots, _) = ring.as_chunks::<SLOT>();
-        for (slot, offset) in slots.iter().zip((start..).step_by(SLOT)) {
+    let at_end = [2 * LABEL, LABEL].map(|distance| end.saturating_sub(distance));
+    for label in [0, LABEL].into_iter().chain(at_end) {
+        let start = label + RING;
+        let ring = device.read(start, 128 << 10)?;
+        for (slot, offset) in ring.chunks(SLOT).zip((start..).step_by(SLOT)) {
             // In the byte order of the machine that created the pool.
-            let magic: [u8; 8] = backups::field(slot, 0);
+            let magic = backups::field(slot, 0);
             if [u64::from_le_bytes(magic), u64::from_be_bytes(magic)].contains(&MAGIC) {
-                return Ok(Some(Signature {
-                    name: "zfs_member",
-                    offset,
-                }));
+                return Ok(Some(signature("zfs_member", offset)));
             }
         }
     }

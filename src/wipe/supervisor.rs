@@ -24,8 +24,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use procfs::process::{Process, all_processes};
-use serde::{Deserialize, Serialize};
+use procfs::process::all_processes;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,40 +34,32 @@ use super::priority::IdleIo;
 /// The hidden subcommand that runs the supervisor: `supervise -- PROGRAM [ARGUMENT]...`.
 pub const SUBCOMMAND: &str = "supervise";
 
-/// The result of the supervisor: one line of JSON on its standard error, to which the cleaner has no access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Verdict {
-    /// The cleaner exited with this code.
-    Exit(i32),
-    /// A signal that the supervisor did not send ended the cleaner.
-    Signal(i32),
-    /// The cleaner could not be started, with this `errno`.
-    NotStarted(i32),
-    /// The supervisor was stopped, and no process of the cleaner is left.
-    Stopped,
-}
+/// The supervisor's verdict, which is the text on its standard error, to which the cleaner has no access: the cleaner
+/// exited with code 0.
+pub(super) const SUCCEEDED: &str = "succeeded";
+/// The verdict after the supervisor was stopped. No process of the cleaner is left.
+pub(super) const STOPPED: &str = "was stopped";
 
 /// Runs the supervisor. The process must do nothing else: it treats each of its children as the cleaner's.
 ///
 /// Standard input is the pipe to the provisioner, standard output that of the cleaner. The verdict is written
-/// to standard error.
+/// to standard error; any other than the two constants is the cause of a failure.
 #[must_use]
 pub fn supervise(command: &[OsString]) -> ExitCode {
     let verdict = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .and_then(|runtime| runtime.block_on(run(command)));
-    let report = verdict.and_then(|verdict| Ok(serde_json::to_string(&verdict)?));
-    let (text, code) = match report {
-        Ok(report) => (report, ExitCode::SUCCESS),
-        Err(error) => (format!("the supervisor failed: {error}"), ExitCode::FAILURE),
+    let (text, code) = match verdict {
+        Ok(verdict) => (verdict, ExitCode::SUCCESS),
+        Err(error) => (error.to_string(), ExitCode::FAILURE),
     };
     // The provisioner may be dead.
     let _ = writeln!(io::stderr(), "{text}");
     code
 }
 
-async fn run(command: &[OsString]) -> io::Result<Verdict> {
+async fn run(command: &[OsString]) -> io::Result<String> {
     prctl::set_child_subreaper(true)?;
     // All that can fail runs before the cleaner starts. The cleaner does not inherit signal handlers (it
     // would inherit ignored signals).
@@ -80,31 +71,35 @@ async fn run(command: &[OsString]) -> io::Result<Verdict> {
     let _idle = IdleIo::begin();
     let cleaner = match start(command) {
         Ok(cleaner) => cleaner,
-        Err(error) => return Ok(Verdict::NotStarted(error.raw_os_error().unwrap_or(0))),
-    };
-    let mut unread = [0];
-    let verdict = loop {
-        tokio::select! {
-            _ = child_ended.recv() => {
-                if let Some(verdict) = reap(cleaner) {
-                    break verdict;
-                }
-            }
-            // The provisioner never writes to it, so a result means that it is closed.
-            _ = lifeline.read(&mut unread) => break Verdict::Stopped,
-            _ = terminate.recv() => break Verdict::Stopped,
+        Err(error) => {
+            return Ok(format!(
+                "cannot be run: {error}; correct blockCleanerCommand, or the interpreter that the program's first line names"
+            ));
         }
     };
+    let (mut unread, mut verdict) = ([0], String::new());
+    while verdict.is_empty() {
+        tokio::select! {
+            _ = child_ended.recv() => { reap(cleaner, &mut verdict); },
+            // The provisioner never writes to it, so a result means that it is closed.
+            _ = lifeline.read(&mut unread) => STOPPED.clone_into(&mut verdict),
+            _ = terminate.recv() => STOPPED.clone_into(&mut verdict),
+        }
+    }
     // Also after a normal exit: background processes of the cleaner may still write.
-    kill_descendants().await;
+    while reap(cleaner, &mut String::new()) {
+        for pid in children() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        // A process that waits for its disk dies when the disk responds.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(verdict)
 }
 
 #[expect(unsafe_code, reason = "std can do this only in the forked child")]
 fn start(command: &[OsString]) -> io::Result<Pid> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(Errno::EINVAL.into());
-    };
+    let (program, arguments) = command.split_first().ok_or(Errno::EINVAL)?;
     let mut cleaner = Command::new(program);
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     cleaner
@@ -121,48 +116,28 @@ fn start(command: &[OsString]) -> io::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(id).map_err(io::Error::other)?))
 }
 
-/// Reaps dead children. Returns the verdict if the cleaner is one of them.
-fn reap(cleaner: Pid) -> Option<Verdict> {
-    let mut verdict = None;
+/// Reaps dead children, and sets the verdict if the cleaner is one of them. Returns whether any child is left. Orphans
+/// become children of the supervisor.
+fn reap(cleaner: Pid, verdict: &mut String) -> bool {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, 0)) if pid == cleaner => SUCCEEDED.clone_into(verdict),
             Ok(WaitStatus::Exited(pid, code)) if pid == cleaner => {
-                verdict = Some(Verdict::Exit(code));
+                *verdict = format!("ended with exit code {code}");
             }
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == cleaner => {
-                verdict = Some(Verdict::Signal(signal as i32));
+                *verdict = format!("was killed by signal {}", signal as i32);
             }
-            Ok(WaitStatus::StillAlive) => return verdict,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return verdict,
+            Ok(WaitStatus::StillAlive) => return true,
+            Err(Errno::ECHILD) => return false,
+            Ok(_) | Err(_) => {}
         }
-    }
-}
-
-/// Kills until no descendant is left. Orphans become children of the supervisor.
-async fn kill_descendants() {
-    loop {
-        for pid in children() {
-            let _ = kill(pid, Signal::SIGKILL);
-        }
-        loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => break,
-                Err(Errno::ECHILD) => return,
-                Ok(_) | Err(_) => {}
-            }
-        }
-        // A process that waits for its disk dies when the disk responds.
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 fn children() -> Vec<Pid> {
-    let is_child = |process: &Process| {
-        let stat = process.stat();
-        stat.is_ok_and(|stat| stat.ppid == Pid::this().as_raw())
-    };
     let processes = all_processes().into_iter().flatten().flatten();
-    let children = processes.filter(is_child);
+    let stats = processes.filter_map(|process| process.stat().ok());
+    let children = stats.filter(|stat| stat.ppid == Pid::this().as_raw());
     children.map(|child| Pid::from_raw(child.pid)).collect()
 }

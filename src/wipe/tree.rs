@@ -4,11 +4,8 @@
 //! run in it. [`dirfd`](super::dirfd) provides the safe operations, `walk` the order.
 
 mod batch;
-mod bounds;
 mod dir_stack;
-mod error;
 mod frame;
-mod fs_tuning;
 mod helper;
 mod root;
 mod walk;
@@ -21,16 +18,15 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::stat::futimens;
-use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{fsync, syncfs};
 
 use super::dirfd::{DirFd, Entry};
-use super::escape::ShownPath;
+use super::error::WipeError;
+use super::escape::{escaped, shown};
 use super::progress::Progress;
 use super::protect;
 
-pub use error::TreeError;
 use walk::Walk;
 
 /// The directory of `fsck` in the root of an ext filesystem. It is kept, but emptied: it may contain the
@@ -54,58 +50,48 @@ pub fn empty(
     root: BorrowedFd<'_>,
     nested: &[PathBuf],
     progress: &Progress,
-) -> Result<(), TreeError> {
+) -> Result<(), WipeError> {
     if let Some(point) = nested.first() {
-        let path = ShownPath::from_bytes(point.as_os_str().as_bytes());
-        return Err(TreeError::NestedMount { path });
+        let path = escaped(point.as_os_str().as_bytes());
+        return Err(failure("enter", &path, Errno::EXDEV));
     }
     let dir = open_root(root)?;
-    if is_read_only(&dir) {
-        return Err(TreeError::ReadOnly);
-    }
     // Subvolumes inside belong to the tenant. The root may have been made read-only by an operator.
     if protect::is_read_only_subvolume(&dir) {
-        return Err(TreeError::ReadOnlyRoot);
+        return Err(WipeError::Failed(
+            "the volume is a read-only subvolume or snapshot; to delete its contents, run `btrfs property set -f DIRECTORY ro false` on its mount point".into(),
+        ));
     }
-    // The mount flags do not always show that.
-    if touch(&dir) == Err(Errno::EROFS) {
-        return Err(TreeError::ReadOnly);
+    if is_read_only(&dir) {
+        return Err(failure("change", ".", Errno::EROFS));
     }
-    Walk::new(dir, progress)?.run()?;
+    Walk::new(dir, progress).run()?;
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
     if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
-        root::reset(&lost_and_found, Some(LOST_AND_FOUND))?;
+        root::reset(&lost_and_found, "lost+found")?;
     }
-    root::reset(&dir, None)
+    root::reset(&dir, ".")
 }
 
 /// Checks that a volume is empty except for an empty `lost+found`. It reads the directory again.
 ///
 /// # Errors
-/// [`TreeError::NotEmpty`] with the name of an entry.
-pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), TreeError> {
+/// [`WipeError::NotEmpty`] with the name of an entry.
+pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), WipeError> {
     let root = open_root(root)?;
-    let io = |what, errno| TreeError::Io {
-        what,
-        path: ShownPath::new([]),
-        errno,
-    };
-    for entry in list(&root).map_err(|errno| io("read", errno))? {
-        let mut path = vec![entry.name.clone()];
-        if entry.name.as_c_str() == LOST_AND_FOUND
-            && let Ok(dir) = root.open_dir(&entry.name)
+    for entry in list(&root)? {
+        let mut path = vec![entry.name];
+        if *path[0] == *LOST_AND_FOUND
+            && let Ok(dir) = root.open_dir(LOST_AND_FOUND)
         {
-            match list(&dir)
-                .map_err(|errno| io("read lost+found below", errno))?
-                .pop()
-            {
-                Some(found) => path.push(found.name),
-                None => continue,
-            }
+            let Some(found) = list(&dir)?.pop() else {
+                continue;
+            };
+            path.push(found.name);
         }
-        let path = ShownPath::new(path.iter().map(CString::as_c_str));
-        return Err(TreeError::NotEmpty { path });
+        let path = shown(path.iter().map(CString::as_c_str));
+        return Err(WipeError::NotEmpty(path));
     }
     Ok(())
 }
@@ -118,19 +104,12 @@ pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), TreeError> {
 ///
 /// # Errors
 /// When the change does not reach the disk.
-pub fn sync(root: BorrowedFd<'_>) -> Result<(), TreeError> {
+pub fn sync(root: BorrowedFd<'_>) -> Result<(), WipeError> {
     let root = open_root(root)?;
     let written = touch(&root)
         .and_then(|()| fsync(&root))
         .and_then(|()| syncfs(&root));
-    written.map_err(|errno| match errno {
-        Errno::EROFS => TreeError::ReadOnly,
-        errno => TreeError::Io {
-            what: "sync the filesystem of",
-            path: ShownPath::new([]),
-            errno,
-        },
-    })
+    written.map_err(|errno| failure("sync the filesystem of", ".", errno))
 }
 
 /// Updates the modification time of the root directory. Some FUSE servers do not support that.
@@ -141,24 +120,46 @@ fn touch(root: &DirFd) -> nix::Result<()> {
     }
 }
 
-fn open_root(root: BorrowedFd<'_>) -> Result<DirFd, TreeError> {
+/// Whether the filesystem is read-only. After an error, its mount flags may not show that.
+fn is_read_only(root: &DirFd) -> bool {
+    touch(root) == Err(Errno::EROFS)
+}
+
+fn open_root(root: BorrowedFd<'_>) -> Result<DirFd, WipeError> {
     DirFd::reopen(root).map_err(|errno| match errno {
-        Errno::ENOSYS | Errno::EPERM => TreeError::NoOpenat2 { errno },
-        errno => TreeError::Io {
-            what: "open",
-            path: ShownPath::new([]),
-            errno,
-        },
+        Errno::ENOSYS | Errno::EPERM => WipeError::Fatal(format!(
+            "the kernel or a seccomp profile denies openat2 ({errno}), without which nothing is deleted; run Linux 5.6 or later and allow openat2 in the container's seccomp profile"
+        )),
+        errno => failure("open", ".", errno),
     })
 }
 
-fn is_read_only(dir: &DirFd) -> bool {
-    fstatvfs(dir).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_RDONLY))
+fn list(dir: &DirFd) -> Result<Vec<Entry>, WipeError> {
+    let (mut entries, mut buffer) = (Vec::new(), vec![MaybeUninit::uninit(); BUFFER]);
+    let mut is_more = true;
+    // Two entries are enough to decide, and a million need too much memory.
+    while is_more && entries.len() < 2 {
+        let read = dir.read(&mut buffer, &mut entries);
+        is_more = read.map_err(|errno| failure("read", ".", errno))?;
+    }
+    Ok(entries)
 }
 
-fn list(dir: &DirFd) -> nix::Result<Vec<Entry>> {
-    let (mut entries, mut buffer) = (Vec::new(), vec![MaybeUninit::uninit(); BUFFER]);
-    // Two entries are enough to decide, and a million need too much memory.
-    while entries.len() < 2 && dir.read(&mut buffer, &mut entries)? {}
-    Ok(entries)
+/// The error for an errno about the root or an entry below it.
+fn failure(what: &str, path: &str, errno: Errno) -> WipeError {
+    let text = format!("cannot {what} {path}: {}", errno.desc());
+    match errno {
+        // EBUSY: a file or an emptied directory that is a mount point.
+        Errno::EXDEV | Errno::EBUSY => WipeError::Fatal(format!(
+            "{path} is mounted inside the volume; unmount it, then cleaning resumes"
+        )),
+        Errno::EROFS => WipeError::Fatal(
+            "the filesystem is read-only, by its mount options or after an error (see the kernel log); repair it with fsck if necessary, then mount it writable".into(),
+        ),
+        Errno::EPERM | Errno::EACCES => WipeError::Failed(format!(
+            "{text}; run the provisioner as root with CAP_DAC_OVERRIDE, CAP_FOWNER and CAP_LINUX_IMMUTABLE; if it is a swap file, run `swapoff`"
+        )),
+        Errno::EIO | Errno::EMFILE | Errno::ENFILE => WipeError::Fatal(text),
+        _ => WipeError::Failed(text),
+    }
 }

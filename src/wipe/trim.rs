@@ -16,7 +16,8 @@ use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::syncfs;
 
-use super::progress::{Cancelled, Progress};
+use super::error::WipeError;
+use super::progress::Progress;
 
 /// The bytes of the filesystem in one call, which cannot be interrupted.
 const STEP: u64 = 1 << 30;
@@ -57,24 +58,23 @@ pub enum Trim {
 ///
 /// # Errors
 /// Only when it was cancelled by a shutdown.
-pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
-    match trim_all(root, progress) {
-        Err(Cancelled) if progress.is_timed_out() => Ok(Trim::OutOfTime),
-        result => result,
-    }
-}
-
-fn trim_all(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, Cancelled> {
+pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError> {
     // A trim of zero bytes does nothing, but its errno shows whether trim is supported.
     if let Err(errno) = fitrim(root, 0, 0)
         && is_no_offer(errno)
     {
         return Ok(Trim::NotOffered(errno));
     }
-    wait_for_freed_blocks(root, progress)?;
+    wait_for_freed_blocks(root, progress);
+    let size = fstatvfs(root).map_or(0, |facts| {
+        facts.blocks().saturating_mul(facts.fragment_size())
+    });
     let mut bytes = 0;
-    for (start, length) in steps(size(root)) {
-        progress.check()?;
+    for (start, length) in steps(size) {
+        match progress.check() {
+            Err(_) if progress.is_timed_out() => return Ok(Trim::OutOfTime),
+            checked => checked?,
+        }
         progress.add_step();
         match fitrim(root, start, length) {
             Ok(trimmed) => bytes += trimmed,
@@ -96,25 +96,16 @@ fn is_no_offer(errno: Errno) -> bool {
 
 /// Waits until the number of free blocks is stable, then syncs. XFS frees the blocks of a deleted file after
 /// `unlink` has returned, and filesystems trim only blocks that are free in the log as well.
-fn wait_for_freed_blocks(root: BorrowedFd<'_>, progress: &Progress) -> Result<(), Cancelled> {
+fn wait_for_freed_blocks(root: BorrowedFd<'_>, progress: &Progress) {
     let free = || fstatvfs(root).map_or(0, |facts| facts.blocks_free());
-    let begin = Instant::now();
+    let end = Instant::now() + FREE_TIMEOUT;
     let (mut before, mut now) = (None, free());
-    while before != Some(now) && begin.elapsed() < FREE_TIMEOUT {
-        progress.check()?;
+    while before != Some(now) && Instant::now() < end && !progress.is_cancelled() {
         sleep(FREE_TIMEOUT / 100);
         (before, now) = (Some(now), free());
     }
     // Errors are ignored: the sync after the trim reports them.
     let _ = syncfs(root);
-    Ok(())
-}
-
-/// The size of the filesystem in bytes without its reserved area; 0 if it is not known.
-fn size(root: BorrowedFd<'_>) -> u64 {
-    fstatvfs(root).map_or(0, |facts| {
-        facts.blocks().saturating_mul(facts.fragment_size())
-    })
 }
 
 /// Starts and lengths that cover the whole filesystem. The last length is unlimited, because the size is not

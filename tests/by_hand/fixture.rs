@@ -29,21 +29,24 @@ pub fn command(stage: &Stage, args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command, which has to end in this way and write all of this.
-pub fn assert_ends(command: &mut Command, code: i32, words: &[&str]) {
+/// Runs a command, which has to end in this way and write all of this. Returns what it writes.
+pub fn assert_ends(command: &mut Command, code: i32, words: &[&str]) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{command:?}: {text}");
     for words in words {
         assert!(text.contains(words), "{command:?}: no {words:?} in {text}");
     }
+    text
 }
 
 /// Refused with these words, with `--yes` and in a dry run.
 pub fn assert_refused(stage: &Stage, volume: &str, words: &str) {
     for go in ["--dry-run", "--yes"] {
         let expected = ["error: ", words, "nothing was touched"];
-        assert_ends(&mut command(stage, &[volume, go]), 2, &expected);
+        let text = assert_ends(&mut command(stage, &[volume, go]), 2, &expected);
+        assert_eq!(text.matches("nothing was").count(), 1, "{text}");
+        assert!(!text.contains("will be cleaned"), "{text}");
     }
 }
 

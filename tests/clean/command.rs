@@ -10,7 +10,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use local_volume_provisioner::wipe::command::{CommandError, run};
+use local_volume_provisioner::wipe::command::run;
+use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -19,13 +20,14 @@ use tokio::runtime::Runtime;
 
 const OURSELVES: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 const DEVICE: &str = "LOCAL_PV_BLKDEVICE";
+const BROKEN: &str = "the supervisor of ";
 
 /// Runs a shell script as the cleaner, and returns what it wrote.
 async fn clean(
     script: &str,
     mark: &str,
     progress: &Progress,
-) -> (Result<(), CommandError>, Vec<String>) {
+) -> (Result<(), WipeError>, Vec<String>) {
     clean_locked(script, mark, &nothing(), progress).await
 }
 
@@ -35,7 +37,7 @@ async fn clean_locked(
     mark: &str,
     lock: &File,
     progress: &Progress,
-) -> (Result<(), CommandError>, Vec<String>) {
+) -> (Result<(), WipeError>, Vec<String>) {
     let command = ["sh", "-c", script].map(str::to_owned);
     let mut lines = Vec::new();
     let result = run(
@@ -158,7 +160,6 @@ async fn a_failed_cleaner_is_reported_with_its_code_and_last_output() {
     let script = "for n in 1 2 3 4 5 6 7; do echo line $n; done; exit 77";
     let (result, lines) = clean(script, &mark("fails"), &Progress::default()).await;
     let error = result.unwrap_err();
-    assert!(matches!(error, CommandError::Failed { .. }), "{error}");
     let said = "ended with exit code 77; last output: line 3 | line 4 | line 5 | line 6 | line 7";
     assert!(error.to_string().ends_with(said), "{error}");
     assert_eq!(lines.len(), 7);
@@ -177,8 +178,9 @@ async fn a_cleaner_that_does_not_start() {
         let error = run(supervisor, &command, &[], lock.as_fd(), |_| (), &progress)
             .await
             .unwrap_err();
-        assert!(matches!(error, CommandError::NotStarted { .. }), "{error}");
-        assert!(error.to_string().contains(program), "{error}");
+        for words in [program, "cannot be run: "] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
     let progress = Progress::default();
     let error = run(
@@ -190,7 +192,7 @@ async fn a_cleaner_that_does_not_start() {
         &progress,
     )
     .await;
-    assert!(matches!(error, Err(CommandError::Supervisor { .. })));
+    assert!(error.unwrap_err().to_string().starts_with(BROKEN));
 }
 
 /// It would still write to the device when the next tenant has it.
@@ -225,11 +227,11 @@ async fn nothing_of_a_cancelled_cleaner_is_left() {
         };
         let ((result, _), ()) = tokio::join!(cleaning, cancel);
         let error = result.unwrap_err();
-        assert!(matches!(error, CommandError::Cancelled(_)), "{error}");
+        assert_eq!(error, WipeError::Cancelled);
         assert_eq!(processes(&mark), []);
         // One that was cancelled before does not start at all.
         let (result, lines) = clean("echo x", &mark, &progress).await;
-        assert!(matches!(result, Err(CommandError::Cancelled(_))) && lines.is_empty());
+        assert!(result == Err(WipeError::Cancelled) && lines.is_empty());
     }
 }
 
@@ -361,7 +363,7 @@ async fn a_signal_to_the_supervisor_ends_everything_and_is_no_success() {
         running(&mark, 1).await;
         kill(supervisor(&mark), signal).unwrap();
         let error = cleaning.await.unwrap().unwrap_err();
-        assert!(matches!(error, CommandError::Supervisor { .. }), "{error}");
+        assert!(error.to_string().starts_with(BROKEN), "{error}");
         wait_until("the cleaner's end", || processes(&mark).is_empty());
     }
 }

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use local_volume_provisioner::wipe::device::{
-    DeviceError, WipeOutcome, check_reset, check_zeroed, discard, quick_reset, zero,
+    WipeOutcome, check_reset, check_zeroed, discard, quick_reset, zero,
 };
+use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use support::{LoopDevice, Sandbox, sandbox, skip};
@@ -128,7 +129,7 @@ fn each_pass_of_zeros_counts() {
         let before = device.written().unwrap();
         zero(&file, size, 3, &progress).unwrap();
         let markers = (device.written().unwrap() - before) - 3 * size;
-        assert!(markers < 1 << 20, "{markers} bytes more");
+        assert!(markers < 4 << 20, "{markers} bytes more");
         let expected = (3 * size, 3 * size);
         assert_eq!((progress.bytes_done(), progress.bytes_total()), expected);
         assert_all_zero(&device);
@@ -140,10 +141,7 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
     write_secrets(device, size);
     let (file, progress) = (open(device), Progress::default());
     let error = check_zeroed(&file, size, &Progress::default()).unwrap_err();
-    assert!(
-        matches!(error, DeviceError::NotZero { offset: 0 }),
-        "{error}"
-    );
+    assert_eq!(error, WipeError::NotZero(0));
     assert_eq!(zero(&file, size, 1, &progress).unwrap(), means);
     check_zeroed(&file, size, &Progress::default()).unwrap();
     assert_eq!(
@@ -166,10 +164,8 @@ fn what_is_left_at_either_end_or_at_a_sampled_place_is_found() {
     };
     for at in [4097, size - 1, 32 << 20] {
         put(at, b"x");
-        match check_zeroed(&file, size, &Progress::default()).unwrap_err() {
-            DeviceError::NotZero { offset } => assert_eq!(offset, at),
-            other => panic!("{other}"),
-        }
+        let error = check_zeroed(&file, size, &Progress::default()).unwrap_err();
+        assert_eq!(error, WipeError::NotZero(at));
         assert_direct_is_off(&file);
         put(at, b"\0");
     }
@@ -232,7 +228,7 @@ const STEP: u64 = 64 << 20;
 pub fn cancel_when<T: Debug>(
     bytes_done: u64,
     progress: &Progress,
-    wipe: impl FnOnce() -> Result<T, DeviceError>,
+    wipe: impl FnOnce() -> Result<T, WipeError>,
 ) {
     let watcher = progress.clone();
     let stopper = thread::spawn(move || {
@@ -243,7 +239,7 @@ pub fn cancel_when<T: Debug>(
         (watcher.bytes_done(), Instant::now())
     });
     let error = wipe().unwrap_err();
-    assert!(matches!(error, DeviceError::Cancelled(_)), "{error}");
+    assert_eq!(error, WipeError::Cancelled);
     let (bytes_then, then) = stopper.join().unwrap();
     assert!(then.elapsed() < Duration::from_secs(10));
     assert!(progress.bytes_done() - bytes_then <= STEP);
@@ -257,5 +253,5 @@ fn a_cancelled_wipe_stops_at_once() {
     let (file, progress) = (open(&device), Progress::default());
     cancel_when(1, &progress, || zero(&file, size, 1000, &progress));
     let error = quick_reset(&file, size, &progress).unwrap_err();
-    assert!(matches!(error, DeviceError::Cancelled(_)), "{error}");
+    assert_eq!(error, WipeError::Cancelled);
 }

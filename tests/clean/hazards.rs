@@ -7,8 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
-use local_volume_provisioner::wipe::tree::{self, TreeError};
+use local_volume_provisioner::wipe::tree;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
@@ -108,7 +109,7 @@ fn lost_and_found_is_emptied_and_kept() {
         run("chattr", &["+i", lost.to_str().unwrap()]);
         let opened = File::open(root).unwrap();
         let error = tree::check_empty(opened.as_fd()).unwrap_err();
-        assert!(matches!(error, TreeError::NotEmpty { .. }), "{error}");
+        assert!(matches!(error, WipeError::NotEmpty(_)), "{error}");
         assert_cleans(root);
         assert_eq!(
             snapshot(root).into_keys().collect::<Vec<_>>(),
@@ -186,7 +187,8 @@ fn fault_5_the_kernel_stops_us_at_a_mount_that_came_later() {
         let before: Vec<_> = nested.iter().map(|path| contents(path)).collect();
         for umount in 0..nested.len() {
             let error = clean_unaware(&root).unwrap_err();
-            assert!(matches!(error, TreeError::NestedMount { .. }), "{error}");
+            let said = error.to_string();
+            assert!(said.contains("is mounted inside the volume"), "{said}");
             for (path, before) in nested.iter().zip(&before).skip(umount) {
                 assert!(contents(path) == *before, "{} was touched", path.display());
             }
@@ -212,8 +214,9 @@ fn without_the_capability_a_flag_is_reported_and_the_rest_is_deleted() {
     }
     let root = Path::new("/mnt/volume-ext4");
     let error = clean(root).unwrap_err();
-    assert!(matches!(error, TreeError::Immutable { .. }), "{error}");
-    assert!(error.to_string().contains("\"dir/kept\""), "{error}");
+    for words in ["\"dir/kept\"", "CAP_LINUX_IMMUTABLE"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
     assert_eq!(
         snapshot(root).into_keys().collect::<Vec<_>>(),
         ["dir", "dir/kept", "lost+found"]
@@ -251,7 +254,6 @@ fn a_swap_file_in_use_is_named() {
         let swap = SwapOn::new(root.join("swap").to_str().unwrap().to_owned());
         fs::write(root.join("other"), "x").unwrap();
         let error = clean(root).unwrap_err();
-        assert!(matches!(error, TreeError::Denied { .. }), "{error}");
         let said = error.to_string();
         assert!(
             said.contains("\"swap\"") && said.contains("swapoff"),
@@ -271,7 +273,8 @@ fn a_read_only_filesystem_is_refused_with_nothing_deleted() {
         let none = None::<&str>;
         let remount = |flags| mount(none, root, none, MsFlags::MS_REMOUNT | flags, none).unwrap();
         remount(MsFlags::MS_RDONLY);
-        assert!(matches!(clean(root), Err(TreeError::ReadOnly)));
+        let error = clean(root).unwrap_err();
+        assert!(error.to_string().contains("is read-only, by"), "{error}");
         assert_eq!(snapshot(root), before);
         remount(MsFlags::empty());
         assert_cleans(root);
@@ -341,7 +344,7 @@ fn a_mount_of_a_file_is_no_directory_to_clean() {
     let device = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let opened = File::open(device.path()).unwrap();
     let error = tree::empty(opened.as_fd(), &[], &Progress::default()).unwrap_err();
-    assert!(matches!(error, TreeError::Io { .. }), "{error}");
+    assert!(error.to_string().starts_with("cannot open ."), "{error}");
 }
 
 /// The kernel lists up to 64 KiB of names; not every filesystem stores that many.
@@ -354,8 +357,11 @@ fn more_attributes_than_can_be_listed_are_named_with_the_remedy() {
             rustix::fs::fsetxattr(&opened, name, b"", rustix::fs::XattrFlags::CREATE).unwrap();
         }
         let error = clean(root).unwrap_err();
-        assert!(matches!(error, TreeError::TooManyAttributes), "{error}");
-        assert!(error.to_string().contains("mkfs"), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("too many attributes") && said.contains("mkfs"),
+            "{said}"
+        );
     });
 }
 

@@ -4,7 +4,6 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use local_volume_provisioner::wipe::tree::TreeError;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use support::{prepared_by, run_prepared};
@@ -100,10 +99,9 @@ fn many_deep_trees_that_cannot_be_deleted_are_one_error() {
         }
         fs::write(root.join("free"), "x").unwrap();
         let error = clean(root).unwrap_err();
-        let TreeError::Several { first, .. } = error else {
-            panic!("{error}")
-        };
-        assert!(matches!(*first, TreeError::Denied { .. }), "{first}");
+        for words in ["CAP_DAC_OVERRIDE", "more could not be removed"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
         assert!(!root.join("free").exists(), "what can be deleted is");
     });
 }

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::process::Output;
 
 use local_volume_provisioner::wipe::device::{
-    DeviceError, WipeOutcome, check_reset, discard, overwrite, quick_reset, zero,
+    WipeOutcome, check_reset, discard, overwrite, quick_reset, zero,
 };
+use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use local_volume_provisioner::wipe::signature;
 use support::{LoopDevice, Sandbox, sandbox, skip};
@@ -32,7 +33,7 @@ fn recognisers() -> Vec<Judge> {
     ]
 }
 
-type Wipe = fn(&File, u64, &Progress) -> Result<WipeOutcome, DeviceError>;
+type Wipe = fn(&File, u64, &Progress) -> Result<WipeOutcome, WipeError>;
 
 /// All that does not need the device's help.
 const WIPES: [(Wipe, WipeOutcome); 4] = [
@@ -97,7 +98,7 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
         .unwrap()
         .unwrap();
     if ["ext4", "xfs", "btrfs", "swap"].contains(name) {
-        assert_eq!(found.name, *name);
+        assert!(found.starts_with(name), "{found}");
     }
 
     let (expendable, survivors) = survives;
@@ -107,7 +108,7 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     assert_all_find(&judges, &device);
     if *name == "ext4" {
         let error = check_reset(device.file(), size, &Progress::default()).unwrap_err();
-        assert!(matches!(error, DeviceError::SignatureLeft(_)), "{error}");
+        assert!(error.to_string().contains("shows a signature"), "{error}");
     }
 
     // Zeros are the same whatever was there: `device::zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not`.

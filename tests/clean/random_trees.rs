@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use local_volume_provisioner::wipe::tree::TreeError;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::mount::{MsFlags, mount};
@@ -221,7 +220,8 @@ fn check(
     if !mounted.is_empty() {
         let before = snapshot(root);
         let error = clean(root).unwrap_err();
-        assert!(matches!(error, TreeError::NestedMount { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("is mounted inside the volume"), "{said}");
         assert_eq!(snapshot(root), before);
         for path in mounted.iter().rev() {
             sandbox.umount(path).unwrap();

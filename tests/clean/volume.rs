@@ -8,8 +8,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use local_volume_provisioner::host::mounts::MountTable;
+use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
-use local_volume_provisioner::wipe::tree::{self, TreeError};
+use local_volume_provisioner::wipe::tree;
 use support::{LoopDevice, Sandbox, prepared_by, run_prepared, sandbox, skip};
 pub use support::{has, run};
 use walkdir::WalkDir;
@@ -75,16 +76,16 @@ pub fn mounts_inside(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Cleans a volume as the provisioner does.
-pub fn clean(root: &Path) -> Result<u64, TreeError> {
+pub fn clean(root: &Path) -> Result<u64, WipeError> {
     clean_with(root, &mounts_inside(root))
 }
 
 /// Cleans a volume as if something had been mounted after the mount table was read.
-pub fn clean_unaware(root: &Path) -> Result<u64, TreeError> {
+pub fn clean_unaware(root: &Path) -> Result<u64, WipeError> {
     clean_with(root, &[])
 }
 
-fn clean_with(root: &Path, nested: &[PathBuf]) -> Result<u64, TreeError> {
+fn clean_with(root: &Path, nested: &[PathBuf]) -> Result<u64, WipeError> {
     let root = File::open(root).unwrap();
     let progress = Progress::default();
     tree::empty(root.as_fd(), nested, &progress)?;

@@ -16,9 +16,9 @@ use crate::cluster::Cluster;
 use crate::cmd::run::{client, load};
 use crate::cmd::{cleaner, discover};
 use crate::config::{Class, Cleaner};
+use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
 use crate::metrics::Metrics;
-use crate::names::{pv_name, pv_name_on_collision};
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
@@ -72,19 +72,15 @@ impl Finder {
     pub async fn open(&self) -> Result<Target> {
         let node = self.cluster.node(&self.node).await;
         let node = NodeView::from_metadata(&node.context("reading the Node")?)?;
-        let is_here =
-            |pv: &PvView| pv.hostname_label.as_ref() == Some(&node.hostname) || pv.stands_on(&node);
-        let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_here);
-        let pvs = pvs.await.context("listing the PersistentVolumes")?;
+        let pvs = self.pvs(&node).await?;
         let jobs = self.cluster.list_jobs(&self.namespace, &node.hostname);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
         let pods = self.cluster.pods_of(&node.name);
         let pods = pods.await.context("listing the Pods of the Node")?;
         let plan = discover::survey(&self.settings, node.clone(), pvs.clone(), &jobs).await;
         let (class, entry) = self.find(&plan.classes)?;
-        let pv = pvs
-            .into_iter()
-            .find(|pv| pv.path().is_some_and(|it| it.as_str() == entry.path));
+        let is_at_path = |pv: &PvView| pv.path().is_some_and(|it| it.as_str() == entry.path);
+        let pv = pvs.into_iter().find(is_at_path);
         match &pv {
             Some(pv) => ensure_unclaimed(pv, &jobs)?,
             None if entry
@@ -108,23 +104,21 @@ impl Finder {
             self.kubelet.path().display()
         );
         let method = Method::of(kind, self.method.as_ref().unwrap_or(&class.cleaner));
-        ensure!(
-            kind == VolumeMode::Filesystem || method != Method::DeleteContents,
-            "{method} does not clean devices: choose another --method"
-        );
-        let inspection = {
-            let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
-            let path = path.clone();
-            move || {
-                let facts = NodeFacts::read(&kubelet, &config)?;
-                Ok(OpenVolume::open(&path, kind, Access::Write, &facts)?)
-            }
+        let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
+        let volume = path.clone();
+        let inspection = move || {
+            let facts = NodeFacts::read(&kubelet, &config)?;
+            OpenVolume::open(&volume, kind, Access::Write, &facts)
         };
-        let found = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
-        let opened = found.map_err(|failure| anyhow!(failure.message))?;
+        let opened = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
-        self.is_unchanged(pv.as_ref(), &class.name, &entry.entry)
-            .await?;
+        // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
+        let now = self.pvs(&node).await?.into_iter().find(is_at_path);
+        let version = |pv: PvView| (pv.uid, pv.resource_version);
+        ensure!(
+            now.map(version) == pv.clone().map(version),
+            "the PV of {path} has changed: run the command again"
+        );
         if let Some(pv) = &pv {
             let place = PvLocation::Volume(class, &entry.entry, &opened.candidate);
             may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
@@ -139,24 +133,12 @@ impl Finder {
         })
     }
 
-    /// Reads the PV again under the lock: the provisioner may have wiped the volume and offered it meanwhile.
-    async fn is_unchanged(&self, pv: Option<&PvView>, class: &str, entry: &str) -> Result<()> {
-        let names = match pv {
-            Some(pv) => vec![pv.name.clone()],
-            None => vec![
-                pv_name(entry, &self.node, class),
-                pv_name_on_collision(entry, &self.node, class),
-            ],
-        };
-        for name in names {
-            let now = self.cluster.pv(&name).await.context("reading the PV")?;
-            let version = |pv: &PvView| (pv.uid.clone(), pv.resource_version.clone());
-            ensure!(
-                now.as_ref().map(version) == pv.map(version),
-                "PV {name} has changed: run the command again"
-            );
-        }
-        Ok(())
+    /// The PVs of the node.
+    async fn pvs(&self, node: &NodeView) -> Result<Vec<PvView>> {
+        let is_here =
+            |pv: &PvView| pv.hostname_label.as_ref() == Some(&node.hostname) || pv.stands_on(node);
+        let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_here);
+        pvs.await.context("listing the PersistentVolumes")
     }
 
     /// The requested class and entry, by PV, or by the path on the host or in this container.
@@ -167,18 +149,17 @@ impl Finder {
         let path = std::path::absolute(&self.requested)?;
         let mut entries = classes.iter().filter_map(|report| {
             let class = self.settings.config.classes.get(&report.name)?;
-            let mut entries = report.volumes.iter();
-            let entry = entries.find(|entry| {
+            let is_requested = |entry: &&VolumeReport| {
                 entry.pv.as_ref() == Some(&self.requested)
                     || path == Path::new(&entry.path)
                     || path == class.mount_dir.join(&entry.entry).as_path()
-            })?;
-            Some((class, entry))
+            };
+            let entry = report.volumes.iter().find(is_requested)?;
+            // Classes that share a directory also report the entries of the others.
+            let is_matched = entry.reason != Some(SkipReason::NamePatternMismatch);
+            is_matched.then_some((class, entry))
         });
-        // Classes that share a directory also report the entries of the others.
-        let is_matched =
-            |(_, entry): &(_, &VolumeReport)| entry.reason != Some(SkipReason::NamePatternMismatch);
-        entries.find(is_matched).with_context(|| {
+        entries.next().with_context(|| {
             format!(
                 "{} is no entry of a configured class, and no PersistentVolume of one on node {}; see discover",
                 self.requested, self.node
@@ -189,49 +170,44 @@ impl Finder {
 
 /// Ensures that the PV is not bound to a claim and that the provisioner is not cleaning its volume.
 fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
-    let name = &pv.name;
-    ensure!(
-        !pv.deleting,
-        "PV {name} is Terminating: the provisioner cleans its volume"
-    );
-    if let Some(job) = jobs.iter().find(|job| job.pv_uid.as_ref() == Some(&pv.uid)) {
-        bail!("PV {name} has the cleaning Job {}", job.name);
-    }
-    ensure!(
-        !matches!(pv.phase, Phase::Bound | Phase::Pending),
-        "PV {name} is {}, so it belongs to a claim: delete the claim first",
-        pv.phase
-    );
-    ensure!(
-        pv.phase != Phase::Available || pv.claim.is_some(),
-        "PV {name} is Available: a claim may take it while the volume is cleaned; reserve it first (docs/operations.md)"
-    );
-    ensure!(!pv.paused, "PV {name} is paused by an annotation");
-    Ok(())
+    let why = match pv.phase {
+        _ if pv.deleting => "is Terminating: the provisioner cleans its volume",
+        _ if jobs.iter().any(|job| job.pv_uid.as_ref() == Some(&pv.uid)) => {
+            "has the cleaning Job of an earlier release: wait for it, or delete it"
+        }
+        _ if pv.paused => "is paused by an annotation",
+        Phase::Bound | Phase::Pending => "belongs to a claim: delete the claim first",
+        Phase::Available if pv.claim.is_none() => {
+            "is Available: a claim may take it while the volume is cleaned; reserve it first (docs/operations.md)"
+        }
+        _ => return Ok(()),
+    };
+    bail!("PV {} {why}", pv.name)
 }
 
 impl Target {
+    /// The identity of the storage.
+    pub fn identity(&self) -> &Identity {
+        &self.opened.candidate.identity
+    }
+
     /// Deletes the data and verifies it. Returns a description of the outcome.
     pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
         let target = external::Target {
+            identity: self.identity().text.clone(),
             pv: self.pv.map_or_else(String::new, |pv| pv.name),
             path: self.path,
-            identity: self.opened.candidate.identity.text.clone(),
         };
         let cleaned = self
             .opened
             .clean(&target, &self.method, self.class.trim, progress);
         let (outcome, _lock) = cleaned.await?;
-        Ok(match outcome {
-            Outcome::Emptied(trimmed) => {
-                let trimmed = match trimmed {
-                    Some(Trim::Done { bytes }) => format!("trimmed {}", amount(bytes)),
-                    _ => "not trimmed".to_owned(),
-                };
-                format!("{} entries removed, {trimmed}", progress.entries())
-            }
-            Outcome::Wiped(outcome) => format!("{}; {}", outcome.as_str(), outcome.effect()),
-            Outcome::CommandSucceeded => "the external cleaner succeeded".to_owned(),
-        })
+        let trimmed = match outcome {
+            Outcome::Wiped(outcome) => return Ok(outcome.as_str().to_owned()),
+            Outcome::CommandSucceeded => return Ok("the external cleaner succeeded".to_owned()),
+            Outcome::Emptied(Some(Trim::Done { bytes })) => format!("trimmed {}", amount(bytes)),
+            Outcome::Emptied(_) => "not trimmed".to_owned(),
+        };
+        Ok(format!("{} entries removed, {trimmed}", progress.entries()))
     }
 }

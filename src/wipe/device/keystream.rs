@@ -8,10 +8,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 ///
 /// The kernel's generator yields a few hundred megabytes a second; AES instructions yield gigabytes. `ring`,
 /// which TLS requires anyway, offers this mode as a part of GCM; the tag is discarded.
-pub struct Keystream {
-    key: LessSafeKey,
-    blocks: u64,
-}
+pub struct Keystream(LessSafeKey);
 
 impl Keystream {
     /// Creates a key, so that no two streams are equal.
@@ -21,24 +18,23 @@ impl Keystream {
     pub fn new() -> Result<Self, Unspecified> {
         let mut key = [0; 32];
         SystemRandom::new().fill(&mut key)?;
-        Ok(Self {
-            key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key)?),
-            blocks: 0,
-        })
+        let key = UnboundKey::new(&AES_256_GCM, &key)?;
+        Ok(Self(LessSafeKey::new(key)))
     }
 
-    /// Encrypts `block` in place: its contents, zeros or earlier output, do not matter.
+    /// Encrypts `block` in place: its contents, zeros or earlier output, do not matter. No two blocks of a stream have
+    /// the same `number`.
     ///
     /// # Errors
     /// When the block is longer than the cipher's 64 GiB.
-    pub fn scramble(&mut self, block: &mut [u8]) -> Result<(), Unspecified> {
+    pub fn scramble(&self, block: &mut [u8], number: u64) -> Result<(), Unspecified> {
         let mut nonce = [0; NONCE_LEN];
-        nonce[..8].copy_from_slice(&self.blocks.to_le_bytes());
-        self.blocks += 1;
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
         let nonce = Nonce::assume_unique_for_key(nonce);
-        self.key
-            .seal_in_place_separate_tag(nonce, Aad::empty(), block)
-            .map(drop)
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::empty(), block);
+        tag.map(drop)
     }
 }
 
@@ -52,10 +48,10 @@ mod tests {
     fn no_block_repeats() {
         let mut seen = HashSet::new();
         for _ in 0..2 {
-            let mut keystream = Keystream::new().unwrap();
-            for _ in 0..8 {
+            let keystream = Keystream::new().unwrap();
+            for number in 0..8 {
                 let mut block = [0; 4096];
-                keystream.scramble(&mut block).unwrap();
+                keystream.scramble(&mut block, number).unwrap();
                 for sixteen in block.chunks(16) {
                     assert!(seen.insert(sixteen.to_vec()));
                 }

@@ -4,48 +4,18 @@
 //! This is detectable only in blocks that were not zero before.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::ops::Range;
 
-use super::direct::{ALIGN, Direct, Fill};
-use super::{DeviceError, STEP, flush, ioctl};
-use crate::wipe::progress::Progress;
+use super::STEP;
+use super::direct::ALIGN;
 
 pub const BLOCK: u64 = ALIGN as u64;
 /// The number of markers spread over the device.
-pub const SPREAD: u64 = 64;
-
-/// The ranges of the random blocks.
-pub struct Markers(Vec<Range<u64>>);
-
-impl Markers {
-    /// Writes the markers and flushes them to the disk.
-    pub fn write(device: &File, size: u64, progress: &Progress) -> Result<Self, DeviceError> {
-        let places = places(size);
-        let direct = Direct::new(device);
-        for place in &places {
-            progress.check()?;
-            progress.add_step();
-            // Not counted: the wipe counts these bytes.
-            direct.write(Fill::Random, place.clone(), &Progress::default())?;
-        }
-        drop(direct);
-        flush(device)?;
-        Ok(Self(places))
-    }
-
-    /// Checks that the markers are gone.
-    pub fn check(&self, device: &File, progress: &Progress) -> Result<(), DeviceError> {
-        ioctl::drop_cache(device);
-        let direct = Direct::new(device);
-        let mut places = self.0.iter();
-        places.try_for_each(|place| direct.check_zero(place.clone(), progress))
-    }
-}
+const SPREAD: u64 = 256;
 
 /// The ranges of the markers. Some are at the first boundary between two requests: a device whose units do
 /// not match the requests never discards the data around the boundaries.
-fn places(size: u64) -> Vec<Range<u64>> {
+pub fn places(size: u64) -> Vec<Range<u64>> {
     let last = size.saturating_sub(1);
     let spread = (0..SPREAD).map(|number| size / SPREAD * number);
     let starts: BTreeSet<u64> = [STEP - BLOCK, STEP, last]
@@ -70,7 +40,7 @@ mod tests {
         for start in [0, STEP - BLOCK, STEP, 10 * STEP - BLOCK] {
             assert!(found.contains(&(start..start + BLOCK)), "{start}");
         }
-        assert_eq!(found.len(), 64 + 3);
+        assert_eq!(found.len(), 256 + 3);
     }
 
     proptest! {
@@ -86,7 +56,7 @@ mod tests {
             }
             for pair in found.windows(2) {
                 prop_assert!(pair[0].end <= pair[1].start);
-                // Each sixty-fourth of the device has a marker.
+                // Each part of the device has a marker.
                 prop_assert!(pair[1].start - pair[0].start <= size / SPREAD + 2 * BLOCK + SPREAD);
             }
         }

@@ -1,9 +1,11 @@
 //! The places of the backup superblocks from which repair tools restore a filesystem.
 
 use std::fs::File;
+use std::iter;
 use std::ops::Range;
 
-use super::{DeviceError, Reader, Signature};
+use super::{Reader, signature};
+use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
 
 /// The bytes cleared at each end of a device. They include all known partition tables, RAID and volume
@@ -27,11 +29,7 @@ const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 ///
 /// # Errors
 /// When the device cannot be read, or after a cancellation.
-pub fn spots(
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<Vec<Range<u64>>, DeviceError> {
+pub fn spots(device: &File, size: u64, progress: &Progress) -> Result<Vec<Range<u64>>, WipeError> {
     let whole = Reader {
         device,
         start: 0,
@@ -59,36 +57,23 @@ fn add_spots(
     end: u64,
     copies: &mut usize,
     spots: &mut Vec<Range<u64>>,
-) -> Result<(), DeviceError> {
+) -> Result<(), WipeError> {
     let size = part.size;
-    let mut add = |offset: u64, length: u64| {
-        let start = offset.min(size);
-        let end = offset.saturating_add(length).min(size);
-        spots.push(part.start + start..part.start + end);
-    };
-    add(0, end);
-    add(size.saturating_sub(end), end);
-    for offset in BTRFS_COPIES {
-        add(offset, BLOCK);
-    }
-    for geometry in ExtGeometry::usual() {
-        geometry
-            .copies(size)
-            .for_each(|(_, offset)| add(offset, BLOCK));
-    }
-    let named = ExtGeometry::read(part)?
-        .into_iter()
-        .flat_map(|geometry| geometry.copies(size))
-        .map(|(_, offset)| (offset, BLOCK));
+    let ends = [(0, end), (size.saturating_sub(end), end)];
+    let btrfs = BTRFS_COPIES.map(|offset| (offset, BLOCK));
+    let ext = |geometry: ExtGeometry| geometry.copies(size).map(|(_, offset)| (offset, BLOCK));
+    let usual = ExtGeometry::usual().flat_map(ext);
+    let named = ExtGeometry::read(part)?.into_iter().flat_map(ext);
     // Superblock, free space, inodes and free list: a sector of at most 4 KiB each.
-    let groups = xfs_group_size(part)?
-        .into_iter()
-        .flat_map(|group_size| (0..size).step_by(usize::try_from(group_size).unwrap_or(usize::MAX)))
-        .map(|offset| (offset, 4 * BLOCK));
-    for (offset, length) in named.chain(groups).take(*copies) {
-        add(offset, length);
-        *copies -= 1;
-    }
+    let groups = (0..size).step_by(xfs_group_size(part)?);
+    let groups = groups.map(|offset| (offset, 4 * BLOCK));
+    let limited: Vec<_> = named.chain(groups).take(*copies).collect();
+    *copies -= limited.len();
+    let places = ends.into_iter().chain(btrfs).chain(usual).chain(limited);
+    spots.extend(places.map(|(offset, length)| {
+        let end = offset.saturating_add(length).min(size);
+        part.start + offset.min(size)..part.start + end
+    }));
     Ok(())
 }
 
@@ -111,7 +96,6 @@ fn merge(mut spots: Vec<Range<u64>>, size: u64) -> Vec<Range<u64>> {
 struct ExtGeometry {
     block: u64,
     blocks_per_group: u64,
-    first_block: u64,
     /// Only groups 0, 1 and powers of 3, 5 and 7 have backups.
     sparse: bool,
     /// The groups that have a backup with `sparse_super2`.
@@ -124,15 +108,14 @@ impl ExtGeometry {
         [1024, 2048, 4096].into_iter().map(|block| Self {
             block,
             blocks_per_group: 8 * block,
-            first_block: u64::from(block == 1024),
             sparse: true,
             named: [0; 2],
         })
     }
 
     /// The geometry of the existing filesystem.
-    fn read(device: Reader<'_>) -> Result<Option<Self>, DeviceError> {
-        let superblock: [u8; 1024] = device.structure(1024)?;
+    fn read(device: Reader<'_>) -> Result<Option<Self>, WipeError> {
+        let superblock = device.read(1024, 1024)?;
         let u32_at = |offset| u64::from(u32::from_le_bytes(field(&superblock, offset)));
         let blocks_per_group = u32_at(0x20);
         let shift = u32_at(0x18);
@@ -143,13 +126,8 @@ impl ExtGeometry {
         Ok(Some(Self {
             block: 1024 << shift,
             blocks_per_group,
-            first_block: u32_at(0x14).min(1),
             sparse: u32_at(0x64) & 0x1 != 0,
-            named: if u32_at(0x5c) & 0x200 == 0 {
-                [0; 2]
-            } else {
-                [u32_at(0x24c), u32_at(0x250)]
-            },
+            named: [u32_at(0x24c), u32_at(0x250)],
         }))
     }
 
@@ -157,61 +135,52 @@ impl ExtGeometry {
     fn copies(self, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let stride = self.blocks_per_group * self.block;
         let groups = size / stride + 1;
-        let powers = [3_u64, 5, 7].into_iter().flat_map(move |base| {
-            std::iter::successors(Some(base), move |power| power.checked_mul(base))
-                .take_while(move |group| *group < groups)
-        });
-        let sparse = std::iter::once(1).chain(powers).chain(self.named);
-        let all = 0..if self.sparse { 0 } else { groups };
+        let powers = [3_u64, 5, 7]
+            .into_iter()
+            .flat_map(|base| iter::successors(Some(base), move |power| power.checked_mul(base)));
+        let sparse = iter::once(1).chain(powers).chain(self.named);
+        let all = 1..if self.sparse { 1 } else { groups };
+        // With blocks of 1 KiB, the first block belongs to no group.
+        let first = if self.block == 1024 { 1024 } else { 0 };
         sparse
             .chain(all)
-            .filter(move |group| *group != 0 && *group < groups)
-            .map(move |group| {
-                (
-                    group,
-                    group
-                        .saturating_mul(stride)
-                        .saturating_add(self.first_block * self.block),
-                )
-            })
+            .filter(move |group| (1..groups).contains(group))
+            .map(move |group| (group, group * stride + first))
     }
 }
 
 /// A backup of an ext superblock at one of the usual places. Its group number and block size must match,
 /// because the magic number has only two bytes.
-pub(super) fn find_ext(device: Reader<'_>) -> Result<Option<Signature>, DeviceError> {
+pub(super) fn find_ext(device: Reader<'_>) -> Result<Option<String>, WipeError> {
     for geometry in ExtGeometry::usual() {
         for (group, offset) in geometry.copies(device.size) {
-            let superblock: [u8; 0x60] = device.structure(offset)?;
+            let superblock = device.read(offset, 0x60)?;
             let same_group = u64::from(u16::from_le_bytes(field(&superblock, 0x5a))) == group;
             let shift = u32::from_le_bytes(field(&superblock, 0x18));
             let same_block = shift <= 6 && 1024 << shift == geometry.block;
             if field(&superblock, 0x38) == *b"\x53\xef" && same_group && same_block {
-                return Ok(Some(Signature {
-                    name: "ext4",
-                    offset: offset + 0x38,
-                }));
+                return Ok(Some(signature("ext4", offset + 0x38)));
             }
         }
     }
     Ok(None)
 }
 
-/// The allocation group size of the existing XFS. Each group begins with a superblock.
-fn xfs_group_size(device: Reader<'_>) -> Result<Option<u64>, DeviceError> {
-    let superblock: [u8; 128] = device.structure(0)?;
-    if field(&superblock, 0) != *b"XFSB" {
-        return Ok(None);
-    }
+/// The allocation group size of the existing XFS; without one, a size that no device has. Each group begins with a
+/// superblock.
+fn xfs_group_size(device: Reader<'_>) -> Result<usize, WipeError> {
+    let superblock = device.read(0, 128)?;
     let block = u64::from(u32::from_be_bytes(field(&superblock, 4)));
     let blocks = u64::from(u32::from_be_bytes(field(&superblock, 84)));
+    let size = usize::try_from(block * blocks).unwrap_or(usize::MAX);
     // XFS has no smaller groups. A forged superblock must not create millions of spots.
-    Ok(Some(block * blocks).filter(|group_size| *group_size >= 16 << 20))
+    let is_xfs = field(&superblock, 0) == *b"XFSB" && size >= 16 << 20;
+    Ok(if is_xfs { size } else { usize::MAX })
 }
 
 /// The partitions of a GPT or an MBR. Those out of bounds are skipped: a tenant may have written the table. It
 /// counts sectors of 512 or of 4096 bytes, by the disk that it was written on. So an MBR has two readings.
-fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, DeviceError> {
+fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, WipeError> {
     const SECTORS: [u64; 2] = [512, 4096];
     let mut partitions: Vec<Range<u64>> = Vec::new();
     let mut add = |part: Range<u64>| {
@@ -220,7 +189,7 @@ fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, DeviceError> {
         }
     };
     for sector in SECTORS {
-        let header: [u8; 92] = device.structure(sector)?;
+        let header = device.read(sector, 92)?;
         if field(&header, 0) != *b"EFI PART" {
             continue;
         }
@@ -229,16 +198,15 @@ fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, DeviceError> {
         if !(128..=4096).contains(&length) {
             continue;
         }
-        let mut table = vec![0; entries * length];
         let start = u64::from_le_bytes(field(&header, 72)).saturating_mul(sector);
-        device.read(start, &mut table)?;
+        let table = device.read(start, entries * length)?;
         for entry in table.chunks_exact(length) {
             let u64_at = |offset| u64::from_le_bytes(field(entry, offset));
             let end = u64_at(40).saturating_add(1).saturating_mul(sector);
             add(u64_at(32).saturating_mul(sector)..end);
         }
     }
-    let mbr: [u8; 512] = device.structure(0)?;
+    let mbr = device.read(0, 512)?;
     if field(&mbr, 510) == *b"\x55\xaa" {
         for sector in SECTORS {
             for entry in mbr[446..510].chunks_exact(16) {

@@ -3,10 +3,13 @@
 //! The kernel holds the directory's lock only while it changes the directory. Most of the work, freeing the
 //! blocks, is done without the lock. So two threads are nearly twice as fast on some filesystems.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::vec;
 
-use crate::wipe::dirfd::{DirFd, Entry, EntryKind};
+use nix::unistd::UnlinkatFlags::NoRemoveDir;
+
+use crate::wipe::dirfd::{DirFd, Entry};
 use crate::wipe::progress::Progress;
 
 /// The files that a thread takes at once. They are neighbours on the disk, and removed within a few
@@ -16,88 +19,70 @@ const SHARE_FILES: usize = 64;
 /// Files of one directory to unlink.
 pub(super) struct Batch {
     progress: Progress,
-    work: Mutex<Work>,
-    ended: Condvar,
-}
-
-struct Work {
-    /// `None` after the last share, so that the descriptor is closed early.
-    dir: Option<Arc<DirFd>>,
-    /// The files that no thread has taken.
-    files: vec::IntoIter<Entry>,
-    /// The threads that have a share.
-    busy: usize,
-    incomplete: bool,
+    /// The files that no thread has taken. `None` after the last share, so that the descriptor is closed early.
+    files: Mutex<Option<(Arc<DirFd>, vec::IntoIter<Entry>)>>,
+    /// Locked for reading while a thread unlinks a share.
+    busy: RwLock<()>,
+    /// Whether a file could not be unlinked. Their names are not kept: a deep tree may have many such batches.
+    incomplete: AtomicBool,
 }
 
 impl Batch {
     pub(super) fn new(dir: Arc<DirFd>, files: Vec<Entry>, progress: &Progress) -> Self {
         Self {
             progress: progress.clone(),
-            work: Mutex::new(Work {
-                dir: Some(dir),
-                files: files.into_iter(),
-                busy: 0,
-                incomplete: false,
-            }),
-            ended: Condvar::new(),
+            files: Mutex::new(Some((dir, files.into_iter()))),
+            busy: RwLock::new(()),
+            incomplete: AtomicBool::new(false),
         }
     }
 
     /// Unlinks some of the files, until one fails. Returns `false` if none were left to take.
     pub(super) fn unlink_share(&self) -> bool {
+        let _busy = self.busy.read();
         let Some((dir, share)) = self.take_share() else {
             return false;
         };
         let removed = share.iter().all(|file| {
             let removed =
-                !self.progress.is_cancelled() && dir.remove(&file.name, EntryKind::Other).is_ok();
+                !self.progress.is_cancelled() && dir.remove(&file.name, NoRemoveDir).is_ok();
             if removed {
                 self.progress.add_entry();
             }
             removed
         });
-        drop(dir);
-        let mut work = self.work();
-        work.busy -= 1;
         if !removed {
             // The walk handles all remaining files one by one.
-            work.incomplete = true;
-            work.files = vec::IntoIter::default();
-        }
-        if work.busy == 0 && work.files.len() == 0 {
-            work.dir = None;
-            work.files = vec::IntoIter::default();
-            self.ended.notify_all();
+            self.incomplete.store(true, Ordering::Relaxed);
+            *self.files() = None;
         }
         true
     }
 
     fn take_share(&self) -> Option<(Arc<DirFd>, Vec<Entry>)> {
-        let mut work = self.work();
-        let share: Vec<_> = work.files.by_ref().take(SHARE_FILES).collect();
-        let dir = work.dir.clone().filter(|_| !share.is_empty())?;
-        work.busy += 1;
-        Some((dir, share))
+        let mut files = self.files();
+        let (dir, rest) = files.as_mut()?;
+        let share = (dir.clone(), rest.by_ref().take(SHARE_FILES).collect());
+        if rest.len() == 0 {
+            *files = None;
+        }
+        Some(share)
     }
 
     /// Whether no thread has a share, and none is left to take.
     pub(super) fn has_ended(&self) -> bool {
-        self.work().dir.is_none()
+        self.files().is_none() && self.busy.try_write().is_ok()
     }
 
     /// Unlinks the remaining files and waits for the other threads. Returns whether all files are removed.
     pub(super) fn finish(&self) -> bool {
         while self.unlink_share() {}
-        let ended = self
-            .ended
-            .wait_while(self.work(), |work| work.dir.is_some());
-        !ended.unwrap_or_else(PoisonError::into_inner).incomplete
+        drop(self.busy.write());
+        !self.incomplete.load(Ordering::Relaxed)
     }
 
-    /// The state is consistent even after a panic of a thread that held the lock.
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    fn files(&self) -> MutexGuard<'_, Option<(Arc<DirFd>, vec::IntoIter<Entry>)>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +161,7 @@ mod tests {
     #[test]
     fn descriptor_is_closed_after_the_last_share() {
         let (_volume, batch, _) = volume(65, &[]);
-        let dir = batch.work().dir.clone().unwrap();
+        let dir = batch.files().as_ref().unwrap().0.clone();
         assert!(batch.unlink_share());
         assert_eq!(Arc::strong_count(&dir), 2);
         assert!(batch.unlink_share());

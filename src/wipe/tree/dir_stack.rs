@@ -12,30 +12,36 @@ use std::sync::Arc;
 use nix::Result;
 use nix::errno::Errno;
 
-use super::bounds::Bounds;
-#[cfg(test)]
-use super::bounds::cost;
 use super::frame::{Frame, Listing};
-use crate::wipe::dirfd::{DirFd, FileId};
-use crate::wipe::escape::ShownPath;
+use crate::wipe::dirfd::DirFd;
+use crate::wipe::escape::shown;
+
+/// The directories open at a time, in addition to the root and those of the helper. A process may be limited to 64
+/// descriptors.
+const MAX_OPEN: usize = if cfg!(test) { 3 } else { 32 };
+
+/// Closed directories that are deeper keep no names. They are read again.
+const MAX_CLOSED_LEVELS: usize = if cfg!(test) { 6 } else { 1 << 10 };
 
 /// The directories from the root (always present) to the one that is being emptied, the *top*.
 pub(super) struct DirStack {
-    bounds: Bounds,
     root: Arc<DirFd>,
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     /// The open directories below the root with their depth, deepest last.
     open: VecDeque<(usize, Arc<DirFd>)>,
 }
 
 impl DirStack {
-    pub(super) fn new(bounds: Bounds, root: DirFd) -> Result<Self> {
-        Ok(Self {
-            bounds,
-            frames: vec![Frame::new(CString::default(), root.id()?)],
+    pub(super) fn new(root: DirFd) -> Self {
+        let frame = Frame {
+            id: root.id,
+            ..Frame::default()
+        };
+        Self {
+            frames: vec![frame],
             root: root.into(),
             open: VecDeque::new(),
-        })
+        }
     }
 
     /// The directory that is being emptied.
@@ -75,14 +81,14 @@ impl DirStack {
         let (from, top) = (self.deepest_open(), self.depth());
         // Some directories on the path stay open too, evenly spread, so that ascending from depth n needs
         // n log n opens instead of n². They use half of the free descriptors; the rest is for the gaps.
-        let free = self.bounds.open_dirs - self.open.len();
+        let free = MAX_OPEN - self.open.len();
         let stride = ((top - from) / (free / 2).max(2)).max(1);
         let mut passing: Option<DirFd> = None;
         for depth in from + 1..=top {
             let frame = &self.frames[depth];
             let above = passing.as_ref().unwrap_or_else(|| self.dir());
-            match above.open_identified(&frame.name) {
-                Ok((id, dir)) if id == frame.id => {
+            match above.open_dir(&frame.name) {
+                Ok(dir) if dir.id == frame.id => {
                     passing = if (top - depth).is_multiple_of(stride) {
                         self.hold(depth, dir);
                         None
@@ -106,8 +112,12 @@ impl DirStack {
     }
 
     /// Descends into an open subdirectory of the top.
-    pub(super) fn descend(&mut self, name: CString, id: FileId, dir: DirFd) {
-        self.frames.push(Frame::new(name, id));
+    pub(super) fn descend(&mut self, name: CString, dir: DirFd) {
+        self.frames.push(Frame {
+            name,
+            id: dir.id,
+            ..Frame::default()
+        });
         self.hold(self.depth(), dir);
     }
 
@@ -131,12 +141,12 @@ impl DirStack {
     /// Adds an open directory. At the limit, the one nearest to the root is closed.
     fn hold(&mut self, depth: usize, dir: DirFd) {
         self.open.push_back((depth, dir.into()));
-        if self.open.len() > self.bounds.open_dirs
+        if self.open.len() > MAX_OPEN
             && let Some((closed, _)) = self.open.pop_front()
         {
             let frame = &mut self.frames[closed];
             let mut lost = frame.listing == Listing::Partial;
-            if closed > self.bounds.closed_levels {
+            if closed > MAX_CLOSED_LEVELS {
                 lost |= !mem::take(&mut frame.pending).is_empty();
             }
             if lost {
@@ -146,21 +156,13 @@ impl DirStack {
     }
 
     /// The path of the top or of one of its entries.
-    pub(super) fn path(&self, name: Option<&CStr>) -> ShownPath {
+    pub(super) fn path(&self, name: Option<&CStr>) -> String {
         let names = self.frames[1..].iter().map(|frame| frame.name.as_c_str());
-        ShownPath::new(names.chain(name))
+        shown(names.chain(name))
     }
 
     /// Whether the top is in a subvolume (btrfs) of the volume. Each subvolume has its own device number.
     pub(super) fn is_in_subvolume(&self) -> bool {
-        let device = |frame: Option<&Frame>| frame.map(|frame| frame.id.device);
-        device(self.frames.first()) != device(self.frames.last())
-    }
-
-    /// The memory of the kept names.
-    #[cfg(test)]
-    pub(super) fn names(&self) -> usize {
-        let names = self.frames.iter().flat_map(|frame| &frame.pending);
-        names.map(|name| cost(name)).sum()
+        self.frames[self.depth()].id.device != self.root.id.device
     }
 }

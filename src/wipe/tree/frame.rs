@@ -7,9 +7,10 @@ use super::batch::Batch;
 use crate::wipe::dirfd::FileId;
 
 /// How much of a directory was read in this pass.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Listing {
     /// A part. The descriptor has the position.
+    #[default]
     Partial,
     /// A part. The position was lost with the descriptor, so reading starts from the beginning.
     Lost,
@@ -18,6 +19,7 @@ pub(super) enum Listing {
 }
 
 /// A directory that is being emptied.
+#[derive(Default)]
 pub(super) struct Frame {
     /// Its name in the directory above; empty for the root.
     pub(super) name: CString,
@@ -42,22 +44,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(name: CString, id: FileId) -> Self {
-        Self {
-            name,
-            id,
-            batch: None,
-            pending: Vec::new(),
-            delegated: Vec::new(),
-            listing: Listing::Partial,
-            one_by_one: false,
-            found: false,
-            passes: 0,
-            failed: false,
-            removed_before: 0,
-        }
-    }
-
     /// Whether this pass may have missed entries. `removed` is the number of entries removed from the tree so
     /// far. A directory with failures is read again only after other removals, so that its undeletable
     /// entries do not cause an endless loop.

@@ -7,71 +7,77 @@
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::thread;
 
 use nix::errno::Errno;
+use nix::sys::statfs::{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
+use nix::unistd::UnlinkatFlags::{self, NoRemoveDir, RemoveDir};
 
 use super::batch::Batch;
-use super::bounds::{BOUNDS, Bounds, cost};
 use super::dir_stack::DirStack;
 use super::frame::{Frame, Listing};
-use super::fs_tuning::FsTuning;
 use super::helper::Helper;
-use super::{BUFFER, LOST_AND_FOUND, TreeError, is_read_only};
-use crate::wipe::dirfd::{DirFd, Entry, EntryKind};
-use crate::wipe::escape::ShownPath;
+use super::{BUFFER, LOST_AND_FOUND, failure, is_read_only};
+use crate::wipe::dirfd::{DirFd, Entry};
+use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
 use crate::wipe::protect;
 
 /// The maximum number of passes over a directory that gets new entries.
-pub(super) const MAX_PASSES: u32 = 3;
+const MAX_PASSES: u32 = 3;
+
+/// The memory for files that are read before they are sorted and removed. Sorting is useful up to about 65,536
+/// entries, which is this many with names of usual length.
+const BATCH_MEMORY: usize = if cfg!(test) { 800 } else { 4 << 20 };
+/// The memory for files in a batch that is left to the helper, which has a few batches at a time.
+const HELPER_BATCH_MEMORY: usize = if cfg!(test) { 200 } else { 64 << 10 };
+/// The memory for subdirectory names that are read before they are entered: in the root, and at least. A directory
+/// has half as many as the one above it. The total is below 16 MiB, without the names on the path to the top.
+const NAMES_MEMORY: usize = if cfg!(test) { 1600 } else { 4 << 20 };
+const MIN_NAMES_MEMORY: usize = if cfg!(test) { 200 } else { 2 << 10 };
+
+/// The memory for names that are read at this depth before they are entered.
+fn names_memory(depth: usize) -> usize {
+    (NAMES_MEMORY >> depth.min(63)).max(MIN_NAMES_MEMORY)
+}
+
+/// The memory of a name: its bytes, the pointer, the rest of its directory entry and the overhead of the
+/// allocator.
+fn cost(name: &CStr) -> usize {
+    48 + name.count_bytes()
+}
 
 /// A tree that is being emptied.
 pub(super) struct Walk<'a> {
     progress: &'a Progress,
-    bounds: Bounds,
-    tuning: FsTuning,
+    /// Whether to visit subdirectories by inode number, so that neighbours on the disk follow each other. XFS
+    /// distributes directories over its allocation groups in turn, and a group is busy for a while after
+    /// deletions. There, the order of the listing is faster.
+    sort_directories: bool,
     /// It owns the batches. It is dropped before the helper, which then has no work.
     stack: DirStack,
     helper: Helper,
     buffer: Vec<MaybeUninit<u8>>,
-    first_failure: Option<TreeError>,
+    first_failure: Option<WipeError>,
     failures: u64,
 }
 
-/// The result of removing an entry.
-enum Removal {
-    Done,
-    /// The directory got new entries after it was read.
-    NotEmpty,
-    Failed,
-}
-
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: DirFd, progress: &'a Progress) -> Result<Self, TreeError> {
-        let tuning = FsTuning::of(&root);
-        Self::within(BOUNDS, tuning, root, progress)
-    }
-
-    fn within(
-        bounds: Bounds,
-        tuning: FsTuning,
-        root: DirFd,
-        progress: &'a Progress,
-    ) -> Result<Self, TreeError> {
-        let stack = DirStack::new(bounds, root).map_err(|errno| TreeError::Io {
-            what: "look at",
-            path: ShownPath::new([]),
-            errno,
-        })?;
-        Ok(Self {
+    pub(super) fn new(root: DirFd, progress: &'a Progress) -> Self {
+        let filesystem = fstatfs(&root).map(|facts| facts.filesystem_type());
+        let cores = thread::available_parallelism();
+        // A second thread is faster on ext4, but slower on XFS and btrfs, as measured.
+        let two_threads =
+            filesystem == Ok(EXT4_SUPER_MAGIC) && cores.is_ok_and(|cores| cores.get() > 1);
+        Self {
             progress,
-            bounds,
-            tuning,
-            stack,
-            helper: if tuning.two_threads {
+            sort_directories: filesystem != Ok(XFS_SUPER_MAGIC),
+            stack: DirStack::new(root),
+            helper: if two_threads {
                 Helper::start()
             } else {
                 Helper::default()
@@ -79,23 +85,23 @@ impl<'a> Walk<'a> {
             buffer: vec![MaybeUninit::uninit(); BUFFER],
             first_failure: None,
             failures: 0,
-        })
+        }
     }
 
-    pub(super) fn run(mut self) -> Result<(), TreeError> {
+    pub(super) fn run(mut self) -> Result<(), WipeError> {
         while self.step()? {}
         match (self.first_failure, self.failures) {
             (None, _) => Ok(()),
             (Some(error), 1) => Err(error),
-            (Some(first), n) => Err(TreeError::Several {
-                first: first.into(),
-                others: n - 1,
-            }),
+            (Some(error), n) => Err(WipeError::Failed(format!(
+                "{error} (and {} more could not be removed)",
+                n - 1
+            ))),
         }
     }
 
     /// Does the next step. Returns `false` if nothing is left to do.
-    fn step(&mut self) -> Result<bool, TreeError> {
+    fn step(&mut self) -> Result<bool, WipeError> {
         self.progress.check()?;
         if !self.open_top()? {
             return Ok(true);
@@ -124,34 +130,34 @@ impl<'a> Walk<'a> {
     }
 
     /// Opens the top. Returns `false` if the path has changed: then another directory is the top.
-    fn open_top(&mut self) -> Result<bool, TreeError> {
+    fn open_top(&mut self) -> Result<bool, WipeError> {
         match self.stack.open_top() {
             Ok(true) => Ok(true),
             Ok(false) => self.start_again().map(|()| false),
-            Err(errno) => Err(self.tree_error("open", None, errno)),
+            Err(errno) => Err(self.error("open", None, errno)),
         }
     }
 
     /// Descends into a subdirectory of the top.
-    fn enter(&mut self, name: CString) -> Result<(), TreeError> {
-        match self.stack.dir().open_identified(&name) {
-            Ok((id, dir)) => {
-                if id.device != self.stack.top().id.device {
+    fn enter(&mut self, name: CString) -> Result<(), WipeError> {
+        match self.stack.dir().open_dir(&name) {
+            Ok(dir) => {
+                if dir.id.device != self.stack.top().id.device {
                     // A btrfs subvolume: the kernel refuses to enter other filesystems. If it cannot be made
                     // writable, removing its first entry fails.
-                    let _ = protect::make_writable(&dir);
+                    protect::make_writable(&dir);
                 }
-                self.stack.descend(name, id, dir);
+                self.stack.descend(name, dir);
                 Ok(())
             }
             // No longer a directory: the next pass handles it.
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(()),
-            Err(errno) => self.fail(self.tree_error("open", Some(&name), errno)),
+            Err(errno) => self.fail(self.error("open", Some(&name), errno)),
         }
     }
 
     /// Handles a directory after ascending from it. Only the helper may still have work in it.
-    fn leave(&mut self, frame: Frame) -> Result<(), TreeError> {
+    fn leave(&mut self, frame: Frame) -> Result<(), WipeError> {
         if !frame.is_idle() {
             self.stack.top().delegated.push(frame);
             Ok(())
@@ -163,14 +169,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Removes a directory below the top, unless it has failures or is kept.
-    fn remove_directory(&mut self, mut frame: Frame) -> Result<(), TreeError> {
+    fn remove_directory(&mut self, mut frame: Frame) -> Result<(), WipeError> {
         if frame.finish_batch() {
             self.stack.return_to(frame);
         } else if frame.failed {
             self.stack.top().failed = true;
         } else if is_kept(self.stack.depth() + 1, &frame) {
             // It must only be empty.
-        } else if let Removal::NotEmpty = self.remove(&frame.name, EntryKind::Directory)? {
+        } else if self.remove(&frame.name, RemoveDir)? {
             self.stack.return_to(frame);
             self.start_again()?;
         }
@@ -178,15 +184,23 @@ impl<'a> Walk<'a> {
     }
 
     /// Reads the next entries of the top, unlinks the files and keeps the names of the directories.
-    fn read_and_unlink(&mut self) -> Result<(), TreeError> {
+    fn read_and_unlink(&mut self) -> Result<(), WipeError> {
         if self.stack.top().listing == Listing::Lost {
             self.rewind()?;
         }
         let mut files = self.read()?;
-        let directories = self.take_directories(&mut files)?;
+        let mut directories: Vec<_> = files.extract_if(.., |entry| entry.is_dir).collect();
+        // The last is entered first.
+        if self.sort_directories {
+            directories.sort_unstable_by_key(|directory| Reverse(directory.inode));
+        } else {
+            directories.reverse();
+        }
+        let in_root = self.stack.depth() == 0;
+        let is_kept = |entry: &Entry| in_root && *entry.name == *LOST_AND_FOUND;
         let top = self.stack.top();
-        top.found |= !files.is_empty();
-        top.pending = directories;
+        top.found |= !files.is_empty() || !directories.iter().all(is_kept);
+        top.pending = directories.into_iter().map(|entry| entry.name).collect();
         let one_by_one = top.one_by_one;
         files.sort_unstable_by_key(|file| file.inode);
         if !one_by_one {
@@ -195,48 +209,43 @@ impl<'a> Walk<'a> {
         }
         files.into_iter().try_for_each(|file| {
             self.progress.check()?;
-            self.remove(&file.name, EntryKind::Other).map(drop)
+            self.remove(&file.name, NoRemoveDir).map(drop)
         })
     }
 
     /// Starts reading the top from its first entry.
-    fn rewind(&mut self) -> Result<(), TreeError> {
+    fn rewind(&mut self) -> Result<(), WipeError> {
         let top = self.stack.top();
         top.listing = Listing::Partial;
         top.removed_before = self.progress.entries();
         let rewound = self.stack.dir().rewind();
-        rewound.map_err(|errno| self.tree_error("read", None, errno))
+        rewound.map_err(|errno| self.error("read", None, errno))
     }
 
     /// Reads the next entries of the top, until the limit for files or that for directories is reached.
-    fn read(&mut self) -> Result<Vec<Entry>, TreeError> {
-        let limit = self.bounds.names_at(self.stack.depth());
+    fn read(&mut self) -> Result<Vec<Entry>, WipeError> {
+        let limit = names_memory(self.stack.depth());
         let buffer = BUFFER.min(limit);
-        let (mut entries, mut files, mut directories) = (Vec::new(), 0, 0);
-        while files < self.bounds.batch && directories < limit {
+        // The memory of files, and that of directories.
+        let (mut entries, mut memory) = (Vec::new(), [0; 2]);
+        while memory[0] < BATCH_MEMORY && memory[1] < limit {
             self.progress.check()?;
             let known = entries.len();
-            match self
-                .stack
-                .dir()
-                .read(&mut self.buffer[..buffer], &mut entries)
-            {
+            let dir = self.stack.dir();
+            match dir.read(&mut self.buffer[..buffer], &mut entries) {
                 Ok(true) => {
-                    for Entry { name, kind, .. } in &entries[known..] {
-                        match kind {
-                            Some(EntryKind::Other) => files += cost(name),
-                            _ => directories += cost(name),
-                        }
+                    for entry in &entries[known..] {
+                        memory[usize::from(entry.is_dir)] += cost(&entry.name);
                     }
                 }
-                // ENOENT: another process removed the directory.
-                Ok(false) | Err(Errno::ENOENT) => {
+                end => {
                     self.stack.top().listing = Listing::Complete;
-                    break;
-                }
-                Err(errno) => {
-                    self.stack.top().listing = Listing::Complete;
-                    self.fail(self.tree_error("read", None, errno))?;
+                    // ENOENT: another process removed the directory.
+                    if let Err(errno) = end
+                        && errno != Errno::ENOENT
+                    {
+                        self.fail(self.error("read", None, errno))?;
+                    }
                     break;
                 }
             }
@@ -250,7 +259,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let bytes: usize = files.iter().map(|file| cost(&file.name)).sum();
-        let may_delegate = bytes <= self.bounds.helper_batch;
+        let may_delegate = bytes <= HELPER_BATCH_MEMORY;
         let batch = Arc::new(Batch::new(self.stack.dir().clone(), files, self.progress));
         self.stack.top().batch = Some(batch.clone());
         let mut offered = false;
@@ -262,74 +271,28 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Moves the directories out of the top's entries.
-    fn take_directories(&mut self, entries: &mut Vec<Entry>) -> Result<Vec<CString>, TreeError> {
-        let in_root = self.stack.depth() == 0;
-        let mut directories = Vec::new();
-        let others = entries.extract_if(.., |entry| entry.kind != Some(EntryKind::Other));
-        let mut others: Vec<_> = others.collect();
-        if self.tuning.sort_directories {
-            others.sort_unstable_by_key(|entry| entry.inode);
-        }
-        for entry in others {
-            self.progress.check()?;
-            let name = &entry.name;
-            let kind = entry
-                .kind
-                .map_or_else(|| self.stack.dir().kind_of(name), Ok);
-            match kind {
-                Ok(EntryKind::Other) => entries.push(entry),
-                Ok(EntryKind::Directory) => {
-                    self.stack.top().found |= !(in_root && name.as_c_str() == LOST_AND_FOUND);
-                    directories.push(entry.name);
-                }
-                Err(Errno::ENOENT) => {}
-                Err(errno) => self.fail(self.tree_error("look at", Some(name), errno))?,
-            }
-        }
-        directories.reverse();
-        Ok(directories)
-    }
-
-    /// Removes an entry of the top.
-    fn remove(&mut self, name: &CStr, kind: EntryKind) -> Result<Removal, TreeError> {
-        let mut result = self.stack.dir().remove(name, kind);
+    /// Removes an entry of the top. Returns whether it is a directory that got new entries after it was read.
+    fn remove(&mut self, name: &CStr, kind: UnlinkatFlags) -> Result<bool, WipeError> {
+        let dir = self.stack.dir();
+        let mut result = dir.remove(name, kind);
         if result == Err(Errno::EPERM) {
-            match protect::unprotect(self.stack.dir(), name) {
-                Ok(Some(flags)) => {
-                    result = self.stack.dir().remove(name, kind);
-                    flags.restore();
-                }
-                Ok(None) => {}
-                Err(_) => {
-                    let path = self.stack.path(Some(name));
-                    self.fail(TreeError::Immutable { path })?;
-                    return Ok(Removal::Failed);
-                }
-            }
+            result = protect::remove_unprotected(dir, name, kind);
         }
-        if matches!(result, Err(Errno::ENOSPC | Errno::EDQUOT))
-            && protect::truncate(self.stack.dir(), name)
-        {
-            result = self.stack.dir().remove(name, kind);
+        if matches!(result, Err(Errno::ENOSPC | Errno::EDQUOT)) && protect::truncate(dir, name) {
+            result = dir.remove(name, kind);
         }
         match result {
-            Ok(()) => {
-                self.progress.add_entry();
-                Ok(Removal::Done)
-            }
+            Ok(()) => self.progress.add_entry(),
             // Removed by another process, or replaced: the next pass handles that.
-            Err(Errno::ENOENT | Errno::EISDIR | Errno::ENOTDIR) => Ok(Removal::Done),
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removal::NotEmpty),
-            Err(errno) => {
-                self.fail(self.tree_error("remove", Some(name), errno))?;
-                Ok(Removal::Failed)
-            }
+            Err(Errno::ENOENT | Errno::EISDIR | Errno::ENOTDIR) => {}
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => return Ok(true),
+            Err(errno) => self.fail(self.error("remove", Some(name), errno))?,
         }
+        Ok(false)
     }
 
     /// Starts another pass over the top, which was not empty at the end. Fails after too many passes.
-    fn start_again(&mut self) -> Result<(), TreeError> {
+    fn start_again(&mut self) -> Result<(), WipeError> {
         let frame = self.stack.top();
         frame.passes += 1;
         frame.found = false;
@@ -338,8 +301,10 @@ impl<'a> Walk<'a> {
         let passes = frame.passes;
         if passes > MAX_PASSES {
             self.stack.top().listing = Listing::Complete;
-            let path = self.stack.path(None);
-            return self.fail(TreeError::Refilled { path });
+            return self.fail(WipeError::Failed(format!(
+                "after {MAX_PASSES} passes {} still gets new entries: a process is writing to the volume; stop it",
+                self.stack.path(None)
+            )));
         }
         if self.stack.top_is_open() {
             self.rewind()?;
@@ -347,9 +312,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Records a failure in the top. Returns fatal errors.
-    fn fail(&mut self, error: TreeError) -> Result<(), TreeError> {
-        if error.is_fatal() {
+    /// Records a failure in the top, and returns any other error.
+    fn fail(&mut self, error: WipeError) -> Result<(), WipeError> {
+        if !matches!(error, WipeError::Failed(_)) {
             return Err(error);
         }
         self.stack.top().failed = true;
@@ -359,23 +324,19 @@ impl<'a> Walk<'a> {
     }
 
     /// The error for an errno about the top or one of its entries.
-    fn tree_error(&self, what: &'static str, name: Option<&CStr>, errno: Errno) -> TreeError {
+    fn error(&self, what: &str, name: Option<&CStr>, errno: Errno) -> WipeError {
         let path = self.stack.path(name);
-        match errno {
-            // EBUSY: a file or an emptied directory that is a mount point.
-            Errno::EXDEV | Errno::EBUSY => TreeError::NestedMount { path },
-            // After an error, the mount flags may not show that the filesystem is read-only.
-            Errno::EROFS if self.stack.is_in_subvolume() && !is_read_only(self.stack.root()) => {
-                TreeError::ReadOnlySubvolume { path }
-            }
-            Errno::EROFS => TreeError::ReadOnly,
-            Errno::EPERM | Errno::EACCES => TreeError::Denied { path, errno },
-            _ => TreeError::Io { what, path, errno },
+        if errno == Errno::EROFS && self.stack.is_in_subvolume() && !is_read_only(self.stack.root())
+        {
+            return WipeError::Failed(format!(
+                "the subvolume or snapshot of {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
+            ));
         }
+        failure(what, &path, errno)
     }
 }
 
 /// Whether a directory is emptied but not removed: the root and `lost+found` in it.
 fn is_kept(depth: usize, frame: &Frame) -> bool {
-    depth == 0 || depth == 1 && frame.name.as_c_str() == LOST_AND_FOUND
+    depth == 0 || depth == 1 && *frame.name == *LOST_AND_FOUND
 }

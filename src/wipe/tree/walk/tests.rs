@@ -4,21 +4,11 @@ use std::path::Path;
 
 use super::*;
 
-/// The memory of a name of three digits.
-const NAME_COST: usize = 51;
-
-const SMALL: Bounds = Bounds {
-    batch: 16 * NAME_COST,
-    helper_batch: 4 * NAME_COST,
-    names: (32 * NAME_COST, 4 * NAME_COST),
-    open_dirs: 3,
-    closed_levels: 6,
-};
-
-const ONE_THREAD: FsTuning = FsTuning {
-    two_threads: false,
-    sort_directories: false,
-};
+/// The memory of the names that are kept.
+fn names(stack: &DirStack) -> usize {
+    let names = stack.frames.iter().flat_map(|frame| &frame.pending);
+    names.map(|name| cost(name)).sum()
+}
 
 /// Creates nested directories. Returns their number.
 fn make(dir: &Path, widths: &[usize]) -> usize {
@@ -50,14 +40,16 @@ fn memory_for_names_and_repeated_reads_are_bounded() {
         let made = make(volume.path(), widths);
         let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let progress = Progress::default();
-        let mut walk = Walk::within(SMALL, ONE_THREAD, root, &progress).unwrap();
+        let mut walk = Walk::new(root, &progress);
+        walk.helper = Helper::default();
+        walk.sort_directories = false;
         let (mut steps, mut peak) = (0, 0);
         while walk.step().unwrap() {
             steps += 1;
-            peak = peak.max(walk.stack.names());
+            peak = peak.max(names(&walk.stack));
         }
         // A call may exceed the limit by the names that fit into the buffer.
-        let limits = (0..widths.len()).map(|depth| SMALL.names_at(depth));
+        let limits = (0..widths.len()).map(names_memory);
         let bound = 3 * limits.sum::<usize>();
         assert!(
             peak <= bound,
@@ -89,11 +81,9 @@ fn directories_are_removed_after_the_helper_has_unlinked_their_files() {
             }
             let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
             let progress = Progress::default();
-            let two_threads = FsTuning {
-                two_threads: true,
-                sort_directories: true,
-            };
-            let mut walk = Walk::within(SMALL, two_threads, root, &progress).unwrap();
+            let mut walk = Walk::new(root, &progress);
+            walk.helper = Helper::start();
+            walk.sort_directories = true;
             while walk.step().unwrap() {}
             assert_eq!((progress.entries(), walk.stack.top().passes), (made, 1));
             assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
