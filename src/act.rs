@@ -4,20 +4,22 @@ mod create;
 mod in_flight;
 mod jobs;
 mod offer_checks;
-mod withdraw;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::cache::Expectations;
-use crate::cleanup::{CleanupContext, PassFacts, attempt};
+use crate::cleanup::attempt::attempt;
+use crate::cleanup::release::release;
+use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, Action, CleanOrder, Patch};
+use crate::plan::{About, Action, JobWrite, Patch, Withdrawal};
 use crate::quantity;
-use crate::render;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
 use in_flight::InFlightGuard;
@@ -67,30 +69,37 @@ impl Actor {
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
         let facts = PassFacts::default();
         for action in actions {
+            let this = self.clone();
             match action {
                 Action::Forget(tenancy) => self.context.table.forget(&tenancy),
                 Action::Track(track) => self.context.table.track(*track),
-                Action::Clean(order) => self.clean(*order),
-                Action::Release(tenancy) => self.release(tenancy),
-                Action::WriteJob(job, write) => {
-                    let (this, before) = (self.clone(), job.clone());
-                    let work = async move { this.change_job(&job, write).await };
-                    self.write_job(before, expectations, work);
+                Action::Clean(order) => {
+                    if let Some(progress) = self.context.table.begin(&order) {
+                        let tenancy = order.pv.tenancy();
+                        let work = async move { attempt(&this.context, &order, &progress).await };
+                        self.run_step(tenancy, work);
+                    }
                 }
+                Action::Release(tenancy) => {
+                    if let Some(wiped) = self.context.table.begin_release(&tenancy) {
+                        let work = async move { release(&this.context, &wiped).await };
+                        self.run_step(tenancy, work);
+                    }
+                }
+                Action::WriteJob(job, write) => self.write_job(job, write, expectations),
                 Action::Create(draft) => {
                     self.offer(draft, facts.clone(), expectations.clone(), pass);
                 }
                 Action::Patch(patch) => {
-                    let (this, before, now) =
-                        (self.clone(), patch.pv.clone(), expectations.clone());
+                    let (pv, now) = (patch.pv.clone(), expectations.clone());
                     let work = async move { this.patch(&patch, &now).await };
-                    self.write_pv(before, expectations, work);
+                    self.write_pv(pv, expectations, work);
                 }
                 Action::Withdraw(withdrawal) => {
-                    let (this, before, now) =
-                        (self.clone(), withdrawal.pv.clone(), expectations.clone());
-                    let work = async move { this.withdraw(&withdrawal, &now).await };
-                    self.write_pv(before, expectations, work);
+                    let pv = withdrawal.pv.clone();
+                    let known = expectations.clone();
+                    let work = async move { this.withdraw(&withdrawal, &known).await };
+                    self.write_pv(pv, expectations, work);
                 }
             }
         }
@@ -99,50 +108,51 @@ impl Actor {
     /// Changes a PV. `before` is the PV as the plan saw it.
     fn write_pv<F>(&self, before: PvRef, expectations: &Expectations, work: F)
     where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let guard = self.in_flight.enter(&before.name);
-        let expectations = expectations.clone();
-        self.write(guard, |_| work, move |()| expectations.has_changed(&before));
-    }
-
-    /// Changes a Job. `before` is the Job as the plan saw it.
-    fn write_job<F>(&self, before: JobView, expectations: &Expectations, work: F)
-    where
         F: Future<Output = Result<(), ApiError>> + Send + 'static,
     {
-        let guard = self.in_flight.enter(&before.name);
-        let (known, expectations) = (self.jobs.clone(), expectations.clone());
-        let has_changed = move |done: Result<(), ApiError>| {
-            if done.is_err_and(|error| !error.is_passing()) {
-                expectations.refused(&before.name);
+        let guard = self.in_flight.enter(&before.name, None);
+        let (now, pv) = (expectations.clone(), before.clone());
+        let work = async move {
+            let done = work.await;
+            if done.as_ref().is_err_and(ApiError::is_change) {
+                now.read(&pv).await;
             }
+            done
+        };
+        let now = expectations.clone();
+        let has_changed = move |_| now.has_changed(&before);
+        self.write(guard, expectations, work, has_changed);
+    }
+
+    /// Changes a Job.
+    fn write_job(&self, job: JobView, write: JobWrite, expectations: &Expectations) {
+        let guard = self.in_flight.enter(&job.name, None);
+        let (this, before, known) = (self.clone(), job.clone(), self.jobs.clone());
+        let work = async move { this.change_job(&job, &write).await };
+        let has_changed = move |_| {
             let jobs = known.borrow();
             jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
         };
-        self.write(guard, |_| work, has_changed);
+        self.write(guard, expectations, work, has_changed);
     }
 
-    /// Runs `work` for the current configuration. It receives that configuration's generation.
+    /// Runs `work` if the configuration is still the current one. After an error, its object backs off.
     ///
-    /// Passes ignore an object while a write to it is in flight. `needs_pass` runs after the write and
-    /// reports whether such a pass skipped something. It must not return true for each repeated
-    /// refusal by the API server: the main loop would spin.
-    fn write<F>(
+    /// Passes ignore an object while a write to it is in flight. `needs_pass` runs after the write, with its success,
+    /// and reports whether such a pass skipped something. It must not return true for each repeated refusal by the API
+    /// server: the main loop would spin.
+    fn write(
         &self,
         guard: Option<InFlightGuard>,
-        work: impl FnOnce(u64) -> F,
-        needs_pass: impl FnOnce(F::Output) -> bool + Send + 'static,
-    ) where
-        F: Future + Send + 'static,
-        F::Output: Send,
-    {
+        expectations: &Expectations,
+        work: impl Future<Output = Result<(), ApiError>> + Send + 'static,
+        needs_pass: impl FnOnce(bool) -> bool + Send + 'static,
+    ) {
         let Some(guard) = guard else {
             return;
         };
-        let this = self.clone();
+        let (this, expectations) = (self.clone(), expectations.clone());
         let generation = self.generation();
-        let work = work(generation);
         tokio::spawn(async move {
             let permit = this.permits.acquire().await;
             // After a reload, the next pass decides again.
@@ -151,9 +161,16 @@ impl Actor {
             } else {
                 None
             };
+            let failure = done.as_ref().and_then(|done| done.as_ref().err());
+            let failure = failure.filter(|error| !error.is_change());
+            // A pass learns when the back-off ends.
+            let is_first = failure.is_some_and(|error| {
+                tracing::warn!(name = guard.name, %error, "a write failed; a later pass retries");
+                expectations.back_off(&guard.name, error.is_passing())
+            });
             drop((permit, guard));
             // The pass that a watch event triggered may have skipped the object. Some changes trigger none.
-            if this.generation() != generation || done.is_some_and(needs_pass) {
+            if is_first || done.is_none_or(|done| needs_pass(done.is_ok())) {
                 this.context.wake.notify_one();
             }
         });
@@ -164,82 +181,67 @@ impl Actor {
         self.context.state.borrow().settings.generation
     }
 
-    fn clean(&self, order: CleanOrder) {
-        if let Some(progress) = self.context.table.begin(&order) {
-            let tenancy = order.pv.tenancy();
-            let work = attempt::attempt(Arc::clone(&self.context), order, progress);
-            self.run_step(tenancy, work);
-        }
-    }
-
-    fn release(&self, tenancy: Tenancy) {
-        if let Some(wiped) = self.context.table.begin_release(&tenancy) {
-            let (context, released) = (Arc::clone(&self.context), tenancy.clone());
-            self.run_step(tenancy, async move {
-                attempt::release(&context, &released, wiped).await;
-                context.wake.notify_one();
-            });
-        }
-    }
-
     /// Runs a step of a cleanup. A panic is recorded as a failure.
     fn run_step(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
         let context = Arc::clone(&self.context);
-        let work = tokio::spawn(work);
         tokio::spawn(async move {
-            if let Err(error) = work.await {
-                tracing::error!(pv = tenancy.pv_uid, %error, "the cleanup panicked; this is a bug");
-                let message = "the cleanup panicked";
-                context.table.mark_failed(&tenancy, message, false);
-                context.wake.notify_one();
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                let message = "the cleanup panicked; this is a bug";
+                tracing::error!(pv = tenancy.pv_uid, "{message}");
+                context.table.mark_failed(&tenancy, message);
             }
+            // The last pass saw this step running.
+            context.wake.notify_one();
         });
     }
 
-    async fn patch(&self, patch: &Patch, expectations: &Expectations) {
-        let name = &patch.pv.name;
+    async fn patch(&self, patch: &Patch, expectations: &Expectations) -> Result<(), ApiError> {
+        let (name, cluster) = (&patch.pv.name, &self.context.cluster);
         crash_point("record-on-pv");
-        match self
-            .context
-            .cluster
-            .merge_pv(&patch.pv, render::patched(patch))
-            .await
-        {
-            Ok(view) => {
-                expectations.expect(view);
-                if expectations.wrote(&patch.pv) {
-                    tracing::warn!(
-                        pv = name,
-                        "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
-                    );
-                }
-                let about = About::from(&patch.pv);
-                if let Some(bytes) = patch.capacity {
-                    let capacity = quantity::format(bytes);
-                    tracing::info!(
-                        pv = name,
-                        capacity,
-                        "the volume's size changed; spec.capacity was set to it"
-                    );
-                }
-                for (reason, text) in &patch.events {
-                    tracing::info!(pv = name, reason, "{text}");
-                    self.context.reporter.normal(&about, reason, "Record", text);
-                }
-            }
-            Err(ApiError::Conflict | ApiError::NotFound) => {
-                tracing::debug!(
-                    pv = name,
-                    "the PV changed before it was patched; the next pass decides again"
-                );
-                expectations.read(&patch.pv).await;
-            }
-            Err(error) => {
-                tracing::warn!(pv = name, %error, "cannot patch the PV; the next pass retries");
-                if !error.is_passing() {
-                    expectations.refused(name);
-                }
-            }
+        let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
+        expectations.expect(view);
+        if expectations.wrote(&patch.pv) {
+            tracing::warn!(
+                pv = name,
+                "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
+            );
         }
+        if let Some(bytes) = patch.capacity {
+            let capacity = quantity::format(bytes);
+            tracing::info!(
+                pv = name,
+                capacity,
+                "the volume's size changed; spec.capacity was set to it"
+            );
+        }
+        let about = About::from(&patch.pv);
+        for (reason, text) in &patch.events {
+            tracing::info!(pv = name, reason, "{text}");
+            self.context.reporter.normal(&about, reason, "Record", text);
+        }
+        Ok(())
+    }
+
+    /// Deletes a PV without cleaning, or removes our finalizer from a Terminating one, which cannot be bound.
+    async fn withdraw(
+        &self,
+        withdrawal: &Withdrawal,
+        expectations: &Expectations,
+    ) -> Result<(), ApiError> {
+        let (cluster, pv, because) = (&self.context.cluster, &withdrawal.pv, &withdrawal.because);
+        match &withdrawal.finalizers {
+            None => {
+                cluster.delete_pv(pv).await?;
+                expectations.read(pv).await;
+            }
+            Some(others) => cluster.remove_finalizer(pv, others).await?,
+        }
+        tracing::info!(
+            pv = pv.name,
+            "the PV is removed without cleaning its volume: {because}"
+        );
+        let reporter = &self.context.reporter;
+        reporter.normal(&pv.into(), withdrawal.reason, "Withdraw", because);
+        Ok(())
     }
 }

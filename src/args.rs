@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
+use tracing::level_filters::LevelFilter;
 
 use crate::config::{self, duration};
 
-pub use crate::config::LogLevel;
 pub use clean::Clean;
 pub use environment::Environment;
 pub use job::Job;
-pub use listen::ListenAddress;
+use listen::listen_address;
 pub use node_cleanup::NodeCleanup;
 pub use release::Release;
 pub use spelling::program;
@@ -45,8 +45,8 @@ pub struct Args {
     pub config: PathBuf,
 
     /// Address of the HTTP server for metrics, probes and status; without a host, all addresses.
-    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080")]
-    pub listen_address: ListenAddress,
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080", value_parser = listen_address)]
+    pub listen_address: String,
 
     /// Path of the metrics on that server.
     #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     pub config_sync_period: Duration,
 
-    /// The kubelet's directory, where a volume that a pod still uses shows.
+    /// The kubelet's directory. A volume that a pod uses is mounted below it.
     #[arg(
         long,
         global = true,
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(help_heading = help::DIRECTORIES)]
     pub kubelet_dir: PathBuf,
 
-    /// Where the kubelet's directory cannot be seen: time to leave a released volume alone.
+    /// Time to wait after a release if the kubelet's directory is not visible.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub release_quiet_period: Duration,
 
@@ -84,12 +84,12 @@ pub struct Args {
     #[arg(help_heading = help::LOGGING)]
     pub log_format: LogFormat,
 
-    /// Log level until the configuration sets one (key logLevel). Overrides -v.
+    /// Log level until the configuration sets one (key logLevel): error, warn, info, debug or trace. Overrides -v.
     #[arg(long, global = true, value_name = "LEVEL")]
     #[arg(help_heading = help::LOGGING)]
-    log_level: Option<LogLevel>,
+    log_level: Option<LevelFilter>,
 
-    /// How much is logged, in klog's numbers: from 4 on debug, from 6 on trace.
+    /// Verbosity as in klog: 4 and more is debug, 6 and more is trace.
     #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
     #[arg(allow_negative_numbers = true, help_heading = help::LOGGING)]
     verbosity: Option<i32>,
@@ -109,9 +109,9 @@ pub enum LogFormat {
 pub enum Command {
     /// Shows the state of a node's provisioner and its volumes, problems first.
     Status(Status),
-    /// Shows what would be offered on this node, and why the rest would not. Changes nothing.
+    /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
     Discover(Discover),
-    /// Checks the configuration. Exits with 2 when something in it cannot be used.
+    /// Checks the configuration. Exits with 2 if it has a fault.
     #[command(
         after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
     )]
@@ -143,7 +143,7 @@ pub struct Discover {
     #[arg(long, value_name = "NAME")]
     pub node_name: Option<String>,
 
-    /// How the result is written.
+    /// Format of the output.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
 }
@@ -166,18 +166,17 @@ impl Args {
         line: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let mut program = program();
-        let line = spelling::normalise(&program, line);
-        let matches = program.try_get_matches_from_mut(line)?;
+        let matches = program.try_get_matches_from_mut(spelling::normalise(line))?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
     }
 
     /// The log level: `--log-level`, else the level of `-v`, else info.
     #[must_use]
-    pub fn log_level(&self) -> LogLevel {
+    pub fn log_level(&self) -> LevelFilter {
         self.log_level.unwrap_or(match self.verbosity {
-            Some(6..) => LogLevel::Trace,
-            Some(4..6) => LogLevel::Debug,
-            _ => LogLevel::Info,
+            Some(6..) => LevelFilter::TRACE,
+            Some(4..6) => LevelFilter::DEBUG,
+            _ => LevelFilter::INFO,
         })
     }
 }

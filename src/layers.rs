@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom to the top.
-const ORDER: [&str; 32] = [
+const ORDER: [&str; 30] = [
     "types",
     "names",
     "quantity",
     "crash",
-    "terminal",
     "errors",
     "backoff",
     "view",
@@ -24,7 +23,6 @@ const ORDER: [&str; 32] = [
     "cluster",
     "inventory",
     "plan",
-    "render",
     "report",
     "cache",
     "cleanup",

@@ -8,42 +8,26 @@ use std::sync::OnceLock;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, registry, reload};
+use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::args::LogFormat;
-use crate::config::LogLevel;
 
-static LOG: OnceLock<Log> = OnceLock::new();
-
-#[derive(Debug)]
-struct Log {
-    of_command_line: LogLevel,
-    filter: reload::Handle<Targets, Registry>,
-}
+/// The level of the command line, and the filter in force.
+static LOG: OnceLock<(LevelFilter, reload::Handle<Targets, Registry>)> = OnceLock::new();
 
 /// Starts logging to standard error, at the level of the command line. Later calls have no effect.
-pub fn init(format: LogFormat, level: LogLevel) {
+pub fn init(format: LogFormat, level: LevelFilter) {
     let (layer, filter) = reload::Layer::new(targets(level));
-    let log = Log {
-        of_command_line: level,
-        filter,
-    };
-    if LOG.set(log).is_err() {
+    if LOG.set((level, filter)).is_err() {
         return;
     }
-    let registry = registry().with(layer);
-    match format {
-        LogFormat::Text => {
-            let text = fmt::layer().with_ansi(false);
-            registry
-                .with(text.with_writer(|| OneLine(io::stderr())))
-                .init();
-        }
+    let text = fmt::layer().with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => text.with_writer(|| OneLine(io::stderr())).boxed(),
         // JSON escapes line breaks.
-        LogFormat::Json => registry
-            .with(fmt::layer().json().with_writer(io::stderr))
-            .init(),
-    }
+        LogFormat::Json => fmt::layer().json().with_writer(io::stderr).boxed(),
+    };
+    registry().with(layer).with(lines).init();
 }
 
 /// The name of the level in force; `off` before [`init`].
@@ -54,19 +38,16 @@ pub fn level() -> String {
 }
 
 /// Sets the level of the configuration, or without one the level of the command line.
-pub fn set_level(of_config: Option<LogLevel>) {
-    if let Some(log) = LOG.get() {
+pub fn set_level(of_config: Option<LevelFilter>) {
+    if let Some((of_command_line, filter)) = LOG.get() {
         // Reloading fails only if the subscriber was dropped.
-        let _ = log
-            .filter
-            .reload(targets(of_config.unwrap_or(log.of_command_line)));
+        let _ = filter.reload(targets(of_config.unwrap_or(*of_command_line)));
     }
 }
 
 /// The filter of each target. Libraries log every step of every request at debug, so they do only at trace.
 /// Failed watches and requests are logged by this program, so the libraries' lines about them are off.
-fn targets(level: LogLevel) -> Targets {
-    let level = LevelFilter::from_level(level.into());
+fn targets(level: LevelFilter) -> Targets {
     let libraries = |most: LevelFilter| match level {
         LevelFilter::TRACE => level,
         level => level.min(most),
@@ -86,16 +67,8 @@ impl<W: Write> Write for OneLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
-        let mut safe = String::with_capacity(event.len());
-        for character in line.chars() {
-            if !character.is_control() || character == '\t' {
-                safe.push(character);
-            } else {
-                safe.extend(character.escape_debug());
-            }
-        }
-        safe.push_str(&text[line.len()..]);
-        self.0.write_all(safe.as_bytes())?;
+        let end = &text[line.len()..];
+        self.0.write_all((printable(line) + end).as_bytes())?;
         Ok(event.len())
     }
 
@@ -104,8 +77,22 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
+/// Escapes control characters: a file name can contain line breaks and terminal sequences.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            safe.extend(character.escape_debug());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::{Arc, Mutex};
 
     use serde_json::Value;
@@ -114,7 +101,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Buffer(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Buffer(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -127,7 +114,7 @@ mod tests {
     }
 
     impl Buffer {
-        fn text(&self) -> String {
+        pub(crate) fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
@@ -182,31 +169,31 @@ mod tests {
     fn libraries_log_less_than_the_program() {
         for (level, target, shown, hidden) in [
             (
-                LogLevel::Debug,
+                LevelFilter::DEBUG,
                 "hyper",
                 tracing::Level::INFO,
                 Some(tracing::Level::DEBUG),
             ),
             (
-                LogLevel::Debug,
+                LevelFilter::DEBUG,
                 "local_volume_provisioner::act",
                 tracing::Level::DEBUG,
                 Some(tracing::Level::TRACE),
             ),
             (
-                LogLevel::Info,
+                LevelFilter::INFO,
                 "kube_runtime::watcher",
                 tracing::Level::ERROR,
                 Some(tracing::Level::WARN),
             ),
             (
-                LogLevel::Error,
+                LevelFilter::ERROR,
                 "hyper",
                 tracing::Level::ERROR,
                 Some(tracing::Level::WARN),
             ),
             (
-                LogLevel::Trace,
+                LevelFilter::TRACE,
                 "kube_runtime::watcher",
                 tracing::Level::TRACE,
                 None,
@@ -220,7 +207,7 @@ mod tests {
             );
         }
         let requests = "kube_client::client::builder";
-        assert!(!targets(LogLevel::Debug).would_enable(requests, &tracing::Level::ERROR));
-        assert!(targets(LogLevel::Trace).would_enable(requests, &tracing::Level::ERROR));
+        assert!(!targets(LevelFilter::DEBUG).would_enable(requests, &tracing::Level::ERROR));
+        assert!(targets(LevelFilter::TRACE).would_enable(requests, &tracing::Level::ERROR));
     }
 }

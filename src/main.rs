@@ -20,10 +20,9 @@ const KEEP_THREADS: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    if let Some(Command::Supervise { program }) = &args.command {
-        return supervisor::supervise(program);
+    if !matches!(args.command, Some(Command::Supervise { .. })) {
+        log::init(args.log_format, args.log_level());
     }
-    log::init(args.log_format, args.log_level());
     match dispatch(args) {
         Ok(code) => code,
         Err(error) => {
@@ -43,7 +42,7 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
         Some(Command::Discover(request)) => {
             block_on(discover::command(&request, &args, &environment, &mut out))
         }
-        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &environment, &mut out)?),
+        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
         Some(Command::Clean(request)) => {
             block_on(clean::command(&request, &args, &environment, &mut out))
         }

@@ -1,16 +1,14 @@
 //! The metrics: those of the Go provisioner under its names, labels and types, and ours.
 //!
-//! The handles and their registry are one struct, not globals. Gauges of current state are set from a whole
-//! snapshot, so that a series ends with its object. `docs/metrics.md` describes each metric; a test compares the
+//! The handles and their registry are one struct, not globals. Gauges of current state are reset and set from a whole
+//! snapshot, so that a series ends with its object. No scrape sees them empty, since it runs on the same thread. `docs/metrics.md` describes each metric; a test compares the
 //! two.
-
-pub mod series;
 
 use std::time::Duration;
 
 use prometheus::{
-    Counter, CounterVec, Gauge, GaugeVec, HistogramVec, IntCounter, IntGauge, IntGaugeVec,
-    Registry, register_counter_vec_with_registry as counter_vec,
+    Counter, CounterVec, DEFAULT_BUCKETS, Gauge, GaugeVec, HistogramVec, IntCounter, IntGauge,
+    IntGaugeVec, Registry, register_counter_vec_with_registry as counter_vec,
     register_counter_with_registry as counter, register_gauge_vec_with_registry as gauge_vec,
     register_gauge_with_registry as gauge, register_histogram_vec_with_registry as histogram_vec,
     register_int_counter_with_registry as int_counter,
@@ -24,14 +22,9 @@ use crate::process_metrics::ProcessMetrics;
 pub const BY_PROCESS: &str = "process";
 /// The `type` label of a cleanup by a Job.
 pub const BY_JOB: &str = "job";
-/// The buckets of all histograms of the Go provisioner, in seconds.
-const COMPAT_BUCKETS: [f64; 11] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
-/// The same and further ones for cleanups: to wipe a large disk takes hours.
-const CLEANUP_BUCKETS: [f64; 19] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,
-    3600.0, 14_400.0, 43_200.0, 86_400.0,
+/// The buckets of cleanups after the default ones, in seconds: to wipe a large disk takes hours.
+const LONG_BUCKETS: [f64; 8] = [
+    30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
 ];
 
 /// Declares the handles, and registers each with its labels, name and help.
@@ -64,7 +57,7 @@ metrics! {
     discovery_total: CounterVec = counter_vec(&["mode"]),
         "local_volume_provisioner_persistentvolume_discovery_total",
         "PersistentVolumes created.";
-    discovery_duration: HistogramVec = histogram_vec(&["mode"], COMPAT_BUCKETS.to_vec()),
+    discovery_duration: HistogramVec = histogram_vec(&["mode"], DEFAULT_BUCKETS.to_vec()),
         "local_volume_provisioner_persistentvolume_discovery_duration_seconds",
         "Time from the start of a pass to the creation of a PersistentVolume.";
     delete_total: CounterVec = counter_vec(&["mode", "type"]),
@@ -74,7 +67,7 @@ metrics! {
         "local_volume_provisioner_persistentvolume_delete_failed_total",
         "Cleanups that failed, and PersistentVolumes whose cleanup or release was refused.";
     delete_duration: HistogramVec = histogram_vec(
-        &["mode", "type", "capacity", "cleanup_command"], CLEANUP_BUCKETS.to_vec()),
+        &["mode", "type", "capacity", "cleanup_command"], [&DEFAULT_BUCKETS[..], &LONG_BUCKETS].concat()),
         "local_volume_provisioner_persistentvolume_delete_duration_seconds",
         "Time from the start of a cleanup to the release of the PersistentVolume.";
     requests_total: CounterVec = counter_vec(&["method"]),
@@ -83,7 +76,7 @@ metrics! {
     requests_failed_total: CounterVec = counter_vec(&["method"]),
         "local_volume_provisioner_apiserver_requests_failed_total",
         "Requests to create or delete PersistentVolumes that failed.";
-    requests_duration: HistogramVec = histogram_vec(&["method"], COMPAT_BUCKETS.to_vec()),
+    requests_duration: HistogramVec = histogram_vec(&["method"], DEFAULT_BUCKETS.to_vec()),
         "local_volume_provisioner_apiserver_requests_duration_seconds",
         "Duration of requests to create or delete PersistentVolumes.";
     proctable_running: IntGauge = int_gauge(),
@@ -128,7 +121,7 @@ metrics! {
     cleanup_data_left_total: CounterVec = counter_vec(&["class"]),
         "local_volume_provisioner_cleanup_data_left_total",
         "Raw devices that were reset without a discard, so that the next tenant can read what the last one wrote.";
-    loop_duration: HistogramVec = histogram_vec(&[], COMPAT_BUCKETS.to_vec()),
+    loop_duration: HistogramVec = histogram_vec(&[], DEFAULT_BUCKETS.to_vec()),
         "local_volume_provisioner_loop_duration_seconds",
         "Duration of one pass of the main loop.";
     loop_last_success: Gauge = gauge(),
@@ -149,6 +142,9 @@ metrics! {
     events_failed_total: IntCounter = int_counter(),
         "local_volume_provisioner_events_failed_total",
         "Events that could not be written.";
+    build_info: IntGaugeVec = int_gauge_vec(&["version", "revision"]),
+        "local_volume_provisioner_build_info",
+        "1; the program's version is in the labels.";
 }
 
 impl Metrics {
@@ -158,10 +154,12 @@ impl Metrics {
     /// When two metrics have the same name.
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        register_build_info(&registry)?;
         registry.register(Box::new(ProcessMetrics))?;
         let metrics = Self::register(registry)?;
         metrics.begin_at_zero();
+        let revision = option_env!("LVP_REVISION").unwrap_or("unknown");
+        let version = [env!("CARGO_PKG_VERSION"), revision];
+        metrics.build_info.with_label_values(&version).set(1);
         Ok(metrics)
     }
 
@@ -183,40 +181,25 @@ impl Metrics {
     /// Sets which permissions are missing: resource, verb, and whether it is missing.
     pub fn set_missing(
         &self,
-        seen: impl IntoIterator<Item = ((&'static str, &'static str), bool)>,
+        seen: impl IntoIterator<Item = ((&'static str, &'static str), Option<String>)>,
     ) {
-        for ((resource, verb), missing) in seen {
+        for ((resource, verb), why) in seen {
             self.missing_permission
                 .with_label_values(&[resource, verb])
-                .set(missing.into());
+                .set(why.is_some().into());
         }
     }
 
     /// Counts a request that creates or deletes a PV.
     pub fn request(&self, method: &str, took: Duration, failed: bool) {
-        self.requests_total.with_label_values(&[method]).inc();
-        self.requests_duration
-            .with_label_values(&[method])
-            .observe(took.as_secs_f64());
+        let labels = [method];
+        self.requests_total.with_label_values(&labels).inc();
+        let durations = self.requests_duration.with_label_values(&labels);
+        durations.observe(took.as_secs_f64());
         if failed {
-            self.requests_failed_total
-                .with_label_values(&[method])
-                .inc();
+            self.requests_failed_total.with_label_values(&labels).inc();
         }
     }
-}
-
-fn register_build_info(registry: &Registry) -> prometheus::Result<()> {
-    let revision = option_env!("LVP_REVISION").unwrap_or("unknown");
-    int_gauge_vec!(
-        "local_volume_provisioner_build_info",
-        "1; the program's version is in the labels.",
-        &["version", "revision"],
-        registry
-    )?
-    .with_label_values(&[env!("CARGO_PKG_VERSION"), revision])
-    .set(1);
-    Ok(())
 }
 
 /// The `capacity` label of the deletion histogram: steps of 500 GiB, rounded up.

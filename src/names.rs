@@ -62,13 +62,8 @@ pub fn pv_name(entry: &str, node_name: &str, class: &str) -> String {
 /// The name to use when the PV of another volume has [`pv_name`]: 64 bits, NUL-separated.
 #[must_use]
 pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String {
-    let bytes = entry
-        .bytes()
-        .chain([0])
-        .chain(node_name.bytes())
-        .chain([0])
-        .chain(class.bytes());
-    format!("local-pv-{:016x}", fnv1a_64(bytes))
+    let key = [entry, node_name, class].join("\0");
+    format!("local-pv-{:016x}", fnv1a_64(key.bytes()))
 }
 
 /// The first part of every cleaning Job's name.

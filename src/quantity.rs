@@ -1,8 +1,12 @@
 //! Capacity, from bytes to the text of `spec.capacity.storage`.
 
-const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+
+/// Powers of 1024.
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// Powers of 1000.
+const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
 /// Rounds a size down so that disks of one model get one capacity: to whole GiB from 10 GiB on, to
 /// whole MiB from 10 MiB on. The Go provisioner rounds the same way.
@@ -18,14 +22,12 @@ pub fn round_down(bytes: u64) -> u64 {
 /// The canonical binary quantity of a number of bytes: `11Gi`, `5000Ki`, `777`.
 #[must_use]
 pub fn format(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let mut value = bytes;
-    let mut unit = 0;
-    while value != 0 && value.is_multiple_of(KIB) && unit + 1 < UNITS.len() {
-        value /= KIB;
-        unit += 1;
-    }
-    format!("{value}{}", UNITS[unit])
+    // Ten bits a unit.
+    let unit = match bytes {
+        0 => 0,
+        _ => bytes.trailing_zeros() / 10,
+    };
+    format!("{}{}", bytes >> (10 * unit), BINARY[unit as usize])
 }
 
 /// What a volume of `bytes` is offered as.
@@ -40,22 +42,14 @@ pub fn offered(bytes: u64) -> String {
 pub fn parse(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
-    let factor = match unit {
-        "" => 1,
-        "Ki" => KIB,
-        "Mi" => MIB,
-        "Gi" => GIB,
-        "Ti" => 1 << 40,
-        "Pi" => 1 << 50,
-        "Ei" => 1 << 60,
-        "k" => 1000,
-        "M" => 1000_u64.pow(2),
-        "G" => 1000_u64.pow(3),
-        "T" => 1000_u64.pow(4),
-        "P" => 1000_u64.pow(5),
-        "E" => 1000_u64.pow(6),
-        _ => 10_u64.checked_pow(unit.strip_prefix(['e', 'E'])?.parse().ok()?)?,
+    let power = |base: u64, units: [&str; 7]| {
+        let exponent = units.into_iter().zip(0..).find(|(it, _)| *it == unit)?.1;
+        base.checked_pow(exponent)
     };
+    let exponent = || unit.strip_prefix(['e', 'E'])?.parse().ok();
+    let factor = power(1024, BINARY)
+        .or_else(|| power(1000, DECIMAL))
+        .or_else(|| 10_u64.checked_pow(exponent()?))?;
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
@@ -71,7 +65,7 @@ mod tests {
             (1, "1"),
             (777, "777"),
             (1024, "1Ki"),
-            (5000 * KIB, "5000Ki"),
+            (5000 << 10, "5000Ki"),
             (10 * MIB - 1, "10485759"),
             (10 * MIB + 5, "10Mi"),
             (10 * GIB - 1, "10239Mi"),

@@ -3,55 +3,47 @@
 mod notices;
 mod recorder;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::api::ObjectMeta;
 use kube::runtime::events::EventType;
-use prometheus::IntCounter;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::cluster::Cluster;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
-use recorder::Recorder;
-
 pub use notices::Notices;
 
 /// How many events can wait to be written. Further ones are dropped and counted.
-const BACKLOG: usize = 1024;
+const BACKLOG: u32 = 1024;
 /// The API's limit for the message of an event, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// The API's limit for the instance's name, in bytes.
-const INSTANCE_LIMIT: usize = 128;
 /// The namespace of events on objects without a namespace.
 const DEFAULT_NAMESPACE: &str = "default";
 
-enum Message {
-    Event(Box<Event>),
-    Flush(oneshot::Sender<()>),
-}
-
-/// Hands events to the recorder.
+/// Writes events in the background.
 #[derive(Clone, Debug)]
 pub struct Reporter {
-    send: mpsc::Sender<Message>,
-    failed: IntCounter,
+    cluster: Cluster,
+    backlog: Arc<Semaphore>,
+    /// Locked during the requests for an event.
+    turn: Arc<Mutex<()>>,
     instance: String,
     pod: ObjectReference,
 }
 
 impl Reporter {
-    /// Starts the recorder. `provisioner` is the name of this instance, `pod` the Pod that it runs in.
+    /// A reporter of the instance `provisioner`, which runs in the Pod `pod`.
     #[must_use]
-    pub fn start(cluster: &Cluster, provisioner: &str, pod: ObjectReference) -> Self {
-        let (send, receive) = mpsc::channel(BACKLOG);
-        tokio::spawn(Recorder::new(cluster.clone()).serve(receive));
+    pub fn new(cluster: &Cluster, provisioner: &str, pod: ObjectReference) -> Self {
         Self {
-            send,
-            failed: cluster.metrics().events_failed_total.clone(),
-            instance: cut(provisioner, INSTANCE_LIMIT).into(),
+            cluster: cluster.clone(),
+            backlog: Arc::new(Semaphore::new(BACKLOG as usize)),
+            turn: Arc::default(),
+            instance: provisioner.into(),
             pod,
         }
     }
@@ -100,7 +92,7 @@ impl Reporter {
             involved_object: regarding,
             type_: Some(format!("{type_:?}")),
             reason: Some(reason.into()),
-            message: Some(cut(note, NOTE_LIMIT).into()),
+            message: Some(note[..note.floor_char_boundary(NOTE_LIMIT)].into()),
             action: Some(action.into()),
             source: Some(EventSource {
                 component: Some(component.clone()),
@@ -110,55 +102,52 @@ impl Reporter {
             reporting_instance: Some(self.instance.clone()),
             ..Event::default()
         };
-        if self.send.try_send(Message::Event(Box::new(event))).is_err() {
-            self.failed.inc();
-        }
-    }
-
-    /// Waits up to `limit` until each queued event is written or was retried once more.
-    pub async fn flush(&self, limit: Duration) {
-        let (done, written) = oneshot::channel();
-        let flushed = async {
-            if self.send.send(Message::Flush(done)).await.is_ok() {
-                let _ = written.await;
-            }
+        let Ok(waiting) = Arc::clone(&self.backlog).try_acquire_owned() else {
+            self.cluster.metrics().events_failed_total.inc();
+            return;
         };
-        let _ = tokio::time::timeout(limit, flushed).await;
+        let this = self.clone();
+        tokio::spawn(async move {
+            this.record(event).await;
+            drop(waiting);
+        });
     }
-}
 
-/// The longest prefix of up to `limit` bytes.
-fn cut(text: &str, limit: usize) -> &str {
-    let mut end = text.len().min(limit);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    /// Waits up to `limit` until no event waits to be written.
+    pub async fn flush(&self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.backlog.acquire_many(BACKLOG)).await;
     }
-    &text[..end]
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use kube::Client;
+
+    use crate::metrics::Metrics;
+
     use super::*;
 
-    #[test]
-    fn dropped_events_are_counted() {
-        let (send, _receive) = mpsc::channel(1);
+    /// An API server without resources.
+    fn cluster() -> Cluster {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        Cluster::new(Client::new(Router::new(), "default"), metrics)
+    }
+
+    pub(super) fn reporter() -> Reporter {
+        Reporter::new(&cluster(), "", ObjectReference::default())
+    }
+
+    #[tokio::test]
+    async fn dropped_events_are_counted() {
+        let cluster = cluster();
         let reporter = Reporter {
-            send,
-            failed: IntCounter::new("failed", "Failed.").unwrap(),
-            instance: String::new(),
-            pod: ObjectReference::default(),
+            backlog: Arc::new(Semaphore::new(1)),
+            ..Reporter::new(&cluster, "", ObjectReference::default())
         };
         for failed in [0, 1, 2] {
             reporter.normal(&About::Pod, "Reason", "Action", "note");
-            assert_eq!(reporter.failed.get(), failed);
+            assert_eq!(cluster.metrics().events_failed_total.get(), failed);
         }
-    }
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        assert_eq!(cut("abc", 5), "abc");
-        assert_eq!(cut("abc", 2), "ab");
-        assert_eq!(cut("aé", 2), "a");
     }
 }

@@ -1,12 +1,10 @@
 //! The HTTP server: metrics, probes and status. It answers from memory and never waits for a disk.
 
-use std::fmt::Display;
+use std::future::ready;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -15,31 +13,8 @@ use prometheus::{TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 
 use crate::metrics::Metrics;
-use crate::metrics::series::Series;
 use crate::plan::{CleanupState, FOR_A_SLOT};
 use crate::status::Status;
-
-/// The state that the handlers read.
-#[derive(Clone, Debug)]
-struct Shared {
-    status: Status,
-    metrics: Arc<Metrics>,
-}
-
-/// Binds the first address that can be bound.
-///
-/// # Errors
-/// The last address' error, with the address.
-pub async fn bind(candidates: &[SocketAddr]) -> io::Result<TcpListener> {
-    let mut last = io::Error::other("the address names no host");
-    for address in candidates {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
-        }
-    }
-    Err(last)
-}
 
 /// Serves until the process ends.
 ///
@@ -51,92 +26,97 @@ pub async fn serve(
     status: Status,
     metrics: Arc<Metrics>,
 ) -> io::Result<()> {
-    type Observed = State<Shared>;
-    let app = Router::new()
-        .route(
-            "/healthz",
-            get(async |it: Observed| probe(it.status.healthy().map(|()| "ok"))),
-        )
-        .route(
-            "/ready",
-            get(async |it: Observed| probe(it.status.ready().map(|()| "ok"))),
-        )
-        .route("/status", get(show_status))
-        .route(metrics_path, get(show_metrics))
-        .with_state(Shared { status, metrics });
-    axum::serve(listener, app).await
+    let (probed, asked, shown) = (status.clone(), status.clone(), status.clone());
+    let gather = move || {
+        read_live_state(&status, &metrics);
+        metrics.registry.gather()
+    };
+    let document = move || {
+        let text = format!("{:#}\n", shown.document());
+        ready(([(header::CONTENT_TYPE, "application/json")], text))
+    };
+    let app = routes(
+        metrics_path,
+        move || probed.healthy(),
+        move || asked.ready(),
+        gather,
+    );
+    axum::serve(listener, app.route("/status", get(document))).await
 }
 
-/// The response to a probe: 200 with a text, or 503 with the reason.
-pub(crate) fn probe(verdict: Result<impl Display, impl Display>) -> Response {
+/// The routes of every server of this program: probes and metrics.
+pub(crate) fn routes(
+    metrics_path: &str,
+    is_healthy: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
+    is_ready: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
+    gather: impl Fn() -> Vec<MetricFamily> + Clone + Send + Sync + 'static,
+) -> Router {
+    Router::new()
+        .route("/healthz", get(move || ready(probe(is_healthy()))))
+        .route("/ready", get(move || ready(probe(is_ready()))))
+        .route(metrics_path, get(move || ready(exposition(&gather()))))
+}
+
+/// The response to a probe: 200, or 503 with the reason.
+fn probe(verdict: Result<(), String>) -> Response {
     match verdict {
-        Ok(text) => (StatusCode::OK, format!("{text}\n")).into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response(),
     }
 }
 
 /// Metrics in the text format of Prometheus.
-pub(crate) fn exposition(families: &[MetricFamily]) -> Response {
+fn exposition(families: &[MetricFamily]) -> Response {
     match TextEncoder::new().encode_to_string(families) {
         Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-async fn show_status(State(shared): State<Shared>) -> Response {
-    let text = format!("{:#}\n", shared.status.document());
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
-}
-
-async fn show_metrics(State(Shared { status, metrics }): State<Shared>) -> Response {
-    read_live_state(&status, &metrics);
-    exposition(&metrics.registry.gather())
-}
-
-/// Sets the gauges whose values are computed at scrape time.
-#[allow(clippy::cast_possible_wrap, reason = "counts of volumes")]
+/// Sets the gauges whose values are computed at scrape time: those of the cleanups, by state and by PV, and others.
 fn read_live_state(status: &Status, metrics: &Metrics) {
-    let counts = status.table.stats();
-    metrics.proctable_running.set(counts.running as i64);
-    metrics.proctable_succeeded.set(counts.succeeded as i64);
-    metrics.proctable_failed.set(counts.failed as i64);
-    metrics.cleanup_waiting.set(counts.waiting as i64);
-    metrics.ready.set(status.ready().is_ok().into());
-    read_cleanups(status, metrics);
-    metrics.set_missing(status.permissions.seen());
-}
-
-/// Sets the gauges of each cleanup, by PV.
-fn read_cleanups(status: &Status, metrics: &Metrics) {
-    let mut waiting = Series::default();
-    let mut progress = Series::default();
-    let mut stalled = Series::default();
-    let mut failed_attempts = Series::default();
+    let waiting = &metrics.cleanup_waiting_seconds;
+    let progress = &metrics.cleanup_progress;
+    let stalled = &metrics.cleanup_stalled_seconds;
+    let failed_attempts = &metrics.cleanup_failed_attempts;
+    for gauges in [waiting, progress, stalled] {
+        gauges.reset();
+    }
+    failed_attempts.reset();
+    let (mut waits, mut runs, mut succeeded, mut failed) = (0, 0, 0, 0);
     for (pv, entry) in &status.table.by_pv() {
         let (pv, path) = (pv.as_str(), entry.cleanup.path.as_str());
         let lasted = entry.lasted(&status.table);
         match &entry.cleanup.state {
             CleanupState::Waiting { reason, .. } | CleanupState::Blocked { reason, .. } => {
+                waits += 1;
                 let for_permit = reason == FOR_A_SLOT;
                 let reason = if for_permit { "Permit" } else { "InUse" };
-                waiting.set([pv, path, reason], lasted.as_secs_f64());
+                let series = waiting.with_label_values(&[pv, path, reason]);
+                series.set(lasted.as_secs_f64());
             }
             CleanupState::Wiping | CleanupState::JobRunning { .. } => {
+                runs += 1;
                 if let Some(ratio) = entry.progress.pace(lasted).ratio() {
-                    progress.set([pv], ratio);
+                    progress.with_label_values(&[pv]).set(ratio);
                 }
-                stalled.set([pv, path], entry.progress.stalled().as_secs_f64());
+                let series = stalled.with_label_values(&[pv, path]);
+                series.set(entry.progress.stalled().as_secs_f64());
             }
-            CleanupState::Wiped { .. } | CleanupState::Released | CleanupState::Failed { .. } => {}
+            CleanupState::Wiped { .. } | CleanupState::Released => succeeded += 1,
+            CleanupState::Failed { .. } => failed += 1,
         }
         if entry.failures > 0 && entry.cleanup.state != CleanupState::Released {
-            failed_attempts.set([pv, path], entry.failures.into());
+            let series = failed_attempts.with_label_values(&[pv, path]);
+            series.set(entry.failures.into());
         }
     }
-    waiting.show(&metrics.cleanup_waiting_seconds);
-    progress.show(&metrics.cleanup_progress);
-    stalled.show(&metrics.cleanup_stalled_seconds);
-    failed_attempts.show(&metrics.cleanup_failed_attempts);
+    metrics.cleanup_waiting.set(waits);
+    metrics.proctable_running.set(runs);
+    metrics.proctable_succeeded.set(succeeded);
+    metrics.proctable_failed.set(failed);
+    metrics.ready.set(status.ready().is_ok().into());
+    metrics.set_missing(status.permissions.seen());
 }
 
 #[cfg(test)]
@@ -146,7 +126,6 @@ mod tests {
     use tokio::sync::watch;
     use tokio::time::Instant;
 
-    use crate::cleanup::NotifyAfter;
     use crate::cleanup::table::ProcTable;
     use crate::cluster::Permissions;
     use crate::plan::Track;
@@ -209,8 +188,7 @@ mod tests {
         let waiting = cleanups("waiting_seconds");
         let labels = "{path=\"/mnt/a\",pv=\"pv-1\",reason=\"Permit\"}";
         assert!(waiting[0].contains(labels), "{waiting:?}");
-        let notify = Some(NotifyAfter::ShortUse);
-        table.mark_blocked(&tenancy, "until it is unmounted", notify);
+        table.mark_blocked(&tenancy, "until it is unmounted", Some(Duration::ZERO));
         let waiting = cleanups("waiting_seconds");
         assert!(
             waiting.len() == 1 && waiting[0].contains("InUse"),
@@ -225,7 +203,7 @@ mod tests {
         assert_eq!(cleanups("stalled_seconds"), [stalled]);
         assert_eq!(cleanups("failed_attempts"), [""; 0]);
 
-        table.mark_failed(&tenancy, "no", false);
+        table.mark_failed(&tenancy, "no");
         let once = ["cleanup_failed_attempts{path=\"/mnt/a\",pv=\"pv-1\"} 1"];
         assert_eq!(cleanups("stalled_seconds"), [""; 0]);
         assert_eq!(cleanups("failed_attempts"), once);

@@ -1,6 +1,5 @@
 //! The document of `/status`, and the answers of `/ready` and `/healthz`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,16 +81,23 @@ impl Status {
     #[must_use]
     pub fn document(&self) -> Value {
         let pass = Arc::clone(&self.pass.borrow());
-        let cleanups = self.table.by_pv();
-        let classes: Vec<_> = pass
-            .classes
-            .iter()
-            .map(|class| class_json(class, &cleanups, &self.table))
-            .collect();
+        let (mut classes, cleanups) = (pass.classes.clone(), self.table.by_pv());
+        for volume in classes.iter_mut().flat_map(|class| &mut class.volumes) {
+            let Some(cleanup) = volume.pv.as_ref().and_then(|pv| cleanups.get(pv)) else {
+                continue;
+            };
+            let (cleanup_state, state) = states(&cleanup.cleanup.state);
+            volume.cleanup = Some(cleanup_json(cleanup_state, cleanup, &self.table));
+            // These states change without a pass.
+            if matches!(
+                volume.state,
+                VolumeState::Due | VolumeState::Waiting | VolumeState::Cleaning
+            ) {
+                volume.state = state;
+            }
+        }
         let missing = self.permissions.missing();
-        let missing = missing.iter().map(|(resource, verb, why)| {
-            format!("no permission to {verb} {resource}: {why}; {REMEDY}")
-        });
+        let missing = missing.iter().map(|missing| format!("{missing}; {REMEDY}"));
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
         json!({
             "schemaVersion": 1,
@@ -105,32 +111,6 @@ impl Status {
             "classes": classes,
         })
     }
-}
-
-/// The states of a volume that is due. They change without a pass, so the table of cleanups replaces them.
-const DUE: [VolumeState; 3] = [
-    VolumeState::Due,
-    VolumeState::Waiting,
-    VolumeState::Cleaning,
-];
-
-fn class_json(
-    class: &ClassReport,
-    cleanups: &BTreeMap<String, ProcEntry>,
-    table: &ProcTable,
-) -> Value {
-    let mut value = json!(class);
-    for volume in value["volumes"].as_array_mut().into_iter().flatten() {
-        let pv = volume["pv"].as_str();
-        if let Some(cleanup) = pv.and_then(|pv| cleanups.get(pv)) {
-            let (cleanup_state, state) = states(&cleanup.cleanup.state);
-            volume["cleanup"] = cleanup_json(cleanup_state, cleanup, table);
-            if DUE.iter().any(|due| volume["state"] == json!(due)) {
-                volume["state"] = json!(state);
-            }
-        }
-    }
-    value
 }
 
 /// The state of a cleanup in `/status`, and the matching state of its volume.
@@ -160,11 +140,9 @@ fn cleanup_json(state: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
         CleanupState::Blocked { reason, .. } => waiting_for = Some(reason),
         CleanupState::JobRunning { job: of } => job = Some(of),
         CleanupState::Wiped { error, .. } => release_error = error.as_ref(),
-        CleanupState::Failed {
-            retry_at,
-            lasts: false,
-            ..
-        } => retry = Some(retry_at.saturating_sub(table.now()).as_secs()),
+        CleanupState::Failed { retry_at, .. } if *retry_at < Duration::MAX => {
+            retry = Some(retry_at.saturating_sub(table.now()).as_secs());
+        }
         CleanupState::Wiping | CleanupState::Released | CleanupState::Failed { .. } => {}
     }
     json!({
@@ -174,6 +152,7 @@ fn cleanup_json(state: &str, entry: &ProcEntry, table: &ProcTable) -> Value {
         "progress": pace.ratio(),
         "entriesRemoved": pace.entries,
         "bytesWiped": pace.bytes_done,
+        "bytesTotal": pace.bytes_total,
         "rate": pace.rate().filter(|_| running),
         "eta": pace.left().filter(|_| running).map(|left| left.as_secs_f64()),
         "job": job,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
-use crate::cluster::{ApiError, Cluster};
+use crate::cleanup::CleanupContext;
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::plan::{About, reasons};
 use crate::report::Reporter;
@@ -20,14 +21,12 @@ const RETRY: Backoff = Backoff {
     first: Duration::from_millis(20),
     longest: Duration::from_secs(30),
 };
-/// An error is reported once the pause after it is as long: conflicts are over by then.
-const REPORTED_PAUSE: Duration = Duration::from_secs(1);
+/// The failure that is reported, after about two seconds: conflicts are over by then.
+const REPORTED_FAILURE: u32 = 7;
 
 /// Removes the startup taint from our Node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StartupTaint {
-    cluster: Cluster,
-    reporter: Reporter,
     /// The Node and the key of the removal that runs or has ended.
     of: Option<(NodeView, String)>,
     /// That removal; dropping it cancels it.
@@ -35,20 +34,15 @@ pub struct StartupTaint {
 }
 
 impl StartupTaint {
-    /// Does nothing yet.
-    #[must_use]
-    pub fn new(cluster: Cluster, reporter: Reporter) -> Self {
-        Self {
-            cluster,
-            reporter,
-            of: None,
-            task: JoinSet::new(),
-        }
-    }
-
     /// Removes the taint in the background, with retries, if the configuration asks for it and the node is ready.
     /// Otherwise cancels that.
-    pub fn follow(&mut self, config: &Config, node: Option<&NodeView>, ready: bool) {
+    pub fn follow(
+        &mut self,
+        context: &CleanupContext,
+        config: &Config,
+        node: Option<&NodeView>,
+        ready: bool,
+    ) {
         let node = node.filter(|_| ready && config.remove_node_not_ready_taint);
         let key = &config.provisioner_not_ready_node_taint_key;
         let of = node.map(|node| (node.clone(), key.clone()));
@@ -58,7 +52,7 @@ impl StartupTaint {
         self.of.clone_from(&of);
         self.task = JoinSet::new();
         if let Some((node, key)) = of {
-            let (cluster, reporter) = (self.cluster.clone(), self.reporter.clone());
+            let (cluster, reporter) = (context.cluster.clone(), context.reporter.clone());
             let remove = async move { remove(&cluster, &reporter, &node, &key).await };
             self.task.spawn(remove);
         }
@@ -66,34 +60,28 @@ impl StartupTaint {
 }
 
 async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &str) {
-    let (name, mut failures, mut warned) = (&node.name, 0, String::new());
-    let found = loop {
-        let error = match cluster.remove_taints(node, key).await {
-            Ok(found) => break found,
-            Err(error) => error,
-        };
-        let pause = RETRY.pause(failures);
-        failures += 1;
-        let text = format!(
-            "the startup taint {key} could not be removed from Node {name}: {error}; it is retried; by hand: kubectl taint node {name} {key}-"
-        );
-        if pause >= REPORTED_PAUSE && warned != text {
-            tracing::warn!("{text}");
-            // A missing permission has an event of its own.
-            if !matches!(error, ApiError::Forbidden { .. }) {
+    let name = &node.name;
+    for failures in 0.. {
+        match cluster.remove_taints(node, key).await {
+            Ok(false) => return,
+            Ok(true) => {
+                let text = format!(
+                    "the startup taint {key} is removed from Node {name}: all of its volumes are offered"
+                );
+                tracing::info!("{text}");
+                let reason = reasons::STARTUP_TAINT_REMOVED;
+                return reporter.normal(&About::Pod, reason, "RemoveTaint", &text);
+            }
+            Err(error) if failures == REPORTED_FAILURE => {
+                let text = format!(
+                    "the startup taint {key} could not be removed from Node {name}: {error}; it is retried; by hand: kubectl taint node {name} {key}-"
+                );
+                tracing::warn!("{text}");
                 let reason = reasons::STARTUP_TAINT_STAYS;
                 reporter.warning(&About::Pod, reason, "RemoveTaint", &text);
             }
-            warned = text;
+            Err(_) => {}
         }
-        tokio::time::sleep(pause).await;
-    };
-    if found {
-        let text = format!(
-            "the startup taint {key} is removed from Node {name}: all of its volumes are offered"
-        );
-        tracing::info!("{text}");
-        let reason = reasons::STARTUP_TAINT_REMOVED;
-        reporter.normal(&About::Pod, reason, "RemoveTaint", &text);
+        tokio::time::sleep(RETRY.pause(failures)).await;
     }
 }

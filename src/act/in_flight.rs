@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::PvDraft;
 use crate::types::HostPath;
 
@@ -17,7 +16,7 @@ pub struct InFlight {
     /// The names of the PVs and Jobs that are written.
     pub names: BTreeSet<String>,
     /// The paths of the PVs that are created, with the recorded identities.
-    pub making: BTreeMap<HostPath, String>,
+    pub creating: BTreeMap<HostPath, String>,
 }
 
 impl InFlightWrites {
@@ -27,31 +26,20 @@ impl InFlightWrites {
         self.lock().clone()
     }
 
-    /// Adds a name until the guard is dropped. `None` if it is in flight already.
-    pub(super) fn enter(&self, name: &str) -> Option<InFlightGuard> {
-        let fresh = self.lock().names.insert(name.to_owned());
-        fresh.then(|| self.guard(name, None))
-    }
-
-    /// Adds the name and path of a PV to create. `None` if either is in flight already.
-    pub(super) fn enter_new(&self, draft: &PvDraft) -> Option<InFlightGuard> {
+    /// Adds a name, and the path of a PV to create, until the guard is dropped. `None` if either is in flight already.
+    pub(super) fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlightGuard> {
         let mut in_flight = self.lock();
-        if in_flight.making.contains_key(&draft.path) || !in_flight.names.insert(draft.name.clone())
-        {
+        let is_creating = new.is_some_and(|draft| in_flight.creating.contains_key(&draft.path));
+        if is_creating || !in_flight.names.insert(name.to_owned()) {
             return None;
         }
-        let identity = draft.annotations.get(ANNOTATION_IDENTITY);
-        let identity = identity.cloned().unwrap_or_default();
-        in_flight.making.insert(draft.path.clone(), identity);
-        Some(self.guard(&draft.name, Some(draft.path.clone())))
-    }
-
-    fn guard(&self, name: &str, path: Option<HostPath>) -> InFlightGuard {
-        InFlightGuard {
-            writes: self.clone(),
-            name: name.to_owned(),
-            path,
+        let path = new.map(|draft| draft.path.clone());
+        if let Some(draft) = new {
+            let identity = draft.identity.clone();
+            in_flight.creating.insert(draft.path.clone(), identity);
         }
+        let (writes, name) = (self.clone(), name.to_owned());
+        Some(InFlightGuard { writes, name, path })
     }
 
     fn lock(&self) -> MutexGuard<'_, InFlight> {
@@ -62,7 +50,7 @@ impl InFlightWrites {
 /// Removes its entry from the set when it is dropped.
 pub(super) struct InFlightGuard {
     writes: InFlightWrites,
-    name: String,
+    pub(super) name: String,
     path: Option<HostPath>,
 }
 
@@ -71,7 +59,7 @@ impl Drop for InFlightGuard {
         let mut in_flight = self.writes.lock();
         in_flight.names.remove(&self.name);
         if let Some(path) = &self.path {
-            in_flight.making.remove(path);
+            in_flight.creating.remove(path);
         }
     }
 }

@@ -16,30 +16,22 @@ use tokio::time::Instant;
 use crate::cleanup::{Host, Obstacle, PassFacts};
 use crate::config::Config;
 use crate::inventory::Skip;
-use crate::names::ANNOTATION_IDENTITY;
 use crate::plan::{PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
-/// How long a result is valid. It is shorter than the period of idle passes, so that each of these inspects again.
+/// How long a refusal is valid. It is shorter than the period of idle passes, so that each of these inspects again.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// How long the result of a removed entry is kept.
-const RESULT_TTL: Duration = Duration::from_mins(10);
+/// How long the refusal of a removed entry is kept.
+const REFUSAL_TTL: Duration = Duration::from_mins(10);
 /// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
 const MAX_CONCURRENT: usize = 64;
 
-/// The results of the inspections, by path.
+/// The volumes that did not pass the inspection, by path, and when.
 #[derive(Clone, Debug)]
 pub struct OfferChecks {
     host: Arc<dyn Host>,
-    results: Arc<Mutex<BTreeMap<HostPath, CheckResult>>>,
+    refusals: Arc<Mutex<BTreeMap<HostPath, (Instant, Refusal)>>>,
     permits: Arc<Semaphore>,
-}
-
-#[derive(Clone, Debug)]
-struct CheckResult {
-    at: Instant,
-    identity: String,
-    skip: Option<Skip>,
 }
 
 /// The volume is not offered now.
@@ -49,12 +41,12 @@ pub(super) struct Refused {
 }
 
 impl OfferChecks {
-    /// Without results.
+    /// Without refusals.
     #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Self {
         Self {
             host,
-            results: Arc::default(),
+            refusals: Arc::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
     }
@@ -62,17 +54,14 @@ impl OfferChecks {
     /// The volumes that must not be offered, with the reasons.
     #[must_use]
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
-        let refusal = |(path, result): (&HostPath, &CheckResult)| {
-            let refusal = Refusal {
-                identity: result.identity.clone(),
-                skip: result.skip.clone()?,
-            };
-            Some((path.clone(), refusal))
-        };
-        self.lock().iter().filter_map(refusal).collect()
+        let refusals = self.lock();
+        let refusals = refusals.iter();
+        refusals
+            .map(|(path, (_, refusal))| (path.clone(), refusal.clone()))
+            .collect()
     }
 
-    /// Inspects the draft's volume, unless the last result is still valid.
+    /// Inspects the draft's volume, unless it was refused a moment ago.
     ///
     /// # Errors
     /// [`Refused`]; the reason is among [`Self::refusals`].
@@ -82,27 +71,26 @@ impl OfferChecks {
         config: &Arc<Config>,
         facts: &PassFacts,
     ) -> Result<(), Refused> {
-        let identity = draft.annotations.get(ANNOTATION_IDENTITY);
-        let identity = identity.cloned().unwrap_or_default();
-        let before = self.lock().get(&draft.path).cloned();
-        let before = before.filter(|result| result.identity == identity);
-        if let Some(result) = before.as_ref().filter(|it| it.at.elapsed() < MAX_AGE) {
-            return match result.skip {
-                Some(_) => Err(Refused { is_new: false }),
-                None => Ok(()),
-            };
+        let (path, identity) = (&draft.path, draft.identity.clone());
+        let before = self.lock().get(path).cloned();
+        let before = before.filter(|(_, refusal)| refusal.identity == identity);
+        if before
+            .as_ref()
+            .is_some_and(|(at, _)| at.elapsed() < MAX_AGE)
+        {
+            return Err(Refused { is_new: false });
         }
         let skip = self.inspect(draft, &identity, config, facts).await;
-        let is_new = before.is_none_or(|before| before.skip != skip);
-        let result = match skip {
-            Some(_) => Err(Refused { is_new }),
-            None => Ok(()),
+        let mut refusals = self.lock();
+        refusals.retain(|_, (at, _)| at.elapsed() < REFUSAL_TTL);
+        let Some(skip) = skip else {
+            refusals.remove(path);
+            return Ok(());
         };
-        let at = Instant::now();
-        let mut results = self.lock();
-        results.retain(|_, result| result.at.elapsed() < RESULT_TTL);
-        results.insert(draft.path.clone(), CheckResult { at, identity, skip });
-        result
+        let is_new = before.is_none_or(|(_, before)| before.skip != skip);
+        let refusal = Refusal { identity, skip };
+        refusals.insert(path.clone(), (Instant::now(), refusal));
+        Err(Refused { is_new })
     }
 
     /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
@@ -125,19 +113,14 @@ impl OfferChecks {
         }
     }
 
-    /// Removes the result of an entry that has a PV: when the PV is gone, the volume is inspected again.
-    pub(super) fn forget(&self, path: &HostPath) {
-        self.lock().remove(path);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, CheckResult>> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, (Instant, Refusal)>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn skip(path: &HostPath, kind: VolumeMode, obstacle: &Obstacle) -> Skip {
     let (reason, remedy) = match obstacle {
-        Obstacle::InUse { .. } | Obstacle::Locked(_) => match kind {
+        Obstacle::InUse { .. } => match kind {
             VolumeMode::Block => (SkipReason::DeviceInUse, ""),
             VolumeMode::Filesystem => (SkipReason::VolumeInUse, ""),
         },

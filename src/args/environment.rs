@@ -46,14 +46,15 @@ impl Environment {
         }
     }
 
-    /// The node's name, which the provisioner requires.
+    /// The node's name: the one of the command line, or else `MY_NODE_NAME`.
     ///
     /// # Errors
-    /// The remedy if it is not set.
-    pub fn require_node_name(&self) -> Result<&str, &'static str> {
-        self.node_name.as_deref().ok_or(
-            "the environment variable MY_NODE_NAME is not set, so it is unknown which node's disks \
-             these are: set it from the field spec.nodeName in the pod's template",
-        )
+    /// The remedy if neither is set.
+    pub fn require_node_name(&self, requested: Option<&String>) -> Result<String, String> {
+        let name = requested.or(self.node_name.as_ref()).cloned();
+        name.ok_or_else(|| {
+            "the node's name is unknown: set MY_NODE_NAME from the field spec.nodeName in the pod's template, or use --node-name"
+                .to_owned()
+        })
     }
 }

@@ -13,8 +13,8 @@ pub(super) static VERSION: LazyLock<String> = LazyLock::new(|| {
 });
 
 pub(super) const AFTER: &str = "\
-The spellings of Go are accepted: one dash (-listen-address=:9090), and switches with a value
-(--node-isolation=false). The logging flags of klog (--logtostderr, --vmodule and so on) are ignored.
+Long flags may have one dash, as in Go (-listen-address=:9090). The logging flags of klog
+(--logtostderr, --vmodule and so on) are ignored.
 
 Environment:
   MY_NODE_NAME         the name of this node's Node object; required to run
@@ -22,7 +22,6 @@ Environment:
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
   POD_NAME, POD_UID    this pod, for events and to recognise the kubelet's directory
   KUBECONFIG           the API server and the credentials for it; not needed in a pod
-  NO_COLOR             if set, no colours in the log on a terminal either
 
 Signals:
   SIGTERM, SIGINT      stop; the next process repeats cleanups that this interrupts

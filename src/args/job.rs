@@ -1,15 +1,15 @@
 //! Arguments of `job`.
 
-use crate::config::{CleanMethod, Cleaner, DEFAULT_CLEANER};
+use crate::config::{CleanMethod, Cleaner};
 
 /// Arguments of `job`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Job {
-    /// How: a class's cleanMethod.
+    /// The class's cleanMethod.
     #[arg(long, value_name = "METHOD", conflicts_with = "command")]
     method: Option<CleanMethod>,
 
-    /// How: a class's blockCleanerCommand, passed on as it is.
+    /// The class's blockCleanerCommand, passed on as it is.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -20,7 +20,7 @@ impl Job {
     pub fn cleaner(&self) -> Cleaner {
         match self.method {
             Some(method) => Cleaner::Method(method),
-            None if self.command.is_empty() => Cleaner::Command(vec![DEFAULT_CLEANER.into()]),
+            None if self.command.is_empty() => Cleaner::default(),
             None => Cleaner::Command(self.command.clone()),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::{ListenAddress, absolute, positive};
+use super::{absolute, listen_address, positive};
 use crate::config::duration;
 
 /// Arguments of `node-cleanup`.
@@ -22,32 +22,31 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub storageclass_names: Vec<String>,
 
-    /// How long a node must be gone until claims bound to its volumes are deleted, and volumes that
-    /// were used.
+    /// How long a node must be gone before claims bound to its volumes, and its used volumes, are deleted.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub pvc_deletion_delay: Duration,
 
-    /// The longest time between two passes over all volumes. Changes are noticed at once.
+    /// The maximum time between two passes over all volumes. A change starts a pass at once.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     pub stale_pv_discovery_interval: Duration,
 
-    /// The most requests to the API server in a second, watches aside.
+    /// The maximum number of requests to the API server per second, without watches.
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub requests_per_second: NonZeroU16,
 
-    /// The most volumes that are handled at the same time.
+    /// The maximum number of volumes that are processed concurrently.
     #[arg(long, value_name = "NUMBER", default_value = "10")]
     pub worker_threads: NonZeroU16,
 
     /// Address of the HTTP server for metrics and probes; without a host, all addresses.
-    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080")]
-    pub listen_address: ListenAddress,
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080", value_parser = listen_address)]
+    pub listen_address: String,
 
     /// Path of the metrics on that server.
     #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
     pub metrics_path: String,
 
-    /// The kubeconfig to use [default: KUBECONFIG, else the pod's ServiceAccount].
+    /// The kubeconfig [default: KUBECONFIG, else the pod's ServiceAccount].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -89,7 +88,7 @@ mod tests {
         assert_eq!(args.pvc_deletion_delay, Duration::from_mins(1));
         assert_eq!(args.stale_pv_discovery_interval, Duration::from_secs(10));
         assert_eq!(args.requests_per_second.get(), 20);
-        assert_eq!(args.listen_address.to_string(), ":8080");
+        assert_eq!(args.listen_address, "[::]:8080");
         assert_eq!(args.metrics_path, "/metrics");
     }
 

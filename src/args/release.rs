@@ -19,11 +19,11 @@ pub struct Release {
     #[arg(long, required = true)]
     pub finalizers: bool,
 
-    /// Do nothing while this DaemonSet exists. Delete it first; its pods are waited for.
+    /// Do nothing while this DaemonSet exists. Delete it first; the command waits for its pods to end.
     #[arg(long, value_name = "NAME", conflicts_with = "node")]
     pub daemonset: Option<String>,
 
-    /// How long the DaemonSet must have been absent.
+    /// How long the DaemonSet must be absent first.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub absent_for: Duration,
 
@@ -39,11 +39,11 @@ pub struct Release {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// Release also those whose volumes were not cleaned. Their data stays on the disks.
+    /// Release PVs whose volumes were not cleaned, too. Their data stays on the disks.
     #[arg(long)]
     pub abandon_uncleaned: bool,
 
-    /// How long to wait until the DaemonSet and its pods are gone.
+    /// How long to wait for the DaemonSet and its pods to end, and to retry transient errors.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 
 use super::Args;
 
@@ -33,70 +33,34 @@ const IGNORED_FLAGS: [(&str, bool); 18] = [
 #[must_use]
 pub fn program() -> Command {
     Args::command().args(IGNORED_FLAGS.map(|(name, requires_value)| {
-        let flag = Arg::new(name).long(name);
-        let flag = flag.help("Ignored").hide(true).global(true);
-        if requires_value {
-            flag
-        } else {
-            // A switch takes its value only after an equals sign.
-            flag.num_args(0..=1).require_equals(true)
-        }
+        let flag = Arg::new(name).long(name).global(true);
+        let flag = flag.help("Ignored").hide(true);
+        // A switch takes its value only after an equals sign.
+        let values = usize::from(requires_value)..=1;
+        flag.num_args(values).require_equals(!requires_value)
     }))
 }
 
-/// Rewrites a command line for clap: adds the second dash to long flags, writes their names with hyphens, and drops the
-/// boolean value of switches. Arguments after `--`, `supervise` or `job` belong to another program.
-pub(super) fn normalise(
-    program: &Command,
-    line: impl IntoIterator<Item = OsString>,
-) -> Vec<OsString> {
-    let args = || {
-        let of_commands = program.get_subcommands().flat_map(Command::get_arguments);
-        program.get_arguments().chain(of_commands)
-    };
-    let is_short = |first| "hV".contains(first) || args().any(|arg| arg.get_short() == Some(first));
-    let mut line = line.into_iter();
-    // The program's name.
-    let mut normal: Vec<OsString> = line.by_ref().take(1).collect();
-    while let Some(word) = line.next() {
-        if word == "--" || word == "supervise" || word == "job" {
-            normal.push(word);
-            normal.extend(line);
-            break;
-        }
-        let Some(flag) = word.to_str().and_then(|word| word.strip_prefix('-')) else {
-            normal.push(word);
-            continue;
-        };
-        let flag = flag.strip_prefix('-').unwrap_or(flag);
-        let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-        // The flags of klog have underscores.
-        let flag = flag.replacen(name, &name.replace('_', "-"), 1);
-        let name = &flag[..name.len()];
-        let known = args().find(|arg| arg.get_long() == Some(name));
-        let is_switch = known.is_some_and(|arg| matches!(arg.get_action(), ArgAction::SetTrue));
-        let first = name.chars().next().filter(char::is_ascii_alphabetic);
-        let is_long = known.is_some()
-            || ["help", "version"].contains(&name)
-            || first.is_some_and(|first| name.len() > 1 && !is_short(first));
-        match truth(value).filter(|_| is_switch) {
-            Some(true) => normal.push(format!("--{name}").into()),
-            // The last occurrence of a flag counts.
-            Some(false) => normal.retain(|earlier| *earlier != *format!("--{name}")),
-            None if is_long => normal.push(format!("--{flag}").into()),
-            None => normal.push(word),
-        }
-    }
-    normal
+/// Rewrites a command line for clap: adds the second dash to long flags, and writes their names with hyphens.
+/// Arguments after `--`, `supervise` or `job` belong to another program.
+pub(super) fn normalise(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_ours = true;
+    let words = line.into_iter().map(|word| {
+        is_ours &= word != "--" && word != "supervise" && word != "job";
+        let long = word.to_str().filter(|_| is_ours).and_then(long_flag);
+        long.unwrap_or(word)
+    });
+    words.collect()
 }
 
-/// The boolean values of Go.
-fn truth(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
+/// A long flag with two dashes. Short flags, and their values after an equals sign, stay as they are.
+fn long_flag(word: &str) -> Option<OsString> {
+    let flag = word.strip_prefix('-')?;
+    let flag = flag.strip_prefix('-').unwrap_or(flag);
+    let name = flag.split('=').next()?;
+    let is_long = name.len() > 1 && name.starts_with(|it: char| it.is_ascii_alphabetic());
+    // The flags of klog have underscores.
+    is_long.then(|| format!("--{}", flag.replacen(name, &name.replace('_', "-"), 1)).into())
 }
 
 #[cfg(test)]

@@ -30,14 +30,14 @@ fn without_arguments_everything_has_its_default() {
     let args = parsed("");
     assert!(args.command.is_none());
     assert_eq!(args.config, PathBuf::from("/etc/provisioner/config/"));
-    assert_eq!(args.listen_address.to_string(), ":8080");
+    assert_eq!(args.listen_address, "[::]:8080");
     assert_eq!(args.metrics_path, "/metrics");
     assert_eq!(args.discovery_period, Duration::from_secs(10));
     assert_eq!(args.config_sync_period, Duration::from_secs(5));
     assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
     assert_eq!(args.release_quiet_period, Duration::from_secs(10));
     assert_eq!(args.log_format, LogFormat::Text);
-    assert_eq!(args.log_level(), LogLevel::Info);
+    assert_eq!(args.log_level(), LevelFilter::INFO);
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn the_flags_of_a_manifest_for_the_go_program_are_accepted() {
         "-v=5 --logtostderr --alsologtostderr=false -stderrthreshold=WARNING --vmodule=x=9 \
          -listen-address=127.0.0.1:9090 -metrics-path=/m --discovery-period=1m30s -config-sync-period 1s",
     );
-    assert_eq!(args.log_level(), LogLevel::Debug);
-    assert_eq!(args.listen_address.to_string(), "127.0.0.1:9090");
+    assert_eq!(args.log_level(), LevelFilter::DEBUG);
+    assert_eq!(args.listen_address, "127.0.0.1:9090");
     assert_eq!(args.metrics_path, "/m");
     assert_eq!(args.discovery_period, Duration::from_secs(90));
     assert_eq!(args.config_sync_period, Duration::from_secs(1));
@@ -55,26 +55,25 @@ fn the_flags_of_a_manifest_for_the_go_program_are_accepted() {
 
 #[test]
 fn last_of_a_repeated_flag_counts() {
-    assert_eq!(parsed("--v=1 --v=6").log_level(), LogLevel::Trace);
+    assert_eq!(parsed("--v=1 --v=6").log_level(), LevelFilter::TRACE);
 }
 
 #[test]
 fn log_level_overrides_verbosity() {
     for (line, level) in [
-        ("-v=-1", LogLevel::Info),
-        ("-v=0", LogLevel::Info),
-        ("-v 3", LogLevel::Info),
-        ("--v=4", LogLevel::Debug),
-        ("-v5", LogLevel::Debug),
-        ("--v 6", LogLevel::Trace),
-        ("-v=10", LogLevel::Trace),
-        ("-v=10 --log-level=warn", LogLevel::Warn),
-        ("check-config -v=4", LogLevel::Debug),
-        ("-v=4 check-config", LogLevel::Debug),
+        ("-v=-1", LevelFilter::INFO),
+        ("-v=0", LevelFilter::INFO),
+        ("-v 3", LevelFilter::INFO),
+        ("--v=4", LevelFilter::DEBUG),
+        ("-v 5", LevelFilter::DEBUG),
+        ("--v 6", LevelFilter::TRACE),
+        ("-v=10", LevelFilter::TRACE),
+        ("-v=10 --log-level=warn", LevelFilter::WARN),
+        ("check-config -v=4", LevelFilter::DEBUG),
+        ("-v=4 check-config", LevelFilter::DEBUG),
     ] {
         assert_eq!(parsed(line).log_level(), level, "{line}");
     }
-    assert_eq!(tracing::Level::from(LogLevel::Debug), tracing::Level::DEBUG);
 }
 
 #[test]
@@ -153,8 +152,7 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("discover -node-nam a", "'--node-name'"),
         ("statsu", "'status'"),
         ("--node-isolation=maybe", "'maybe' for '--node-isolation'"),
-        ("status --url=ftp://a", "http://"),
-        ("status --url=http://", "write http://"),
+        ("status --listen-address=here", "the port is missing"),
     ] {
         let text = refusal(line);
         assert!(text.contains(reason), "{line}: {text}");
@@ -163,20 +161,13 @@ fn a_bad_value_is_refused_with_a_reason() {
 
 #[test]
 fn a_listen_address_without_a_host_is_every_address() {
-    for (text, candidates) in [
-        (":8080", &["[::]:8080", "0.0.0.0:8080"][..]),
-        ("0.0.0.0:80", &["0.0.0.0:80"]),
-        ("[::1]:80", &["[::1]:80"]),
+    for (text, address) in [
+        (":8080", "[::]:8080"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+        ("[::1]:80", "[::1]:80"),
     ] {
-        let address: ListenAddress = text.parse().unwrap();
-        assert_eq!(address.to_string(), text);
-        let found: Vec<_> = address
-            .candidates()
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(found, candidates, "{text}");
+        let args = parsed(&format!("--listen-address={text}"));
+        assert_eq!(args.listen_address, address);
     }
 }
 
@@ -196,7 +187,7 @@ fn the_environment_is_read_through_the_lookup() {
         (empty.namespace.as_str(), empty.namespace_defaulted),
         ("default", true)
     );
-    let error = empty.require_node_name().unwrap_err();
+    let error = empty.require_node_name(None).unwrap_err();
     assert!(error.contains("MY_NODE_NAME"), "{error}");
 
     let full = environment(&[
@@ -205,7 +196,7 @@ fn the_environment_is_read_through_the_lookup() {
         ("JOB_CONTAINER_IMAGE", "image:1"),
         ("JOB_IMAGE_PULL_SECRETS", "a, b,"),
     ]);
-    assert_eq!(full.require_node_name(), Ok("node-1"));
+    assert_eq!(full.require_node_name(None), Ok("node-1".into()));
     assert!(
         !full.namespace_defaulted,
         "set to what the default is, but set"

@@ -5,7 +5,6 @@
 //! are read every minute.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,8 +26,11 @@ const READ_AFTER: Duration = Duration::from_secs(10);
 const READ_AGAIN_AFTER: Duration = Duration::from_mins(1);
 /// How often it is checked whether a read is due.
 const CHECK_PERIOD: Duration = Duration::from_secs(5);
-/// How long no write to a PV is attempted after the API server refused one.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(20);
+/// The pauses after a transient error of a write. After a refusal, the pause is the longest.
+const WRITE_RETRY: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(20),
+};
 /// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
 const MAX_WRITES: usize = 8;
 const WRITES_PERIOD: Duration = Duration::from_mins(1);
@@ -41,18 +43,18 @@ const LIST_RETRY: Backoff = Backoff {
 /// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
 pub struct Expectations {
-    cluster: Cluster,
-    watched: Store<PersistentVolume>,
-    wake: Arc<Notify>,
-    memory: Arc<Mutex<Memory>>,
+    pub(super) cluster: Cluster,
+    pub(super) watched: Store<PersistentVolume>,
+    pub(super) wake: Arc<Notify>,
+    pub(super) state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+pub(super) struct State {
     /// By name.
     expected: BTreeMap<String, Expected>,
-    /// By name, until when a PV backs off.
-    refused: BTreeMap<String, Instant>,
+    /// By name of a PV or Job: the consecutive failed writes, and until when it backs off.
+    failed: BTreeMap<String, (u32, Instant)>,
     /// By UID, when a PV was written.
     writes: BTreeMap<String, Vec<Instant>>,
 }
@@ -83,34 +85,9 @@ fn version(view: &PvView) -> u64 {
     view.resource_version.parse().unwrap_or(0)
 }
 
-impl Memory {
-    /// Records the result of a write or a read.
-    fn expect(&mut self, name: &str, uid: String, view: Option<PvView>) {
-        let before = self.expected.get(name);
-        let is_new = before.is_none_or(|before| before.view != view);
-        let pause = if is_new { READ_AFTER } else { READ_AGAIN_AFTER };
-        let read_at = Instant::now() + pause;
-        let expected = Expected { uid, view, read_at };
-        self.expected.insert(name.to_owned(), expected);
-    }
-}
-
 impl Expectations {
-    pub(super) fn new(
-        cluster: Cluster,
-        watched: Store<PersistentVolume>,
-        wake: Arc<Notify>,
-    ) -> Self {
-        Self {
-            cluster,
-            watched,
-            wake,
-            memory: Arc::default(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
@@ -129,8 +106,8 @@ impl Expectations {
     #[must_use]
     pub fn has_changed(&self, pv: &PvRef) -> bool {
         let watched = self.watched(&pv.name);
-        let memory = self.lock();
-        let now = match memory.expected.get(&pv.name) {
+        let state = self.lock();
+        let now = match state.expected.get(&pv.name) {
             Some(expected) if expected.is_pending(watched.as_ref()) => expected.view.as_ref(),
             _ => watched.as_ref(),
         };
@@ -145,7 +122,19 @@ impl Expectations {
     /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
         let (name, uid) = (view.name.clone(), view.uid.clone());
-        self.lock().expect(&name, uid, Some(view));
+        self.record(&name, uid, Some(view));
+    }
+
+    fn record(&self, name: &str, uid: String, view: Option<PvView>) {
+        let expected = &mut self.lock().expected;
+        let is_known = expected.get(name).is_some_and(|it| it.view == view);
+        let pause = if is_known {
+            READ_AGAIN_AFTER
+        } else {
+            READ_AFTER
+        };
+        let read_at = Instant::now() + pause;
+        expected.insert(name.to_owned(), Expected { uid, view, read_at });
     }
 
     /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
@@ -157,7 +146,7 @@ impl Expectations {
     }
 
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
-    pub(super) async fn settle(self) {
+    pub(super) async fn read_due(self) {
         loop {
             sleep(CHECK_PERIOD).await;
             for pv in self.due(Instant::now()) {
@@ -168,10 +157,11 @@ impl Expectations {
     }
 
     fn due(&self, now: Instant) -> Vec<PvRef> {
-        let memory = self.lock();
-        let expected = memory.expected.iter();
-        let due = expected
-            .filter(|(name, it)| it.read_at <= now && it.is_pending(self.watched(name).as_ref()));
+        let state = self.lock();
+        let is_due = |(name, it): &(&String, &Expected)| {
+            it.read_at <= now && it.is_pending(self.watched(name).as_ref())
+        };
+        let due = state.expected.iter().filter(is_due);
         due.filter_map(|(_, it)| Some(it.view.as_ref()?.reference()))
             .collect()
     }
@@ -183,7 +173,7 @@ impl Expectations {
         match self.cluster.pv(&pv.name).await {
             Ok(_) if expected() != before => {}
             Ok(Some(found)) => self.expect(found),
-            Ok(None) => self.lock().expect(&pv.name, pv.uid.clone(), None),
+            Ok(None) => self.record(&pv.name, pv.uid.clone(), None),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
     }
@@ -198,68 +188,74 @@ impl Expectations {
     #[must_use]
     pub fn wrote(&self, pv: &PvRef) -> bool {
         let now = Instant::now();
-        let mut memory = self.lock();
-        let writes = memory.writes.entry(pv.uid.clone()).or_default();
+        let mut state = self.lock();
+        let writes = state.writes.entry(pv.uid.clone()).or_default();
         writes.retain(|at| now.duration_since(*at) < WRITES_PERIOD);
         writes.push(now);
         let is_excessive = writes.len() > MAX_WRITES;
-        drop(memory);
+        drop(state);
         if is_excessive {
-            self.refused(&pv.name);
+            let _ = self.back_off(&pv.name, false);
         }
         is_excessive
     }
 
-    /// Records that the API server refused a write to this PV, or to create it.
-    pub fn refused(&self, name: &str) {
-        let until = Instant::now() + REFUSAL_PAUSE;
-        self.lock().refused.insert(name.to_owned(), until);
+    /// Records that a write to this PV or Job failed: with a transient error, or for a longer time. Returns whether it is
+    /// the first one to be tried again.
+    #[must_use]
+    pub fn back_off(&self, name: &str, is_passing: bool) -> bool {
+        let mut state = self.lock();
+        let (failures, until) = state
+            .failed
+            .entry(name.to_owned())
+            .or_insert((0, Instant::now()));
+        let pause = if is_passing {
+            WRITE_RETRY.pause(*failures)
+        } else {
+            WRITE_RETRY.longest
+        };
+        *failures += 1;
+        *until = Instant::now() + pause;
+        let until = *until;
+        state.failed.values().all(|(_, other)| *other >= until)
     }
 
-    /// The PVs that back off after a refused write.
+    /// The PVs and Jobs that back off after a failed write, and how long the first of them still does.
     #[must_use]
-    pub fn backing_off(&self) -> BTreeSet<String> {
-        let mut memory = self.lock();
+    pub fn backing_off(&self) -> (BTreeSet<String>, Option<Duration>) {
+        let mut state = self.lock();
         let now = Instant::now();
-        memory.refused.retain(|_, until| *until > now);
-        memory.writes.retain(|_, writes| {
+        state.writes.retain(|_, writes| {
             let latest = writes.last();
             latest.is_some_and(|at| now.duration_since(*at) < WRITES_PERIOD)
         });
-        memory.refused.keys().cloned().collect()
+        // A write that fails later is the first one to fail again.
+        let is_kept = |until: Instant| now < until + WRITE_RETRY.longest;
+        state.failed.retain(|_, (_, until)| is_kept(*until));
+        let waiting = state.failed.iter().filter(|(_, (_, until))| *until > now);
+        let first = waiting.clone().map(|(_, (_, until))| *until - now).min();
+        (waiting.map(|(name, _)| name.clone()).collect(), first)
     }
 
     /// Lists the PVs without the hostname label in these directories of the node, and expects them.
-    pub(super) async fn list_unlabelled(
-        self,
-        node: NodeView,
-        dirs: BTreeSet<HostPath>,
-        listed: Arc<AtomicBool>,
-    ) {
+    pub(super) async fn list_unlabelled(self, node: NodeView, dirs: BTreeSet<HostPath>) {
         let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
-        let ours = |pv: &PvView| pv.stands_on(&node) && pv.path().is_some_and(is_inside);
+        let ours = |pv: &PvView| pv.is_local_to(&node) && pv.path().is_some_and(is_inside);
         let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
         for failures in 0.. {
             match self.cluster.pvs_in_pages(unlabelled.clone(), ours).await {
                 Ok(pvs) => {
                     for pv in pvs {
-                        tracing::info!(
-                            pv = pv.name,
-                            "found a PV without a hostname label in our directories"
-                        );
                         self.expect(pv);
                     }
                     break;
                 }
                 Err(error) => {
-                    if failures == 0 {
-                        tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
-                    }
+                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
                     sleep(LIST_RETRY.pause(failures)).await;
                 }
             }
         }
-        listed.store(true, Ordering::Relaxed);
         self.wake.notify_one();
     }
 }
@@ -298,7 +294,12 @@ mod tests {
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let (watched, _) = reflector::store();
-        Expectations::new(cluster, watched, Arc::default())
+        Expectations {
+            cluster,
+            watched,
+            wake: Arc::default(),
+            state: Arc::default(),
+        }
     }
 
     /// The version that a pass sees while the watch shows `watched`.
@@ -359,5 +360,21 @@ mod tests {
         expectations.read(&view("2").reference()).await;
         assert_eq!((due(READ_AFTER), due(READ_AGAIN_AFTER)), (0, 1));
         assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
+    }
+
+    #[tokio::test]
+    async fn failed_writes_back_off_for_a_time_that_grows() {
+        let expectations = expectations(None);
+        assert_eq!(expectations.backing_off(), (BTreeSet::new(), None));
+        let names = BTreeSet::from(["pv".to_owned()]);
+        for (is_passing, milliseconds) in
+            [(true, 1000), (true, 2000), (true, 4000), (false, 20_000)]
+        {
+            let _ = expectations.back_off("pv", is_passing);
+            let (waiting, left) = expectations.backing_off();
+            let left = left.unwrap().as_millis();
+            assert_eq!(waiting, names);
+            assert!(left <= milliseconds && left > milliseconds / 2, "{left}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::runtime::reflector;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -13,11 +13,8 @@ use crate::cluster::{Cluster, JOBS, jobs_of};
 use crate::view::{JobView, Jobs};
 
 /// A watch of the Jobs with our hostname label, as long as this node uses Jobs or has any.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JobCache {
-    cluster: Cluster,
-    namespace: String,
-    wake: Arc<Notify>,
     known: watch::Sender<Option<Jobs>>,
     /// The hostname label of the watched Jobs, and whether this node uses Jobs.
     followed: (String, bool),
@@ -25,19 +22,6 @@ pub struct JobCache {
 }
 
 impl JobCache {
-    /// Sends no request before [`Self::follow`]. Notifies `wake` of each change.
-    #[must_use]
-    pub fn new(cluster: &Cluster, namespace: &str, wake: Arc<Notify>) -> Self {
-        Self {
-            cluster: cluster.clone(),
-            namespace: namespace.to_owned(),
-            wake,
-            known: watch::Sender::new(None),
-            followed: (String::new(), false),
-            task: JoinSet::new(),
-        }
-    }
-
     /// The Jobs, for a cleanup that waits for one.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<Jobs>> {
@@ -50,20 +34,25 @@ impl JobCache {
         self.known.borrow().clone()
     }
 
-    /// Follows the Jobs of the node with this hostname label.
-    pub fn follow(&mut self, hostname: &str, uses_jobs: bool) {
+    /// Follows the Jobs of the node with this hostname label, and notifies `wake` of changes.
+    pub fn follow(
+        &mut self,
+        cluster: &Cluster,
+        namespace: &str,
+        hostname: &str,
+        uses_jobs: bool,
+        wake: &Arc<Notify>,
+    ) {
         let (followed, used) = (&self.followed.0, self.followed.1);
-        if followed == hostname && (used || !uses_jobs) {
-            return;
-        }
         if followed != hostname {
             self.known.send_replace(None);
+        } else if used || !uses_jobs {
+            return;
         }
         self.followed = (hostname.to_owned(), uses_jobs);
         let ours = Config::default().labels(&jobs_of(hostname));
-        let api = self.cluster.jobs(&self.namespace);
-        let watch = Watch::new(&self.cluster, JOBS, api, ours);
-        let (known, wake) = (self.known.clone(), Arc::clone(&self.wake));
+        let watch = Watch::new(cluster, JOBS, cluster.jobs(namespace), ours);
+        let (known, wake) = (self.known.clone(), Arc::clone(wake));
         self.task = JoinSet::new();
         self.task.spawn(follow(watch, known, wake, uses_jobs));
     }
@@ -77,14 +66,10 @@ async fn follow(
     uses_jobs: bool,
 ) {
     let (store, mut writer) = reflector::store();
-    while let Some(event) = watch.next().await {
-        if let Ok(event) = &event {
-            writer.apply_watcher_event(event);
-        }
-        // An incomplete list does not show which Jobs are missing. Known Jobs are kept when the list is denied, since
-        // they may still run. If none is known, this node has created none.
-        let is_incomplete = matches!(event, Ok(Event::Init | Event::InitApply(_)));
-        if is_incomplete || (event.is_err() && known.borrow().is_some()) {
+    while let Some(event) = watch.next_complete(&mut writer).await {
+        // Known Jobs are kept when the list is denied, since they may still run. If none is known, this node has
+        // created none.
+        if event.is_err() && known.borrow().is_some() {
             continue;
         }
         let jobs = store.state();
@@ -92,7 +77,8 @@ async fn follow(
         let jobs = jobs.filter(|job| job.pv_uid.is_some());
         let jobs: Jobs = Arc::new(jobs.map(|job| (job.name.clone(), job)).collect());
         let is_unused = !uses_jobs && jobs.is_empty();
-        super::publish(&known, Some(jobs), &wake);
+        known.send_replace(Some(jobs));
+        wake.notify_one();
         if is_unused {
             return;
         }
@@ -133,9 +119,9 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let mut cache = JobCache::new(&cluster, "default", Arc::default());
+        let mut cache = JobCache::default();
         let mut known = cache.subscribe();
-        cache.follow("host-1", true);
+        cache.follow(&cluster, "default", "host-1", true, &Arc::default());
         let none = known.wait_for(Option::is_some).await.unwrap().clone();
         assert_eq!(none, Some(Jobs::default()));
         send.send_replace(false);

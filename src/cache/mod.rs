@@ -11,17 +11,17 @@ mod pauses;
 mod pvs;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, watch};
 
 pub use classes::ClassCache;
 pub use expectations::Expectations;
@@ -124,28 +124,36 @@ where
         denied.is_some()
     }
 
-    /// Keeps a store up to date. Calls `changed` for each later event, and when a list is complete: an incomplete
-    /// list does not show which objects are missing.
-    async fn reflect(mut self, mut writer: Writer<K>, changed: impl Fn(Event<K>)) {
-        while let Some(event) = self.next().await {
-            let Ok(event) = event else { continue };
+    /// Applies events to a store until it is complete, and returns the last one: an incomplete list does not show
+    /// which objects are missing.
+    async fn next_complete(&mut self, writer: &mut Writer<K>) -> Option<Result<Event<K>, Denied>> {
+        loop {
+            let Ok(event) = self.next().await? else {
+                return Some(Err(Denied));
+            };
             writer.apply_watcher_event(&event);
             if !matches!(event, Event::Init | Event::InitApply(_)) {
-                changed(event);
+                return Some(Ok(event));
             }
         }
     }
-}
 
-/// Publishes a value, and notifies `wake` if it is new.
-fn publish<T: PartialEq>(known: &watch::Sender<T>, value: T, wake: &Notify) {
-    let is_new = known.send_if_modified(|known| {
-        let is_new = *known != value;
-        *known = value;
-        is_new
-    });
-    if is_new {
-        wake.notify_one();
+    /// Keeps a store up to date, and calls `changed` for each event. An object that is missing from a new list is
+    /// reported as deleted.
+    async fn reflect(mut self, mut writer: Writer<K>, changed: impl Fn(Event<K>)) {
+        let store = writer.as_reader();
+        let mut before = Vec::new();
+        while let Some(event) = self.next_complete(&mut writer).await {
+            let Ok(event) = event else { continue };
+            if matches!(event, Event::InitDone) {
+                let is_missing = |it: &&Arc<K>| store.get(&ObjectRef::from_obj(&***it)).is_none();
+                for missing in before.iter().filter(is_missing) {
+                    changed(Event::Delete(K::clone(missing)));
+                }
+            }
+            changed(event);
+            before = store.state();
+        }
     }
 }
 

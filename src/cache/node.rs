@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::ObjectMeta;
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::reflector;
+use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -27,14 +27,8 @@ impl NodeCache {
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
         let name = node.name.clone();
         let (known, view) = watch::channel(Some(node));
-        let publisher = Publisher {
-            name,
-            known,
-            wake,
-            logged: String::new(),
-        };
         let mut task = JoinSet::new();
-        task.spawn(publisher.follow(cluster.clone()));
+        task.spawn(follow(cluster.clone(), name, known, wake));
         Self { view, _task: task }
     }
 
@@ -45,67 +39,42 @@ impl NodeCache {
     }
 }
 
-struct Publisher {
+/// Publishes the view of the Node, or of none. After a fault, the last known one stays.
+async fn follow(
+    cluster: Cluster,
     name: String,
     known: watch::Sender<Option<NodeView>>,
     wake: Arc<Notify>,
-    /// The problem that was logged last.
-    logged: String,
-}
-
-impl Publisher {
-    async fn follow(mut self, cluster: Cluster) {
-        let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
-        let config = Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut watch = Watch::new(&cluster, "nodes", api, config);
-        let mut listed = None;
-        while let Some(event) = watch.next().await {
-            let found = match event {
-                Ok(Event::Init) => {
-                    listed = None;
-                    continue;
-                }
-                Ok(Event::InitApply(node)) => {
-                    listed = Some(node.metadata);
-                    continue;
-                }
-                Ok(Event::InitDone) => Ok(listed.take()),
-                Ok(Event::Apply(node)) => Ok(Some(node.metadata)),
-                Ok(Event::Delete(_)) => Ok(None),
-                // Older roles permit `get` on Nodes, but not `watch`.
-                Err(Denied) => match cluster.node(&self.name).await {
-                    Err(ApiError::NotFound) => Ok(None),
-                    found => found.map(Some),
-                },
-            };
-            self.publish(found);
-        }
-    }
-
-    /// Publishes the view of the Node, or of none, and logs each problem once.
-    fn publish(&mut self, found: Result<Option<ObjectMeta>, ApiError>) {
-        let fallback = "the last known state is used";
-        let view = match found {
-            Ok(None) => Ok(None),
-            Ok(Some(metadata)) => NodeView::from_metadata(&metadata)
-                .map(Some)
-                .map_err(|fault| format!("{fault}; {fallback}")),
-            Err(error) => Err(format!("reading our Node failed: {error}; {fallback}")),
+) {
+    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
+    let config = Config::default().fields(&format!("metadata.name={name}"));
+    let mut watch = Watch::new(&cluster, "nodes", api, config);
+    let (store, mut writer) = reflector::store();
+    while let Some(event) = watch.next_complete(&mut writer).await {
+        let found = match event {
+            Ok(_) => Ok(store.state().first().map(|node| node.metadata.clone())),
+            // Older roles permit `get` on Nodes, but not `watch`.
+            Err(Denied) => match cluster.node(&name).await {
+                Err(ApiError::NotFound) => Ok(None),
+                found => found.map(Some).map_err(|error| error.to_string()),
+            },
         };
-        let fault = match &view {
-            Ok(Some(_)) => String::new(),
-            Ok(None) => {
-                "the Node object is gone; no PV is created or cleaned until it is registered again"
-                    .into()
+        let view = found.and_then(|it| it.as_ref().map(NodeView::from_metadata).transpose());
+        match view {
+            Ok(view) => {
+                if view.is_none() {
+                    tracing::warn!("the Node {name:?} is gone; no PV is created or cleaned");
+                }
+                // Most changes of a Node are those of its status.
+                let is_new = known.send_if_modified(|known| {
+                    let before = std::mem::replace(known, view);
+                    before != *known
+                });
+                if is_new {
+                    wake.notify_one();
+                }
             }
-            Err(fault) => fault.clone(),
-        };
-        if !fault.is_empty() && self.logged != fault {
-            tracing::warn!(node = self.name, "{fault}");
-        }
-        self.logged = fault;
-        if let Ok(view) = view {
-            super::publish(&self.known, view, &self.wake);
+            Err(fault) => tracing::warn!(fault, "the last known state of the Node is used"),
         }
     }
 }

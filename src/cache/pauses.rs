@@ -33,30 +33,22 @@ impl Pauses {
 
     /// The pause after this error; `None` for an outage, which does not lengthen later pauses.
     fn after(&mut self, error: &Error) -> Option<Duration> {
-        match error {
-            Error::InitialListFailed(error)
-            | Error::WatchStartFailed(error)
-            | Error::WatchFailed(error)
-                if is_unreachable(error) && !self.fails_again() =>
-            {
-                None
-            }
-            // The jitter can exceed the longest pause.
-            _ => Some(
-                self.growing
-                    .next()
-                    .map_or(LONGEST_PAUSE, |it| it.min(LONGEST_PAUSE)),
-            ),
+        if let Error::InitialListFailed(error)
+        | Error::WatchStartFailed(error)
+        | Error::WatchFailed(error) = error
+            && is_unreachable(error)
+            && self.reachable.is_none_or(|at| at.elapsed() >= FAILS_AGAIN)
+        {
+            return None;
         }
+        // The jitter can exceed the longest pause.
+        let pause = self.growing.next().unwrap_or(LONGEST_PAUSE);
+        Some(pause.min(LONGEST_PAUSE))
     }
 
     /// Resets the back-off, since the watch works.
     pub(super) fn reset(&mut self) {
         self.growing.reset();
-    }
-
-    fn fails_again(&self) -> bool {
-        self.reachable.is_some_and(|at| at.elapsed() < FAILS_AGAIN)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
@@ -26,10 +25,11 @@ pub struct PvCache {
     watched: Store<PersistentVolume>,
     expectations: Expectations,
     _tasks: JoinSet<()>,
-    /// The directories in which PVs without the label are listed, and whether the list is complete.
-    dirs: Option<BTreeSet<HostPath>>,
-    listed: Arc<AtomicBool>,
+    /// The directories in which PVs without the label are listed, the task that lists them, and whether it has
+    /// succeeded.
+    dirs: BTreeSet<HostPath>,
     listing: JoinSet<()>,
+    is_complete: bool,
 }
 
 impl PvCache {
@@ -40,7 +40,12 @@ impl PvCache {
         let api = Api::all(cluster.client().clone());
         let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let watch = Watch::new(cluster, "persistentvolumes", api, config);
-        let expectations = Expectations::new(cluster.clone(), watched.clone(), Arc::clone(wake));
+        let expectations = Expectations {
+            cluster: cluster.clone(),
+            watched: watched.clone(),
+            wake: Arc::clone(wake),
+            state: Arc::default(),
+        };
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
         let changed = move |event: Event<PersistentVolume>| {
             if let Event::Delete(pv) = &event {
@@ -55,15 +60,15 @@ impl PvCache {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(watch.reflect(writer, changed));
-        tasks.spawn(expectations.clone().settle());
+        tasks.spawn(expectations.clone().read_due());
         Self {
             hostname: hostname.to_owned(),
             watched,
             expectations,
             _tasks: tasks,
-            dirs: None,
-            listed: Arc::default(),
+            dirs: BTreeSet::new(),
             listing: JoinSet::new(),
+            is_complete: true,
         }
     }
 
@@ -82,21 +87,26 @@ impl PvCache {
     /// Lists the PVs without our label in these directories of the node, in the background, once for each set of
     /// directories. They are not watched, since that would watch the PVs of all other drivers too.
     pub fn find_unlabelled(&mut self, node: &NodeView, dirs: &BTreeSet<HostPath>) {
-        if self.dirs.as_ref() == Some(dirs) {
+        if self.dirs == *dirs {
             return;
         }
-        self.dirs = Some(dirs.clone());
-        self.listed = Arc::default();
-        let (expectations, listed) = (self.expectations.clone(), Arc::clone(&self.listed));
-        let listing = expectations.list_unlabelled(node.clone(), dirs.clone(), listed);
+        self.dirs.clone_from(dirs);
+        let list = self
+            .expectations
+            .clone()
+            .list_unlabelled(node.clone(), dirs.clone());
         self.listing = JoinSet::new();
-        self.listing.spawn(listing);
+        self.listing.spawn(list);
+        self.is_complete = false;
     }
 
     /// All PVs; `None` until they are listed, including those without the label.
     #[must_use]
-    pub fn views(&self) -> Option<Vec<PvView>> {
-        if !is_listed(&self.watched) || !self.listed.load(Ordering::Relaxed) {
+    pub fn views(&mut self) -> Option<Vec<PvView>> {
+        if let Some(list) = self.listing.try_join_next() {
+            self.is_complete = list.is_ok();
+        }
+        if !is_listed(&self.watched) || !self.is_complete {
             return None;
         }
         let watched = self.watched.state();
@@ -104,5 +114,60 @@ impl PvCache {
         let mut views: BTreeMap<_, _> = views.map(|view| (view.name.clone(), view)).collect();
         self.expectations.apply_to(&mut views);
         Some(views.into_values().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri};
+    use kube::Client;
+    use serde_json::{Value, json};
+    use tokio::time::sleep;
+
+    use crate::metrics::Metrics;
+
+    use super::*;
+
+    /// The watch expires, and the next list does not have the PV any more.
+    #[tokio::test(start_paused = true)]
+    async fn pv_that_lost_its_label_during_an_outage_stays_known() {
+        let pv =
+            json!({ "metadata": { "name": "pv", "uid": "u", "resourceVersion": "7" }, "spec": {} });
+        let lists = Arc::new(Mutex::new(0));
+        let server = Router::new().fallback(move |uri: Uri| {
+            let query = uri.query().unwrap_or_default();
+            let (code, answer): (_, Value) = if uri.path().ends_with("/pv") {
+                (StatusCode::OK, pv.clone())
+            } else if query.contains("watch=") {
+                let expired = json!({ "status": "Failure", "reason": "Expired", "code": 410 });
+                (StatusCode::OK, json!({ "type": "ERROR", "object": expired }))
+            } else {
+                let mut lists = lists.lock().unwrap();
+                *lists += 1;
+                let items = if *lists == 1 { vec![pv.clone()] } else { Vec::new() };
+                let metadata = json!({ "resourceVersion": "7" });
+                let list = json!({ "kind": "PersistentVolumeList", "apiVersion": "v1", "metadata": metadata, "items": items });
+                (StatusCode::OK, list)
+            };
+            std::future::ready((code, answer.to_string()))
+        });
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
+        let labelled = || cache.watched.state().len();
+        while labelled() == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        while labelled() == 1 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        for _ in 0..10 {
+            assert_eq!(cache.views().unwrap().len(), 1);
+            sleep(Duration::from_secs(3)).await;
+        }
     }
 }

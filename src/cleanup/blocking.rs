@@ -1,9 +1,20 @@
 //! Runs cleaners on threads that may block.
 
-use crate::plan::reasons;
+use std::io;
+use std::time::Duration;
 
-use super::Failure;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
 use crate::wipe::priority::IdleIo;
+use crate::wipe::progress::Progress;
+
+use super::{Failure, Obstacle};
+
+/// How long to wait for udev, LVM and multipath, which open a device after it was closed.
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between two attempts to open a volume.
+const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a cleaner on a blocking thread, with idle I/O priority if `idle` is set. A panic is returned as
 /// a failure.
@@ -15,12 +26,27 @@ pub(crate) async fn blocking<T: Send + 'static>(
         let _idle = idle.then(IdleIo::begin);
         work()
     };
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            let message = format!("the cleaner panicked ({error}); this is a bug");
-            Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
-        })
+    spawn_blocking(work).await?
+}
+
+/// Opens a volume on a blocking thread, again and again while it is in use, at most until `limit` is over.
+///
+/// # Errors
+/// The last result.
+pub(crate) async fn open_when_free<T: Send + 'static>(
+    limit: Duration,
+    progress: &Progress,
+    open: impl Fn() -> Result<T, Obstacle> + Clone + Send + 'static,
+) -> Result<T, Obstacle> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let opened = spawn_blocking(open.clone()).await;
+        match opened.map_err(io::Error::from)? {
+            Err(Obstacle::InUse { .. }) if Instant::now() < deadline => sleep(OPEN_PAUSE).await,
+            opened => return opened,
+        }
+        progress.check().map_err(io::Error::other)?;
+    }
 }
 
 #[cfg(test)]

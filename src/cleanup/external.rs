@@ -1,25 +1,21 @@
 //! Cleans a device by an external program and verifies the result.
 
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::crash::crash_point;
+use crate::host::Machine;
 use crate::host::device::Device;
+use crate::host::identity;
 use crate::host::lock::VolumeLock;
 use crate::host::sysfs::Sysfs;
-use crate::inventory::{Machine, candidate_of_device};
 use crate::plan::reasons;
 use crate::types::MountPath;
-
-use super::blocking::blocking;
-use super::volume::{Access, open_device};
-use super::{Failure, Stop};
 use crate::wipe::progress::Progress;
 use crate::wipe::{command, device};
 
-/// How long to wait for udev, LVM and multipath, which open a device after its cleaner has closed it.
-pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+use super::Failure;
+use super::blocking::{PROBE_TIMEOUT, blocking, open_when_free};
+use super::volume::{Access, open_device};
 
 /// The device of an external cleaner.
 #[derive(Clone, Debug)]
@@ -45,28 +41,33 @@ pub(crate) async fn external(
 ) -> Result<(), Failure> {
     let (number, size) = (device.number(), device.size());
     // The program resolves the path again. It must lead to this device now.
-    device
-        .recheck(target.path.as_path())
-        .map_err(|error| Failure::cleaning(&error))?;
+    device.recheck(target.path.as_path())?;
     drop(device);
-    let path = target.path.as_path().as_os_str();
+    let path = &target.path;
     let log = |line: &str| tracing::info!(pv = target.pv, "cleaner: {line}");
-    let env = [("LOCAL_PV_BLKDEVICE", path)];
+    let env = [("LOCAL_PV_BLKDEVICE", path.as_path().as_os_str())];
     let ourselves = Path::new("/proc/self/exe");
     command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;
+    let open = {
+        let path = path.clone();
+        move || open_device(&path, Access::Clean, &Machine::read()?)
+    };
+    // Closing a device after a write makes udev, LVM and multipath open it.
+    let device = open_when_free(PROBE_TIMEOUT, progress, open).await;
+    let device = device.map_err(|obstacle| {
+        let message = format!("after the cleaner ended: {obstacle}");
+        Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+    })?;
     let (target, words, progress) = (target.clone(), words.join(" "), progress.clone());
     blocking(true, move || {
-        let device = open_again(&target.path)?;
-        let machine = Machine::read().map_err(|error| Failure::cleaning(&error))?;
-        let after = candidate_of_device(&device, &target.path, &machine)
-            .map_err(|error| Failure::cleaning(&error))?;
+        let after = identity::of_device(&device, target.path.as_path(), &Sysfs::default())?;
         let Target { path, identity, .. } = target;
-        if (device.number(), device.size()) != (number, size) || after.identity.text != identity {
+        if (device.number(), device.size()) != (number, size) || after.text != identity {
             return Err(Failure::new(
                 reasons::VOLUME_IDENTITY_MISMATCH,
                 format!(
                     "while {words:?} ran, another device took the place of {identity:?} at {path}: {:?}; check both devices",
-                    after.identity.text
+                    after.text
                 ),
             ));
         }
@@ -75,21 +76,4 @@ pub(crate) async fn external(
         Ok(())
     })
     .await
-}
-
-/// Opens the device after a cleaner ended. Retries while udev, LVM or multipath has it open: closing a
-/// device after a write triggers them.
-fn open_again(path: &MountPath) -> Result<Device, Failure> {
-    let deadline = Instant::now() + PROBE_TIMEOUT;
-    loop {
-        match open_device(path, Access::Write, &Sysfs::default()).map_err(Stop::from) {
-            Ok(device) => return Ok(device),
-            Err(Stop::Failed(failure)) => return Err(failure),
-            Err(_) if Instant::now() < deadline => sleep(PROBE_TIMEOUT / 100),
-            Err(other) => {
-                let message = format!("after the cleaner ended: {other}");
-                return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
-            }
-        }
-    }
 }

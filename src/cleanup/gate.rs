@@ -3,65 +3,52 @@
 //! It returns the volume open and locked. The later steps use these descriptors and never resolve the
 //! path again.
 
-use std::io;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use crate::cluster::{ApiError, ClaimView, PodView};
+use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
 use crate::plan::{CleanOrder, CleanupState, PvLocation, reasons};
-use crate::types::{HostPath, VolumeMode};
+use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
-
-use super::duplicate::no_other_pv;
-use super::{CleanupContext, Failure, KubeletUses, LockedVolume, NotifyAfter, Stop};
 use crate::wipe::method::Method;
+
+use super::{CleanupContext, Failure, LONG_USE, LockedVolume, Stop};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A volume that may be cleaned: open, locked and checked.
-#[derive(Debug)]
-pub struct Gated {
-    pub(super) order: CleanOrder,
-    pub(super) pv: PvView,
-    pub(super) permission: Permission,
-    pub(super) volume: Box<dyn LockedVolume>,
-}
 
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
 /// # Errors
 /// [`Stop`]: retry, drop the cleanup, or report a failure.
-pub async fn gate(context: &CleanupContext, order: CleanOrder) -> Result<Gated, Stop> {
-    let pv = fresh_pv(context, &order).await?;
+pub(super) async fn gate(
+    context: &CleanupContext,
+    order: &CleanOrder,
+) -> Result<(PvView, Permission, Box<dyn LockedVolume>), Stop> {
+    let cluster = &context.cluster;
+    let pv = fresh_pv(context, order).await?;
     let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
     // Pods before the claim: the Pod of a successor claim must not be seen without that claim.
-    let pods = pods_of_node(context).await?;
-    no_pod_mounts(&pods, &order.path)?;
+    let node = context.state.borrow().node.clone();
+    let mut pods = seen_pods(cluster.pods_of(&node.name).await)?;
+    let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
+    ensure_unused(mounting, " by hostPath")?;
     if let Some(claim) = &pv.claim {
         // Other nodes reach the volumes of a class with a selector.
-        let others = if order.class.selector.is_empty() {
-            Vec::new()
-        } else {
-            seen_pods(context.cluster.pods_in(&claim.namespace).await)?
-        };
+        if !order.class.selector.is_empty() {
+            pods.extend(seen_pods(cluster.pods_in(&claim.namespace).await)?);
+        }
         let successor = claim_is_gone(context, claim).await?;
-        no_pod_uses(&pods, claim, successor.as_ref(), sees_pods)?;
-        no_pod_uses(&others, claim, successor.as_ref(), sees_pods)?;
+        let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);
+        ensure_unused(pods.iter().filter(uses), "")?;
     }
-    let volume = inspect_disk(context, &order).await?;
-    no_other_pv(context, &pv).await?;
-    node_is_not_paused(context).await?;
-    let permission = judge(context, &order, &pv, volume.candidate())?;
-    Ok(Gated {
-        order,
-        pv,
-        permission,
-        volume,
-    })
+    let volume = open(context, order).await?;
+    ensure_no_other_pv(context, &pv, &node).await?;
+    ensure_not_paused(context, &node).await?;
+    let permission = judge(context, order, &pv, volume.candidate())?;
+    Ok((pv, permission, volume))
 }
 
 /// Decides whether the device or filesystem at the path is the volume and may be cleaned.
@@ -74,22 +61,13 @@ fn judge(
     let state = context.state.borrow().clone();
     // A reload may have changed the classes. After this check, the cleanup keeps its configuration.
     if state.settings.generation != order.generation {
-        return Err(Stop::NotDue("the configuration changed meanwhile".into()));
+        return changed("the configuration changed meanwhile");
     }
-    let entry = order
-        .path
-        .child_of(&order.class.host_dir)
-        .unwrap_or_default()
-        .to_owned();
-    let place = PvLocation::Volume(&order.class, &entry, candidate);
-    may_clean(
-        pv,
-        &state.settings.config,
-        &state.node,
-        &place,
-        &state.occupied,
-    )
-    .map_err(|refusal| Stop::Failed(Failure::new(refusal.reason, refusal.message)))
+    let (class, config) = (&order.class, &state.settings.config);
+    let entry = order.path.child_of(&class.host_dir).unwrap_or_default();
+    let location = PvLocation::Volume(class, entry, candidate);
+    may_clean(pv, config, &state.node, &location, &state.occupied)
+        .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())
 }
 
 /// Abandons a check that hangs.
@@ -99,63 +77,61 @@ async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T
 }
 
 async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView, Stop> {
-    let found = context
-        .cluster
-        .pv(&order.pv.name)
-        .await
-        .map_err(api("reading the PV"))?;
+    let found = context.cluster.pv(&order.pv.name).await;
+    let found = found.map_err(api("reading the PV"))?;
     let Some(pv) = found.filter(|pv| pv.uid == order.pv.uid) else {
-        return Err(Stop::NotDue("the PV is gone".into()));
+        return changed("the PV is gone");
     };
-    if pv.tenancy() != order.pv.tenancy() {
-        return Err(Stop::NotDue(
-            "the PV was bound to another claim meanwhile".into(),
-        ));
-    }
-    if due(&pv) != Due::Yes || consents_to_forget(&pv) {
-        return Err(Stop::NotDue("the PV is no longer to be cleaned".into()));
-    }
-    if pv.path() != Some(&order.path) || pv.class != order.class.name {
-        return Err(Stop::NotDue("the PV was changed meanwhile".into()));
-    }
-    if context.state.borrow().paused || pv.paused {
-        return Err(Stop::NotDue("cleaning was paused meanwhile".into()));
-    }
-    Ok(pv)
+    changed(if pv.tenancy() != order.pv.tenancy() {
+        "the PV was bound to another claim meanwhile"
+    } else if due(&pv) != Due::Yes || consents_to_forget(&pv) {
+        "the PV is no longer to be cleaned"
+    } else if pv.path() != Some(&order.path) || pv.class != order.class.name {
+        "the PV was changed meanwhile"
+    } else if context.state.borrow().is_paused() || pv.paused {
+        "cleaning was paused meanwhile"
+    } else {
+        return Ok(pv);
+    })
 }
 
 /// Reads the Node again: without permission to watch it, the main loop sees a pause late.
-async fn node_is_not_paused(context: &CleanupContext) -> Result<(), Stop> {
-    let known = context.state.borrow().node.clone();
+async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result<(), Stop> {
     let node = match context.cluster.node(&known.name).await {
-        Err(ApiError::NotFound) => return Err(Stop::NotDue("our Node is gone".into())),
+        Err(ApiError::NotFound) => return changed("our Node is gone"),
         node => node.map_err(api("reading our Node"))?,
     };
-    let node = NodeView::from_metadata(&node).map_err(|fault| failed(fault.to_string()))?;
-    if node.uid != known.uid {
-        return Err(Stop::NotDue("our Node was registered again".into()));
+    let node = NodeView::from_metadata(&node).map_err(failed)?;
+    match node {
+        node if node.uid != known.uid => changed("our Node was registered again"),
+        node if node.paused => changed("cleaning was paused meanwhile"),
+        _ => Ok(()),
     }
-    if node.paused {
-        return Err(Stop::NotDue("cleaning was paused meanwhile".into()));
-    }
-    Ok(())
 }
 
-pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
-    move |error| {
-        let message = format!("{what} failed: {error}");
-        match error {
-            // Transient errors: checking again costs little.
-            ApiError::Failed(_) => Stop::InUse {
-                by: message,
-                notify: NotifyAfter::LongUse,
-            },
-            ApiError::Forbidden { .. } => {
-                Stop::Failed(Failure::new(reasons::PERMISSION_MISSING, message))
-            }
-            _ => failed(message),
+/// Fails if another PV of this Node has the volume's path. It reads both names that a provisioner gives: the watch does
+/// not show a PV that was created before the Node's hostname label changed.
+async fn ensure_no_other_pv(
+    context: &CleanupContext,
+    pv: &PvView,
+    node: &NodeView,
+) -> Result<(), Stop> {
+    let names = pv.names_on(node).into_iter().flatten();
+    for name in names.filter(|name| *name != pv.name) {
+        let found = context.cluster.pv(&name).await;
+        let found = found.map_err(api("reading the PV"))?;
+        if let (Some(other), Some(path)) = (found, pv.path())
+            && other.path() == Some(path)
+            && other.is_local_to(node)
+        {
+            let message = format!(
+                "PV {name} for hostname {:?} names the same path; cleaning {path} would destroy its data, so nothing was touched; delete the wrong one of the two",
+                other.hostnames.first().map_or("", String::as_str)
+            );
+            return Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into());
         }
     }
+    Ok(())
 }
 
 /// Fails while the claim of a released PV exists. Returns a new claim of the same name.
@@ -164,25 +140,17 @@ async fn claim_is_gone(
     claim: &ClaimRef,
 ) -> Result<Option<ClaimView>, Stop> {
     let found = match context.cluster.claim(claim).await {
-        Ok(found) => found,
         // Older installations lack the permission. It is reported as missing (see `Permissions`), and this
         // check, one of several, is skipped.
         Err(ApiError::Forbidden { .. }) => return Ok(None),
-        Err(error) => return Err(api("reading the claim")(error)),
+        found => found.map_err(api("reading the claim"))?,
     };
     match found {
-        Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => Err(Stop::InUse {
-            by: format!("its claim {claim} still exists"),
-            notify: NotifyAfter::LongUse,
-        }),
+        Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {
+            in_use(format!("its claim {claim} still exists"), LONG_USE)
+        }
         found => Ok(found),
     }
-}
-
-/// The Pods of this node.
-async fn pods_of_node(context: &CleanupContext) -> Result<Vec<PodView>, Stop> {
-    let node = context.state.borrow().node.name.clone();
-    seen_pods(context.cluster.pods_of(&node).await)
 }
 
 /// The Pods of a list; none without permission, as for claims.
@@ -193,47 +161,33 @@ fn seen_pods(listed: Result<Vec<PodView>, ApiError>) -> Result<Vec<PodView>, Sto
     }
 }
 
-/// Fails if a running Pod of these uses the claim. A Pod that started after a new claim of the same
-/// name was created uses the new claim.
-fn no_pod_uses(
-    pods: &[PodView],
+/// Whether a running Pod uses the claim. A Pod that started after a new claim of the same name was created uses the
+/// new claim.
+fn uses_claim(
+    pod: &PodView,
     claim: &ClaimRef,
     successor: Option<&ClaimView>,
     kubelet_is_seen: bool,
-) -> Result<(), Stop> {
+) -> bool {
+    let created = successor.and_then(|claim| claim.created);
     // API times are whole seconds, and a claim and its Pod are often created in the same second. Such a
     // Pod counts as a user of the old claim only if the kubelet's directory is not visible.
-    let uses_successor = |started: Option<Timestamp>| {
-        let created = successor.and_then(|claim| claim.created);
-        matches!((started, created), (Some(started), Some(created))
-            if started > created || (kubelet_is_seen && started == created))
-    };
-    let users: Vec<_> = pods
-        .iter()
-        .filter(|pod| !pod.terminal && pod.namespace == claim.namespace)
-        .filter(|pod| pod.claims.contains(&claim.name) && !uses_successor(pod.started))
-        .map(|pod| pod.name.as_str())
-        .collect();
-    if users.is_empty() {
-        return Ok(());
-    }
-    Err(Stop::InUse {
-        by: format!("Volume is used by pods: {}", users.join(", ")),
-        notify: NotifyAfter::Zero,
-    })
+    let uses_successor = matches!((pod.started, created), (Some(started), Some(created))
+        if started > created || (kubelet_is_seen && started == created));
+    let names_it = pod.namespace == claim.namespace && pod.claims.contains(&claim.name);
+    !pod.terminal && names_it && !uses_successor
 }
 
-/// Fails if a Pod on this node mounts the volume by hostPath. (Monitoring Pods mount a parent directory.)
-fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
-    let users = pods.iter().filter(|pod| pod.mounts(path));
-    let users: Vec<_> = users.map(|pod| pod.name.as_str()).collect();
-    if users.is_empty() {
+fn ensure_unused<'a>(users: impl Iterator<Item = &'a PodView>, how: &str) -> Result<(), Stop> {
+    let names: BTreeSet<_> = users.map(|pod| pod.name.as_str()).collect();
+    if names.is_empty() {
         return Ok(());
     }
-    Err(Stop::InUse {
-        by: format!("Volume is used by pods by hostPath: {}", users.join(", ")),
-        notify: NotifyAfter::Zero,
-    })
+    let names = Vec::from_iter(names).join(", ");
+    in_use(
+        format!("Volume is used by pods{how}: {names}"),
+        Duration::ZERO,
+    )
 }
 
 /// Fails until the kubelet has unmounted the volume. The containers of a force-deleted Pod run until the
@@ -244,82 +198,82 @@ fn no_pod_mounts(pods: &[PodView], path: &HostPath) -> Result<(), Stop> {
 async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
     let what = "the kubelet's directory";
     let uses = with_timeout(what, context.host.kubelet_uses(pv)).await?;
-    let KubeletUses {
-        sees_pods,
-        would_be_seen,
-        paths,
-    } = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
-    match paths {
-        Ok(paths) => {
-            if let Some(path) = paths.first() {
-                let by = format!("the kubelet still has it: {}", path.display());
-                return Err(Stop::InUse {
-                    by,
-                    notify: NotifyAfter::LongUse,
-                });
-            }
-        }
-        // The kubelet's directory is not mounted in this container.
-        Err(error) if !would_be_seen && error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            return Err(failed(format!("{what} cannot be read: {error}")));
-        }
+    let uses = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
+    if let Some(path) = uses.paths.first() {
+        let by = format!("the kubelet still has it: {}", path.display());
+        return in_use(by, LONG_USE);
     }
-    if would_be_seen {
-        return Ok(sees_pods);
+    let quiet = context.quiet_period;
+    if uses.would_be_seen || released_for(context, pv) >= quiet {
+        return Ok(uses.sees_pods);
     }
-    let quiet = jiff::SignedDuration::try_from(context.quiet_period).unwrap_or_default();
-    let passed = match pv.released_at {
+    let by = format!("{what} is not visible here, so {quiet:?} must pass after the release");
+    in_use(by, LONG_USE)
+}
+
+/// For how long the PV has certainly been released.
+fn released_for(context: &CleanupContext, pv: &PvView) -> Duration {
+    if let Some(released) = pv.released_at {
+        let passed = context.cluster.now().duration_since(released);
         // API times are rounded down to seconds, so one more second must have passed. A time in the future
         // comes from another machine's clock: then wait for the whole period.
-        Some(released) => {
-            context.cluster.now().duration_since(released) - jiff::SignedDuration::from_secs(1)
-        }
-        // Kubernetes before 1.29 records no time of the release.
-        None => blocked_for(context, pv),
-    };
-    if passed >= quiet && !passed.is_negative() {
-        return Ok(sees_pods);
+        let passed = Duration::try_from(passed).unwrap_or_default();
+        return passed.saturating_sub(Duration::from_secs(1));
     }
-    let by = format!(
-        "the kubelet's directory is not visible here, so {:?} must pass after the release",
-        context.quiet_period
-    );
-    Err(Stop::InUse {
-        by,
-        notify: NotifyAfter::LongUse,
-    })
-}
-
-/// How long the attempts of this cleanup have been blocked.
-fn blocked_for(context: &CleanupContext, pv: &PvView) -> jiff::SignedDuration {
+    // Kubernetes before 1.29 records no time of the release: it is the time since the first attempt.
     let entry = context.table.get(&pv.tenancy());
     let blocked = entry.filter(|it| matches!(it.cleanup.state, CleanupState::Blocked { .. }));
-    let lasted = blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table));
-    jiff::SignedDuration::try_from(lasted).unwrap_or_default()
+    blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table))
 }
 
-async fn inspect_disk(
-    context: &CleanupContext,
-    order: &CleanOrder,
-) -> Result<Box<dyn LockedVolume>, Stop> {
+async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<Box<dyn LockedVolume>, Stop> {
     if order.kind == VolumeMode::Block && order.method == Method::DeleteContents {
-        return Err(no_cleaner_of_devices(order).into());
+        return Err(failed(format!(
+            "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
+            order.method, order.class.name
+        )));
     }
     let config = context.state.borrow().settings.config.clone();
     let opened = with_timeout("the disk", context.host.open(order, &config)).await?;
     Ok(opened?)
 }
 
-fn failed(message: impl Into<String>) -> Stop {
-    Stop::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+/// What follows from the error of a request.
+pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
+    move |error| {
+        let by = format!("{what} failed: {error}");
+        match error {
+            ApiError::Conflict | ApiError::NotFound => Stop::Changed(by),
+            // Transient errors: checking again costs little.
+            ApiError::Failed(_) => Stop::InUse {
+                by,
+                notify_after: LONG_USE,
+            },
+            ApiError::Forbidden { .. } => {
+                let text = format!("{by}; {REMEDY}, then cleaning starts automatically");
+                Failure::new(reasons::PERMISSION_MISSING, text).into()
+            }
+            ApiError::Invalid(_) | ApiError::Bug(_) => failed(by),
+        }
+    }
 }
 
-/// The volume is a device, and the method of its class does not clean devices.
-pub(super) fn no_cleaner_of_devices(order: &CleanOrder) -> Failure {
-    let message = format!(
-        "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
-        order.method, order.class.name
-    );
-    Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+/// The same for a write, whose failure is reported at once.
+pub(super) fn write(what: &'static str) -> impl Fn(ApiError) -> Stop {
+    move |error| match error {
+        ApiError::Failed(_) => failed(format!("{what} failed: {error}")),
+        error => api(what)(error),
+    }
+}
+
+fn changed<T>(why: &str) -> Result<T, Stop> {
+    Err(Stop::Changed(why.to_owned()))
+}
+
+fn in_use<T>(by: String, notify_after: Duration) -> Result<T, Stop> {
+    Err(Stop::InUse { by, notify_after })
+}
+
+fn failed(message: String) -> Stop {
+    Failure::new(reasons::VOLUME_FAILED_DELETE, message).into()
 }

@@ -2,7 +2,7 @@
 //! simulation that implements it has none.
 
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::wipe::progress::Progress;
 
 use super::Failure;
 use super::commit::Commit;
-use super::inspect::{NodeFacts, Obstacle, report_mounts};
+use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::volume::{Access, OpenVolume};
 
 /// A machine.
@@ -87,8 +87,8 @@ pub struct KubeletUses {
     pub sees_pods: bool,
     /// Whether a use would be visible, so that none means that there is none.
     pub would_be_seen: bool,
-    /// The paths, or why they cannot be read.
-    pub paths: io::Result<Vec<PathBuf>>,
+    /// The paths.
+    pub paths: Vec<PathBuf>,
 }
 
 /// The facts of the machine, read once for all volumes that one pass offers.
@@ -110,13 +110,11 @@ impl LocalHost {
         Self { disks, kubelet }
     }
 
-    async fn facts(
-        &self,
-        config: &Arc<Config>,
-        facts: &PassFacts,
-    ) -> Result<Arc<NodeFacts>, Obstacle> {
-        let (kubelet, config) = (self.kubelet.clone(), Arc::clone(config));
-        let read = on_thread(move || NodeFacts::read(&kubelet, &config).map(Arc::new))
+    async fn facts(&self, config: &Config, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
+        // The directories are not touched: one may be on a disk that does not answer.
+        let dirs = discovery_dirs(config, |dir| self.disks.real_dir(dir));
+        let kubelet = self.kubelet.clone();
+        let read = on_thread(move || NodeFacts::read(&kubelet, dirs).map(Arc::new))
             .map(|read| read.map_err(|obstacle| obstacle.to_string()));
         let read = facts.0.get_or_init(|| read).await;
         read.clone().map_err(Obstacle::Unknown)
@@ -127,10 +125,7 @@ impl LocalHost {
 async fn on_thread<T: Send + 'static>(
     look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
 ) -> Result<T, Obstacle> {
-    spawn_blocking(look).await.unwrap_or_else(|panic| {
-        let text = format!("looking at it failed: {panic}; this is a bug");
-        Err(Obstacle::Unknown(text))
-    })
+    spawn_blocking(look).await.map_err(io::Error::from)?
 }
 
 impl Disks for LocalHost {
@@ -149,7 +144,7 @@ impl Host for LocalHost {
         let (path, kind) = (draft.mount_path.clone(), draft.kind());
         let look = async move {
             let facts = self.facts(config, facts).await?;
-            let open = move || OpenVolume::open(&path, kind, Access::Read, &facts);
+            let open = move || OpenVolume::open(&path, kind, Access::Offer, &facts);
             on_thread(move || open().map(|opened| opened.candidate)).await
         };
         look.boxed()
@@ -164,7 +159,7 @@ impl Host for LocalHost {
         let look = async move {
             let facts = self.facts(config, &PassFacts::default()).await?;
             let open = move || {
-                let opened = OpenVolume::open(&path, kind, Access::Write, &facts)?;
+                let opened = OpenVolume::open(&path, kind, Access::Clean, &facts)?;
                 report_mounts(&pv, &opened.volume, &facts.machine.mounts);
                 Ok(Box::new(opened) as Box<dyn LockedVolume>)
             };
@@ -177,12 +172,17 @@ impl Host for LocalHost {
         let (kubelet, name, mode) = (self.kubelet.clone(), pv.name.clone(), pv.mode);
         let look = spawn_blocking(move || {
             let would_be_seen = kubelet.sees(mode);
-            KubeletUses {
+            let paths = match kubelet.mounts_of(&name) {
+                // The kubelet's directory is not mounted in this container.
+                Err(error) if !would_be_seen && error.kind() == NotFound => Vec::new(),
+                paths => paths?,
+            };
+            Ok(KubeletUses {
                 sees_pods: would_be_seen || kubelet.visible(),
                 would_be_seen,
-                paths: kubelet.mounts_of(&name),
-            }
+                paths,
+            })
         });
-        look.map(|looked| Ok(looked?)).boxed()
+        look.map(|looked| looked?).boxed()
     }
 }

@@ -8,20 +8,22 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::config::Config;
+use crate::host::Machine;
+use crate::host::access::OpenError;
 use crate::host::kubelet::KubeletDir;
-use crate::host::lock::LockError;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::sysfs::DeviceFacts;
-use crate::host::system::{DiscoveryDir, FsDir, SystemDirs, SystemStorage};
-use crate::host::users;
-use crate::inventory::{Machine, device_user};
+use crate::host::system::{Dir, SystemStorage};
+use crate::host::users::{device_user, loop_in};
 use crate::plan::reasons;
+use crate::types::MountPath;
+use crate::wipe::escape::escaped;
 
 use super::volume::{OpenVolume, Volume};
-use super::{Failure, NotifyAfter, Stop};
-use crate::wipe::escape::escaped;
+use super::{Failure, SHORT_USE, Stop};
 
 /// Filesystem types that keep their data on devices of this machine or in its memory.
 const LOCAL_FILESYSTEMS: [&str; 21] = [
@@ -40,11 +42,9 @@ pub enum Obstacle {
     InUse {
         /// The user.
         user: String,
-        /// When the use of a volume to be cleaned is reported.
-        notify: NotifyAfter,
+        /// How long the use of a volume to be cleaned must last before it is reported.
+        notify_after: Duration,
     },
-    /// Another process holds its lock; a sentence with the path.
-    Locked(String),
     /// A mount point is inside the volume.
     Nested(PathBuf),
     /// The machine needs it; with the purpose.
@@ -59,7 +59,7 @@ impl Obstacle {
     pub(super) fn in_use(user: impl Into<String>) -> Self {
         Self::InUse {
             user: user.into(),
-            notify: NotifyAfter::ShortUse,
+            notify_after: SHORT_USE,
         }
     }
 }
@@ -73,7 +73,7 @@ impl fmt::Display for Obstacle {
             Self::NotLocal(fs_type) => {
                 write!(f, "{fs_type} may keep its data on another machine")
             }
-            Self::Locked(text) | Self::Unknown(text) => f.write_str(text),
+            Self::Unknown(text) => f.write_str(text),
         }
     }
 }
@@ -84,11 +84,11 @@ impl From<io::Error> for Obstacle {
     }
 }
 
-impl From<LockError> for Obstacle {
-    fn from(error: LockError) -> Self {
+impl From<OpenError> for Obstacle {
+    fn from(error: OpenError) -> Self {
         match error {
-            LockError::Held { .. } => Self::Locked(error.to_string()),
-            LockError::Io { .. } => Self::Unknown(error.to_string()),
+            OpenError::Locked(_) => Self::in_use(error.to_string()),
+            _ => Self::Unknown(error.to_string()),
         }
     }
 }
@@ -97,11 +97,7 @@ impl From<Obstacle> for Stop {
     fn from(obstacle: Obstacle) -> Self {
         let by = obstacle.to_string();
         let remedy = match obstacle {
-            Obstacle::InUse { notify, .. } => return Self::InUse { by, notify },
-            Obstacle::Locked(_) => {
-                let notify = NotifyAfter::Zero;
-                return Self::InUse { by, notify };
-            }
+            Obstacle::InUse { notify_after, .. } => return Self::InUse { by, notify_after },
             Obstacle::Unknown(_) => "",
             Obstacle::Nested(_) => {
                 "; nothing was deleted; unmount it and the volume will be cleaned"
@@ -123,33 +119,31 @@ pub(crate) struct NodeFacts {
     kubelet_mounts: Vec<Mount>,
     /// The storage that this machine needs for itself.
     system: SystemStorage,
-    system_dirs: SystemDirs,
 }
 
 impl NodeFacts {
-    /// Reads the facts of this machine, given the configured classes. Blocking.
+    /// Reads the facts of this machine, given the directories of the configured classes. Blocking.
     ///
     /// # Errors
     /// What cannot be read, or not completely.
-    pub(crate) fn read(kubelet: &KubeletDir, config: &Config) -> Result<Self, Obstacle> {
+    pub(crate) fn read(kubelet: &KubeletDir, discovery: Vec<Dir>) -> Result<Self, Obstacle> {
         let machine = Machine::read()?;
         machine.mounts.complete().map_err(Obstacle::Unknown)?;
-        let classes = config.classes.values();
-        let dirs: Vec<_> = classes
-            .map(|class| DiscoveryDir {
-                class: class.name.clone(),
-                host: class.host_dir.as_str().into(),
-                here: class.mount_dir.as_path().to_owned(),
-            })
-            .collect();
-        let system = SystemStorage::read(kubelet, &dirs).map_err(Obstacle::Unknown)?;
+        let system = SystemStorage::read(kubelet, discovery, &machine.mounts);
         Ok(Self {
-            system_dirs: system.locate(&machine.mounts),
+            system: system.map_err(Obstacle::Unknown)?,
             kubelet_mounts: kubelet.mounts(&machine.mounts).cloned().collect(),
             machine,
-            system,
         })
     }
+}
+
+/// The discovery directories of the classes. `real` finds the path of one without links.
+pub(crate) fn discovery_dirs(config: &Config, real: impl Fn(&MountPath) -> PathBuf) -> Vec<Dir> {
+    let classes = config.classes.values();
+    classes
+        .map(|class| Dir::discovery(class.host_dir.as_str(), real(&class.mount_dir)))
+        .collect()
 }
 
 /// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
@@ -158,7 +152,6 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
         machine,
         kubelet_mounts,
         system,
-        system_dirs,
     } = facts;
     let table = &machine.mounts;
     let devices = opened.candidate.footprint.devices();
@@ -166,7 +159,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
     match &opened.volume {
         Volume::Filesystem(root) => {
             let mount = root.mount();
-            if let Some(why) = system_dirs.needs(mount) {
+            if let Some(why) = system.needs(mount) {
                 return Err(Obstacle::System(why));
             }
             if let Some(point) = kubelet_mount(mount, kubelet_mounts, system) {
@@ -185,8 +178,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
                 )));
             }
             other_devices_are_free(devices, &twins()?, machine)?;
-            let loops = users::loops_in(mount, table, &machine.sysfs)?;
-            match users::in_words(&loops) {
+            match loop_in(root, machine)? {
                 None => Ok(()),
                 Some(by) => Err(Obstacle::in_use(by)),
             }
@@ -238,24 +230,14 @@ pub(crate) fn other_devices_are_free(
     Ok(())
 }
 
-/// The other mounts of the mounted directory, of its subdirectories and of its parents.
-pub(crate) fn also_mounted<'a>(
-    mount: &'a Mount,
-    table: &'a MountTable,
-) -> impl Iterator<Item = &'a Mount> {
-    let dir = FsDir::mounted(mount);
-    let others = table.iter().filter(|it| it.id != mount.id);
-    others.filter(move |it| FsDir::mounted(it).overlaps(&dir))
-}
-
 /// Logs the other mount points of the same directory. They are normal and do not forbid cleaning.
-pub(crate) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
+pub(super) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
     let Volume::Filesystem(root) = volume else {
         return;
     };
-    let mounts = also_mounted(root.mount(), table);
-    for other in mounts.filter(|it| it.root == root.mount().root) {
-        let path = root.path().display();
+    let (path, mount) = (root.path().display(), root.mount());
+    let same = |it: &Mount| it.device == mount.device && it.root == mount.root;
+    for other in table.iter().filter(|it| it.id != mount.id && same(it)) {
         tracing::info!(pv, %path, "the volume is mounted at {} as well", shown(&other.point));
     }
 }
@@ -267,11 +249,9 @@ fn kubelet_mount<'a>(
     kubelet_mounts: impl IntoIterator<Item = &'a Mount>,
     system: &SystemStorage,
 ) -> Option<&'a Path> {
-    let dir = FsDir::mounted(volume);
     let mut mounts = kubelet_mounts.into_iter();
     // A discovery directory may be below the kubelet's directory.
-    let user =
-        mounts.find(|it| FsDir::mounted(it).is_within(&dir) && !system.is_discovered(&it.point))?;
+    let user = mounts.find(|it| it.is_within(volume) && !system.is_discovered(&it.point))?;
     Some(&user.point)
 }
 
@@ -324,7 +304,7 @@ mod tests {
     fn kubelet_mount_of_the_volume_or_a_directory_in_it_is_a_use() {
         let table = MountTable::parse(TABLE);
         let kubelet = KubeletDir::new("/kubelet", None);
-        let system = SystemStorage::read(&kubelet, &[]).unwrap();
+        let system = SystemStorage::read(&kubelet, Vec::new(), &table).unwrap();
         for (point, user) in [
             ("/disks/a", Some("/kubelet/pods/1/volumes/local/a")),
             ("/disks/b", None),
@@ -336,12 +316,5 @@ mod tests {
             let found = kubelet_mount(mount, kubelet.mounts(&table), &system);
             assert_eq!(found, user.map(Path::new), "{point}");
         }
-        let mount = table.at(Path::new("/disks/a")).unwrap();
-        let others = also_mounted(mount, &table).map(|it| it.point.to_str().unwrap());
-        let expected = [
-            "/kubelet/pods/1/volumes/local/a",
-            "/kubelet/pods/1/volume-subpaths/disk/c/0",
-        ];
-        assert_eq!(others.collect::<Vec<_>>(), expected);
     }
 }

@@ -4,28 +4,20 @@
 //! commits again and verifies the device, because the Job's image may be a foreign one. In between, the plan
 //! ([`crate::plan`]) follows the Job.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use crate::cluster::ApiError;
-use crate::cluster::REMEDY;
 use crate::crash::crash_point;
 use crate::host::device::Device;
-use crate::metrics::BY_JOB;
 use crate::names::job_name;
-use crate::plan::{About, CleanOrder, NO_JOB_IMAGE, job_object, reasons};
+use crate::plan::{About, CleanOrder, JobTerms, job_object, reasons};
 use crate::view::JobView;
-
-use super::commit::Committed;
-use super::gate::api;
-use super::oversee::oversee;
-use super::wipe::{Cleaned, Wiped};
-use super::{CleanVolume, CleanupContext, Commit, Failure, NotifyAfter, Stop, attempt};
 use crate::wipe::device::{self, WipeOutcome};
 use crate::wipe::error::WipeError;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
+
+use super::gate::{api, write};
+use super::monitor::monitor;
+use super::{CleanVolume, CleanupContext, Commit, Failure, LockedVolume, SHORT_USE, Stop};
 
 /// Fails unless the PV still has the Job that the plan saw. Without a Job, fails if a pod of a deleted one is left.
 pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
@@ -37,7 +29,8 @@ pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -
     };
     let planned = order.cleaned_by.as_ref();
     if found.as_ref().map(|job| &job.uid) != planned.map(|job| &job.uid) {
-        return Err(Stop::NotDue(format!("its Job {namespace}/{name} changed")));
+        let text = format!("its Job {namespace}/{name} changed");
+        return Err(Stop::Changed(text));
     }
     match found {
         Some(_) => Ok(()),
@@ -62,127 +55,87 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
         by: format!(
             "pods of a deleted cleaning Job still exist: {pods}; if they do not end: kubectl --namespace {namespace} delete pod {pods}"
         ),
-        notify: NotifyAfter::ShortUse,
+        notify_after: SHORT_USE,
     })
 }
 
 /// Creates the Job, which opens and locks the device itself, and checks the identity. The device is closed first, and
 /// the lock held until the Job is there.
 pub(super) async fn create(
-    committed: Committed,
+    commit: &Commit,
+    terms: &JobTerms,
+    device: Box<dyn LockedVolume>,
     context: &CleanupContext,
     progress: &Progress,
 ) -> Result<(), Stop> {
-    let (commit, device) = committed.into_device()?;
-    let order = commit.order();
-    let source = &context.jobs;
-    let (Some(terms), Some(image)) = (&order.job, &source.image) else {
-        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, NO_JOB_IMAGE).into());
-    };
-    let job = job_object::job(
-        order,
-        terms,
-        source,
-        image,
-        commit.identity(),
-        device.candidate().capacity,
-        context.cluster.now(),
-    );
+    let (order, source) = (&commit.order, &context.jobs);
+    let (size, now) = (device.candidate().capacity, context.cluster.now());
+    let job = job_object::job(order, terms, source, commit.identity(), size, now);
+    let job = job.map_err(Failure::from)?;
     let lock = device.close();
     if progress.is_cancelled() {
-        return Err(Stop::NotDue("the program is shutting down".into()));
+        return Err(Stop::Changed("the program is shutting down".into()));
     }
-    let shown = source.shown(&order.pv.name);
     crash_point("create-job");
     let created = context.cluster.create_job(&source.namespace, &job).await;
     drop(lock);
-    match created {
-        Ok(()) => {
-            let text = format!("cleaning {} by Job {shown}", order.path);
-            tracing::info!(pv = order.pv.name, job = shown, "{text}");
-            let about = About::from(&order.pv.reference());
-            let reason = reasons::VOLUME_DELETE;
-            context.reporter.normal(&about, reason, "Clean", &text);
-            Ok(())
-        }
-        // The next pass reads that Job.
-        Err(ApiError::Conflict) => Err(Stop::Again),
-        Err(error @ ApiError::Forbidden { .. }) => Err(Failure::new(
-            reasons::PERMISSION_MISSING,
+    created.map_err(|error| match error {
+        ApiError::NotFound => Failure::new(
+            reasons::VOLUME_FAILED_DELETE,
             format!(
-                "creating Job {shown} failed: {error}; without this permission no device is cleaned by Jobs; {REMEDY}, or set useJobForCleaning to false"
+                "the namespace {} of cleaning Jobs does not exist",
+                source.namespace
             ),
         )
-        .into()),
-        Err(error) => Err(api("creating the cleaning Job")(error)),
-    }
+        .into(),
+        error => write("creating the cleaning Job")(error),
+    })?;
+    let shown = source.shown(&order.pv.name);
+    let text = format!("cleaning {} by Job {shown}", order.path);
+    tracing::info!(pv = order.pv.name, job = shown, "{text}");
+    let (about, reason) = (About::from(&order.pv), reasons::VOLUME_DELETE);
+    context.reporter.normal(&about, reason, "Clean", &text);
+    Ok(())
 }
 
 /// Verifies the device after a Job. If it is not clean, the Job is deleted and the next attempt creates another.
 pub(super) async fn check_result(
-    committed: Committed,
+    commit: &Commit,
+    device: Box<dyn LockedVolume>,
     context: &CleanupContext,
     job: &JobView,
     progress: &Progress,
-) -> Result<Wiped, Failure> {
-    let (commit, device) = committed.into_device()?;
-    let order = commit.order();
+) -> Result<CleanVolume, Failure> {
+    let order = &commit.order;
     // Boxed, so that the futures around it stay small.
     let work = Box::pin(async {
-        is_same_device(&commit, job)?;
-        device.verify(&commit, progress).await
+        is_same_device(commit, job)?;
+        device.verify(commit, progress).await
     });
-    match oversee(context, order, progress, work).await {
-        Ok(CleanVolume { outcome, lock }) => {
-            let cleaned = Cleaned {
-                order: commit.into_order(),
-                outcome,
-                lock,
-            };
-            let wiped = Wiped::new(cleaned, BY_JOB, begun_at(context, job));
-            attempt::report_data_left(context, &wiped);
-            Ok(wiped)
-        }
-        Err(failure) if failure.stopped => Err(failure),
-        Err(failure) => {
-            let shown = context.jobs.shown(&order.pv.name);
-            crash_point("delete-job");
-            let deleted = context
-                .cluster
-                .delete_job(&context.jobs.namespace, job)
-                .await;
-            if let Err(error) = deleted {
-                tracing::warn!(pv = order.pv.name, job = shown, %error, "cannot delete the Job whose device is not clean");
-            }
-            Err(Failure {
-                message: format!(
-                    "Job {shown} succeeded, but the device is not clean: {}",
-                    failure.message
-                ),
-                ..failure
-            })
-        }
+    let failure = match monitor(context, order, progress, work).await {
+        Err(failure) if !progress.is_cancelled() || progress.is_timed_out() => failure,
+        done => return done,
+    };
+    let (namespace, shown) = (&context.jobs.namespace, context.jobs.shown(&order.pv.name));
+    crash_point("delete-job");
+    if let Err(error) = context.cluster.delete_job(namespace, job).await {
+        tracing::warn!(pv = order.pv.name, job = shown, %error, "cannot delete the Job whose device is not clean");
     }
-}
-
-/// The start of a Job by this process's monotonic clock.
-fn begun_at(context: &CleanupContext, job: &JobView) -> Instant {
-    let now = Instant::now();
-    let age = job.made_at.and_then(|made_at| {
-        let age = context.cluster.now().duration_since(made_at);
-        Duration::try_from(age).ok()
-    });
-    age.and_then(|age| now.checked_sub(age)).unwrap_or(now)
+    let text = format!(
+        "Job {shown} succeeded, but the device is not clean: {}",
+        failure.message
+    );
+    Err(Failure::new(failure.reason, text))
 }
 
 fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
-    let (identity, of_job) = (commit.identity(), job.identity.as_deref());
-    if of_job == Some(identity) {
+    let of_job = job.identity.as_deref().unwrap_or_default();
+    if of_job == commit.identity() {
         return Ok(());
     }
     let text = format!(
-        "the Job was created for {:?}, but the device is {identity:?}",
-        of_job.unwrap_or_default()
+        "the Job was created for {of_job:?}, but the device is {:?}",
+        commit.identity()
     );
     Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
 }

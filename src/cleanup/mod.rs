@@ -1,8 +1,8 @@
 //! Cleaning released volumes.
 //!
-//! An [`attempt`] is a chain of types. [`gate`] returns [`gate::Gated`], which [`commit`] consumes. The
-//! [`wipe`] consumes [`commit::Committed`], and the [`release`] consumes [`wipe::Wiped`]. So no step can be
-//! skipped.
+//! An [`attempt`] is a chain of types. [`commit`] passes the [`gate`] and returns a [`Commit`] with the locked volume.
+//! Only with a commit can a volume be wiped, and only a wipe returns a [`release::Wiped`], which the [`release`]
+//! requires. So no step can be skipped.
 //!
 //! The cleaners themselves ([`crate::wipe`]) do not know Kubernetes. The `clean` command calls them through
 //! [`wipe`], with the same checks.
@@ -10,31 +10,30 @@
 pub mod attempt;
 pub(crate) mod blocking;
 pub mod commit;
-mod duplicate;
 pub(crate) mod external;
 pub mod gate;
 mod host;
 pub(crate) mod inspect;
 pub mod job;
-pub(crate) mod oversee;
+pub(crate) mod monitor;
 pub mod release;
 pub mod table;
 pub(crate) mod volume;
 pub mod wipe;
 
-use std::fmt;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
 use crate::cluster::Cluster;
+use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::plan::job_object::JobSource;
 use crate::plan::{Occupied, Settings, reasons};
 use crate::report::Reporter;
 use crate::view::NodeView;
-use crate::wipe::error::WipeError;
 
 use table::ProcTable;
 
@@ -51,8 +50,14 @@ pub struct ControllerState {
     pub node: NodeView,
     /// The storage that other PVs and uses occupy.
     pub occupied: Arc<Occupied>,
+}
+
+impl ControllerState {
     /// Whether cleaning is paused on the whole node.
-    pub paused: bool,
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.settings.config.pause_cleaning || self.node.paused
+    }
 }
 
 /// The clients and state that every cleanup uses.
@@ -78,42 +83,34 @@ pub struct CleanupContext {
     pub jobs: Arc<JobSource>,
 }
 
+/// How long udev and similar programs probe a disk. A longer use is reported.
+pub const SHORT_USE: Duration = Duration::from_secs(3);
+/// How long uses last that normally end without intervention.
+pub const LONG_USE: Duration = Duration::from_mins(1);
+
 /// Why an attempt ended before the volume was clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The PV changed during the checks: retry.
-    Again,
-    /// The volume is in use, or the check failed with a transient error: retry later.
+    /// The facts have changed since the plan: the next pass decides again.
+    Changed(String),
+    /// The volume is in use, or a check failed with a transient error: retry later.
     InUse {
         /// The user or the error, for an operator.
         by: String,
-        /// When the use is reported.
-        notify: NotifyAfter,
+        /// How long the use must last before it is reported.
+        notify_after: Duration,
     },
-    /// There is nothing to clean, or no longer.
-    NotDue(String),
     /// A failure that is reported.
     Failed(Failure),
 }
 
-/// How long a volume must be in use before the use is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotifyAfter {
-    /// At once: the use does not end without an operator or tenant.
-    Zero,
-    /// Longer than programs such as udev probe a disk.
-    ShortUse,
-    /// Longer than uses that normally end without intervention.
-    LongUse,
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Stop {
+    /// The cause, for an operator.
+    #[must_use]
+    pub fn message(&self) -> &str {
         match self {
-            Self::Again => f.write_str("the PV changed meanwhile"),
-            Self::InUse { by, .. } => f.write_str(by),
-            Self::NotDue(why) => f.write_str(why),
-            Self::Failed(failure) => f.write_str(&failure.message),
+            Self::Changed(text) | Self::InUse { by: text, .. } => text,
+            Self::Failed(failure) => &failure.message,
         }
     }
 }
@@ -125,10 +122,6 @@ pub struct Failure {
     pub reason: &'static str,
     /// The cause, for an operator.
     pub message: String,
-    /// Whether the cleaner was cancelled: there is nothing to fix.
-    pub stopped: bool,
-    /// Whether the failure lasts until an operator acts. It is reported once.
-    pub lasts: bool,
 }
 
 impl Failure {
@@ -137,14 +130,7 @@ impl Failure {
         Self {
             reason,
             message: message.into(),
-            stopped: false,
-            lasts: false,
         }
-    }
-
-    /// A failure of the cleaner itself.
-    fn cleaning(error: &dyn std::error::Error) -> Self {
-        Self::new(reasons::VOLUME_FAILED_DELETE, crate::errors::chain(error))
     }
 }
 
@@ -154,11 +140,9 @@ impl From<Failure> for Stop {
     }
 }
 
-impl From<WipeError> for Failure {
-    fn from(error: WipeError) -> Self {
-        Self {
-            stopped: error == WipeError::Cancelled,
-            ..Self::cleaning(&error)
-        }
+/// An error of a cleaner.
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(reasons::VOLUME_FAILED_DELETE, chain(&error))
     }
 }

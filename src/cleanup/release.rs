@@ -1,73 +1,88 @@
 //! The release: removes our finalizer from the PV of a clean volume. Discovery then creates a new PV.
 
-use serde_json::json;
-use tokio::time::Instant;
+use std::time::Duration;
 
 use crate::cluster::{ApiError, REMEDY};
 use crate::crash::crash_point;
-use crate::metrics::BY_JOB;
-use crate::plan::CleanOrder;
+use crate::metrics::{BY_JOB, BY_PROCESS, capacity_step};
 use crate::plan::verdict::without_ours;
+use crate::plan::{CleanOrder, reasons};
 
-use super::wipe::{Cleaned, Wiped};
-use super::{CleanupContext, job};
+use super::{CleanVolume, CleanupContext, Failure, Stop, job};
 
-/// Why the PV of a clean volume could not be released.
+/// A volume that was wiped, verified and synced. Only a value of this type can be released, and only an attempt
+/// creates one.
+///
+/// It holds the volume's lock but no slot: the API server may refuse the release indefinitely.
 #[derive(Debug)]
-pub(super) struct Unreleased {
-    /// The cause, with the remedy.
-    pub(super) message: String,
-    /// Whether the error is transient and is reported only if it lasts.
-    pub(super) is_passing: bool,
+pub struct Wiped {
+    pub(super) order: CleanOrder,
+    #[expect(dead_code, reason = "locked until it is dropped")]
+    pub(super) clean: CleanVolume,
+    /// How long it took.
+    pub(super) took: Duration,
 }
 
 impl Wiped {
-    /// `by` is the metric label of the cleaner, which started at `begun`.
-    pub(super) fn new(cleaned: Cleaned, by: &'static str, begun: Instant) -> Self {
-        Self { cleaned, by, begun }
-    }
-
     /// Removes our finalizer.
-    pub(super) async fn release(&self, context: &CleanupContext) -> Result<(), Unreleased> {
-        let CleanOrder { pv, path, .. } = &self.cleaned.order;
-        if self.by == BY_JOB {
-            job::no_pods(context, &self.cleaned.order)
-                .await
-                .map_err(|stop| Unreleased {
-                    message: stop.to_string(),
-                    is_passing: true,
-                })?;
+    async fn release(&self, context: &CleanupContext) -> Result<(), Stop> {
+        let CleanOrder { pv, path, .. } = &self.order;
+        if self.order.cleaned_by.is_some() {
+            job::no_pods(context, &self.order).await?;
         }
-        self.remove_finalizer(context).await.map_err(|error| {
-            let remedy = match error {
-                ApiError::Forbidden { .. } => REMEDY,
-                ApiError::Invalid(_) => {
-                    "allow it in the policy or webhook: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
-                }
-                _ => "see the API server's log",
-            };
-            let message = format!(
-                "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every 30s",
-                pv.name
-            );
-            Unreleased {
-                message,
-                is_passing: error.is_passing() || matches!(error, ApiError::Conflict),
+        let Err(error) = self.remove_finalizer(context).await else {
+            return Ok(());
+        };
+        let remedy = match error {
+            ApiError::Forbidden { .. } => REMEDY,
+            _ => {
+                "if a policy or webhook refuses it, allow it there: kubectl get validatingadmissionpolicies,validatingwebhookconfigurations"
             }
-        })
+        };
+        let message = format!(
+            "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every 30s",
+            pv.name
+        );
+        if error.is_passing() || error.is_change() {
+            return Err(Stop::Changed(message));
+        }
+        Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message).into())
     }
 
     async fn remove_finalizer(&self, context: &CleanupContext) -> Result<(), ApiError> {
-        let planned = &self.cleaned.order.pv;
-        let found = context.cluster.pv(&planned.name).await?;
+        let (cluster, planned) = (&context.cluster, &self.order.pv);
+        let found = cluster.pv(&planned.name).await?;
         let Some(pv) = found.filter(|pv| pv.uid == planned.uid && pv.has_finalizer()) else {
             return Ok(());
         };
-        let metadata = json!({ "finalizers": without_ours(&pv) });
         crash_point("remove-finalizer");
-        match context.cluster.patch_pv(&pv.reference(), metadata).await {
-            Ok(_) | Err(ApiError::NotFound) => Ok(()),
-            Err(error) => Err(error),
-        }
+        let (pv, others) = (pv.reference(), without_ours(&pv));
+        cluster.remove_finalizer(&pv, &others).await
     }
+}
+
+/// Releases the PV of a wiped volume, or records why that failed. Only the release is retried, not the wipe.
+pub async fn release(context: &CleanupContext, wiped: &Wiped) {
+    let CleanOrder { pv, path, .. } = &wiped.order;
+    let (tenancy, pv, took) = (pv.tenancy(), &pv.name, wiped.took);
+    if let Err(stop) = wiped.release(context).await {
+        tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", stop.message());
+        return context.table.mark_unreleased(&tenancy, &stop);
+    }
+    let mode = wiped.order.kind.as_str();
+    let counter = &context.metrics.delete_total;
+    let by = match wiped.order.cleaned_by {
+        Some(_) => BY_JOB,
+        None => BY_PROCESS,
+    };
+    counter.with_label_values(&[mode, by]).inc();
+    let size = capacity_step(wiped.order.capacity);
+    // The first word, as dashboards of the Go program expect it.
+    let cleaner = wiped.order.class.cleaner.to_string();
+    let cleaner = cleaner.split(' ').next().unwrap_or_default();
+    let durations = &context.metrics.delete_duration;
+    let duration = durations.with_label_values(&[mode, by, &size, cleaner]);
+    duration.observe(took.as_secs_f64());
+    tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV is released");
+    context.table.mark_released(&tenancy);
 }

@@ -1,7 +1,6 @@
 //! The ProcTable: the state of each cleanup, with what exists only in this process: the progress of its
 //! task and its wiped volume.
 
-mod pauses;
 #[cfg(test)]
 mod tests;
 
@@ -10,19 +9,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
 use crate::types::HostPath;
 use crate::view::Tenancy;
-
-use super::NotifyAfter;
-use super::oversee::STALL_LIMIT;
-use super::release::Unreleased;
-use super::wipe::Wiped;
 use crate::wipe::progress::Progress;
-use pauses::{FAILURE, RELEASE, blocked_pause};
+
+use super::monitor::STALL_LIMIT;
+use super::release::Wiped;
+use super::{LONG_USE, Stop};
+
+/// Between the attempts of a failing cleanup.
+const FAILURE: Backoff = Backoff {
+    first: Duration::from_secs(10),
+    longest: Duration::from_mins(5),
+};
+/// Between the attempts of a failing release.
+const RELEASE: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    longest: Duration::from_secs(30),
+};
+/// Between the checks of a volume in use: the second one after [`LONG_USE`].
+const FIRST_BLOCKED_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_BLOCKED_PAUSE: Duration = Duration::from_mins(5);
 
 /// One cleanup.
 #[derive(Clone, Debug)]
@@ -60,7 +71,7 @@ impl ProcEntry {
                 path,
                 state,
                 since,
-                at_work: false,
+                running: false,
                 stalled: false,
                 disks: BTreeSet::new(),
                 basis: 0,
@@ -74,9 +85,17 @@ impl ProcEntry {
     }
 
     fn enter(&mut self, state: CleanupState, now: Duration) {
-        let is_same_kind =
-            std::mem::discriminant(&self.cleanup.state) == std::mem::discriminant(&state);
-        if !is_same_kind {
+        // Waits for a slot and for a Job have lasted for different times, and so have uses that are reported, and
+        // blocks that are not.
+        let kind = |state: &CleanupState| {
+            let is_other = match state {
+                CleanupState::Waiting { job, .. } => job.is_some(),
+                CleanupState::Blocked { notify_at, .. } => notify_at.is_some(),
+                _ => false,
+            };
+            (std::mem::discriminant(state), is_other)
+        };
+        if kind(&self.cleanup.state) != kind(&state) {
             self.cleanup.since = now;
         }
         self.cleanup.state = state;
@@ -86,23 +105,6 @@ impl ProcEntry {
         self.failures += 1;
         self.last_error = Some(error.to_owned());
     }
-
-    /// Counts a failure that the plan has recorded.
-    fn note_failure(&mut self) {
-        if let CleanupState::Failed { error, .. } = self.cleanup.state.clone() {
-            self.fail(&error);
-        }
-    }
-}
-
-/// The number of cleanups in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names of the states")]
-pub struct Stats {
-    pub waiting: usize,
-    pub running: usize,
-    pub succeeded: usize,
-    pub failed: usize,
 }
 
 /// All cleanups, by tenancy, so that the state of an old PV or claim never applies to a new one.
@@ -128,7 +130,7 @@ impl ProcTable {
         self.epoch.elapsed()
     }
 
-    /// Starts an attempt. `None` if one is running or the volume is already clean.
+    /// Starts an attempt. `None` if one is running, or the volume is clean.
     #[must_use]
     pub fn begin(&self, order: &CleanOrder) -> Option<Progress> {
         let now = self.now();
@@ -137,11 +139,11 @@ impl ProcTable {
             let state = CleanupState::Waiting { reason, job };
             ProcEntry::new(order.pv.name.clone(), order.path.clone(), state, now)
         });
-        let is_done = matches!(
+        let is_clean = matches!(
             entry.cleanup.state,
             CleanupState::Wiped { .. } | CleanupState::Released
         );
-        if entry.cleanup.at_work || is_done {
+        if entry.cleanup.running || is_clean {
             return None;
         }
         if entry.cleanup.basis != order.basis {
@@ -149,7 +151,7 @@ impl ProcTable {
         }
         entry.cleanup.basis = order.basis;
         entry.cleanup.disks.clone_from(&order.rotational);
-        entry.cleanup.at_work = true;
+        entry.cleanup.running = true;
         entry.progress = Progress::default();
         Some(entry.progress.clone())
     }
@@ -157,17 +159,16 @@ impl ProcTable {
     /// Records the state that the plan derived from the cluster. A running cleanup records its own state.
     pub fn track(&self, track: Track) {
         let now = self.now();
-        let mut entry = match self.entries.entry(track.tenancy) {
-            Entry::Vacant(vacant) => {
-                let entry = ProcEntry::new(track.pv, track.path, track.state.clone(), now);
-                vacant.insert(entry)
+        let mut entry = self
+            .entries
+            .entry(track.tenancy)
+            .or_insert_with(|| ProcEntry::new(track.pv, track.path, track.state.clone(), now));
+        if !entry.cleanup.running {
+            if let CleanupState::Failed { error, .. } = &track.state {
+                entry.fail(error);
             }
-            Entry::Occupied(present) => present.into_ref(),
-        };
-        if !entry.cleanup.at_work {
             entry.cleanup.basis = track.basis;
             entry.enter(track.state, now);
-            entry.note_failure();
         }
     }
 
@@ -176,37 +177,31 @@ impl ProcTable {
         self.change(tenancy, |entry, now| entry.enter(CleanupState::Wiping, now));
     }
 
-    /// The volume is in use, or its state changed during the checks (`notify` is `None`: not reported).
-    pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify: Option<NotifyAfter>) {
+    /// The volume is in use, or its state changed during the checks (`notify_after` is `None`: not reported).
+    pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify_after: Option<Duration>) {
         self.end(tenancy, |entry, now| {
-            let since = match entry.cleanup.state {
-                // What is reported and what is not (a Job, a change) have lasted for different times.
-                CleanupState::Blocked { notify_at, .. }
-                    if notify_at.is_some() == notify.is_some() =>
-                {
-                    entry.cleanup.since
+            let state = |since: Duration| {
+                let lasted = now.saturating_sub(since);
+                let pause = if lasted < LONG_USE {
+                    FIRST_BLOCKED_PAUSE
+                } else {
+                    (lasted / 6).min(LONGEST_BLOCKED_PAUSE)
+                };
+                CleanupState::Blocked {
+                    reason: reason.to_owned(),
+                    notify_at: notify_after.map(|after| since + after),
+                    retry_at: now + pause,
                 }
-                _ => now,
             };
-            let lasted = now.saturating_sub(since);
-            let pause = blocked_pause(lasted);
-            let state = CleanupState::Blocked {
-                reason: reason.to_owned(),
-                notify_at: notify.map(|notify| since + notify.duration()),
-                retry_at: now + pause,
-            };
-            entry.enter(state, now);
-            entry.cleanup.since = since;
+            entry.enter(state(now), now);
+            entry.cleanup.state = state(entry.cleanup.since);
         });
     }
 
     /// The Job was created. The next pass follows it.
     pub fn mark_job(&self, tenancy: &Tenancy, job: &str) {
-        self.mark_blocked(
-            tenancy,
-            &format!("for Job {job}, whose pod does not run"),
-            None,
-        );
+        let reason = format!("for Job {job}, whose pod does not run");
+        self.mark_blocked(tenancy, &reason, None);
         self.change(tenancy, |entry, _| entry.last_error = None);
     }
 
@@ -220,17 +215,15 @@ impl ProcTable {
     }
 
     /// The volume is clean, but the release of its PV failed.
-    pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, wiped: Arc<Wiped>, why: Unreleased) {
+    pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, why: &Stop) {
         self.end(tenancy, |entry, now| {
-            entry.wiped = Some(wiped);
             let pause = RELEASE.pause(entry.release_failures);
             entry.release_failures += 1;
-            let is_reported = !why.is_passing || pause == RELEASE.longest;
-            let state = CleanupState::Wiped {
-                error: is_reported.then_some(why.message),
-                retry_at: now + pause,
-            };
-            entry.enter(state, now);
+            // A transient error is reported if it lasts.
+            let is_reported = matches!(why, Stop::Failed(_)) || pause == RELEASE.longest;
+            let error = is_reported.then(|| why.message().to_owned());
+            let retry_at = now + pause;
+            entry.enter(CleanupState::Wiped { error, retry_at }, now);
         });
     }
 
@@ -238,11 +231,11 @@ impl ProcTable {
     #[must_use]
     pub fn begin_release(&self, tenancy: &Tenancy) -> Option<Arc<Wiped>> {
         let mut entry = self.entries.get_mut(tenancy)?;
-        if entry.cleanup.at_work {
+        if entry.cleanup.running {
             return None;
         }
         let wiped = entry.wiped.clone()?;
-        entry.cleanup.at_work = true;
+        entry.cleanup.running = true;
         Some(wiped)
     }
 
@@ -255,23 +248,16 @@ impl ProcTable {
         });
     }
 
-    /// The attempt failed. Returns the pause before the next attempt, which is the longest if the failure `lasts`:
-    /// an operator must act first.
+    /// The attempt failed. Returns the pause before the next attempt.
     #[allow(clippy::must_use_candidate, reason = "callers only log the pause")]
-    pub fn mark_failed(&self, tenancy: &Tenancy, error: &str, lasts: bool) -> Duration {
-        let mut pause = FAILURE.longest;
+    pub fn mark_failed(&self, tenancy: &Tenancy, error: &str) -> Duration {
+        let mut pause = Duration::ZERO;
         self.end(tenancy, |entry, now| {
-            if !lasts {
-                pause = FAILURE.pause(entry.failures);
-            }
+            pause = FAILURE.pause(entry.failures);
             entry.fail(error);
             entry.wiped = None;
-            let state = CleanupState::Failed {
-                error: error.to_owned(),
-                retry_at: now + pause,
-                lasts,
-            };
-            entry.enter(state, now);
+            let (error, retry_at) = (error.to_owned(), now + pause);
+            entry.enter(CleanupState::Failed { error, retry_at }, now);
         });
         pause
     }
@@ -279,13 +265,13 @@ impl ProcTable {
     /// Removes a cleanup, unless a task runs for it.
     pub fn forget(&self, tenancy: &Tenancy) {
         self.entries
-            .remove_if(tenancy, |_, entry| !entry.cleanup.at_work);
+            .remove_if(tenancy, |_, entry| !entry.cleanup.running);
     }
 
     /// Whether any task runs.
     #[must_use]
-    pub fn is_at_work(&self) -> bool {
-        self.entries.iter().any(|entry| entry.cleanup.at_work)
+    pub fn is_running(&self) -> bool {
+        self.entries.iter().any(|entry| entry.cleanup.running)
     }
 
     /// A copy of one cleanup's entry.
@@ -294,40 +280,26 @@ impl ProcTable {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
+    /// A copy of all entries.
+    #[must_use]
+    pub fn entries(&self) -> Vec<ProcEntry> {
+        self.entries.iter().map(|entry| entry.clone()).collect()
+    }
+
     /// The entry of each PV: the running cleanup, or else the newest.
     #[must_use]
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
-        let mut newest: BTreeMap<String, ProcEntry> = BTreeMap::new();
-        let rank = |entry: &ProcEntry| {
-            let cleanup = &entry.cleanup;
+        let mut entries = self.entries();
+        entries.sort_by_key(|ProcEntry { cleanup, .. }| {
             let is_over = matches!(
                 cleanup.state,
                 CleanupState::Failed { .. } | CleanupState::Released
             );
-            (cleanup.at_work || !is_over, cleanup.since)
-        };
-        for entry in &self.entries {
-            let pv = &entry.cleanup.pv;
-            if newest.get(pv).is_none_or(|it| rank(it) < rank(&entry)) {
-                newest.insert(pv.clone(), entry.clone());
-            }
-        }
-        newest
-    }
-
-    /// The number of cleanups in each state.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
-        for entry in &self.entries {
-            *match entry.cleanup.state {
-                CleanupState::Waiting { .. } | CleanupState::Blocked { .. } => &mut stats.waiting,
-                CleanupState::Wiping | CleanupState::JobRunning { .. } => &mut stats.running,
-                CleanupState::Wiped { .. } | CleanupState::Released => &mut stats.succeeded,
-                CleanupState::Failed { .. } => &mut stats.failed,
-            } += 1;
-        }
-        stats
+            (cleanup.running || !is_over, cleanup.since)
+        });
+        // Of several entries of a PV, the last one stays.
+        let by_pv = entries.into_iter();
+        by_pv.map(|it| (it.cleanup.pv.clone(), it)).collect()
     }
 
     /// The state of all cleanups, for the plan.
@@ -353,7 +325,7 @@ impl ProcTable {
     /// Changes the entry at the end of an attempt.
     fn end(&self, tenancy: &Tenancy, change: impl FnOnce(&mut ProcEntry, Duration)) {
         self.change(tenancy, |entry, now| {
-            entry.cleanup.at_work = false;
+            entry.cleanup.running = false;
             change(entry, now);
         });
     }

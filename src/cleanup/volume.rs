@@ -1,28 +1,21 @@
 //! An open volume: a filesystem root or a device, locked and identified.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use crate::host::claims::claimed_by;
-use crate::host::device::{Device, OpenError};
+use crate::host::Machine;
+pub(crate) use crate::host::access::Access;
+use crate::host::access::OpenError;
+use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
-use crate::host::sysfs::Sysfs;
-use crate::inventory::{Candidate, Machine, candidate_of_device, candidate_of_filesystem};
+use crate::host::users::claimed_by;
+use crate::inventory::Candidate;
+pub(crate) use crate::inventory::Volume;
 use crate::types::{MountPath, VolumeMode};
 
-use super::NotifyAfter;
+use super::LONG_USE;
 use super::inspect::{NodeFacts, Obstacle, inspect};
-
-/// An open volume.
-#[derive(Debug)]
-pub(crate) enum Volume {
-    /// The root directory of the filesystem that is mounted at the path.
-    Filesystem(FsRoot),
-    /// The device, opened exclusively.
-    Device(Device),
-}
 
 impl Volume {
     /// Whether idle I/O priority slows down only this volume. A thread that waits for the disk in the idle
@@ -33,15 +26,6 @@ impl Volume {
             Self::Device(_) => true,
         }
     }
-}
-
-/// What a volume is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// To clean it.
-    Write,
-    /// To create its PV. Closing a device that was open for writing would make udev probe it again.
-    Read,
 }
 
 /// A volume that no other cleaner and no exclusive user has.
@@ -79,25 +63,14 @@ impl OpenVolume {
         machine: &Machine,
     ) -> Result<Self, Obstacle> {
         let unknown = |error: io::Error| Obstacle::Unknown(format!("{path}: {error}"));
-        let acquire = match access {
-            Access::Write => VolumeLock::acquire,
-            Access::Read => VolumeLock::acquire_shared,
-        };
-        let (volume, lock, candidate) = match kind {
+        let volume = match kind {
             VolumeMode::Filesystem => {
-                let root = FsRoot::open(path.as_path(), &machine.mounts)
-                    .map_err(|error| Obstacle::Unknown(error.to_string()))?;
-                let lock = acquire(root.as_fd(), path.as_path())?;
-                let candidate = candidate_of_filesystem(&root, machine).map_err(unknown)?;
-                (Volume::Filesystem(root), lock, candidate)
+                Volume::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
             }
-            VolumeMode::Block => {
-                let device = open_device(path, access, &machine.sysfs)?;
-                let lock = acquire(device.file().as_fd(), path.as_path())?;
-                let candidate = candidate_of_device(&device, path, machine).map_err(unknown)?;
-                (Volume::Device(device), lock, candidate)
-            }
+            VolumeMode::Block => Volume::Device(open_device(path, access, machine)?),
         };
+        let lock = VolumeLock::acquire(&volume, path.as_path(), access)?;
+        let candidate = volume.candidate(path, machine).map_err(unknown)?;
         match candidate.in_use {
             Some(user) => Err(Obstacle::in_use(user)),
             None => Ok(Self {
@@ -113,26 +86,13 @@ impl OpenVolume {
 pub(super) fn open_device(
     path: &MountPath,
     access: Access,
-    sysfs: &Sysfs,
+    machine: &Machine,
 ) -> Result<Device, Obstacle> {
-    let opened = match access {
-        Access::Write => Device::open_exclusive(path.as_path()),
-        Access::Read => Device::open_exclusive_readonly(path.as_path()),
-    };
-    opened.map_err(|error| match error {
-        OpenError::InUse { .. } => Obstacle::InUse {
-            user: claimed_by(path.as_path(), sysfs),
-            notify: NotifyAfter::LongUse,
+    Device::open(path.as_path(), access).map_err(|error| match error {
+        OpenError::InUse(_) => Obstacle::InUse {
+            user: claimed_by(path.as_path(), machine),
+            notify_after: LONG_USE,
         },
-        error => Obstacle::Unknown(error.to_string()),
+        error => error.into(),
     })
-}
-
-impl AsFd for Volume {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Filesystem(root) => root.as_fd(),
-            Self::Device(device) => device.file().as_fd(),
-        }
-    }
 }

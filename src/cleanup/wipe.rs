@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use nix::errno::Errno;
-use tokio::time::Instant;
 
 use crate::crash::crash_point;
 use crate::host::device::Device;
@@ -13,59 +12,17 @@ use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
-use crate::plan::{CleanOrder, reasons};
-
-use super::blocking::blocking;
-use super::commit::Committed;
-use super::external::{Target, external};
-use super::gate::no_cleaner_of_devices;
-use super::volume::{OpenVolume, Volume};
-use super::{CleanVolume, Commit, Lock, LockedVolume};
-use super::{Failure, job};
+use crate::plan::reasons;
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
 use crate::wipe::{device, tree, trim};
 
-/// A volume that was wiped, verified and synced. Only a value of this type can be released.
-///
-/// It holds the volume's lock but no slot: the API server may refuse the release indefinitely.
-#[derive(Debug)]
-pub struct Wiped {
-    pub(super) cleaned: Cleaned,
-    /// The value of the metric label `type`: what cleaned.
-    pub(super) by: &'static str,
-    /// The start of the cleanup.
-    pub(super) begun: Instant,
-}
-
-/// A volume whose data is gone.
-#[derive(Debug)]
-pub(super) struct Cleaned {
-    pub(super) order: CleanOrder,
-    /// How a device was wiped, if that is known.
-    pub(super) outcome: Option<WipeOutcome>,
-    #[expect(dead_code, reason = "locked until it is dropped")]
-    pub(super) lock: Lock,
-}
-
-impl Committed {
-    /// Deletes the data and verifies that it is gone.
-    ///
-    /// # Errors
-    /// [`Failure`] with the cause. The next attempt starts from the beginning.
-    pub(super) async fn wipe(self, progress: &Progress) -> Result<Cleaned, Failure> {
-        let Self { commit, volume } = self;
-        crash_point("wipe");
-        let CleanVolume { outcome, lock } = volume.wipe(&commit, progress).await?;
-        Ok(Cleaned {
-            order: commit.into_order(),
-            outcome,
-            lock,
-        })
-    }
-}
+use super::blocking::blocking;
+use super::external::{Target, external};
+use super::volume::{OpenVolume, Volume};
+use super::{CleanVolume, Commit, Failure, Lock, LockedVolume, job};
 
 impl LockedVolume for OpenVolume {
     fn candidate(&self) -> &Candidate {
@@ -77,7 +34,25 @@ impl LockedVolume for OpenVolume {
         commit: &'a Commit,
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
-        self.wipe_it(commit, progress).boxed()
+        let order = &commit.order;
+        let target = Target {
+            pv: order.pv.name.clone(),
+            path: order.mount_path.clone(),
+            identity: commit.identity().to_owned(),
+        };
+        let wipe = async move {
+            let cleaned = self.clean(&target, &order.method, order.class.trim, progress);
+            let (outcome, lock) = cleaned.await?;
+            outcome.log(&target, progress);
+            Ok(CleanVolume {
+                outcome: match outcome {
+                    Outcome::Wiped(outcome) => Some(outcome),
+                    Outcome::Emptied(_) | Outcome::CommandSucceeded => None,
+                },
+                lock: Box::new(lock),
+            })
+        };
+        wipe.boxed()
     }
 
     fn verify<'a>(
@@ -85,15 +60,18 @@ impl LockedVolume for OpenVolume {
         commit: &'a Commit,
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
-        let (order, progress) = (commit.order().clone(), progress.clone());
+        let (method, progress) = (commit.order.method.clone(), progress.clone());
         let Self { volume, lock, .. } = *self;
         // The check owns the lock: it may hang in a system call and outlive this task.
         let check = move || match volume {
             Volume::Device(device) => Ok(CleanVolume {
-                outcome: job::check(&order.method, &device, &progress)?,
+                outcome: job::check(&method, &device, &progress)?,
                 lock: Box::new(lock),
             }),
-            Volume::Filesystem(_) => Err(no_cleaner_of_devices(&order)),
+            Volume::Filesystem(_) => {
+                let message = "a Job cleans only devices; this is a bug";
+                Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+            }
         };
         blocking(true, check).boxed()
     }
@@ -104,23 +82,6 @@ impl LockedVolume for OpenVolume {
 }
 
 impl OpenVolume {
-    async fn wipe_it(self, commit: &Commit, progress: &Progress) -> Result<CleanVolume, Failure> {
-        let order = commit.order();
-        let target = Target {
-            pv: order.pv.name.clone(),
-            path: order.mount_path.clone(),
-            identity: commit.identity().to_owned(),
-        };
-        let (outcome, lock) = self
-            .clean(&target, &order.method, order.class.trim, progress)
-            .await?;
-        outcome.log(&target, progress);
-        Ok(CleanVolume {
-            outcome: outcome.of_device(),
-            lock: Box::new(lock),
-        })
-    }
-
     /// Deletes the data and verifies that it is gone. Returns how, and the lock.
     ///
     /// `method` concerns devices only, and `trim` filesystems only.
@@ -166,13 +127,6 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    fn of_device(self) -> Option<WipeOutcome> {
-        match self {
-            Self::Wiped(outcome) => Some(outcome),
-            Self::Emptied(_) | Self::CommandSucceeded => None,
-        }
-    }
-
     /// Logs it, with a warning if deleted data can still be read from the disk.
     pub(crate) fn log(self, target: &Target, progress: &Progress) {
         let Target { pv, path, .. } = target;
@@ -183,27 +137,14 @@ impl Outcome {
             Self::CommandSucceeded => return,
             Self::Emptied(trimmed) => trimmed,
         };
-        tracing::debug!(%path, removed = progress.entries(), "the directory is empty");
-        match trimmed {
-            None => {}
-            Some(Trim::Done { bytes }) => tracing::debug!(%path, bytes, "trimmed the free blocks"),
-            Some(Trim::NotOffered(Errno::EPERM)) => tracing::info!(
-                %path,
-                "the volume is empty, but its filesystem is not trimmed without CAP_SYS_ADMIN: deleted data stays on the disk until it is overwritten"
-            ),
-            Some(Trim::NotOffered(errno)) => {
-                tracing::debug!(%path, %errno, "trim is not available");
-            }
-            Some(Trim::Failed(errno)) => tracing::warn!(
-                %path,
-                %errno,
-                "the volume is empty, but trimming its filesystem failed: deleted data stays on the disk until it is overwritten; see the kernel log"
-            ),
-            Some(Trim::OutOfTime) => tracing::warn!(
-                %path,
-                "the volume is empty, but the cleanupTimeout of its class left no time to trim its filesystem: some deleted data stays on the disk until it is overwritten"
-            ),
-        }
+        tracing::debug!(%path, removed = progress.entries(), ?trimmed, "the directory is empty");
+        let problem = match trimmed {
+            Some(Trim::NotOffered(Errno::EPERM)) => "CAP_SYS_ADMIN is missing".to_owned(),
+            Some(Trim::Failed(errno)) => format!("{errno}; see the kernel log"),
+            Some(Trim::OutOfTime) => "the cleanupTimeout of its class left no time".to_owned(),
+            None | Some(Trim::Done { .. } | Trim::NotOffered(_)) => return,
+        };
+        tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({problem}): deleted data stays on the disk until it is overwritten");
     }
 }
 
@@ -238,7 +179,7 @@ fn check_gone(root: &FsRoot) -> Result<(), Failure> {
 }
 
 fn nested_mounts(volume: &Mount) -> Result<Vec<PathBuf>, Failure> {
-    let table = MountTable::read().map_err(|error| Failure::cleaning(&error))?;
+    let table = MountTable::read()?;
     let inside = table.inside(volume.device, &volume.root);
     Ok(inside.map(|mount| mount.point.clone()).collect())
 }

@@ -29,55 +29,44 @@ pub fn lacks_permission(status: &Status) -> bool {
         && message.contains("\" cannot ")
 }
 
-/// The latest response about each permission that was ever denied.
+/// The latest response about each permission that was ever denied: if it was denied, the message and the time. The
+/// message is the first one, since later ones name other objects.
 #[derive(Debug, Default)]
-pub struct Permissions(Mutex<BTreeMap<Permission, Option<Denial>>>);
-
-#[derive(Debug)]
-struct Denial {
-    /// The first message: later ones name other objects.
-    message: String,
-    at: Instant,
-}
-
-impl Denial {
-    fn is_current(&self, verb: &str) -> bool {
-        verb != "watch" || self.at.elapsed() < WATCH_DENIED_FOR
-    }
-}
+pub struct Permissions(Mutex<BTreeMap<Permission, Option<(String, Instant)>>>);
 
 impl Permissions {
-    /// The denied permissions: resource, verb, and the API server's message.
+    /// A text for each denied permission, with the API server's message.
     #[must_use]
-    pub fn missing(&self) -> Vec<(&'static str, &'static str, String)> {
-        let seen = self.lock();
-        let current = seen.iter().filter_map(|(&(resource, verb), denial)| {
-            let denial = denial.as_ref().filter(|it| it.is_current(verb))?;
-            Some((resource, verb, denial.message.clone()))
-        });
-        current.collect()
+    pub fn missing(&self) -> Vec<String> {
+        let missing = self
+            .seen()
+            .into_iter()
+            .filter_map(|((resource, verb), why)| {
+                let why = why?;
+                Some(format!("permission to {verb} {resource} is missing: {why}"))
+            });
+        missing.collect()
     }
 
-    /// Each permission that was ever denied, and whether it is denied now.
+    /// Each permission that was ever denied, with the API server's message if it is denied now.
     #[must_use]
-    pub fn seen(&self) -> Vec<(Permission, bool)> {
+    pub fn seen(&self) -> Vec<(Permission, Option<String>)> {
         let seen = self.lock();
         let seen = seen.iter().map(|(permission, denial)| {
+            let is_watch = permission.1 == "watch";
             let denial = denial.as_ref();
-            (
-                *permission,
-                denial.is_some_and(|it| it.is_current(permission.1)),
-            )
+            let denial = denial.filter(|(_, at)| !is_watch || at.elapsed() < WATCH_DENIED_FOR);
+            (*permission, denial.map(|(message, _)| message.clone()))
         });
         seen.collect()
     }
 
     /// Records a denied request.
     pub fn denied(&self, resource: &'static str, verb: &'static str, message: String) {
-        let at = Instant::now();
+        let now = Instant::now();
         let mut seen = self.lock();
         let denial = seen.entry((resource, verb)).or_default();
-        denial.get_or_insert(Denial { message, at }).at = at;
+        denial.get_or_insert((message, now)).1 = now;
     }
 
     /// Records that the API server accepted such a request.
@@ -87,7 +76,7 @@ impl Permissions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Permission, Option<Denial>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Permission, Option<(String, Instant)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,10 +121,10 @@ mod tests {
         permissions.denied("nodes", "list", "no".into());
         permissions.denied("nodes", "list", "no, again".into());
         permissions.granted("nodes", "get");
-        let missing = ("nodes", "list", "no".to_owned());
+        let missing = "permission to list nodes is missing: no";
         assert_eq!(permissions.missing(), [missing]);
         permissions.granted("nodes", "list");
-        assert_eq!(permissions.missing(), []);
-        assert_eq!(permissions.seen(), [(("nodes", "list"), false)]);
+        assert_eq!(permissions.missing(), [""; 0]);
+        assert_eq!(permissions.seen(), [(("nodes", "list"), None)]);
     }
 }

@@ -4,60 +4,46 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::table::{or_dash, render};
-use crate::args::Environment;
-use crate::config::{self, Rows, rows};
-use crate::errors::chain;
-use crate::plan::NO_JOB_IMAGE;
+use serde::Serialize;
+
+use super::table::render;
+use crate::config::{self, rows};
 
 /// The exit code for a configuration that has faults or cannot be read.
 const FAULTY: u8 = 2;
 
-/// Reads the configuration in `dir` as the provisioner with this environment would, and writes the
-/// result to `out`.
+/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`.
 ///
 /// # Errors
 /// Only when `out` cannot be written. Faults of the configuration are in the exit code.
-pub fn run(dir: &Path, environment: &Environment, out: &mut dyn Write) -> io::Result<ExitCode> {
+pub fn run(dir: &Path, out: &mut dyn Write) -> io::Result<ExitCode> {
     let loaded = match config::load(dir) {
         Ok(loaded) => loaded,
         Err(error) => {
-            writeln!(out, "error: {}", chain(&error))?;
+            writeln!(out, "error: {error}")?;
             return Ok(ExitCode::from(FAULTY));
         }
     };
-    // Outside the pod, the environment does not show which image the pod has.
-    let in_pod = environment.node_name.is_some();
-    let no_image = in_pod && loaded.config.use_job_for_cleaning && environment.job_image.is_none();
-    let mut faults: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
-    faults.extend(no_image.then(|| NO_JOB_IMAGE.to_owned()));
-    for fault in &faults {
+    for fault in &loaded.faults {
         writeln!(out, "fault: {fault}")?;
     }
     for warning in &loaded.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    writeln!(
-        out,
-        "Effective configuration\n{}",
-        table(&rows(&loaded.config))
-    )?;
-    for name in loaded.faulty_classes() {
-        writeln!(out, "Class {name}: off because of its fault\n")?;
-    }
+    writeln!(out, "Effective configuration\n{}", table(&loaded.config))?;
     for class in loaded.config.classes.values() {
-        writeln!(out, "Class {}\n{}", class.name, table(&rows(&**class)))?;
+        writeln!(out, "Class {}\n{}", class.name, table(&**class))?;
     }
-    let good = faults.is_empty();
+    let good = loaded.faults.is_empty();
     Ok(ExitCode::from(if good { 0 } else { FAULTY }))
 }
 
-fn table(rows: &Rows) -> String {
-    let rows = rows.iter().map(|(key, value)| {
-        let value = Some(value).filter(|value| !value.is_empty());
-        [format!("  {key}"), or_dash(value)]
-    });
-    render(["  KEY", "VALUE"], rows)
+fn table(keys: &impl Serialize) -> String {
+    let rows = rows(keys).into_iter();
+    render(
+        ["  KEY", "VALUE"],
+        rows.map(|(key, value)| [format!("  {key}"), value]),
+    )
 }
 
 #[cfg(test)]
@@ -66,22 +52,13 @@ mod tests {
 
     use super::*;
 
-    fn environment(entries: &[(&str, &str)]) -> Environment {
-        let value = |name: &str| entries.iter().find(|(key, _)| *key == name);
-        Environment::read(|name| value(name).map(|(_, value)| value.into()))
-    }
-
     fn check(files: &[(&str, &str)]) -> (ExitCode, String) {
-        check_in(&[], files)
-    }
-
-    fn check_in(entries: &[(&str, &str)], files: &[(&str, &str)]) -> (ExitCode, String) {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             fs::write(dir.path().join(name), text).unwrap();
         }
         let mut out = Vec::new();
-        let code = run(dir.path(), &environment(entries), &mut out).unwrap();
+        let code = run(dir.path(), &mut out).unwrap();
         (code, String::from_utf8(out).unwrap())
     }
 
@@ -145,7 +122,6 @@ mod tests {
         for part in [
             "fault: class \"bad\": hostDir \"mnt\": not a usable path",
             "warning: key \"useJobsForCleaning\" is unknown",
-            "Class bad: off because of its fault",
             "Class fast\n",
         ] {
             assert!(text.contains(part), "no {part:?} in\n{text}");
@@ -163,19 +139,6 @@ mod tests {
     }
 
     #[test]
-    fn jobs_require_an_image_in_the_pod() {
-        let files = [("storageClassMap", GOOD), ("useJobForCleaning", "yes")];
-        let (pod, image) = (("MY_NODE_NAME", "a"), ("JOB_CONTAINER_IMAGE", "image"));
-        for (entries, good) in [(&[][..], true), (&[pod], false), (&[pod, image], true)] {
-            let (code, text) = check_in(entries, &files);
-            assert_eq!(code == ExitCode::SUCCESS, good, "{entries:?}");
-            assert_eq!(text.contains("JOB_CONTAINER_IMAGE"), !good, "{text}");
-        }
-        let (code, _) = check_in(&[pod], &files[..1]);
-        assert_eq!(code, ExitCode::SUCCESS);
-    }
-
-    #[test]
     fn unreadable_configuration_is_one_error_line() {
         let (code, text) = check(&[("storageClassMap", "a: [")]);
         assert_eq!(code, ExitCode::from(FAULTY));
@@ -184,12 +147,7 @@ mod tests {
             "{text}"
         );
         let mut out = Vec::new();
-        let code = run(
-            Path::new("/nonexistent/config"),
-            &environment(&[]),
-            &mut out,
-        )
-        .unwrap();
+        let code = run(Path::new("/nonexistent/config"), &mut out).unwrap();
         assert_eq!(code, ExitCode::from(FAULTY));
         let text = String::from_utf8(out).unwrap();
         assert!(

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use super::cleaner;
-use super::run::{StopSignals, UsageError};
+use super::run::{UsageError, stop_signal};
 use crate::args::{Args, Clean, Environment};
 use crate::config::duration;
 use crate::wipe::progress::Progress;
@@ -36,11 +36,11 @@ pub async fn command(
     if request.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut signals = StopSignals::new()?;
+    let stopped = stop_signal()?;
     let progress = Progress::default();
     let (path, begun) = (target.path.clone(), Instant::now());
     let wipe = Box::pin(target.wipe(&progress));
-    let end = cleaner::watch(&progress, &mut signals, wipe).await;
+    let end = cleaner::watch(&progress, stopped, wipe).await;
     let so_far = progress.pace(begun.elapsed());
     match end {
         Some(Ok(outcome)) => {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::run::{UsageError, load};
@@ -14,10 +15,9 @@ use super::table::{or_dash, render, structured};
 use crate::args::{Args, Discover, Environment, OutputFormat};
 use crate::inventory::{Inventory, LocalDisks};
 use crate::names::LABEL_HOSTNAME;
-use crate::plan::{Action, Plan, Settings, Snapshot, StorageClasses, plan};
+use crate::plan::{Action, Plan, Settings, Snapshot, plan};
 use crate::quantity;
-use crate::render::persistent_volume;
-use crate::view::{JobView, NodeView, PvView, ReclaimPolicy, StorageClassView};
+use crate::view::{JobView, NodeView, PvView, StorageClassView};
 
 /// How long to wait for slow disks.
 const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +33,8 @@ pub async fn command(
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let name = node_name(request.node_name.as_ref(), environment)?;
+    let name = environment.require_node_name(request.node_name.as_ref());
+    let name = name.map_err(UsageError)?;
     let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), name.clone())]);
     let node = NodeView {
         uid: "offline".into(),
@@ -42,7 +43,7 @@ pub async fn command(
         labels,
         paused: false,
     };
-    let settings = Settings::of(&load(args)?, 0);
+    let settings = Settings::of(&load(args)?.1, 0);
     let plan = survey(&settings, node, Vec::new(), &[]).await;
     let text = match request.output {
         OutputFormat::Table => table(&plan),
@@ -50,18 +51,6 @@ pub async fn command(
     };
     writeln!(out, "{}", text.trim_end())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The name of the node from the command line or the environment.
-///
-/// # Errors
-/// [`UsageError`] if neither names it.
-pub(super) fn node_name(
-    requested: Option<&String>,
-    environment: &Environment,
-) -> Result<String, UsageError> {
-    let name = requested.or(environment.node_name.as_ref()).cloned();
-    name.ok_or_else(|| UsageError("name the node with --node-name or MY_NODE_NAME".into()))
 }
 
 /// Plans once for a node with these PVs and cleaning Jobs. Every StorageClass is assumed to exist with the defaults
@@ -79,17 +68,17 @@ pub(super) async fn survey(
     inventory.settle(SCAN_TIMEOUT).await;
     let observed = inventory.observe().classes;
     let jobs = jobs.iter().map(|job| (job.name.clone(), job.clone()));
-    let storage_classes = StorageClasses::Assumed(StorageClassView {
-        reclaim_policy: ReclaimPolicy::Delete,
-        mount_options: Vec::new(),
-        expandable: false,
-    });
+    let assumed = Some(StorageClassView::from(&StorageClass::default()));
+    let names = settings.config.classes.keys().cloned();
     let snapshot = Snapshot {
         node: Some(node),
         pvs: Some(pvs),
         jobs: Arc::new(jobs.collect()),
         date: jiff::Timestamp::now(),
-        ..Snapshot::new(storage_classes, observed)
+        storage_classes: names.map(|name| (name, assumed.clone())).collect(),
+        observed,
+        missing_limit: Duration::MAX,
+        ..Snapshot::default()
     };
     plan(settings, &snapshot)
 }
@@ -97,7 +86,7 @@ pub(super) async fn survey(
 /// A list of PVs that `kubectl apply -f` accepts, with the classes as in `/status` as an extra field.
 fn list(plan: &Plan) -> Value {
     let pvs = plan.actions.iter().filter_map(|action| match action {
-        Action::Create(draft) => Some(persistent_volume(draft)),
+        Action::Create(draft) => Some(&draft.object),
         _ => None,
     });
     let pvs: Vec<_> = pvs.collect();

@@ -13,13 +13,14 @@ use anyhow::{Result, bail};
 use tokio::time::Instant;
 
 use super::cleaner;
-use super::run::{StopSignals, UsageError};
+use super::run::{UsageError, stop_signal};
 use crate::args;
-use crate::cleanup::external::{PROBE_TIMEOUT, Target};
+use crate::cleanup::blocking::{PROBE_TIMEOUT, open_when_free};
+use crate::cleanup::external::Target;
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, Obstacle, inspect};
+use crate::host::Machine;
 use crate::host::identity::{Match, compare};
-use crate::inventory::Machine;
 use crate::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
 use crate::plan::reasons;
 use crate::types::VolumeMode;
@@ -47,7 +48,7 @@ fn variable<T: FromStr<Err: Display>>(name: &str) -> Result<T, UsageError> {
 /// [`UsageError`] for the variables; another error if the device is not clean.
 pub async fn run(job: &args::Job) -> Result<ExitCode> {
     let progress = Progress::default();
-    let mut signals = StopSignals::new()?;
+    let stopped = stop_signal()?;
     let target = Target {
         pv: variable(ENV_PV)?,
         path: variable(ENV_DEVICE)?,
@@ -59,7 +60,7 @@ pub async fn run(job: &args::Job) -> Result<ExitCode> {
     tracing::info!(pv, %path, identity, "cleaning the device ({method})");
     let begun = Instant::now();
     let work = clean(target.clone(), size, &method, &progress);
-    match cleaner::watch(&progress, &mut signals, work).await {
+    match cleaner::watch(&progress, stopped, work).await {
         Some(Ok(())) => {
             tracing::info!(pv, %path, "the device is clean (in {:?})", begun.elapsed());
             Ok(ExitCode::SUCCESS)
@@ -78,7 +79,7 @@ async fn clean(
     // The provisioner may have closed the device only just now, so udev may still have it open.
     let expected = target.clone();
     let inspection = move || open(&expected, size);
-    let opened = cleaner::inspect(PROBE_TIMEOUT, progress, inspection).await;
+    let opened = open_when_free(PROBE_TIMEOUT, progress, inspection).await;
     let opened = opened.map_err(|why| {
         let text = format!("{why}; nothing was touched");
         Failure::new(reasons::VOLUME_FAILED_DELETE, text)
@@ -92,7 +93,7 @@ async fn clean(
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
 fn open(target: &Target, size: u64) -> Result<OpenVolume, Obstacle> {
     let machine = Machine::read()?;
-    let opened = OpenVolume::take(&target.path, VolumeMode::Block, Access::Write, &machine)?;
+    let opened = OpenVolume::take(&target.path, VolumeMode::Block, Access::Clean, &machine)?;
     let found = &opened.candidate;
     if compare(&target.identity, &found.identity) != Match::Same || found.capacity != size {
         return Err(Obstacle::Unknown(format!(

@@ -1,8 +1,7 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::run::{StopSignals, UsageError, client_of, infer, listen, own_pod};
+use super::run::{UsageError, client_of, infer, listen, own_pod, stop_signal};
 use crate::args::{Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::errors::chain;
@@ -34,8 +33,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// [`UsageError`] for an error in the command line or the kubeconfig.
-pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
-    let classes = class_names(&args.storageclass_names)?;
+pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> {
+    let names = args.storageclass_names.iter().map(|name| name.trim());
+    let names = names.filter(|name| !name.is_empty()).map(str::to_owned);
+    args.storageclass_names = names.collect();
+    if args.storageclass_names.is_empty() {
+        let text = "--storageclass-names names no class: name those whose PersistentVolumes are deleted with their nodes";
+        return Err(UsageError(text.into()).into());
+    }
     let shared = SharedMetrics::new().context("registering the metrics")?;
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
@@ -52,39 +57,34 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
     );
 
     let pod = own_pod(&environment, NAME);
-    let reporter = Reporter::start(&cluster, NAME, pod);
+    let reporter = Reporter::new(&cluster, NAME, pod);
     tracing::info!(
         delay = ?args.pvc_deletion_delay,
         requests_per_second = args.requests_per_second,
-        ?classes,
+        classes = ?args.storageclass_names,
         "cleaning up after nodes that are gone"
     );
     let view = View::default();
-    let watches = view.follow(&cluster, &classes);
+    let watches = view.follow(&cluster, &args.storageclass_names);
     let executor = Executor {
         cluster: cluster.clone(),
         reporter: reporter.clone(),
         metrics,
-        classes: classes.clone(),
-        delay: args.pvc_deletion_delay,
-        request_gap: Duration::from_secs(1) / u32::from(args.requests_per_second.get()),
+        args: args.clone(),
         next_request: Cell::new(Instant::now()),
         confirmed: tokio::sync::Mutex::default(),
     };
     let controller = Controller {
         executor,
-        interval: args.stale_pv_discovery_interval,
-        concurrency: args.worker_threads.get().into(),
         heartbeat,
         memories: HashMap::new(),
         report: Report::default(),
     };
-    let mut signals = StopSignals::new()?;
     tokio::select! {
         () = controller.run(&view) => {}
         () = watches => {}
         served = served => return served.context("the HTTP server ended"),
-        name = signals.received() => tracing::info!("{name}: stopping"),
+        name = stop_signal()? => tracing::info!("{name}: stopping"),
     }
     reporter.flush(SHUTDOWN_TIMEOUT).await;
     Ok(())
@@ -94,32 +94,23 @@ pub async fn run(args: NodeCleanup, environment: Environment) -> Result<()> {
 async fn config(args: &NodeCleanup) -> Result<Config> {
     let mut config = match &args.kubeconfig {
         None => infer().await?,
-        Some(path) => read_kubeconfig(path).await.map_err(|error| {
-            UsageError(format!(
-                "--kubeconfig {}: {}",
-                path.display(),
-                chain(&error)
-            ))
-        })?,
+        Some(path) => {
+            let read = async {
+                let file = Kubeconfig::read_from(path)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
+            };
+            let failed = |error: KubeconfigError| {
+                UsageError(format!(
+                    "--kubeconfig {}: {}",
+                    path.display(),
+                    chain(&error)
+                ))
+            };
+            read.await.map_err(failed)?
+        }
     };
     if let Some(url) = &args.kube_api_endpoint {
         config.cluster_url = url.clone();
     }
     Ok(config)
-}
-
-async fn read_kubeconfig(path: &Path) -> Result<Config, KubeconfigError> {
-    let file = Kubeconfig::read_from(path)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
-}
-
-fn class_names(given: &[String]) -> Result<BTreeSet<String>, UsageError> {
-    let names = given.iter().map(|name| name.trim().to_owned());
-    let names: BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
-    if names.is_empty() {
-        return Err(UsageError(
-            "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes".into(),
-        ));
-    }
-    Ok(names)
 }

@@ -2,16 +2,14 @@
 //!
 //! The finalizer keeps a PV until its volume is clean. An operator runs this command to uninstall the provisioner, or
 //! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
-//! finalizer unless `--abandon-uncleaned` is given.
+//! finalizer unless `--abandon-uncleaned` is given. It never deletes anything.
 //!
-//! After a transient error or a conflict it runs another pass, which lists the PVs again.
+//! While something is left of the DaemonSet, and after a transient error or a conflict, it runs another pass.
 
-mod provisioners;
-
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Error, Result, bail, ensure};
@@ -19,32 +17,28 @@ use futures::{StreamExt, stream};
 use kube::api::ListParams;
 use tokio::time::{Instant, sleep};
 
-use super::run::{UsageError, client};
+use super::run::{UsageError, cluster};
 use super::table::or_dash;
 use crate::args::{Environment, Release};
-use crate::cluster::{ApiError, Cluster};
+use crate::cluster::{ApiError, Cluster, ProvisionerPod};
 use crate::errors::chain;
-use crate::metrics::Metrics;
 use crate::names::FINALIZER;
 use crate::plan::verdict::{Due, due, without_ours};
 use crate::view::{Phase, PvView};
 
 /// The pause between two passes.
 const PASS_PAUSE: Duration = Duration::from_secs(1);
-/// How long transient errors are retried.
-const RETRY_LIMIT: Duration = Duration::from_secs(10);
+/// The end of the line about an uncleaned volume.
+const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or leave the data to its next user with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true)";
 /// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
-/// The PVs to release.
-#[derive(Clone, Debug)]
-enum Scope {
-    /// Those of a node that is gone for good.
-    Node(String),
-    /// All, after this DaemonSet was deleted.
-    Installation { namespace: String, name: String },
-    /// All, when no provisioner runs. The namespace is searched for provisioners if listing all namespaces is denied.
-    All(Option<String>),
+/// The result of a pass.
+enum Pass {
+    /// It is over; whether all PVs in scope were released, or in a dry run would be.
+    Over(bool),
+    /// This is left of the DaemonSet.
+    Left(String),
 }
 
 /// Removes the finalizer from the PVs of the command line.
@@ -53,57 +47,50 @@ enum Scope {
 /// [`UsageError`] when nothing was changed because of the command line, a running provisioner or an existing node;
 /// another error when a request failed. Earlier changes are not rolled back.
 pub async fn command(
-    args: Release,
+    mut args: Release,
     environment: Environment,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
-    let releaser = Releaser {
-        scope: Scope::read(&args, environment)?,
-        cluster: Cluster::new(client().await?, Arc::new(Metrics::new()?)),
-        args,
-    };
-    if !releaser.wait_until_gone(out).await? {
-        let good = releaser.args.unless_installed;
-        return Ok(ExitCode::from(u8::from(!good)));
+    let known = (!environment.namespace_defaulted).then_some(environment.namespace);
+    args.namespace = args.namespace.or(known);
+    if args.daemonset.is_some() && args.namespace.is_none() {
+        let text = "name the namespace of the DaemonSet with --namespace";
+        bail!(UsageError(text.into()));
     }
-    let deadline = Instant::now() + RETRY_LIMIT;
+    let releaser = Releaser {
+        cluster: cluster().await?,
+        args,
+        absent_since: Cell::default(),
+    };
+    let limit = releaser.args.timeout + releaser.args.absent_for;
+    let deadline = Instant::now() + limit;
+    let mut reported = String::new();
     loop {
-        match releaser.pass(out).await {
-            Ok(code) => return Ok(code),
-            Err(error) if is_passing(&error) && Instant::now() < deadline => {
-                writeln!(out, "{}; trying again.", chain(error.as_ref()))?;
-            }
+        let why = match releaser.pass(out).await {
+            Ok(Pass::Over(good)) => return Ok(ExitCode::from(u8::from(!good))),
+            Ok(Pass::Left(left)) => format!("this is left of the DaemonSet: {left}"),
+            Err(error) if is_passing(&error) => chain(error.as_ref()),
             Err(error) => return Err(error),
+        };
+        ensure!(
+            Instant::now() < deadline,
+            "not done within {limit:?}: {why}; if a Pod's node is gone, delete the Pod with --force; then run this again"
+        );
+        if reported != why {
+            writeln!(out, "{why}; trying again.")?;
+            reported = why;
         }
         sleep(PASS_PAUSE).await;
     }
 }
 
-impl Scope {
-    fn read(args: &Release, environment: Environment) -> Result<Self, UsageError> {
-        let known = (!environment.namespace_defaulted).then_some(environment.namespace);
-        let namespace = args.namespace.clone().or(known);
-        match (args.node.clone(), args.daemonset.clone(), namespace) {
-            (Some(node), _, _) => Ok(Self::Node(node)),
-            (None, None, namespace) => Ok(Self::All(namespace)),
-            (None, Some(name), Some(namespace)) => Ok(Self::Installation { namespace, name }),
-            (None, Some(_), None) => Err(UsageError(
-                "name the namespace of the DaemonSet with --namespace".into(),
-            )),
-        }
-    }
-
-    /// Whether a PV is in scope. With a node: only if the PV names no other node. (With a `selector` in its class,
-    /// other nodes may use the data too, but the PV was created by the provisioner of that node.)
-    fn includes(&self, pv: &PvView) -> bool {
-        match self {
-            Self::Installation { .. } | Self::All(_) => true,
-            Self::Node(node) => {
-                let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
-                names.peek().is_some() && names.all(|name| name == node)
-            }
-        }
-    }
+/// Whether a PV is in scope. With a node: only if the PV names no other node. (With a `selector` in its class, other
+/// nodes may use the data too, but the PV was created by the provisioner of that node.)
+fn includes(node: Option<&String>, pv: &PvView) -> bool {
+    node.is_none_or(|node| {
+        let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
+        names.peek().is_some() && names.all(|name| name == node)
+    })
 }
 
 /// For `map_err`: adds the purpose of the request.
@@ -118,91 +105,89 @@ fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
 
 fn is_passing(error: &Error) -> bool {
     let api = error.downcast_ref::<ApiError>();
-    api.is_some_and(|error| {
-        error.is_passing() || matches!(error, ApiError::Conflict | ApiError::NotFound)
-    })
+    api.is_some_and(|error| error.is_passing() || error.is_change())
 }
 
 struct Releaser {
     cluster: Cluster,
     args: Release,
-    scope: Scope,
+    /// Since when each look has found no DaemonSet.
+    absent_since: Cell<Option<Instant>>,
 }
 
 impl Releaser {
-    /// Releases the PVs in scope. The exit code tells whether all of them were, or in a dry run would be.
-    async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-        match &self.scope {
-            Scope::Node(_) => self.ensure_gone().await?,
-            Scope::All(namespace) => self.check_provisioners(namespace.as_deref(), out).await?,
-            Scope::Installation { namespace, .. } => {
-                self.check_provisioners(Some(namespace), out).await?;
+    /// The namespace and the name of the DaemonSet.
+    fn daemon_set(&self) -> Option<(&str, &str)> {
+        let args = &self.args;
+        args.namespace.as_deref().zip(args.daemonset.as_deref())
+    }
+
+    /// Whether a Pod is of the DaemonSet, for which a dry run does not wait.
+    fn is_left(&self, pod: &ProvisionerPod) -> bool {
+        let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
+        !self.args.dry_run && owner.is_some() && owner == self.daemon_set()
+    }
+
+    /// Releases the PVs in scope, unless something is left of the DaemonSet.
+    async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<Pass> {
+        match self.daemon_set() {
+            Some((namespace, name)) if !self.args.dry_run => {
+                if let Some(found) = self.look(namespace, name, out).await? {
+                    return Ok(found);
+                }
             }
+            Some(_) => {}
+            None => self.ensure_gone().await?,
+        }
+        if self.args.node.is_none()
+            && let Some(left) = self.check_pods(out).await?
+        {
+            return Ok(Pass::Left(left));
         }
         let held = self
             .cluster
             .pvs_in_pages(ListParams::default(), PvView::has_finalizer);
         let held = held.await.map_err(api("listing the PersistentVolumes"))?;
-        let (mut free, mut stay) = (Vec::new(), 0);
-        for pv in held.iter().filter(|pv| self.scope.includes(pv)) {
+        let (mut free, mut is_clean) = (Vec::new(), true);
+        let node = self.args.node.as_ref();
+        for pv in held.iter().filter(|pv| includes(node, pv)) {
             match unclean(pv) {
                 None => free.push(pv),
                 // Before the write, whose response may be lost.
                 Some(why) if self.args.abandon_uncleaned => {
-                    writeln!(
-                        out,
-                        "ABANDONED: {}: {why}; its next user can read it.",
-                        data(pv)
-                    )?;
+                    let data = data(pv);
+                    writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
                     free.push(pv);
                 }
                 Some(why) => {
-                    writeln!(out, "UNCLEAN: {}: {why}; it keeps the finalizer.", data(pv))?;
-                    stay += 1;
+                    let data = data(pv);
+                    writeln!(out, "UNCLEAN: {data}: {why}; {HOW_TO_PROCEED}.")?;
+                    is_clean = false;
                 }
             }
         }
-        if let (Scope::Node(node), 0, 0) = (&self.scope, free.len(), stay) {
-            let nodes = Vec::from_iter(held.iter().map(node_of).collect::<BTreeSet<_>>());
+        if let Some(node) = node.filter(|_| is_clean && free.is_empty()) {
+            let nodes: BTreeSet<_> = held.iter().map(node_of).collect();
+            let nodes = Vec::from_iter(nodes).join(", ");
             writeln!(
                 out,
-                "No PersistentVolume with our finalizer belongs to node {node:?} only; nodes with such PersistentVolumes: {}. Use the value of the label kubernetes.io/hostname as the name.",
-                nodes.join("; ")
+                "No PersistentVolume with the finalizer belongs to node {node:?} only; nodes with such PersistentVolumes: {nodes}; the name is the value of the label kubernetes.io/hostname."
             )?;
         }
-        let failed = if self.args.dry_run {
+        if self.args.dry_run {
             let count = free.len();
             writeln!(
                 out,
                 "Dry run: nothing was changed. The finalizer would be removed from {count} PersistentVolumes."
             )?;
-            Vec::new()
         } else {
-            self.release(&free, out).await?
-        };
-        if stay > 0 {
-            writeln!(
-                out,
-                "\nFor the UNCLEAN volumes, either:\n\
-                 1. Clean them: run the provisioner (install it again if it is gone) until these PVs are gone or Available;\n   \
-                    `kubectl describe pv NAME` shows what blocks a cleanup.\n\
-                 2. Abandon them with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true): the finalizer is removed,\n   \
-                    and the data stays on the disks, readable by their next user."
-            )?;
+            self.release(&free, out).await?;
         }
-        let count = failed.len();
-        if let Some(error) = failed.into_iter().find(is_passing) {
-            return Err(error);
-        }
-        ensure!(
-            count == 0,
-            "{count} PersistentVolumes keep the finalizer {FINALIZER}, since their requests failed: see the lines with FAILED, fix the causes, and run this again"
-        );
-        Ok(ExitCode::from(u8::from(stay > 0)))
+        Ok(Pass::Over(is_clean))
     }
 
-    /// Removes the finalizer from the listed versions of these PVs. Returns the errors.
-    async fn release(&self, pvs: &[&PvView], out: &mut (dyn Write + Send)) -> Result<Vec<Error>> {
+    /// Removes the finalizer from the listed versions of these PVs.
+    async fn release(&self, pvs: &[&PvView], out: &mut (dyn Write + Send)) -> Result<()> {
         let results = stream::iter(pvs).map(async |pv| {
             // The Node or the DaemonSet may have come back since the first check.
             self.ensure_gone().await?;
@@ -215,37 +200,117 @@ impl Releaser {
         for error in &failed {
             writeln!(out, "FAILED: {}", chain(error.as_ref()))?;
         }
+        let count = failed.len();
+        let removed = pvs.len() - count;
+        let node = self.args.node.as_ref();
+        let scope = node.map_or_else(String::new, |node| format!(" of node {node:?}"));
         writeln!(
             out,
-            "The finalizer {FINALIZER} was removed from {} PersistentVolumes.",
-            pvs.len() - failed.len()
+            "The finalizer {FINALIZER} was removed from {removed} PersistentVolumes{scope}."
         )?;
-        Ok(failed)
+        if let Some(error) = failed.into_iter().find(is_passing) {
+            return Err(error);
+        }
+        ensure!(
+            count == 0,
+            "{count} PersistentVolumes keep the finalizer {FINALIZER}, since their requests failed: see the lines with FAILED, fix the causes, and run this again"
+        );
+        Ok(())
+    }
+
+    /// Looks for the DaemonSet. `None` if it was absent for a while.
+    ///
+    /// If the chart was rendered and applied, its hook is an ordinary Job that may run before the DaemonSet is
+    /// applied. So the DaemonSet must be absent for a while, not only in one look.
+    async fn look(
+        &self,
+        namespace: &str,
+        name: &str,
+        out: &mut (dyn Write + Send),
+    ) -> Result<Option<Pass>> {
+        // A failed request does not prove that the DaemonSet is absent.
+        let since = self.absent_since.take().unwrap_or_else(Instant::now);
+        let found = self.cluster.daemon_set(namespace, name).await;
+        let found = found.map_err(api("looking for the DaemonSet"))?;
+        let absent_for = self.args.absent_for;
+        Ok(match found.map(|set| set.deletion_timestamp) {
+            Some(None) => {
+                writeln!(
+                    out,
+                    "DaemonSet {namespace}/{name} exists: nothing was changed. To uninstall it, delete it and run this again."
+                )?;
+                Some(Pass::Over(self.args.unless_installed))
+            }
+            Some(Some(_)) => Some(Pass::Left("itself, which is being deleted".into())),
+            None => {
+                self.absent_since.set(Some(since));
+                (since.elapsed() < absent_for).then(|| {
+                    Pass::Left(format!(
+                        "nothing; it must be absent for {absent_for:?}, as it may be about to be applied"
+                    ))
+                })
+            }
+        })
+    }
+
+    /// Looks for the Pods of provisioners in all namespaces. Returns those of the DaemonSet in scope, which the
+    /// garbage collector deletes after it. Until they end, they clean volumes and add the finalizer again.
+    ///
+    /// Another running provisioner adds the finalizer again, too. It may also be cleaning an uncleaned volume, or
+    /// offer it again with the data, so no volume is abandoned meanwhile. The Go provisioner ignores the finalizer but
+    /// looks the same, so otherwise this is only a warning.
+    ///
+    /// # Errors
+    /// [`UsageError`] if one runs and uncleaned volumes were to be abandoned.
+    async fn check_pods(&self, out: &mut (dyn Write + Send)) -> Result<Option<String>> {
+        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || self.is_left(pod);
+        let pods = self.cluster.running_pods(None, wanted).await;
+        let pods = pods.map_err(api("looking for provisioners"))?;
+        let (left, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| self.is_left(pod));
+        match (names(&left), names(&others)) {
+            (Some(left), _) => return Ok(Some(left)),
+            (None, Some(others)) if self.args.abandon_uncleaned => bail!(UsageError(format!(
+                "provisioners run: {others}; one may be cleaning or offering uncleaned volumes: delete their DaemonSet first (a Pod whose node is gone: with --force)"
+            ))),
+            (None, Some(others)) => writeln!(
+                out,
+                "WARNING: these look like provisioners: {others}. If they are this program's, they add the finalizer again; delete their DaemonSet."
+            )?,
+            (None, None) => {}
+        }
+        Ok(None)
     }
 
     /// Ensures that the node or the DaemonSet is gone. An existing node has its data, and a provisioner that would add
     /// the finalizer again.
     async fn ensure_gone(&self) -> Result<()> {
-        match &self.scope {
-            Scope::All(_) => {}
-            Scope::Node(node) => {
-                let found = self.cluster.nodes_known_as(node).await;
-                let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
-                if !found.is_empty() {
-                    bail!(UsageError(format!(
-                        "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; its PersistentVolumes are left alone; delete that Node first if it never comes back",
-                        found.join(", ")
-                    )));
-                }
+        if let Some(node) = &self.args.node {
+            let found = self.cluster.nodes_known_as(node).await;
+            let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
+            if !found.is_empty() {
+                bail!(UsageError(format!(
+                    "node {node:?} is not gone: there is the Node {}, whose name or hostname label it is; delete that Node first if it never comes back",
+                    found.join(", ")
+                )));
             }
-            Scope::Installation { namespace, name } => {
-                let found = self.cluster.daemon_set(namespace, name).await;
-                let found = found.map_err(api("reading the DaemonSet"))?;
-                ensure!(found.is_none(), "DaemonSet {namespace}/{name} exists again");
-            }
+        }
+        if let Some((namespace, name)) = self.daemon_set() {
+            let found = self.cluster.daemon_set(namespace, name).await;
+            let found = found.map_err(api("reading the DaemonSet"))?;
+            ensure!(found.is_none(), "DaemonSet {namespace}/{name} exists again");
         }
         Ok(())
     }
+}
+
+/// The number of Pods, and the first of them with its node; `None` without any.
+fn names(pods: &[ProvisionerPod]) -> Option<String> {
+    let first = pods.first()?;
+    let count = pods.len();
+    Some(format!(
+        "{count} Pods, such as {} on {}",
+        first.name, first.node
+    ))
 }
 
 /// Why the PV would be deleted, or no longer be cleaned, with a tenant's data on the disk. `None` if nothing is to be
@@ -253,7 +318,7 @@ impl Releaser {
 /// since the disk is on another machine.
 fn unclean(pv: &PvView) -> Option<&'static str> {
     match (due(pv), pv.deleting) {
-        (Due::Unused | Due::Kept, _) | (Due::No, false) => None,
+        (Due::Unused | Due::Retained, _) | (Due::No, false) => None,
         (Due::Yes, true) => Some("deleted, not cleaned yet"),
         (Due::Yes, false) => Some("released, not cleaned yet"),
         (Due::No, true) if pv.phase == Phase::Bound => {

@@ -1,32 +1,34 @@
 //! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
 use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
 
-use crate::args::{Args, Environment, ListenAddress};
-use crate::cleanup::LocalHost;
+use crate::args::{Args, Environment};
 use crate::cleanup::table::ProcTable;
+use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
 use crate::cluster::{ApiError, Cluster, retries};
-use crate::config::{self, Files, LoadError, Loaded, Shown};
-use crate::controller::{self, Parts, Reloads, unix_time};
+use crate::config::{self, Files, Loaded, Shown};
+use crate::controller::{self, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::isolation;
 use crate::log;
 use crate::metrics::Metrics;
 use crate::names::provisioner_name;
-use crate::plan::job_object::JobSource;
-use crate::plan::{NO_JOB_IMAGE, Settings};
+use crate::plan::Settings;
+use crate::plan::job_object::{JobSource, UDEV};
 use crate::report::Reporter;
 use crate::server;
 use crate::status::{Pass, Status};
@@ -56,28 +58,25 @@ pub struct UsageError(pub String);
     reason = "the wiring, in one piece and in order"
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
-    // One instance, since another one would not receive a signal that this one has received.
-    let mut signals = StopSignals::new()?;
-    let node_name = environment
-        .require_node_name()
-        .map_err(|error| UsageError(error.to_string()))?;
+    let stopped = stop_signal()?;
+    let node_name = environment.require_node_name(None).map_err(UsageError)?;
     if environment.namespace_defaulted {
         tracing::warn!("MY_NAMESPACE is not set; using {:?}", environment.namespace);
     }
-    let (files, loaded) = read(&args)?;
+    let (files, loaded) = load(&args)?;
     log::set_level(loaded.config.log_level);
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
     metrics.config_last_reload_successful.set(1);
     metrics.config_last_reload_timestamp.set(unix_time());
 
-    let cluster = Cluster::new(client().await?, Arc::clone(&metrics));
+    let cluster = Cluster::new(client_of(infer().await?)?, Arc::clone(&metrics));
     let settings = Settings::of(&loaded, 1);
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let (pass, passes) = watch::channel(Arc::new(Pass {
-        node: node_name.into(),
+        node: node_name.clone(),
         ..Pass::default()
     }));
     let status = Status {
@@ -89,8 +88,9 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let metrics_path = args.metrics_path.clone();
     let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));
 
+    let mut started = None;
     let work = async {
-        let node = own_node(&cluster, node_name, &mut signals).await?;
+        let node = own_node(&cluster, &node_name).await?;
         let provisioner =
             provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
         tracing::info!(
@@ -103,16 +103,15 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             isolation::check(Some(&node), &settings.config).map_err(UsageError)?;
         }
         let pod = own_pod(&environment, &provisioner);
-        let reporter = Reporter::start(&cluster, &provisioner, pod);
+        let reporter = Reporter::new(&cluster, &provisioner, pod);
+        started = Some(reporter.clone());
         let wake = Arc::new(Notify::new());
         let job_source = Arc::new(JobSource {
             namespace: environment.namespace.clone(),
             image: environment.job_image.clone(),
             pull_secrets: environment.job_pull_secrets.clone(),
+            has_udev: Path::new(UDEV).is_dir(),
         });
-        if settings.config.use_job_for_cleaning && job_source.image.is_none() {
-            tracing::error!("{NO_JOB_IMAGE}");
-        }
         let (send, readings) = watch::channel(None);
         let woken = Arc::clone(&wake);
         let notify = move |reading| {
@@ -130,62 +129,59 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             dir: args.config.clone(),
             readings,
             in_force: files,
-            warnings: loaded.warnings,
             shown: Shown::at_start(&settings.config),
             node_isolation: args.node_isolation,
             faults: Vec::new(),
-            unsuited: false,
         };
         let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
-        let parts = Parts {
-            cluster,
-            host: Arc::new(LocalHost::new(kubelet)),
-            node,
+        let (state, known_state) = watch::channel(ControllerState {
             settings,
-            reloads,
-            reporter: reporter.clone(),
-            table: Arc::clone(&table),
-            metrics: Arc::clone(&metrics),
-            wake,
-            pass,
-            period: args.discovery_period,
+            node,
+            occupied: Arc::default(),
+        });
+        let context = CleanupContext {
+            cluster,
+            state: known_state,
+            host: Arc::new(LocalHost::new(kubelet)),
             quiet_period: args.release_quiet_period,
-            job_source,
+            table: Arc::clone(&table),
+            wake,
+            reporter: reporter.clone(),
+            metrics: Arc::clone(&metrics),
+            jobs: job_source,
         };
-        tokio::select! {
-            biased;
-            () = controller::run(parts) => {}
-            name = signals.received() => tracing::info!("{name}: stopping; the next process repeats interrupted cleanups, and Jobs continue"),
-        }
-        table.cancel_all();
-        let idle = async {
-            while table.is_at_work() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, idle).await;
-        reporter.flush(SHUTDOWN_TIMEOUT).await;
+        controller::run(context, state, reloads, pass, args.discovery_period).await;
         anyhow::Ok(())
     };
-    tokio::select! {
+    let result = tokio::select! {
         biased;
         done = work => done,
         served = http => served.context("the HTTP server ended"),
+        name = stopped => {
+            tracing::info!("{name}: stopping; the next process repeats interrupted cleanups, and Jobs continue");
+            Ok(())
+        }
+    };
+    table.cancel_all();
+    let idle = async {
+        while table.is_running() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, idle).await;
+    if let Some(reporter) = started {
+        reporter.flush(SHUTDOWN_TIMEOUT).await;
     }
+    result
 }
 
 /// Reads the configuration, and logs its warnings and faults.
 ///
 /// # Errors
 /// [`UsageError`] when it cannot be read or parsed.
-pub fn load(args: &Args) -> Result<Loaded> {
-    Ok(read(args)?.1)
-}
-
-fn read(args: &Args) -> Result<(Files, Loaded), UsageError> {
-    let usage_error = |error: LoadError| UsageError(crate::errors::chain(&error));
-    let files = config::read_dir(&args.config).map_err(usage_error)?;
-    let loaded = config::from_files(&files).map_err(usage_error)?;
+pub fn load(args: &Args) -> Result<(Files, Loaded), UsageError> {
+    let files = config::read_dir(&args.config).map_err(UsageError)?;
+    let loaded = config::from_files(&files).map_err(UsageError)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
     }
@@ -195,12 +191,13 @@ fn read(args: &Args) -> Result<(Files, Loaded), UsageError> {
     Ok((files, loaded))
 }
 
-/// A client of the cluster in the environment.
+/// The API server of the environment, for a command that serves no metrics.
 ///
 /// # Errors
 /// [`UsageError`] if the environment has none.
-pub async fn client() -> Result<Client> {
-    client_of(infer().await?)
+pub async fn cluster() -> Result<Cluster> {
+    let client = client_of(infer().await?)?;
+    Ok(Cluster::new(client, Arc::new(Metrics::new()?)))
 }
 
 /// The client configuration in the environment.
@@ -215,15 +212,18 @@ pub(super) async fn infer() -> Result<ClientConfig> {
 }
 
 /// Listens on `--listen-address`.
-pub(super) async fn listen(address: &ListenAddress) -> Result<TcpListener, UsageError> {
-    let candidates = address.candidates().map_err(|error| {
+pub(super) async fn listen(address: &str) -> Result<TcpListener, UsageError> {
+    let bound = match (
+        TcpListener::bind(address).await,
+        address.strip_prefix("[::]"),
+    ) {
+        // The kernel may have no IPv6.
+        (Err(_), Some(port)) => TcpListener::bind(format!("0.0.0.0{port}")).await,
+        (bound, _) => bound,
+    };
+    bound.map_err(|error| {
         UsageError(format!(
-            "--listen-address {address} cannot be used: {error}"
-        ))
-    })?;
-    server::bind(&candidates).await.map_err(|error| {
-        UsageError(format!(
-            "cannot listen: {error}; choose another --listen-address"
+            "cannot listen on {address}: {error}; choose another --listen-address"
         ))
     })
 }
@@ -252,53 +252,33 @@ pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
 }
 
 /// Reads our Node, and retries until the API server answers. An unknown name is a [`UsageError`].
-async fn own_node(cluster: &Cluster, name: &str, signals: &mut StopSignals) -> Result<NodeView> {
-    tokio::select! {
-        biased;
-        node = until_read(cluster, name) => node,
-        signal = signals.received() => anyhow::bail!("{signal} before the API server answered"),
-    }
-}
-
-async fn until_read(cluster: &Cluster, name: &str) -> Result<NodeView> {
+async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
     loop {
-        let error = match cluster.node(name).await {
-            Ok(metadata) => match NodeView::from_metadata(&metadata) {
-                Ok(node) => return Ok(node),
-                Err(fault) => return Err(UsageError(fault.to_string()).into()),
-            },
-            Err(ApiError::NotFound) => {
-                let text = format!(
-                    "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
-                );
-                return Err(UsageError(text).into());
+        match cluster.node(name).await {
+            Ok(metadata) => {
+                let node = NodeView::from_metadata(&metadata);
+                return Ok(node.map_err(UsageError)?);
             }
-            Err(error) => error,
-        };
-        tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY_PAUSE:?}");
-        tokio::time::sleep(START_RETRY_PAUSE).await;
+            Err(ApiError::NotFound) => bail!(UsageError(format!(
+                "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
+            ))),
+            Err(error) => {
+                tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY_PAUSE:?}");
+            }
+        }
+        sleep(START_RETRY_PAUSE).await;
     }
 }
 
-/// The signals that stop the process.
-pub(super) struct StopSignals {
-    term: tokio::signal::unix::Signal,
-    int: tokio::signal::unix::Signal,
-}
-
-impl StopSignals {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            int: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    pub(super) async fn received(&mut self) -> &'static str {
+/// Catches the signals that stop the process, from now on. The future is the name of the first one.
+pub(super) fn stop_signal() -> io::Result<impl Future<Output = &'static str>> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
         tokio::select! {
             biased;
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
+            _ = term.recv() => "SIGTERM",
+            _ = int.recv() => "SIGINT",
         }
-    }
+    })
 }

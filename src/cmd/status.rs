@@ -1,46 +1,41 @@
 //! `status`: shows `/status` of provisioners as a table. It changes nothing.
 
-mod ask;
-mod document;
 mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, ensure};
+use futures::{StreamExt, stream};
+use http::Request;
+use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::run::client;
-use super::table;
+use super::run::cluster;
+use super::table::structured;
 use crate::args::{Args, OutputFormat, Status};
-use crate::cluster::Cluster;
-use crate::metrics::Metrics;
-use document::Document;
+use crate::cluster::{Cluster, ProvisionerPod};
+use crate::errors::chain;
 
-/// The answer of one provisioner, or the reason for its absence.
+/// The version of the document that this program knows.
+const VERSION: u64 = 1;
+/// The error for the answer of another program or version.
+const NOT_A_STATUS: &str = "the answer is not the status of a provisioner of this version";
+/// A provisioner answers from memory, so it usually answers within milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The number of concurrent requests.
+const CONCURRENCY: usize = 16;
+
+/// The status of one provisioner.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// Its node.
-    pub node: String,
+struct Answer {
+    node: String,
     /// Its pod, with the namespace; empty if it was asked by address.
-    pub pod: String,
-    /// Its document.
-    pub result: Result<Document, String>,
-}
-
-impl Answer {
-    fn is_well(&self) -> bool {
-        self.result.as_ref().is_ok_and(Document::is_well)
-    }
-
-    /// The reasons why it is not well, and the volumes that require an operator.
-    fn problems(&self) -> Vec<String> {
-        match &self.result {
-            Ok(document) => document.problems(),
-            Err(why) => vec![format!("pod {}: {why}", self.pod)],
-        }
-    }
+    pod: String,
+    /// The document of `/status`. If there is none, it has the reason as `error` and in `notReady`.
+    document: Value,
 }
 
 /// Requests and shows the status. The exit code is 0 if all provisioners are ready.
@@ -55,73 +50,110 @@ pub async fn command(
     let answers = if request.all || request.node.is_some() {
         through_api_server(request).await?
     } else {
-        let here = request.listen_address.as_ref();
-        let here = here.unwrap_or(&args.listen_address);
-        let base = match &request.url {
-            Some(url) => url.clone(),
-            None => format!("http://{}", here.reachable()).parse()?,
-        };
-        let document = ask::server(base).await?;
+        let address = request.listen_address.as_ref();
+        let address = address.unwrap_or(&args.listen_address);
+        let port = address.strip_prefix("[::]:");
+        let port = port.or_else(|| address.strip_prefix("0.0.0.0:"));
+        let here = port.map(|port| format!("127.0.0.1:{port}"));
+        let url = format!("http://{}", here.as_ref().unwrap_or(address));
+        let asked = ask(&url).await.with_context(|| {
+            format!("asking {url} failed (in the pod: has the provisioner started, and with this --listen-address? elsewhere: ask with --node NAME or --all)")
+        });
+        let document = asked?;
         vec![Answer {
-            node: document.node.clone(),
+            node: show::text(&document, "node").to_owned(),
             pod: String::new(),
-            result: Ok(document),
+            document,
         }]
     };
     let text = text(request, &answers)?;
     out.write_all(text.as_bytes())
         .context("writing the result")?;
-    Ok(if answers.iter().all(Answer::is_well) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let is_well = answers.iter().all(|it| show::is_well(&it.document));
+    Ok(ExitCode::from(u8::from(!is_well)))
+}
+
+/// Requests the document from a server.
+async fn ask(url: &str) -> Result<Value> {
+    let client = Client::try_from(Config::new(url.parse()?))?;
+    let request = Request::get("/status").body(Vec::new())?;
+    document(&timeout(TIMEOUT, client.request_text(request)).await??)
+}
+
+/// Parses an answer; an error if it comes from another program or has another version.
+fn document(answer: &str) -> Result<Value> {
+    let document: Value = serde_json::from_str(answer).context(NOT_A_STATUS)?;
+    let version = &document["schemaVersion"];
+    ensure!(
+        *version == VERSION,
+        "{NOT_A_STATUS}: its schemaVersion is {version}, not {VERSION}"
+    );
+    Ok(document)
 }
 
 async fn through_api_server(request: &Status) -> Result<Vec<Answer>> {
     let namespace = request.namespace.as_deref();
-    let place = match (&request.node, namespace) {
-        (Some(node), _) => format!("on node {node:?}"),
-        (None, Some(namespace)) => format!("in namespace {namespace}"),
-        (None, None) => "in any namespace".to_owned(),
+    let cluster = cluster().await?;
+    let is_wanted = |pod: &ProvisionerPod| {
+        pod.is_provisioner && request.node.as_ref().is_none_or(|node| *node == pod.node)
     };
-    let cluster = Cluster::new(client().await?, Arc::new(Metrics::new()?));
-    let mut pods = cluster.provisioners(namespace).await.with_context(|| {
-        format!("looking for provisioners {place} (docs/status.md has the permissions; with those in one namespace only, add --namespace)")
-    })?;
-    pods.retain(|pod| request.node.as_ref().is_none_or(|node| *node == pod.node));
-    anyhow::ensure!(
+    let pods = cluster.running_pods(namespace, is_wanted).await;
+    let pods = pods.context("looking for provisioners (docs/status.md has the permissions; with those in one namespace only, add --namespace)")?;
+    ensure!(
         !pods.is_empty(),
-        "no provisioner's pod runs {place}; check the name, the cluster (KUBECONFIG), and docs/why-no-pv.md"
+        "no provisioner's pod was found: check --node, --namespace, the cluster (KUBECONFIG), and docs/why-no-pv.md"
     );
-    let mut answers = ask::pods(&cluster, pods).await;
+    let answers = stream::iter(pods).map(|pod| ask_pod(&cluster, pod));
+    let mut answers: Vec<_> = answers.buffer_unordered(CONCURRENCY).collect().await;
     answers.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
     Ok(answers)
+}
+
+async fn ask_pod(cluster: &Cluster, pod: ProvisionerPod) -> Answer {
+    let asked = async { document(&cluster.provisioner_status(&pod.name).await?) };
+    let document = asked.await.unwrap_or_else(|error: Error| {
+        let why = format!(
+            "{} (docs/status.md has the permissions and the causes)",
+            chain(error.as_ref())
+        );
+        let not_ready = format!("pod {}: {why}", pod.name);
+        json!({ "node": pod.node, "notReady": [not_ready], "error": why })
+    });
+    Answer {
+        node: pod.node,
+        pod: pod.name,
+        document,
+    }
 }
 
 fn text(request: &Status, answers: &[Answer]) -> Result<String> {
     // `--all` shows a list even for one node.
     let only = match answers {
-        [only] if !request.all => only.result.as_ref().ok(),
+        [only] if !request.all && only.document["error"].is_null() => Some(&only.document),
         _ => None,
     };
     match (request.output, only) {
         (OutputFormat::Table, Some(document)) => Ok(show::node(document, request.problems)),
         (OutputFormat::Table, None) => Ok(show::nodes(answers, request.problems)),
-        (format, Some(document)) => table::structured(format, &document.received),
-        (format, None) => table::structured(format, &list(answers)),
+        (format, Some(document)) => structured(format, document),
+        (format, None) => structured(format, &list(answers)),
     }
 }
 
 fn list(answers: &[Answer]) -> Value {
-    let nodes = answers
-        .iter()
-        .map(|Answer { node, pod, result }| match result {
-            Ok(document) => json!({ "node": node, "pod": pod, "status": document.received }),
-            Err(why) => json!({ "node": node, "pod": pod, "error": why }),
-        });
-    let nodes: Vec<_> = nodes.collect();
-    json!({ "nodes": nodes })
+    let nodes = answers.iter().map(
+        |Answer {
+             node,
+             pod,
+             document,
+         }| {
+            match document["error"].as_str() {
+                None => json!({ "node": node, "pod": pod, "status": document }),
+                Some(why) => json!({ "node": node, "pod": pod, "error": why }),
+            }
+        },
+    );
+    json!({ "nodes": nodes.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::args::OutputFormat;
+use crate::log::printable;
 
 const GAP: &str = "  ";
 
@@ -43,20 +44,6 @@ pub fn structured(format: OutputFormat, value: &Value) -> Result<String> {
         OutputFormat::Yaml => serde_saphyr::to_string(value)?,
         OutputFormat::Json | OutputFormat::Table => format!("{value:#}\n"),
     })
-}
-
-/// Escapes control characters, since a file name can contain terminal sequences.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            safe.extend(character.escape_debug());
-        } else {
-            safe.push(character);
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

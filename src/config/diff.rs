@@ -7,22 +7,19 @@ use serde_json::Value;
 
 use super::Config;
 
-/// Values as text by key; empty where there is none.
-pub type Rows = BTreeMap<String, String>;
-
-/// The keys of a [`Config`] without its classes, or of a [`Class`](super::Class), with the effective values.
+/// The keys of a [`Config`] without its classes, or of a [`Class`](super::Class), with the effective values as texts;
+/// `-` where there is none.
 #[must_use]
-pub fn rows(keys: &impl Serialize) -> Rows {
-    let Ok(Value::Object(values)) = serde_json::to_value(keys) else {
-        return Rows::new();
-    };
+pub fn rows(keys: &impl Serialize) -> BTreeMap<String, String> {
     let text = |value| match value {
-        Value::Null => String::new(),
+        Value::Null => "-".to_owned(),
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let rows = values.into_iter().map(|(key, value)| (key, text(value)));
-    rows.collect()
+    match serde_json::to_value(keys) {
+        Ok(Value::Object(rows)) => rows.into_iter().map(|(key, it)| (key, text(it))).collect(),
+        _ => BTreeMap::new(),
+    }
 }
 
 /// One text for each change: `class "fast" added`, `pauseCleaning false -> true`. Empty if the two are equal.
@@ -36,23 +33,23 @@ pub fn diff(old: &Config, new: &Config) -> Vec<String> {
             (_, None) => changes.push(format!("class {name:?} removed")),
             (Some(old), Some(new)) => {
                 let place = format!("class {name:?}: ");
-                changes.extend(changed(&place, &rows(&**old), &rows(&**new)));
+                changes.extend(changed(&place, &**old, &**new));
             }
         }
     }
-    changes.extend(changed("", &rows(old), &rows(new)));
+    changes.extend(changed("", old, new));
     changes
 }
 
 /// The keys whose values differ, with both values.
-fn changed(place: &str, old: &Rows, new: &Rows) -> Vec<String> {
-    let value = |rows: &Rows, key| rows.get(key).filter(|text| !text.is_empty()).cloned();
-    let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+fn changed(place: &str, old: &impl Serialize, new: &impl Serialize) -> Vec<String> {
+    let (old, new) = (rows(old), rows(new));
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let values = |key| [&old, &new].map(|rows| rows.get(key).map_or("-", String::as_str));
     keys.into_iter()
-        .map(|key| (key, value(old, key), value(new, key)))
-        .filter(|(_, before, after)| before != after)
-        .map(|(key, before, after)| format!("{place}{key} {} -> {}", shown(before), shown(after)))
+        .map(|key| (key, values(key)))
+        .filter(|(_, [before, after])| before != after)
+        .map(|(key, [before, after])| format!("{place}{key} {before} -> {after}"))
         .collect()
 }
 
@@ -89,12 +86,12 @@ mod tests {
             (
                 map(A),
                 map(&class("cleanMethod: zero, fsType: xfs")),
-                r#"class "a": blockCleanerCommand ["/scripts/quick_reset.sh"] -> none, class "a": cleanMethod none -> zero, class "a": fsType none -> xfs"#,
+                r#"class "a": blockCleanerCommand ["/scripts/quick_reset.sh"] -> -, class "a": cleanMethod - -> zero, class "a": fsType - -> xfs"#,
             ),
             (
                 map(&class("cleanMethod: zero")),
                 map(A),
-                r#"class "a": blockCleanerCommand none -> ["/scripts/quick_reset.sh"], class "a": cleanMethod zero -> none"#,
+                r#"class "a": blockCleanerCommand - -> ["/scripts/quick_reset.sh"], class "a": cleanMethod zero -> -"#,
             ),
             (
                 map(&class("trim: true")),

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use super::LoadError;
-
 /// The texts of the configuration, by file name.
 pub type Files = BTreeMap<String, String>;
 
@@ -16,11 +14,15 @@ pub type Files = BTreeMap<String, String>;
 /// new files a moment later.
 ///
 /// # Errors
-/// [`LoadError::Unreadable`] when it or a file in it cannot be read, or is not UTF-8.
-pub fn read_dir(dir: &Path) -> Result<Files, LoadError> {
+/// When it or a file in it cannot be read, or is not UTF-8.
+pub fn read_dir(dir: &Path) -> Result<Files, String> {
     let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| LoadError::Unreadable { path, source }
+        let path = path.display().to_string();
+        move |error: io::Error| {
+            format!(
+                "the configuration at {path} cannot be read ({error}): mount the provisioner's ConfigMap there, or name another directory with --config"
+            )
+        }
     };
     let mut files = Files::new();
     for entry in fs::read_dir(dir).map_err(unreadable(dir))? {

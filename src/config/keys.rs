@@ -1,111 +1,64 @@
 //! The known keys. An unknown key gives a warning with the most similar known one.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
+
+use super::rows;
 
 /// The minimum similarity of a misspelt key to a known one (Jaro-Winkler, 0 to 1).
 const MIN_SIMILARITY: f64 = 0.86;
 
-/// The keys of a map, and those of the maps in their lists.
-pub(super) struct Keys {
-    names: &'static [&'static str],
-    below: &'static [(&'static str, &'static Keys)],
-}
+/// The keys of the terms of a selector, and of their requirements.
+const SELECTOR: [&str; 5] = [
+    "matchExpressions",
+    "matchFields",
+    "key",
+    "operator",
+    "values",
+];
+const TOLERATION: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
 
-pub(super) const CONFIG: Keys = Keys {
-    names: &[
-        "storageClassMap",
-        "nodeLabelsForPV",
-        "labelsForPV",
-        "useAlphaAPI",
-        "useJobForCleaning",
-        "jobTolerations",
-        "minResyncPeriod",
-        "useNodeNameOnly",
-        "setPVOwnerRef",
-        "removeNodeNotReadyTaint",
-        "provisionerNotReadyNodeTaintKey",
-        "pauseCleaning",
-        "protectReleasedData",
-        "maxConcurrentCleanups",
-        "logLevel",
-    ],
-    below: &[("jobTolerations", &TOLERATION)],
-};
-
-pub(super) const CLASS: Keys = Keys {
-    names: &[
-        "hostDir",
-        "mountDir",
-        "cleanMethod",
-        "blockCleanerCommand",
-        "cleanupTimeout",
-        "trim",
-        "volumeMode",
-        "accessMode",
-        "fsType",
-        "namePattern",
-        "selector",
-        "weakIdentity",
-        "discoveryPolicy",
-        "missingVolumePolicy",
-    ],
-    below: &[("selector", &TERM)],
-};
-
-const TERM: Keys = Keys {
-    names: &["matchExpressions", "matchFields"],
-    below: &[
-        ("matchExpressions", &REQUIREMENT),
-        ("matchFields", &REQUIREMENT),
-    ],
-};
-
-const REQUIREMENT: Keys = Keys {
-    names: &["key", "operator", "values"],
-    below: &[],
-};
-
-const TOLERATION: Keys = Keys {
-    names: &["key", "operator", "value", "effect", "tolerationSeconds"],
-    below: &[],
-};
+/// The known keys of a map.
+pub(super) struct Keys(Vec<String>);
 
 impl Keys {
+    /// The keys of these effective values, and others.
+    pub(super) fn of(values: &impl Serialize, others: &[&str]) -> Self {
+        let others = others.iter().copied().map(str::to_owned);
+        Self(rows(values).into_keys().chain(others).collect())
+    }
+
+    /// The keys below this key.
+    pub(super) fn below(key: &str) -> Option<Self> {
+        let keys = match key {
+            "selector" => SELECTOR,
+            "jobTolerations" => TOLERATION,
+            _ => return None,
+        };
+        Some(Self(keys.map(str::to_owned).to_vec()))
+    }
+
     /// The canonical spelling of a key; case is not significant.
-    pub(super) fn find(&self, name: &str) -> Option<&'static str> {
-        let mut names = self.names.iter().copied();
-        names.find(|known| known.eq_ignore_ascii_case(name))
+    pub(super) fn find(&self, name: &str) -> Option<&String> {
+        self.0.iter().find(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// A warning about a key that is not known.
     pub(super) fn unknown(&self, place: &str, name: &str) -> String {
-        let lower_case = name.to_ascii_lowercase();
-        let similarity =
-            |known: &&str| strsim::jaro_winkler(&lower_case, &known.to_ascii_lowercase());
-        let known = self.names.iter().copied();
-        let nearest = known.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+        let known = self
+            .0
+            .iter()
+            .map(|known| (strsim::jaro_winkler(name, known), known));
+        let nearest = known.max_by(|(a, _), (b, _)| a.total_cmp(b));
         let meant = nearest
-            .filter(|known| similarity(known) >= MIN_SIMILARITY)
-            .map(|known| format!("; the nearest known key is {known}"))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .map(|(_, known)| format!("; the nearest known key is {known}"))
             .unwrap_or_default();
         format!("{place}key {name:?} is unknown and ignored{meant}")
     }
 
-    /// The value with only known keys, in their canonical spelling. An empty value counts as absent, as in the Go
-    /// provisioner.
-    pub(super) fn canonical(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
-        match value {
-            Value::Array(items) => items
-                .into_iter()
-                .map(|item| self.canonical(item, place, warnings))
-                .collect(),
-            Value::Object(entries) => self.canonical_map(entries, place, warnings).into(),
-            other => other,
-        }
-    }
-
-    /// [`Self::canonical`] for a map.
-    pub(super) fn canonical_map(
+    /// The known keys, in their canonical spelling. An empty value counts as absent, as in the Go provisioner.
+    pub(super) fn canonical(
         &self,
         entries: Map<String, Value>,
         place: &str,
@@ -113,23 +66,34 @@ impl Keys {
     ) -> Map<String, Value> {
         let mut known = Map::new();
         for (name, value) in entries {
-            let Some(key) = self.find(&name) else {
-                warnings.push(self.unknown(place, &name));
-                continue;
-            };
-            if known.contains_key(key) {
-                warnings.push(format!(
-                    "{place}key {name:?} is ignored, since {key} is given in another spelling; keep one of them"
-                ));
-            } else if !value.is_null() && value != "" {
-                let below = self.below.iter().find(|(list, _)| *list == key);
-                let value = match below {
-                    Some((_, keys)) => keys.canonical(value, &format!("{place}{key}: "), warnings),
-                    None => value,
-                };
-                known.insert(key.to_owned(), value);
+            match self.find(&name) {
+                None => warnings.push(self.unknown(place, &name)),
+                Some(_) if value.is_null() || value == "" => {}
+                Some(key) => {
+                    let value = match Self::below(key) {
+                        Some(keys) => keys.within(value, &format!("{place}{key}: "), warnings),
+                        None => value,
+                    };
+                    known.insert(key.clone(), value);
+                }
             }
         }
         known
+    }
+
+    /// [`Self::canonical`] for each map in a value.
+    fn within(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
+        match value {
+            Value::Array(items) => items
+                .into_iter()
+                .map(|item| self.within(item, place, warnings))
+                .collect(),
+            Value::Object(entries) => self
+                .canonical(entries, place, warnings)
+                .into_iter()
+                .map(|(key, value)| (key, self.within(value, place, warnings)))
+                .collect(),
+            other => other,
+        }
     }
 }

@@ -13,7 +13,6 @@ mod diff;
 mod directory;
 pub mod duration;
 mod keys;
-mod log_level;
 mod parse;
 pub mod pattern;
 mod shown;
@@ -29,13 +28,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
+use tracing::level_filters::LevelFilter;
 
 pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
-pub use self::diff::{Rows, diff, rows};
+pub use self::diff::{diff, rows};
 pub use self::directory::{Files, read_dir};
-pub use self::log_level::LogLevel;
-pub use self::parse::{Fault, LoadError, Loaded, from_files, load};
+pub use self::parse::{Fault, Loaded, from_files, load};
 pub use self::pattern::NamePattern;
 pub use self::shown::Shown;
 pub use self::watch::{Reading, watch};
@@ -95,7 +94,8 @@ pub struct Config {
     #[serde(deserialize_with = "text::count")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
-    pub log_level: Option<LogLevel>,
+    #[serde(with = "text::optional")]
+    pub log_level: Option<LevelFilter>,
 }
 
 impl Default for Config {

@@ -1,9 +1,8 @@
 //! Parses the files into a [`Config`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -11,11 +10,14 @@ use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
 
 use super::class::Class;
-use super::{CleanMethod, Cleaner, Config, Files, keys, read_dir, yaml};
+use super::keys::Keys;
+use super::{CleanMethod, Cleaner, Config, Files, read_dir, yaml};
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
 const CLASSES: &str = "storageClassMap";
+const LABELS: &str = "labelsForPV";
+const TOLERATIONS: &str = "jobTolerations";
 /// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
@@ -28,18 +30,6 @@ pub struct Loaded {
     pub faults: Vec<Fault>,
     /// Values that are valid, but probably not intended.
     pub warnings: Vec<String>,
-}
-
-impl Loaded {
-    /// The names of the classes that are switched off because of a fault.
-    #[must_use]
-    pub fn faulty_classes(&self) -> BTreeSet<&str> {
-        let classes = self
-            .faults
-            .iter()
-            .filter_map(|fault| fault.class.as_deref());
-        classes.collect()
-    }
 }
 
 /// An invalid value. Its class is switched off; outside of the classes, the key has its safe value.
@@ -60,66 +50,48 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Nothing can be loaded. At start this ends the process with exit code 2; at a reload the last good configuration
-/// stays in effect.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The directory or a file in it.
-    #[error(
-        "the configuration at {} cannot be read: mount the provisioner's ConfigMap there, or name \
-         another directory with --config", path.display()
-    )]
-    Unreadable {
-        /// Which one.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The value of a key is not YAML.
-    #[error(
-        "the configuration key {key} is not valid YAML: {message}; correct that place, and quote \
-         values with special characters"
-    )]
-    Yaml {
-        /// The key, which is the file's name.
-        key: &'static str,
-        /// What is wrong, and at which line and column of the key's value.
-        message: String,
-    },
-    /// `useAlphaAPI: true`.
-    #[error(
-        "useAlphaAPI is true, but the node affinity annotation of Kubernetes 1.7's alpha API is \
-         read by no supported Kubernetes, so pods would be sent to nodes without their volume: \
-         remove the key"
-    )]
-    AlphaApi,
-}
+const ALPHA_API: &str = "useAlphaAPI is true, but no supported Kubernetes reads the alpha API's node affinity annotation: remove the key";
 
 /// Loads the configuration from a directory.
 ///
 /// # Errors
-/// [`LoadError`] when nothing can be loaded; faults of single values are not errors.
-pub fn load(dir: &Path) -> Result<Loaded, LoadError> {
+/// When nothing can be loaded; faults of single values are not errors. At start this ends the process with exit code 2;
+/// at a reload the last good configuration stays in effect.
+pub fn load(dir: &Path) -> Result<Loaded, String> {
     from_files(&read_dir(dir)?)
 }
 
 /// Loads the configuration from the texts of the files, by file name.
 ///
 /// # Errors
-/// [`LoadError`] when a text is not YAML, or `useAlphaAPI` is true.
-pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
+/// When a text is not YAML, or `useAlphaAPI` is true.
+pub fn from_files(files: &Files) -> Result<Loaded, String> {
+    let known = Keys::of(&Config::default(), &[CLASSES, "minResyncPeriod"]);
     let mut values = Map::new();
     for (name, text) in files {
         // The value of an unknown key need not be YAML.
-        let value = match keys::CONFIG.find(name) {
-            Some(key) => yaml::parse(text).map_err(|message| LoadError::Yaml { key, message })?,
+        let value = match known.find(name) {
+            Some(key) => {
+                let invalid =
+                    |error| format!("the configuration key {key} is not valid YAML: {error}");
+                let value = yaml::parse(text).map_err(invalid)?;
+                let typed = yaml::typed::<BTreeMap<String, Option<String>>>;
+                (key == LABELS)
+                    .then(|| typed(text))
+                    .flatten()
+                    .unwrap_or(value)
+            }
             None => Value::Null,
         };
         values.insert(name.clone(), value);
     }
     let mut warnings = Vec::new();
-    let mut values = keys::CONFIG.canonical_map(values, "", &mut warnings);
-    adapt(&mut values, &mut warnings);
+    let mut values = known.canonical(values, "", &mut warnings);
+    if let Some(tolerations) = values.get_mut(TOLERATIONS) {
+        adapt_tolerations(tolerations);
+    }
+    let labels = values.get_mut(LABELS).and_then(Value::as_object_mut);
+    warnings.extend(labels.and_then(adapt_labels));
     let mut faults = Vec::new();
     let classes = read_classes(values.remove(CLASSES), &mut warnings, &mut faults);
     let config = Config {
@@ -127,7 +99,7 @@ pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
         ..read_others(values, &mut faults)
     };
     if config.use_alpha_api {
-        return Err(LoadError::AlphaApi);
+        return Err(ALPHA_API.into());
     }
     warnings.extend(class_warnings(&config.classes));
     Ok(Loaded {
@@ -137,30 +109,27 @@ pub fn from_files(files: &Files) -> Result<Loaded, LoadError> {
     })
 }
 
-/// Adapts values whose types in Rust cannot be read from their texts.
-fn adapt(values: &mut Map<String, Value>, warnings: &mut Vec<String>) {
-    if let Some(Value::Object(labels)) = values.get_mut("labelsForPV") {
-        if labels.remove(LABEL_HOSTNAME).is_some() {
-            warnings.push(format!(
-                "labelsForPV cannot set {LABEL_HOSTNAME}, which always is the node's own value: \
-                 remove that label"
-            ));
-        }
-        for empty in labels.values_mut().filter(|value| value.is_null()) {
-            *empty = "".into();
+/// A number is read from its text everywhere but in the type of the API.
+fn adapt_tolerations(tolerations: &mut Value) {
+    for toleration in tolerations.as_array_mut().into_iter().flatten() {
+        if let Some(seconds) = toleration.get_mut("tolerationSeconds")
+            && let Some(Ok(number)) = seconds.as_str().map(str::parse::<i64>)
+        {
+            *seconds = number.into();
         }
     }
-    let tolerations = values.get_mut("jobTolerations");
-    for toleration in tolerations
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let text = toleration["tolerationSeconds"].as_str().unwrap_or_default();
-        if let Ok(seconds) = text.trim().parse::<i64>() {
-            toleration["tolerationSeconds"] = seconds.into();
-        }
+}
+
+/// Removes the hostname label, with a warning. An empty value is an empty text.
+fn adapt_labels(labels: &mut Map<String, Value>) -> Option<String> {
+    for empty in labels.values_mut().filter(|value| value.is_null()) {
+        *empty = "".into();
     }
+    labels.remove(LABEL_HOSTNAME).map(|_| {
+        format!(
+            "{LABELS} cannot set {LABEL_HOSTNAME}, which always is the node's own value: remove that label"
+        )
+    })
 }
 
 /// The classes without a fault.
@@ -169,26 +138,27 @@ fn read_classes(
     warnings: &mut Vec<String>,
     faults: &mut Vec<Fault>,
 ) -> BTreeMap<String, Arc<Class>> {
-    let values = match value {
-        Some(Value::Object(values)) => values,
-        Some(other) => {
-            faults.push(Fault {
-                class: None,
-                message: format!("{CLASSES} {other}: invalid type, expected the classes by name"),
-            });
-            return BTreeMap::new();
-        }
-        None => Map::new(),
-    };
+    let value = value.unwrap_or_else(|| json!({}));
+    let values: Map<String, Value> = read(&value).unwrap_or_else(|error| {
+        faults.push(Fault {
+            class: None,
+            message: format!("{CLASSES} {error}"),
+        });
+        Map::new()
+    });
     if values.is_empty() {
         warnings.push(
             "no class is configured, so no volume will be offered: add classes to storageClassMap"
                 .to_owned(),
         );
     }
+    let known = class_keys();
     let mut classes = BTreeMap::new();
-    for (name, value) in values {
-        let value = keys::CLASS.canonical(value, &format!("class {name:?}: "), warnings);
+    for (name, mut value) in values {
+        if let Value::Object(keys) = value {
+            let place = format!("class {name:?}: ");
+            value = known.canonical(keys, &place, warnings).into();
+        }
         match read::<Class>(&value) {
             Ok(class) => {
                 let class = Class {
@@ -204,6 +174,12 @@ fn read_classes(
         }
     }
     classes
+}
+
+pub(super) fn class_keys() -> Keys {
+    // Cannot fail: these are the required keys.
+    let class = read::<Class>(&json!({ "hostDir": "/", "mountDir": "/" })).ok();
+    Keys::of(&class, &["cleanMethod"])
 }
 
 /// The configuration without its classes. A key with a fault has its safe value.
@@ -253,9 +229,7 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     while let Some(a) = rest.next() {
         if a.volume_mode == VolumeMode::Block && is_quick_reset(&a.cleaner) {
             warnings.push(format!(
-                "class {:?} hands out raw devices that are cleaned by a quick reset: on a device that \
-                 cannot discard, the next tenant can read what the last one wrote; where that matters, \
-                 set cleanMethod to auto (in place of blockCleanerCommand)",
+                "class {:?} hands out raw devices that are cleaned by a quick reset: without a discard, the next tenant can read old data; to prevent that, set cleanMethod to auto",
                 a.name
             ));
         }
@@ -263,8 +237,7 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
             let names = format!("classes {:?} and {:?}", a.name, b.name);
             if a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir) {
                 warnings.push(format!(
-                    "{names} have the same or nested hostDirs ({} and {}): an entry that both match is \
-                     offered by {:?} only; keep them apart by namePattern, or give each its own directory",
+                    "{names} have the same or nested hostDirs ({} and {}): {:?} offers an entry that both match; set namePattern, or give each its own directory",
                     a.host_dir, b.host_dir, a.name
                 ));
             } else if a.mount_dir == b.mount_dir {

@@ -40,9 +40,7 @@ impl Shown {
             let contradiction = self.contradiction(&dirs);
             if let Some((mount, host)) = contradiction.filter(|_| !self.0.contains(&dirs)) {
                 return Err(format!(
-                    "class {:?}: its mountDir {} cannot be the host's {} in this container, where the \
-                     first configuration had the host's {} at {}; a container's mounts never change: \
-                     replace the pod (delete it; restarting its container changes nothing)",
+                    "class {:?}: mountDir {} cannot be the host's {}, since the first configuration had the host's {} at {}, and a container's mounts never change: replace the pod (delete it)",
                     class.name,
                     class.mount_dir,
                     class.host_dir,

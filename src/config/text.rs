@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// By `FromStr`. The error has to name what to write instead.
 pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
@@ -21,13 +21,10 @@ pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S
     to.collect_str(value)
 }
 
-/// A boolean as YAML 1.1 has them, quoted or not, in any case.
+/// The same for a key without a default.
+/// A boolean in the words of YAML 1.1, also if it is quoted.
 pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-    match String::deserialize(from)?
-        .trim()
-        .to_ascii_lowercase()
-        .as_str()
-    {
+    match String::deserialize(from)?.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" => Ok(true),
         "false" | "no" | "off" | "n" => Ok(false),
         _ => Err(D::Error::custom("not a boolean; write true or false")),
@@ -38,4 +35,25 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
 pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     let number = String::deserialize(from)?.trim().parse();
     number.map_err(|_| D::Error::custom("not a whole number from 1 to 65535; write one, such as 4"))
+}
+
+pub(super) mod optional {
+    use super::{Deserializer, Display, FromStr, Serialize, Serializer};
+
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        super::deserialize(from).map(Some)
+    }
+
+    #[allow(clippy::ref_option, reason = "the signature that serde requires")]
+    pub fn serialize<T, S>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error>
+    where
+        T: Display,
+        S: Serializer,
+    {
+        value.as_ref().map(ToString::to_string).serialize(to)
+    }
 }

@@ -23,13 +23,10 @@ pub struct Reading {
     pub verdict: Result<Loaded, Vec<String>>,
 }
 
-/// The files of the directory, or why it cannot be read.
-type Contents = Result<Files, Vec<String>>;
-
 impl Reading {
-    fn of(contents: &Contents) -> Self {
-        let verdict = contents.as_ref().map_err(Clone::clone).and_then(|files| {
-            let loaded = from_files(files).map_err(|error| vec![crate::errors::chain(&error)])?;
+    fn of(contents: &Result<Files, String>) -> Self {
+        let loaded = contents.as_ref().map_err(Clone::clone).and_then(from_files);
+        let verdict = loaded.map_err(|error| vec![error]).and_then(|loaded| {
             if loaded.faults.is_empty() {
                 return Ok(loaded);
             }
@@ -51,18 +48,17 @@ pub fn watch(
     period: Duration,
     mut publish: impl FnMut(Reading) + Send + 'static,
 ) -> io::Result<()> {
-    let read = move || read_dir(&dir).map_err(|error| vec![crate::errors::chain(&error)]);
     let thread = thread::Builder::new().name("configuration".to_owned());
     thread.spawn(move || {
-        let mut last: Contents = Ok(files);
+        let mut last = Ok(files);
         loop {
             thread::sleep(period);
-            let contents = read();
+            let contents = read_dir(&dir);
             if contents == last {
                 continue;
             }
             thread::sleep(SETTLE_TIME);
-            if read() == contents {
+            if read_dir(&dir) == contents {
                 publish(Reading::of(&contents));
                 last = contents;
             }

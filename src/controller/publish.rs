@@ -1,102 +1,83 @@
 //! Publishes the outcome of a pass: log lines, events, metrics, the startup taint and `/status`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use crate::cluster::REMEDY;
-use crate::inventory::Finding;
-use crate::metrics::series::Series;
+use crate::inventory::Observation;
 use crate::metrics::{BY_JOB, BY_PROCESS};
-use crate::plan::{About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeState, reasons};
+use crate::plan::{
+    About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeReport, VolumeState, reasons,
+};
 use crate::status::Pass;
-use crate::types::VolumeMode;
+use crate::types::{HostPath, SkipReason, VolumeMode};
+use crate::view::PvView;
 
-use super::{Controller, Memory, unix_time};
+use super::{Controller, unix_time};
 
 /// For how many periods a ready node stays ready while it only waits for new PVs.
-const SETTLING_PERIODS: u32 = 3;
+const CREATION_GRACE_PERIODS: u32 = 3;
 
 impl Controller {
     /// Publishes the outcome of a pass.
-    pub(super) fn publish_status(&self, memory: &mut Memory, snapshot: &Snapshot, plan: Plan) {
-        let before = Arc::clone(&self.parts.pass.borrow());
+    pub(super) fn publish_status(&mut self, snapshot: &Snapshot, mut plan: Plan) {
+        let before = Arc::clone(&self.pass.borrow());
         // A cleaned volume has no PV until the next one is created. A ready node stays ready meanwhile.
         let was_ready = before.ended.is_some() && before.not_ready.is_empty();
-        let settling = plan.only_waits_for_pvs();
-        if !settling {
-            memory.settled_at = Instant::now();
-        }
-        let lenient = was_ready
-            && settling
-            && memory.settled_at.elapsed() < self.parts.period * SETTLING_PERIODS;
-        let Plan {
-            made,
-            mut notices,
-            classes,
-            mut not_ready,
-            paused,
-            ..
-        } = plan;
-        if lenient {
-            not_ready.clear();
-        }
-        notices.extend(self.parts.cluster.permissions().missing().into_iter().map(
-            |(resource, verb, why)| Notice {
-                about: About::Pod,
-                reason: reasons::PERMISSION_MISSING,
-                message: format!(
-                    "permission to {verb} {resource} is missing: {why}; {REMEDY}; it is retried"
-                ),
-            },
-        ));
-        let mut faults = self.parts.settings.faults.clone();
-        if self.parts.settings.config.use_job_for_cleaning && self.parts.job_source.image.is_none()
+        if !plan.is_creating {
+            self.all_created_at = Instant::now();
+        } else if was_ready && self.all_created_at.elapsed() < self.period * CREATION_GRACE_PERIODS
         {
+            plan.not_ready.clear();
+        }
+        let mut faults = self.settings.faults.clone();
+        if self.settings.config.use_job_for_cleaning && self.context.jobs.image.is_none() {
             faults.push(NO_JOB_IMAGE.to_owned());
         }
-        notices.extend(faults.iter().map(|fault| Notice {
+        let missing = self.context.cluster.permissions().missing().into_iter();
+        let missing = missing.map(|missing| {
+            let text = format!("{missing}; {REMEDY}; it is retried");
+            (reasons::PERMISSION_MISSING, text)
+        });
+        let invalid = faults.iter().cloned();
+        let invalid = invalid.map(|fault| (reasons::CLASS_INVALID, fault));
+        let of_pod = missing.chain(invalid).map(|(reason, message)| Notice {
             about: About::Pod,
-            reason: reasons::CLASS_INVALID,
-            message: fault.clone(),
-        }));
-        Self::log_skips(memory, &classes);
-        let in_doubt = in_doubt(snapshot, made);
-        for notice in memory
-            .notices
-            .report(notices, in_doubt, &self.parts.reporter)
-        {
+            reason,
+            message,
+        });
+        plan.notices.extend(of_pod);
+        self.log_skips(&plan.classes);
+        let in_doubt = |notice: &Notice| in_doubt(snapshot, plan.made, notice);
+        let reporter = &self.context.reporter;
+        for notice in self.notices.report(plan.notices, in_doubt, reporter) {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
                 self.count_failure(snapshot, &notice.about);
             }
         }
-        self.set_gauges(snapshot, &classes, memory);
-        let config = &self.parts.settings.config;
-        let ready = not_ready.is_empty();
-        memory.taint.follow(config, snapshot.node.as_ref(), ready);
-        if before.not_ready != not_ready || before.ended.is_none() {
-            if not_ready.is_empty() {
+        self.set_gauges(snapshot, &plan.classes);
+        let ready = plan.not_ready.is_empty();
+        let config = &self.settings.config;
+        let node = snapshot.node.as_ref();
+        self.taint.follow(&self.context, config, node, ready);
+        if before.not_ready != plan.not_ready || before.ended.is_none() {
+            if ready {
                 tracing::info!("ready: every eligible volume has a PersistentVolume");
             } else {
-                tracing::info!("not ready: {}", not_ready.join("; "));
+                tracing::info!("not ready: {}", plan.not_ready.join("; "));
             }
         }
-        let node = snapshot
-            .node
-            .as_ref()
-            .map_or(before.node.clone(), |node| node.name.clone());
-        self.parts.metrics.loop_last_success.set(unix_time());
-        let ended = Some(Instant::now());
-        let mut degraded = self.parts.reloads.degraded();
-        degraded.extend(faults);
-        self.parts.pass.send_replace(Arc::new(Pass {
-            node,
-            not_ready,
-            degraded,
-            paused,
-            classes,
-            ended,
+        let node = node.map(|node| node.name.clone());
+        self.context.metrics.loop_last_success.set(unix_time());
+        self.pass.send_replace(Arc::new(Pass {
+            node: node.unwrap_or_else(|| before.node.clone()),
+            not_ready: plan.not_ready,
+            degraded: [self.reloads.degraded(), faults].concat(),
+            paused: plan.paused,
+            classes: plan.classes,
+            ended: Some(Instant::now()),
             number: before.number + 1,
             resource_version: newest(snapshot),
         }));
@@ -104,104 +85,78 @@ impl Controller {
 
     /// Counts a failed or refused cleanup.
     fn count_failure(&self, snapshot: &Snapshot, about: &About) {
-        let pvs = || snapshot.pvs.iter().flatten();
-        let mode = match about {
-            About::Pv(_, uid) => pvs().find(|pv| pv.uid == *uid).map(|pv| pv.mode),
-            About::Pod => None,
-        };
-        let by_job =
-            mode == Some(VolumeMode::Block) && self.parts.settings.config.use_job_for_cleaning;
-        let labels = [
-            mode.map_or("unknown", |mode| mode.as_str()),
-            if by_job { BY_JOB } else { BY_PROCESS },
-        ];
-        let counter = &self.parts.metrics.delete_failed_total;
-        counter.with_label_values(&labels).inc();
+        let mut pvs = snapshot.pvs.iter().flatten();
+        let pv = pvs.find(|pv| matches!(about, About::Pv(_, uid) if pv.uid == *uid));
+        let mode = pv.map(|pv| pv.mode);
+        let by_job = mode == Some(VolumeMode::Block) && self.settings.config.use_job_for_cleaning;
+        let mode = mode.map_or("unknown", VolumeMode::as_str);
+        let by = if by_job { BY_JOB } else { BY_PROCESS };
+        let counter = &self.context.metrics.delete_failed_total;
+        counter.with_label_values(&[mode, by]).inc();
     }
 
     /// Logs each skipped entry and faulty class once.
-    fn log_skips(memory: &mut Memory, classes: &[ClassReport]) {
+    fn log_skips(&mut self, classes: &[ClassReport]) {
         let mut now = BTreeSet::new();
         for class in classes {
-            now.extend(
-                class
-                    .faults
-                    .iter()
-                    .map(|fault| format!("class {:?}: {fault}", class.name)),
-            );
-            now.extend(class.volumes.iter().filter_map(|volume| {
-                let (detail, reason) = (volume.detail.as_ref()?, volume.reason?);
-                let quiet = reason == crate::types::SkipReason::NamePatternMismatch;
-                (!quiet && volume.pv.is_none()).then(|| detail.clone())
-            }));
+            let faults = class.faults.iter();
+            now.extend(faults.map(|fault| format!("class {:?}: {fault}", class.name)));
+            let is_logged = |it: &&VolumeReport| {
+                it.pv.is_none() && it.reason != Some(SkipReason::NamePatternMismatch)
+            };
+            let skipped = class.volumes.iter().filter(is_logged);
+            now.extend(skipped.filter_map(|it| it.detail.clone()));
         }
-        for line in now.difference(&memory.skips) {
+        for line in now.difference(&self.skips) {
             tracing::warn!("{line}");
         }
-        memory.skips = now;
+        self.skips = now;
     }
 
     #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
-    fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport], memory: &Memory) {
-        let metrics = &self.parts.metrics;
-        let mut capacity = Series::default();
-        for (name, class) in &self.parts.settings.config.classes {
-            let volumes = snapshot
-                .observed
-                .get(name)
-                .into_iter()
-                .flat_map(|seen| &seen.entries);
-            let bytes = volumes.map(|entry| match &entry.finding {
-                Finding::Volume(candidate) => candidate.capacity as f64,
-                Finding::Skipped(_) => 0.0,
-            });
-            capacity.add([class.volume_mode.as_str()], bytes.sum());
+    fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport]) {
+        let metrics = &self.context.metrics;
+        metrics.capacity_bytes.reset();
+        for (name, class) in &self.settings.config.classes {
+            let seen = snapshot.observed.get(name);
+            let volumes = seen.into_iter().flat_map(Observation::volumes);
+            let bytes = volumes.map(|(_, candidate)| candidate.capacity as f64);
+            let of_mode = [class.volume_mode.as_str()];
+            let capacity = metrics.capacity_bytes.with_label_values(&of_mode);
+            capacity.add(bytes.sum());
         }
-        capacity.show(&metrics.capacity_bytes);
-        let (mut with_state, mut skipped) = (Series::default(), Series::default());
-        let mut paths = BTreeMap::new();
+        metrics.volumes.reset();
+        metrics.skipped_entries.reset();
         for class in classes {
+            let name = class.name.as_str();
             // Prometheus sees an increase only if the series exists before it counts.
             let data_left = &metrics.cleanup_data_left_total;
-            data_left.with_label_values(&[class.name.as_str()]);
+            data_left.with_label_values(&[name]);
             for volume in &class.volumes {
-                if let Some(pv) = &volume.pv {
-                    paths.insert(pv.as_str(), volume.path.as_str());
-                }
-                match volume.reason {
+                let (gauges, value) = match volume.reason {
                     Some(reason) if volume.state == VolumeState::Skipped => {
-                        skipped.add([&class.name, &reason.to_string()], 1);
+                        (&metrics.skipped_entries, reason.to_string())
                     }
-                    _ => {
-                        with_state.add([&class.name, &format!("{:?}", volume.state)], 1);
-                    }
-                }
+                    _ => (&metrics.volumes, format!("{:?}", volume.state)),
+                };
+                gauges.with_label_values(&[name, &value]).inc();
             }
         }
-        with_state.show(&metrics.volumes);
-        skipped.show(&metrics.skipped_entries);
-        let mut unhealthy = Series::default();
-        let notices = memory.notices.about_pvs();
+        metrics.unhealthy.reset();
+        let notices = self.notices.about_pvs();
         for (pv, reason) in notices.filter(|it| it.1 != reasons::VOLUME_IN_USE) {
-            let path = paths.get(pv).copied().unwrap_or_default();
-            unhealthy.set([pv, path, reason], 1);
+            let mut pvs = snapshot.pvs.iter().flatten();
+            let path = pvs.find(|it| it.name == pv).and_then(PvView::path);
+            let labels = [pv, path.map_or("", HostPath::as_str), reason];
+            metrics.unhealthy.with_label_values(&labels).set(1);
         }
-        unhealthy.show(&metrics.unhealthy);
     }
 }
 
-/// Selects notices that may still be true although the plan has not repeated them: it could not judge them.
-fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
-    let hidden = |class: &str| {
-        snapshot
-            .observed
-            .get(class)
-            .is_some_and(|seen| !seen.complete)
-    };
-    let some_hidden = snapshot.observed.values().any(|seen| !seen.complete);
-    let pvs = snapshot.pvs.iter().flatten();
-    let is_hidden: BTreeMap<_, _> = pvs.map(|pv| (pv.uid.clone(), hidden(&pv.class))).collect();
-    move |notice| match (&notice.about, notice.reason) {
+/// Whether a notice may still be true although the plan has not repeated it: the plan could not judge it.
+fn in_doubt(snapshot: &Snapshot, made: bool, notice: &Notice) -> bool {
+    let is_hidden = |seen: &Observation| !seen.complete;
+    match (&notice.about, notice.reason) {
         // Missing permissions are known without a plan.
         (_, reasons::PERMISSION_MISSING) => false,
         _ if !made => true,
@@ -209,11 +164,14 @@ fn in_doubt(snapshot: &Snapshot, made: bool) -> impl Fn(&Notice) -> bool {
         (About::Pod, _) | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => {
             false
         }
-        // The other volume on the same storage may be of any class.
-        (About::Pv(_, uid), reasons::VOLUME_DUPLICATE) => {
-            some_hidden && is_hidden.contains_key(uid)
+        (About::Pv(_, uid), reason) => {
+            let mut pvs = snapshot.pvs.iter().flatten();
+            pvs.find(|pv| pv.uid == *uid).is_some_and(|pv| {
+                // The other volume on the same storage may be of any class.
+                (reason == reasons::VOLUME_DUPLICATE && snapshot.observed.values().any(is_hidden))
+                    || snapshot.observed.get(&pv.class).is_some_and(is_hidden)
+            })
         }
-        (About::Pv(_, uid), _) => is_hidden.get(uid) == Some(&true),
     }
 }
 
@@ -227,12 +185,9 @@ fn newest(snapshot: &Snapshot) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
 
     use serde_json::json;
-
-    use crate::inventory::Observation;
-    use crate::plan::StorageClasses;
-    use crate::view::PvView;
 
     use super::*;
 
@@ -247,16 +202,16 @@ mod tests {
     fn snapshot(pvs: Option<Vec<PvView>>, classes: &[(&str, bool)]) -> Snapshot {
         let observed = classes.iter().map(|&(class, complete)| {
             let seen = Observation {
-                entries: Vec::new(),
+                entries: BTreeMap::new(),
                 complete,
                 fault: None,
             };
             (class.to_owned(), seen)
         });
-        let storage_classes = StorageClasses::Known(BTreeMap::new());
         Snapshot {
             pvs,
-            ..Snapshot::new(storage_classes, observed.collect())
+            observed: observed.collect(),
+            ..Snapshot::default()
         }
     }
 
@@ -280,12 +235,12 @@ mod tests {
             ("gone", reasons::VOLUME_MISSING, false),
             ("gone", reasons::VOLUME_DUPLICATE, false),
         ] {
-            let found = in_doubt(&partial, true)(&notice(pv, reason));
+            let found = in_doubt(&partial, true, &notice(pv, reason));
             assert_eq!(found, wanted, "{pv} {reason}");
         }
         let whole = snapshot(pvs(), &[("seen", true), ("hidden", true)]);
         for reason in [reasons::VOLUME_MISSING, reasons::VOLUME_DUPLICATE] {
-            assert!(!in_doubt(&whole, true)(&notice("b", reason)), "{reason}");
+            assert!(!in_doubt(&whole, true, &notice("b", reason)), "{reason}");
         }
     }
 
@@ -301,7 +256,7 @@ mod tests {
             (of_pod(reasons::CLASS_INVALID), true),
             (of_pod(reasons::PERMISSION_MISSING), false),
         ] {
-            assert_eq!(in_doubt(&unlisted, false)(&notice), wanted, "{notice:?}");
+            assert_eq!(in_doubt(&unlisted, false, &notice), wanted, "{notice:?}");
         }
     }
 }

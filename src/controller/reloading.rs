@@ -1,6 +1,7 @@
 //! Reloads the configuration between two passes.
 //!
-//! A configuration with any fault is refused as a whole: the last good one stays in force.
+//! A configuration with any fault is refused as a whole: the last good one stays in force. It is judged again in each
+//! pass until it is changed, since the Node may change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::log;
 use crate::plan::{About, Settings, reasons};
 use crate::view::NodeView;
 
-use super::{Controller, Memory, unix_time};
+use super::{Controller, unix_time};
 
 /// The state of configuration reloads.
 #[derive(Debug)]
@@ -24,16 +25,12 @@ pub struct Reloads {
     pub readings: watch::Receiver<Option<Arc<Reading>>>,
     /// The files of the configuration in force.
     pub in_force: Files,
-    /// The warnings about it, which were logged.
-    pub warnings: Vec<String>,
     /// The discovery directories that are mounted in this container.
     pub shown: Shown,
     /// Whether node isolation is on, which every configuration must then permit.
     pub node_isolation: bool,
     /// Why the latest reading is not in force; empty if it is.
     pub faults: Vec<String>,
-    /// Whether node isolation refused it. Then it is judged again in each pass, since the Node may change.
-    pub unsuited: bool,
 }
 
 impl Reloads {
@@ -42,69 +39,48 @@ impl Reloads {
         if self.faults.is_empty() {
             return Vec::new();
         }
-        let mut lines = vec![self.refusal()];
-        lines.extend(self.faults.iter().cloned());
-        lines
-    }
-
-    fn refusal(&self) -> String {
-        format!(
-            "the configuration in {dir} was changed and cannot be used; the last good one stays in force until it is fixed (check-config --config {dir} shows the faults in it)",
-            dir = self.dir.display()
-        )
-    }
-
-    /// The latest reading, if it must be judged, and whether it is new.
-    fn unjudged(&mut self) -> Option<(Arc<Reading>, bool)> {
-        let is_new = self.readings.has_changed().unwrap_or(false);
-        if !is_new && !self.unsuited {
-            return None;
-        }
-        let reading = self.readings.borrow_and_update().clone()?;
-        Some((reading, is_new))
+        let dir = self.dir.display();
+        let refusal = format!(
+            "the configuration in {dir} was changed and cannot be used; the last good one stays in force until it is fixed (check-config --config {dir} shows the faults in it)"
+        );
+        [vec![refusal], self.faults.clone()].concat()
     }
 
     /// The configuration of a reading, or the faults for which it is refused.
     fn judge<'a>(
-        &mut self,
+        &self,
         reading: &'a Reading,
         node: Option<&NodeView>,
     ) -> Result<&'a Loaded, Vec<String>> {
-        self.unsuited = false;
         let loaded = reading.verdict.as_ref().map_err(Vec::clone)?;
         let shown = self.shown.suits(&loaded.config);
         shown.map_err(|not_shown| vec![not_shown])?;
         if self.node_isolation {
-            let suits = isolation::check(node, &loaded.config);
-            self.unsuited = suits.is_err();
-            suits.map_err(|refused| vec![refused])?;
+            isolation::check(node, &loaded.config).map_err(|refused| vec![refused])?;
         }
         Ok(loaded)
     }
 }
 
 impl Controller {
-    /// Applies the configuration in the directory if it has changed and has no fault. One that node isolation
-    /// refused is judged again.
-    pub(super) fn reload(&mut self, memory: &mut Memory) {
-        let Some((reading, is_new)) = self.parts.reloads.unjudged() else {
+    /// Applies the configuration in the directory if it is not in force and has no fault.
+    pub(super) fn reload(&mut self) {
+        let latest = self.reloads.readings.borrow().clone();
+        let Some(reading) = latest else {
             return;
         };
-        if reading.files.as_ref() == Some(&self.parts.reloads.in_force) {
-            self.parts.reloads.unsuited = false;
-            self.recovered("it was changed back to the configuration in force");
+        if reading.files.as_ref() == Some(&self.reloads.in_force) {
+            if !self.reloads.faults.is_empty() {
+                self.recovered("it was changed back to the configuration in force");
+            }
             return;
         }
-        match self
-            .parts
-            .reloads
-            .judge(&reading, self.node.view().as_ref())
-        {
-            Err(faults) if !is_new && faults == self.parts.reloads.faults => {}
+        match self.reloads.judge(&reading, self.node.view().as_ref()) {
+            Err(faults) if faults == self.reloads.faults => {}
             Err(faults) => self.refuse(faults),
             Ok(loaded) => {
-                let changes = self.put_in_force(loaded, memory);
-                self.parts.reloads.in_force = reading.files.clone().unwrap_or_default();
+                let changes = self.put_in_force(loaded);
+                self.reloads.in_force = reading.files.clone().unwrap_or_default();
                 self.recovered(&changes);
             }
         }
@@ -113,75 +89,52 @@ impl Controller {
     /// Keeps the configuration in force and reports the faults. Good parts of the new one are not applied either:
     /// the mixture would be a configuration that no operator wrote.
     fn refuse(&mut self, faults: Vec<String>) {
-        self.parts.reloads.faults = faults;
-        self.parts.metrics.config_last_reload_successful.set(0);
-        let message = format!(
-            "{}: {}",
-            self.parts.reloads.refusal(),
-            self.parts.reloads.faults.join("; ")
-        );
-        let reason = reasons::CONFIG_RELOAD_FAILED;
+        self.reloads.faults = faults;
+        self.context.metrics.config_last_reload_successful.set(0);
+        let message = self.reloads.degraded().join("; ");
+        let (reporter, reason) = (&self.context.reporter, reasons::CONFIG_RELOAD_FAILED);
         tracing::error!(reason, "{message}");
-        self.parts
-            .reporter
-            .warning(&About::Pod, reason, "Reload", &message);
+        reporter.warning(&About::Pod, reason, "Reload", &message);
     }
 
     /// Applies a configuration, and returns a description of the changes.
-    fn put_in_force(&mut self, loaded: &Loaded, memory: &mut Memory) -> String {
-        let before = &self.parts.settings;
+    fn put_in_force(&mut self, loaded: &Loaded) -> String {
+        let before = &self.settings;
         let had_faults = !before.faulty.is_empty() || !before.faults.is_empty();
-        let changes = diff(&before.config, &loaded.config).join(", ");
+        let mut changes = diff(&before.config, &loaded.config).join(", ");
+        if changes.is_empty() {
+            changes.push_str("no effective change");
+        }
         if had_faults || *before.config != loaded.config {
-            self.parts.settings = Settings::of(loaded, before.generation + 1);
-            self.distribute(memory);
+            self.settings = Settings::of(loaded, before.generation + 1);
+            self.reloads.shown.learn(&loaded.config);
+            log::set_level(loaded.config.log_level);
+            // A cleanup that is still waiting stops at this change. The next pass starts it again.
+            self.state
+                .send_modify(|state| state.settings = self.settings.clone());
+            // A volume may be missing only because the directory of its class has changed.
+            self.missing_since.clear();
         }
         for warning in &loaded.warnings {
-            if !self.parts.reloads.warnings.contains(warning) {
-                tracing::warn!("configuration: {warning}");
-            }
+            tracing::warn!("configuration: {warning}");
         }
-        self.parts.reloads.warnings.clone_from(&loaded.warnings);
-        let changes = match changes.as_str() {
-            "" if had_faults => "it has no faults any more",
-            "" => "no effective change",
-            changes => changes,
-        };
         tracing::info!("configuration reloaded: {changes}");
-        changes.to_owned()
-    }
-
-    /// Passes the new settings to all users of them.
-    fn distribute(&mut self, memory: &mut Memory) {
-        let config = &self.parts.settings.config;
-        self.parts.reloads.shown.learn(config);
-        log::set_level(config.log_level);
-        // A cleanup that is still waiting stops at this change. The next pass starts it again.
-        self.state
-            .send_modify(|state| state.settings = self.parts.settings.clone());
-        // A volume may be missing only because the directory of its class has changed.
-        memory.missing_since.clear();
+        changes
     }
 
     /// Reports that the configuration in the directory is in force.
     fn recovered(&mut self, how: &str) {
-        self.parts.metrics.config_last_reload_successful.set(1);
-        self.parts
-            .metrics
-            .config_last_reload_timestamp
-            .set(unix_time());
-        if std::mem::take(&mut self.parts.reloads.faults).is_empty() {
+        let metrics = &self.context.metrics;
+        metrics.config_last_reload_successful.set(1);
+        metrics.config_last_reload_timestamp.set(unix_time());
+        if std::mem::take(&mut self.reloads.faults).is_empty() {
             return;
         }
-        let message = format!(
-            "the configuration in {} is good again: {how}",
-            self.parts.reloads.dir.display()
-        );
-        let reason = reasons::CONFIG_RELOADED;
+        let dir = self.reloads.dir.display();
+        let message = format!("the configuration in {dir} is good again: {how}");
+        let (reporter, reason) = (&self.context.reporter, reasons::CONFIG_RELOADED);
         tracing::info!(reason, "{message}");
-        self.parts
-            .reporter
-            .normal(&About::Pod, reason, "Reload", &message);
+        reporter.normal(&About::Pod, reason, "Reload", &message);
     }
 }
 
@@ -192,17 +145,14 @@ mod tests {
 
     #[test]
     fn configuration_refused_by_node_isolation_is_judged_again() {
-        let (send, readings) = watch::channel(None);
         let nothing = from_files(&Files::new()).unwrap();
-        let mut reloads = Reloads {
+        let reloads = Reloads {
             dir: PathBuf::new(),
-            readings,
+            readings: watch::channel(None).1,
             in_force: Files::new(),
-            warnings: Vec::new(),
             shown: Shown::at_start(&nothing.config),
             node_isolation: true,
             faults: Vec::new(),
-            unsuited: false,
         };
         let node = |hostname: &str| NodeView {
             name: "n".into(),
@@ -211,25 +161,9 @@ mod tests {
             labels: [].into(),
             paused: false,
         };
-        assert_eq!(reloads.unjudged(), None);
-
-        let reading = |verdict| {
-            let files = Some(Files::new());
-            Some(Arc::new(Reading { files, verdict }))
-        };
-        send.send_replace(reading(Ok(nothing.clone())));
-        let (good, is_new) = reloads.unjudged().unwrap();
-        assert!(is_new);
+        let (files, verdict) = (Some(Files::new()), Ok(nothing.clone()));
+        let good = Reading { files, verdict };
         reloads.judge(&good, Some(&node("other"))).unwrap_err();
-        let (good, is_new) = reloads.unjudged().expect("the label may be fixed");
-        assert!(!is_new);
         assert_eq!(reloads.judge(&good, Some(&node("n"))), Ok(&nothing));
-        assert_eq!(reloads.unjudged(), None);
-
-        // A fault that no change of the Node can fix.
-        send.send_replace(reading(Err(vec!["faulty".into()])));
-        let (faulty, _) = reloads.unjudged().unwrap();
-        reloads.judge(&faulty, Some(&node("other"))).unwrap_err();
-        assert_eq!(reloads.unjudged(), None);
     }
 }

@@ -10,19 +10,9 @@ use nix::libc;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use rustix::fs::{AtFlags, StatxFlags};
 
+use super::access::OpenError;
 use super::mounts::{DeviceNumber, Mount, MountTable};
 use super::through_proc;
-
-/// Why a path is not a filesystem volume.
-#[derive(Debug, thiserror::Error)]
-pub enum FsError {
-    /// A directory on which nothing is mounted. The log line must not change: tools search for it.
-    #[error("path \"{}\" is not a valid mount point", .0.display())]
-    NotMounted(PathBuf),
-    /// It cannot be opened: nothing is there, it is another kind of file or a symbolic link, or another error.
-    #[error("{} cannot be opened as a directory: {}", .0.display(), .1)]
-    Io(PathBuf, #[source] io::Error),
-}
 
 /// A mounted filesystem's root directory. A later mount at its path does not change the descriptor.
 #[derive(Debug)]
@@ -36,12 +26,15 @@ impl FsRoot {
     /// Opens the directory at `path`, and verifies that `mounts` has it as the root of the topmost mount there.
     ///
     /// Symbolic links are followed, except in the last component. A table that is older than the mount gives
-    /// [`FsError::NotMounted`]: read it again.
+    /// [`OpenError::NotMounted`]: read it again.
     ///
     /// # Errors
-    /// [`FsError`].
-    pub fn open(path: &Path, mounts: &MountTable) -> Result<Self, FsError> {
-        let failed = |error| FsError::Io(path.to_owned(), error);
+    /// [`OpenError`].
+    pub fn open(path: &Path, mounts: &MountTable) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| {
+            let path = path.display();
+            OpenError::Failed(format!("{path} cannot be opened as a directory: {error}"))
+        };
         // O_DIRECTORY: no FIFO or device is opened.
         let file = OpenOptions::new()
             .read(true)
@@ -56,7 +49,7 @@ impl FsRoot {
         let path = path.to_owned();
         match mount.filter(|mount| mount.point == real && may_lie_on(mount, on)) {
             Some(mount) => Ok(Self { file, path, mount }),
-            None => Err(FsError::NotMounted(path)),
+            None => Err(OpenError::NotMounted(path)),
         }
     }
 

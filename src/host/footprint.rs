@@ -1,19 +1,13 @@
 //! The storage that a volume occupies, and whether two volumes overlap: a device must have only one PV.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::filesystem::FsRoot;
-use super::fs_uuid;
+use super::ioctl;
 use super::mounts::DeviceNumber;
 use super::sysfs::{DeviceFacts, Sysfs};
-
-/// A filesystem, by its number in the mount table. All its mounts have the same, also all subvolumes of btrfs,
-/// whose `st_dev` differ.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FsKey(pub DeviceNumber);
 
 /// The storage behind a volume. Valid until devices or mounts change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +16,9 @@ pub enum Footprint {
     Filesystem {
         /// All devices that the filesystem lies on, down to the disks. Empty for one without.
         devices: BTreeSet<DeviceNumber>,
-        /// Which filesystem.
-        fs: FsKey,
+        /// Which filesystem, by its number in the mount table. All its mounts have the same, also all subvolumes of
+        /// btrfs, whose `st_dev` differ.
+        fs: DeviceNumber,
         /// Which directory of it.
         root: PathBuf,
     },
@@ -35,39 +30,25 @@ pub enum Footprint {
         below: BTreeSet<DeviceNumber>,
         /// A whole disk's world-wide name; `None` for a partition, since all partitions of a disk share it.
         wwid: Option<String>,
-        /// The names of the devices that lie on it.
-        holders: Vec<String>,
     },
 }
 
-/// How two volumes share storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How two volumes share storage, so that only one of them can be offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Overlap {
-    /// Both are one device.
-    SameDevice,
-    /// Both are one directory of one filesystem.
-    SameFilesystemRoot,
+    /// Both are one device, or one directory of one filesystem.
+    #[error("they are the same device or directory")]
+    Same,
     /// One is a directory within the other: emptying the outer empties the inner.
+    #[error("one is a directory inside the other")]
     Nested,
-    /// One is the device, or one of the devices, below the other's filesystem.
-    DeviceUnderFilesystem,
-    /// One is a partition of the other, or it is built from it (LVM, RAID, multipath, loop).
+    /// One lies on the other: a filesystem or partition on its device, or a device that is built from others (LVM,
+    /// RAID, multipath, loop).
+    #[error("one lies on the other")]
     PartOf,
     /// Both are paths to the same disk.
+    #[error("they are two paths to the same disk")]
     SameWwid,
-}
-
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SameDevice => "they are the same device",
-            Self::SameFilesystemRoot => "they are the same directory of the same filesystem",
-            Self::Nested => "one is a directory inside the other",
-            Self::DeviceUnderFilesystem => "one is the device under the other's filesystem",
-            Self::PartOf => "one is part of the other",
-            Self::SameWwid => "they are two paths to the same disk",
-        })
-    }
 }
 
 impl Footprint {
@@ -82,7 +63,7 @@ impl Footprint {
         }
         Ok(Self::Filesystem {
             devices,
-            fs: FsKey(root.mount().device),
+            fs: root.mount().device,
             root: root.mount().root.clone(),
         })
     }
@@ -94,7 +75,6 @@ impl Footprint {
             number: facts.number,
             below: facts.below.clone(),
             wwid: facts.wwid.clone().filter(|_| facts.disk == facts.number),
-            holders: facts.holders.clone(),
         }
     }
 
@@ -111,7 +91,7 @@ impl Footprint {
 /// The devices that a filesystem directly lies on.
 pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<DeviceNumber>> {
     if root.mount().fs_type == "btrfs" {
-        let name = fs_uuid::btrfs_sysfs_name(root.as_fd())?;
+        let name = ioctl::btrfs_sysfs_name(root.as_fd())?;
         return name.map_or(Ok(BTreeSet::new()), |name| sysfs.btrfs_devices(&name));
     }
     // Filesystems without a device have major 0.
@@ -125,39 +105,41 @@ pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<De
 #[must_use]
 pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
     use Footprint::{Device, Filesystem};
+    let lies_on = |upper: &Footprint, lower: &Footprint| match lower {
+        Device { number, .. } => upper.devices().contains(number),
+        Filesystem { .. } => false,
+    };
     match (a, b) {
-        (Filesystem { fs: one, root, .. }, Filesystem { fs, root: dir, .. }) if one == fs => {
-            roots_overlap(root, dir)
-        }
-        (Filesystem { .. }, Filesystem { .. }) => None,
-        (Filesystem { devices, .. }, Device { number, .. })
-        | (Device { number, .. }, Filesystem { devices, .. }) => devices
-            .contains(number)
-            .then_some(Overlap::DeviceUnderFilesystem),
-        (Device { number, .. }, Device { number: other, .. }) if number == other => {
-            Some(Overlap::SameDevice)
-        }
         (
-            Device { number, wwid, .. },
-            Device {
-                number: other,
-                wwid: name,
+            Filesystem { fs, root, .. },
+            Filesystem {
+                fs: other,
+                root: dir,
                 ..
             },
         ) => {
-            if a.devices().contains(other) || b.devices().contains(number) {
-                return Some(Overlap::PartOf);
-            }
-            (wwid.is_some() && wwid == name).then_some(Overlap::SameWwid)
+            let is_nested = root.starts_with(dir) || dir.starts_with(root);
+            let overlap = if root == dir {
+                Overlap::Same
+            } else {
+                Overlap::Nested
+            };
+            (fs == other && is_nested).then_some(overlap)
         }
+        (Device { number, .. }, Device { number: other, .. }) if number == other => {
+            Some(Overlap::Same)
+        }
+        _ if lies_on(a, b) || lies_on(b, a) => Some(Overlap::PartOf),
+        (
+            Device {
+                wwid: Some(wwid), ..
+            },
+            Device {
+                wwid: Some(other), ..
+            },
+        ) => (wwid == other).then_some(Overlap::SameWwid),
+        _ => None,
     }
-}
-
-fn roots_overlap(a: &Path, b: &Path) -> Option<Overlap> {
-    if a == b {
-        return Some(Overlap::SameFilesystemRoot);
-    }
-    (a.starts_with(b) || b.starts_with(a)).then_some(Overlap::Nested)
 }
 
 #[cfg(test)]

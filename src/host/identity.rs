@@ -33,8 +33,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::device::Device;
 use super::filesystem::FsRoot;
+use super::ioctl;
 use super::sysfs::{DeviceFacts, Sysfs};
-use super::{fs_uuid, ioctl};
 
 pub use sharing::may_share;
 
@@ -78,10 +78,7 @@ pub enum Match {
 /// Compares the identity recorded on a PV with the observed one.
 #[must_use]
 pub fn compare(recorded: &str, observed: &Identity) -> Match {
-    if recorded == observed.text && Fields::parse(recorded).is_some() {
-        return Match::Same;
-    }
-    let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
+    let Some((then, now)) = Fields::parse(recorded).zip(Fields::parse(&observed.text)) else {
         return Match::Unknown;
     };
     // `seq` is unique within one boot; the next boot starts counting again.
@@ -93,16 +90,14 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     {
         return Match::Different;
     }
-    let same_on_disk = ["start", "wwid"]
-        .iter()
-        .all(|key| then.has(key) && now.has(key));
-    if same_on_disk && then.without(&["partuuid"]) == now.without(&["partuuid"]) {
-        // Old kernels without udev do not show a partition's UUID; disk and first sector suffice.
-        return Match::Same;
-    }
+    // Old kernels without udev do not show a partition's UUID; disk and first sector suffice.
+    let is_partition = then.has("start") && then.has("wwid");
+    // A newer kernel reports the UUID. The disk below sufficed before, and still does.
     let has_uuid_now = then.has("on") && then.has("path") && now.has("uuid");
-    if has_uuid_now && then.without(&["path"]) == now.without(&["uuid"]) {
-        // A newer kernel reports the UUID. The disk below sufficed before, and still does.
+    if then == now
+        || (is_partition && then.without(&["partuuid"]) == now.without(&["partuuid"]))
+        || (has_uuid_now && then.without(&["path"]) == now.without(&["uuid"]))
+    {
         return Match::Same;
     }
     // A filesystem on a weak device can be any of its type after a reboot.
@@ -135,24 +130,26 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
 /// When filesystem or `/sys` do not answer.
 pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
     let mut fields = Fields::default();
-    fields.set("fs", &root.mount().fs_type);
-    fields.set("root", &root.mount().root);
-    let uuid = fs_uuid::on_disk(root.as_fd(), &root.mount().fs_type)?;
-    match &uuid {
-        Some(uuid) => fields.set("uuid", uuid),
-        None => fields.set("path", root.path()),
-    }
-    if let Some(facts) = device_below(root, sysfs)? {
+    fields.set("fs", Some(&root.mount().fs_type));
+    fields.set("root", Some(&root.mount().root));
+    let uuid = ioctl::uuid_on_disk(root.as_fd(), &root.mount().fs_type)?;
+    let weak = uuid.is_none();
+    fields.set("path", weak.then_some(root.path()));
+    fields.set("uuid", uuid);
+    let devices = super::footprint::devices_of(root, sysfs)?;
+    // The devices of a btrfs of several can change.
+    if let (Some(number), 1) = (devices.first(), devices.len()) {
+        let facts = sysfs.device(*number)?;
         let below = disk_fields(&facts);
-        if !below.is_empty() {
-            fields.set("on", below.to_string());
-        } else if uuid.is_none() {
-            fields.0.extend(weak_fields(&facts, facts.size)?.0);
+        if !below.0.is_empty() {
+            fields.set("on", Some(below.to_string()));
+        } else if weak {
+            fields.0.extend(weak_fields(&facts)?.0);
         }
     }
     Ok(Identity {
         text: fields.versioned(),
-        weak: uuid.is_none(),
+        weak,
     })
 }
 
@@ -167,12 +164,10 @@ pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Iden
         None => None,
     };
     let mut fields = device_fields(&facts, inode);
-    let weak = fields.is_empty();
+    let weak = fields.0.is_empty();
     if weak {
-        fields = weak_fields(&facts, Some(device.size()))?;
-        if let Ok(link) = std::fs::read_link(path) {
-            fields.set("link", link);
-        }
+        fields = weak_fields(&facts)?;
+        fields.set("link", std::fs::read_link(path).ok());
     }
     Ok(Identity {
         text: fields.versioned(),
@@ -180,70 +175,58 @@ pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Iden
     })
 }
 
-/// The only device below a filesystem. A btrfs of several has none: its set of disks can change.
-fn device_below(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Option<DeviceFacts>> {
-    let devices = super::footprint::devices_of(root, sysfs)?;
-    match (devices.first(), devices.len()) {
-        (Some(number), 1) => sysfs.device(*number).map(Some),
-        _ => Ok(None),
-    }
-}
-
 /// The identifying fields of a device; empty if it has none.
 fn device_fields(facts: &DeviceFacts, loop_inode: Option<u64>) -> Fields {
     let mut fields = disk_fields(facts);
     if let Some((file, inode)) = fields.0.get_mut("loop").zip(loop_inode) {
-        file.extend(format!(":{inode}").into_bytes());
+        *file = format!("{file}:{inode}");
     }
-    if let Some(uuid) = &facts.partition_uuid {
-        fields.set("partuuid", uuid);
-    }
+    fields.set("partuuid", facts.partition_uuid.as_ref());
     fields
 }
 
 /// The identifying fields that every kernel shows to every container.
 fn disk_fields(facts: &DeviceFacts) -> Fields {
+    let file = facts.loop_backing.as_ref();
+    // The strongest comes first.
+    let names = [
+        ("wwid", facts.wwid.as_ref().map(OsStr::new)),
+        ("dm", facts.dm_uuid.as_ref().map(OsStr::new)),
+        ("md", facts.md_uuid.as_ref().map(OsStr::new)),
+        ("loop", file.map(|it| it.as_os_str())),
+    ];
     let mut fields = Fields::default();
-    if let Some(wwid) = &facts.wwid {
-        fields.set("wwid", wwid);
-    } else if let Some(uuid) = &facts.dm_uuid {
-        fields.set("dm", uuid);
-    } else if let Some(uuid) = &facts.md_uuid {
-        fields.set("md", uuid);
-    } else if let Some(file) = &facts.loop_backing {
-        fields.set("loop", file);
-        fields.set_number("offset", Some(facts.loop_offset).filter(|it| *it != 0));
+    if let Some((key, name)) = names.iter().find_map(|(key, name)| Some((key, (*name)?))) {
+        fields.set(key, Some(name));
+        fields.set("start", facts.partition_start.map(|it| it.to_string()));
     }
-    if !fields.is_empty() {
-        fields.set_number("start", facts.partition_start);
+    if fields.has("loop") {
+        let offset = Some(facts.loop_offset).filter(|it| *it != 0);
+        fields.set("offset", offset.map(|it| it.to_string()));
     }
     fields
 }
 
-/// What distinguishes a device without a name until the next boot. `size` is in bytes.
-fn weak_fields(facts: &DeviceFacts, size: Option<u64>) -> io::Result<Fields> {
+/// What distinguishes a device without a name until the next boot.
+fn weak_fields(facts: &DeviceFacts) -> io::Result<Fields> {
     let mut fields = Fields::default();
     let boot = procfs::sys::kernel::random::boot_id();
-    fields.set("boot", boot.map_err(io::Error::other)?);
-    fields.set_number("seq", facts.diskseq);
-    fields.set_number("size", size);
-    fields.set_number("start", facts.partition_start);
+    fields.set("boot", Some(boot.map_err(io::Error::other)?));
+    fields.set("seq", facts.diskseq.map(|it| it.to_string()));
+    fields.set("size", facts.size.map(|it| it.to_string()));
+    fields.set("start", facts.partition_start.map(|it| it.to_string()));
     Ok(fields)
 }
 
-/// The fields of an identity, decoded.
+/// The fields of an identity. The values are encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Fields(BTreeMap<String, Vec<u8>>);
+struct Fields(BTreeMap<String, String>);
 
 impl Fields {
-    fn set(&mut self, key: &str, value: impl AsRef<OsStr>) {
-        self.0
-            .insert(key.to_owned(), value.as_ref().as_bytes().to_vec());
-    }
-
-    fn set_number(&mut self, key: &str, value: Option<u64>) {
+    fn set(&mut self, key: &str, value: Option<impl AsRef<OsStr>>) {
         if let Some(value) = value {
-            self.set(key, value.to_string());
+            let value = percent_encode(value.as_ref().as_bytes(), RESERVED).to_string();
+            self.0.insert(key.to_owned(), value);
         }
     }
 
@@ -251,8 +234,8 @@ impl Fields {
         self.0.contains_key(key)
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn decoded(&self, key: &str) -> Option<Vec<u8>> {
+        Some(percent_decode_str(self.0.get(key)?).collect())
     }
 
     fn without(&self, keys: &[&str]) -> Self {
@@ -262,12 +245,10 @@ impl Fields {
     }
 
     /// The fields that both have: key, ours, theirs.
-    fn shared<'a>(
-        &'a self,
-        other: &'a Self,
-    ) -> impl Iterator<Item = (&'a str, &'a [u8], &'a [u8])> {
-        self.0.iter().filter_map(|(key, ours)| {
-            Some((key.as_str(), ours.as_slice(), other.0.get(key)?.as_slice()))
+    fn shared<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> {
+        let ours = self.0.iter();
+        ours.filter_map(|(key, ours)| {
+            Some((key.as_str(), ours.as_str(), other.0.get(key)?.as_str()))
         })
     }
 
@@ -277,23 +258,24 @@ impl Fields {
 
     /// Parses an identity; only the canonical form is accepted.
     fn parse(text: &str) -> Option<Self> {
-        let mut fields = BTreeMap::new();
+        let mut fields = Self::default();
         for field in text.strip_prefix(VERSION)?.split(',') {
             let (key, value) = field.split_once('=')?;
-            fields.insert(key.to_owned(), percent_decode_str(value).collect());
+            let value: Vec<u8> = percent_decode_str(value).collect();
+            fields.set(key, Some(OsStr::from_bytes(&value)));
         }
-        let fields = Self(fields);
         (fields.versioned() == text).then_some(fields)
     }
 }
 
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (key, value)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            write!(f, "{comma}{key}={}", percent_encode(value, RESERVED))?;
-        }
-        Ok(())
+        let fields: Vec<_> = self
+            .0
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        f.write_str(&fields.join(","))
     }
 }
 

@@ -3,116 +3,67 @@
 //! Numbers and layouts are those of `linux/fs.h`, `linux/btrfs.h`, `linux/loop.h` and `xfs/xfs_fs.h`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::{libc, request_code_read};
 
-/// A filesystem's UUID.
-pub type Uuid = [u8; 16];
+type Uuid = [u8; 16];
 
-const BLKGETSIZE64: libc::Ioctl = request_code_read!(0x12, 114, 8);
-const BLKROGET: libc::Ioctl = 0x125E;
 const FS_IOC_GETFSUUID: libc::Ioctl = request_code_read!(0x15, 0, 17);
 /// The header alone is counted in the number; the 16 bytes of the UUID follow it.
 const EXT4_IOC_GETFSUUID: libc::Ioctl = request_code_read!(b'f', 44, 8);
 const XFS_IOC_FSGEOMETRY_V4: libc::Ioctl = request_code_read!(b'X', 124, 112);
 const BTRFS_IOC_FS_INFO: libc::Ioctl = request_code_read!(0x94, 31, 1024);
+
+/// The name of the filesystem's directory in `/sys/fs/btrfs`. The second of two mounted clones gets a temporary one,
+/// so it is not an identity.
+const BTRFS_FSID: usize = 16;
+const BTRFS_FLAGS: usize = 48;
+/// The flag of the UUID on disk: since Linux 5.11.
+const BTRFS_HAS_METADATA_UUID: u64 = 1 << 2;
+const BTRFS_METADATA_UUID: usize = 64;
+
+const BLKROGET: libc::Ioctl = 0x125E;
+const BLKGETSIZE64: libc::Ioctl = request_code_read!(0x12, 114, size_of::<usize>());
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 
-/// The memory that the kernel fills: a structure of `N` bytes.
-#[repr(C, align(8))]
-struct Answer<const N: usize>([u8; N]);
-
-impl<const N: usize> Answer<N> {
-    /// The field at an offset.
-    fn field<const M: usize>(&self, offset: usize) -> [u8; M] {
-        std::array::from_fn(|at| self.0[offset + at])
-    }
-
-    fn number(&self, offset: usize) -> u64 {
-        u64::from_ne_bytes(self.field(offset))
-    }
-}
-
-/// Calls an ioctl of this module, all of which read and write up to `N` bytes at `answer`.
+/// Calls an ioctl of this module, all of which read and write up to `N` bytes of a structure. Returns the structure, or
+/// `None` where the filesystem or device does not support it.
 #[expect(unsafe_code, reason = "nix has no wrappers for these ioctls")]
 fn call<const N: usize>(
     fd: impl AsFd,
     request: libc::Ioctl,
-    answer: [u8; N],
-) -> nix::Result<Answer<N>> {
-    let mut answer = Answer(answer);
-    // SAFETY: `N` is the size of the request's structure, and `answer` is aligned for its fields.
-    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut answer) };
-    Errno::result(result).map(|_| answer)
-}
-
-/// The same; `None` where the filesystem or device does not support it.
-fn call_if_supported<const N: usize>(
-    fd: impl AsFd,
-    request: libc::Ioctl,
-    answer: [u8; N],
-) -> io::Result<Option<Answer<N>>> {
-    match call(fd, request, answer) {
-        Ok(answer) => Ok(Some(answer)),
+    mut structure: [u8; N],
+) -> io::Result<Option<[u8; N]>> {
+    // SAFETY: `N` is the size of the request's structure. The kernel copies it, so it needs no alignment.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut structure) };
+    match Errno::result(result) {
+        Ok(_) => Ok(Some(structure)),
         Err(Errno::ENOTTY | Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A block device's size in bytes.
+/// The field at an offset.
+fn field<const M: usize>(structure: &[u8], offset: usize) -> [u8; M] {
+    std::array::from_fn(|at| structure[offset + at])
+}
+
+fn number(structure: &[u8], offset: usize) -> u64 {
+    u64::from_ne_bytes(field(structure, offset))
+}
+
+/// A block device's size in bytes. A seek to its end would wait for a discard of another process.
 pub fn block_size_bytes(fd: impl AsFd) -> io::Result<u64> {
-    Ok(call(fd, BLKGETSIZE64, [0; 8])?.number(0))
+    let size = call(fd, BLKGETSIZE64, [0; 8])?;
+    size.map(u64::from_ne_bytes)
+        .ok_or_else(|| Errno::ENOTTY.into())
 }
 
 /// Whether a block device is read-only.
 pub fn block_read_only(fd: impl AsFd) -> io::Result<bool> {
-    Ok(call(fd, BLKROGET, [0; 4])?.0 != [0; 4])
-}
-
-/// The UUID of any filesystem that sets it in its superblock (Linux 6.9 and later).
-pub fn generic_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
-    let answer = call_if_supported(fd, FS_IOC_GETFSUUID, [0; 17])?;
-    // The first byte is the UUID's length.
-    Ok(answer.filter(|it| it.0[0] == 16).map(|it| it.field(1)))
-}
-
-/// The UUID of ext2, ext3 or ext4 (Linux 6.0 and later).
-pub fn ext4_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
-    // The requested length, flags, and the UUID.
-    let mut request = [0; 24];
-    request[..4].copy_from_slice(&16_u32.to_ne_bytes());
-    let answer = call_if_supported(fd, EXT4_IOC_GETFSUUID, request)?;
-    Ok(answer.map(|it| it.field(8)))
-}
-
-/// The UUID of XFS.
-pub fn xfs_uuid(fd: impl AsFd) -> io::Result<Option<Uuid>> {
-    let answer = call_if_supported(fd, XFS_IOC_FSGEOMETRY_V4, [0; 112])?;
-    Ok(answer.map(|it| it.field(64)))
-}
-
-/// The UUIDs of a btrfs filesystem.
-pub struct Btrfs {
-    /// The name of its directory in `/sys/fs/btrfs`. The second of two mounted clones gets a temporary one, so
-    /// it is not an identity.
-    pub fsid: Uuid,
-    /// The UUID on disk. `None` before Linux 5.11.
-    pub metadata_uuid: Option<Uuid>,
-}
-
-/// Reads the UUIDs of a btrfs filesystem.
-pub fn btrfs(fd: impl AsFd) -> io::Result<Option<Btrfs>> {
-    const FLAGS: usize = 48;
-    const METADATA_UUID: u64 = 1 << 2;
-    let mut request = [0; 1024];
-    request[FLAGS..FLAGS + 8].copy_from_slice(&METADATA_UUID.to_ne_bytes());
-    let answer = call_if_supported(fd, BTRFS_IOC_FS_INFO, request)?;
-    Ok(answer.map(|it| Btrfs {
-        fsid: it.field(16),
-        metadata_uuid: (it.number(FLAGS) & METADATA_UUID != 0).then(|| it.field(64)),
-    }))
+    Ok(call(fd, BLKROGET, [0; 4])?.is_some_and(|flag| flag != [0; 4]))
 }
 
 /// The file behind a loop device.
@@ -137,10 +88,125 @@ impl LoopBacking {
 
 /// The file behind a loop device, or behind the disk of its partition.
 pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
-    let answer = call_if_supported(fd, LOOP_GET_STATUS64, [0; 232])?;
+    let answer = call(fd, LOOP_GET_STATUS64, [0; 232])?;
     Ok(answer.map(|it| LoopBacking {
-        dev: it.number(0),
-        inode: it.number(8),
-        rdev: it.number(16),
+        dev: number(&it, 0),
+        inode: number(&it, 8),
+        rdev: number(&it, 16),
     }))
+}
+
+/// Filesystems with a UUID on disk. Others (tmpfs, overlay) generate one at each mount, which does not identify
+/// the volume.
+const FS_WITH_UUID: [&str; 7] = ["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs"];
+
+/// The UUID on disk; `None` where there is none or the kernel cannot report it.
+pub fn uuid_on_disk(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<String>> {
+    if !FS_WITH_UUID.contains(&fs_type) {
+        return Ok(None);
+    }
+    let uuid: Option<Uuid> = if fs_type == "btrfs" {
+        // The generic ioctl returns the temporary `fsid` of a mounted clone.
+        btrfs(fd)?.map(
+            |info| match number(&info, BTRFS_FLAGS) & BTRFS_HAS_METADATA_UUID {
+                0 => field(&info, BTRFS_FSID),
+                _ => field(&info, BTRFS_METADATA_UUID),
+            },
+        )
+    } else {
+        match generic(fd)? {
+            None => of_type(fd, fs_type)?,
+            uuid => uuid,
+        }
+    };
+    Ok(uuid.filter(|uuid| *uuid != [0; 16]).map(text))
+}
+
+/// The name of a btrfs filesystem's directory in `/sys/fs/btrfs`.
+pub fn btrfs_sysfs_name(fd: BorrowedFd<'_>) -> io::Result<Option<String>> {
+    Ok(btrfs(fd)?.map(|info| text(field(&info, BTRFS_FSID))))
+}
+
+fn btrfs(fd: BorrowedFd<'_>) -> io::Result<Option<[u8; 1024]>> {
+    let mut request = [0; 1024];
+    request[BTRFS_FLAGS..BTRFS_FLAGS + 8].copy_from_slice(&BTRFS_HAS_METADATA_UUID.to_ne_bytes());
+    call(fd, BTRFS_IOC_FS_INFO, request)
+}
+
+/// The UUID of any filesystem that sets it in its superblock (Linux 6.9 and later).
+fn generic(fd: BorrowedFd<'_>) -> io::Result<Option<Uuid>> {
+    let answer = call(fd, FS_IOC_GETFSUUID, [0; 17])?;
+    // The first byte is the UUID's length.
+    Ok(answer.filter(|it| it[0] == 16).map(|it| field(&it, 1)))
+}
+
+/// The UUID by the older ioctl of a filesystem type.
+fn of_type(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<Uuid>> {
+    Ok(match fs_type {
+        // Linux 6.0 and later: the requested length, flags, and the UUID.
+        "ext2" | "ext3" | "ext4" => {
+            let mut request = [0; 24];
+            request[..4].copy_from_slice(&16_u32.to_ne_bytes());
+            call(fd, EXT4_IOC_GETFSUUID, request)?.map(|it| field(&it, 8))
+        }
+        "xfs" => call(fd, XFS_IOC_FSGEOMETRY_V4, [0; 112])?.map(|it| field(&it, 64)),
+        _ => None,
+    })
+}
+
+/// As `blkid` prints it.
+fn text(uuid: Uuid) -> String {
+    let mut text = format!("{:032x}", u128::from_be_bytes(uuid));
+    for dash in [20, 16, 12, 8] {
+        text.insert(dash, '-');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use support::{LoopDevice, Sandbox, skip};
+
+    use super::*;
+
+    /// On a kernel with the generic ioctl, no other test reaches the old ones.
+    #[test]
+    fn old_ioctls_report_the_same_uuid() {
+        let Some(sandbox) = Sandbox::enter() else {
+            return;
+        };
+        for (fs_type, size) in [("ext4", 16 << 20), ("xfs", 300 << 20)] {
+            let device = match LoopDevice::formatted(sandbox.path(), size, fs_type) {
+                Ok(device) => device,
+                Err(error) => {
+                    skip(&format!("no {fs_type}: {error}"));
+                    continue;
+                }
+            };
+            let root = File::open(sandbox.mount(device.path(), fs_type, fs_type).unwrap()).unwrap();
+            let uuid = of_type(root.as_fd(), fs_type).unwrap().map(text);
+            assert!(uuid.is_some(), "{fs_type}");
+            assert_eq!(uuid, uuid_on_disk(root.as_fd(), fs_type).unwrap());
+        }
+    }
+
+    #[test]
+    fn uuid_generated_at_mount_time_is_ignored() {
+        let Some(sandbox) = Sandbox::enter() else {
+            return;
+        };
+        let root = File::open(sandbox.tmpfs("ram", "size=1m").unwrap()).unwrap();
+        assert_eq!(uuid_on_disk(root.as_fd(), "tmpfs").unwrap(), None);
+        // An unsupported ioctl is not an error.
+        assert_eq!(of_type(root.as_fd(), "ext4").unwrap(), None);
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_blkid_writes_it() {
+        let bytes = std::array::from_fn(|at| u8::try_from(at).unwrap());
+        assert_eq!(text(bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
 }

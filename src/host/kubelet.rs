@@ -70,11 +70,8 @@ impl KubeletDir {
     /// creates when it starts; it is missing where only `pods` is mounted here.
     #[must_use]
     pub fn sees(&self, mode: VolumeMode) -> bool {
-        let suffices = match mode {
-            VolumeMode::Filesystem => true,
-            VolumeMode::Block => fs::read_dir(self.path.join("plugins")).is_ok(),
-        };
-        suffices && self.visible()
+        let plugins = self.path.join("plugins");
+        (mode == VolumeMode::Filesystem || fs::read_dir(plugins).is_ok()) && self.visible()
     }
 
     /// The kubelet's mounts and mappings of a PV; empty once it has unmounted and unmapped the volume.
@@ -103,11 +100,8 @@ impl KubeletDir {
 }
 
 fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let named = |error: io::Error| with_path(&error, dir);
-    fs::read_dir(dir)
-        .map_err(named)?
-        .map(|entry| entry.map(|entry| entry.path()).map_err(named))
-        .collect()
+    let paths = fs::read_dir(dir).and_then(|it| it.map(|entry| Ok(entry?.path())).collect());
+    paths.map_err(|error| with_path(&error, dir))
 }
 
 /// Whether a path exists: the kubelet may remove a pod's directory while it is read. Symbolic links are not

@@ -8,22 +8,12 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::libc;
 
+use super::access::{Access, OpenError};
 use super::through_proc;
-
-/// Why a volume was not locked.
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Another process holds it.
-    #[error("{} is locked by another process, probably another cleaner: see `lslocks` on the node", .0.display())]
-    Held(PathBuf),
-    /// Any other error.
-    #[error("{} cannot be locked: {}", .0.display(), .1)]
-    Io(PathBuf, #[source] io::Error),
-}
 
 /// A locked volume. It is unlocked when this is dropped and every process that inherited the descriptor has ended,
 /// never explicitly.
@@ -33,40 +23,31 @@ pub struct VolumeLock {
 }
 
 impl VolumeLock {
-    /// Locks the directory or device that `volume` has open, without waiting. `path` is for messages.
+    /// Locks the directory or device that `volume` has open, without waiting: exclusively to clean it, else together
+    /// with others that only read, such as udev while it probes a device. `path` is for messages.
     ///
     /// The lock has an open file description of its own, so it holds while the caller closes and reopens the
     /// device.
     ///
     /// # Errors
-    /// [`LockError`].
-    pub fn acquire(volume: BorrowedFd<'_>, path: &Path) -> Result<Self, LockError> {
-        Self::try_lock(volume, path, File::try_lock)
-    }
-
-    /// Locks it together with others that only read: udev, while it probes a device. No cleaner has it then.
-    ///
-    /// # Errors
-    /// [`LockError`].
-    pub fn acquire_shared(volume: BorrowedFd<'_>, path: &Path) -> Result<Self, LockError> {
-        Self::try_lock(volume, path, File::try_lock_shared)
-    }
-
-    fn try_lock(
-        volume: BorrowedFd<'_>,
-        path: &Path,
-        lock: impl FnOnce(&File) -> Result<(), TryLockError>,
-    ) -> Result<Self, LockError> {
-        let failed = |error| LockError::Io(path.to_owned(), error);
+    /// [`OpenError::Locked`], or why it cannot be locked.
+    pub fn acquire(volume: impl AsFd, path: &Path, access: Access) -> Result<Self, OpenError> {
+        let failed = |error: io::Error| {
+            OpenError::Failed(format!("{} cannot be locked: {error}", path.display()))
+        };
         let held = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open(through_proc(volume))
             .map_err(failed)?;
         // On Linux this is flock(2).
-        match lock(&held) {
+        let locked = match access {
+            Access::Clean => held.try_lock(),
+            Access::Probe | Access::Offer => held.try_lock_shared(),
+        };
+        match locked {
             Ok(()) => Ok(Self { held }),
-            Err(TryLockError::WouldBlock) => Err(LockError::Held(path.to_owned())),
+            Err(TryLockError::WouldBlock) => Err(OpenError::Locked(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }

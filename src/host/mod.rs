@@ -8,12 +8,10 @@
 //! * Only directories and block devices are opened. Opening a FIFO would block and opening a tape would rewind
 //!   it, so the file type is read through an `O_PATH` handle first.
 
-pub mod claims;
+pub mod access;
 pub mod device;
-pub mod dir_watch;
 pub mod filesystem;
 pub mod footprint;
-mod fs_uuid;
 pub mod identity;
 mod ioctl;
 pub mod kubelet;
@@ -24,8 +22,34 @@ pub mod system;
 pub mod users;
 pub mod watch;
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+
+use mounts::MountTable;
+use sysfs::Sysfs;
+
+/// The facts of the machine, read once for several volumes.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The mounts of our mount namespace.
+    pub mounts: MountTable,
+    /// The facts about block devices.
+    pub sysfs: Sysfs,
+}
+
+impl Machine {
+    /// Reads the tables.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn read() -> io::Result<Self> {
+        Ok(Self {
+            mounts: MountTable::read()?,
+            sysfs: Sysfs::default(),
+        })
+    }
+}
 
 /// A path that leads to the open file itself, whatever is at its original path now.
 fn through_proc(fd: impl AsFd) -> PathBuf {

@@ -4,16 +4,14 @@
 //! whole table unreadable. The kernel separates fields by a single blank, and escapes blanks within a field in octal.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::{major, minor};
-
 /// A device's number, as in `8:1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
     /// The driver; 0 for filesystems without a device of their own.
     pub major: u32,
@@ -25,11 +23,9 @@ impl DeviceNumber {
     /// From `st_rdev`, the device that a device node stands for, or `st_dev`, the one that a file lies on.
     #[must_use]
     pub fn from_rdev(number: u64) -> Self {
-        // The kernel's numbers have 12 and 20 bits.
-        let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
         Self {
-            major: part(major(number)),
-            minor: part(minor(number)),
+            major: rustix::fs::major(number),
+            minor: rustix::fs::minor(number),
         }
     }
 
@@ -74,6 +70,12 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// Whether it shows the directory of another mount, or a directory in that.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.device == other.device && self.root.starts_with(&other.root)
+    }
+
     /// The path within the filesystem of a file whose path leads through this mount.
     #[must_use]
     pub fn path_in_fs(&self, path: &Path) -> Option<PathBuf> {
@@ -144,11 +146,8 @@ impl MountTable {
 
     /// The mounts of a directory or subvolume within a volume.
     pub fn of_parts(&self, volume: &Mount) -> impl Iterator<Item = &Mount> {
-        self.iter().filter(|mount| {
-            mount.device == volume.device
-                && mount.root != volume.root
-                && mount.root.starts_with(&volume.root)
-        })
+        let others = self.iter().filter(|mount| mount.root != volume.root);
+        others.filter(|mount| mount.is_within(volume))
     }
 
     /// A mount of a filesystem.
@@ -173,10 +172,9 @@ impl MountTable {
                 "this line of the mount table does not parse: {line}"
             ));
         }
-        match self.at(Path::new("/")) {
-            Some(_) => Ok(()),
-            None => Err("the mount table has no /; run this outside of the chroot".to_owned()),
-        }
+        let root = self.at(Path::new("/"));
+        root.map(drop)
+            .ok_or_else(|| "the mount table has no /; run this outside of the chroot".to_owned())
     }
 
     /// The mount in which a lookup of `path` ends: descends from the root and crosses mount points, as the kernel
@@ -238,30 +236,19 @@ fn is_read_only(options: &[u8]) -> bool {
 
 /// Decodes the kernel's `\ooo` escapes; any other backslash is literal.
 pub(crate) fn unescape(field: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [byte, tail @ ..] = rest {
-        rest = tail;
-        if *byte == b'\\'
-            && let [
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                after @ ..,
-            ] = tail
-        {
-            bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-            rest = after;
+    let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+    let mut parts = field.split(|byte| *byte == b'\\');
+    let mut bytes = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        if let Some(byte) = part.get(..3).and_then(octal) {
+            bytes.push(byte);
+            bytes.extend(&part[3..]);
         } else {
-            bytes.push(*byte);
+            bytes.push(b'\\');
+            bytes.extend(part);
         }
     }
     OsString::from_vec(bytes)
-}
-
-/// Removes the one newline that `/sys` and `/proc` append to a value.
-pub(super) fn without_newline(bytes: &[u8]) -> &OsStr {
-    OsStr::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! `/sys` takes precedence: every container has it, and `/run/udev` only with a volume mount. An identity must not
 //! depend on that mount.
 
-mod loops;
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,9 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-pub use loops::Loop;
-use loops::backing_file;
-
+use super::ioctl::LoopBacking;
 use super::mounts::DeviceNumber;
 
 /// A snapshot of `/sys`: each device, and the list of loop devices, is read once, on first use. Reading a device
@@ -27,7 +24,7 @@ pub struct Sysfs {
     udev: PathBuf,
     dev: PathBuf,
     seen: Arc<Mutex<HashMap<DeviceNumber, DeviceFacts>>>,
-    loops: Arc<OnceLock<Vec<Loop>>>,
+    loops: Arc<OnceLock<Vec<DeviceFacts>>>,
     disks: Arc<OnceLock<Vec<DeviceFacts>>>,
 }
 
@@ -38,7 +35,7 @@ impl Default for Sysfs {
 }
 
 /// The facts about one block device. `None` is what the kernel does not report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// The device.
     pub number: DeviceNumber,
@@ -65,10 +62,15 @@ pub struct DeviceFacts {
     pub partition_uuid: Option<String>,
     /// The first sector of a partition, in units of 512 bytes.
     pub partition_start: Option<u64>,
-    /// The file behind a loop device, or behind the disk of a loop device's partition.
+    /// The file behind a loop device, or behind the disk of a loop device's partition: its path in the mount
+    /// namespace of the process that created the device.
     pub loop_backing: Option<PathBuf>,
     /// The device's offset in that file, in bytes.
     pub loop_offset: u64,
+    /// That file by its inode; `None` where the device cannot be opened.
+    pub loop_inode: Option<LoopBacking>,
+    /// The block device behind a loop device, if it is not a file.
+    pub loop_over: Option<DeviceNumber>,
     /// Whether the disk is rotational: then it is cleaned one volume at a time.
     pub rotational: bool,
     /// Whether the device is read-only.
@@ -94,40 +96,82 @@ impl Sysfs {
     /// # Errors
     /// When there is no such device, or `/sys` is not there.
     pub fn device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
+        self.device_below(number, &[])
+    }
+
+    /// The facts about a device below these. The path of a loop device's file is from any mount namespace, so it may
+    /// lead back to one of them.
+    fn device_below(
+        &self,
+        number: DeviceNumber,
+        above: &[DeviceNumber],
+    ) -> io::Result<DeviceFacts> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(facts) = seen().get(&number) {
             return Ok(facts.clone());
         }
         // Not locked meanwhile: a read that hangs on a dead disk must not block other reads.
-        let facts = self.read_device(number)?;
+        let facts = self.read_device(number, above)?;
         seen().insert(number, facts.clone());
         Ok(facts)
     }
 
-    fn read_device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
+    fn read_device(&self, number: DeviceNumber, above: &[DeviceNumber]) -> io::Result<DeviceFacts> {
         let dir = self.dir(number)?;
-        let disk_dir = disk_of(&dir);
-        let disk = device_number(disk_dir)?;
-        let udev = self.udev_properties(disk);
+        let disk = match disk_of(&dir) {
+            disk if disk == dir => self.read_disk(number, disk, above)?,
+            disk => self.device_below(device_number(disk)?, above)?,
+        };
         Ok(DeviceFacts {
             number,
             name: name(&dir),
-            disk,
-            below: self.below(number)?,
-            holders: names_in(&dir.join("holders"))?,
-            wwid: wwid(disk_dir, &udev),
-            dm_uuid: word(&disk_dir.join("dm/uuid")),
-            md_uuid: md_uuid(disk_dir, &udev),
-            diskseq: number_in(&disk_dir.join("diskseq")),
+            below: disk.below.iter().copied().chain([number]).collect(),
+            holders: entries(&dir.join("holders"))?
+                .iter()
+                .map(|it| name(it))
+                .collect(),
             size: number_in(&dir.join("size")).map(|sectors| sectors.saturating_mul(512)),
             partition_uuid: self.partition_uuid(number, &dir),
             // Only a partition has one.
             partition_start: number_in(&dir.join("start")),
-            loop_backing: backing_file(disk_dir),
-            loop_offset: number_in(&disk_dir.join("loop/offset")).unwrap_or(0),
-            rotational: number_in(&disk_dir.join("queue/rotational")) == Some(1),
             read_only: number_in(&dir.join("ro")) == Some(1),
+            ..disk
         })
+    }
+
+    /// The facts that a disk and its partitions have in common.
+    fn read_disk(
+        &self,
+        number: DeviceNumber,
+        dir: &Path,
+        above: &[DeviceNumber],
+    ) -> io::Result<DeviceFacts> {
+        let udev = self.udev_properties(number);
+        let mut disk = DeviceFacts {
+            disk: number,
+            wwid: wwid(dir, &udev),
+            dm_uuid: first_word(dir, ["dm/uuid"]),
+            md_uuid: md_uuid(dir, &udev),
+            diskseq: number_in(&dir.join("diskseq")),
+            rotational: number_in(&dir.join("queue/rotational")) == Some(1),
+            ..DeviceFacts::default()
+        };
+        self.read_loop(dir, &mut disk);
+        let mut below = Vec::from_iter(disk.loop_over);
+        for slave in entries(&dir.join("slaves"))? {
+            match device_number(&slave) {
+                Ok(slave) => below.push(slave),
+                // A path of a multipath NVMe disk has no number, so it cannot be opened.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let above = [above, &[number]].concat();
+        below.retain(|it| !above.contains(it));
+        for number in below {
+            disk.below.extend(self.device_below(number, &above)?.below);
+        }
+        Ok(disk)
     }
 
     /// The devices of a mounted btrfs filesystem, by the name of its directory in `/sys/fs/btrfs`.
@@ -141,15 +185,15 @@ impl Sysfs {
             .collect()
     }
 
-    /// The UUID of the mounted btrfs filesystem that one of the devices belongs to.
+    /// The mounted btrfs filesystem on one of these devices, by the same name.
     #[must_use]
     pub fn btrfs_over(&self, devices: &BTreeSet<DeviceNumber>) -> Option<String> {
-        let lies_on_one = |uuid: &String| {
+        let mounted = entries(&self.root.join("fs/btrfs")).ok()?;
+        let is_on = |uuid: &String| {
             let members = self.btrfs_devices(uuid);
             members.is_ok_and(|members| !members.is_disjoint(devices))
         };
-        let names = names_in(&self.root.join("fs/btrfs")).ok()?;
-        names.into_iter().find(lies_on_one)
+        mounted.iter().map(|dir| name(dir)).find(is_on)
     }
 
     /// The devices through which the device can be written: itself, and a disk's partitions or a partition's
@@ -160,8 +204,7 @@ impl Sysfs {
     pub fn writable_through(&self, number: DeviceNumber) -> io::Result<BTreeSet<DeviceNumber>> {
         let dir = self.dir(number)?;
         let mut devices = BTreeSet::from([number, device_number(disk_of(&dir))?]);
-        for name in names_in(&dir)? {
-            let part = dir.join(name);
+        for part in entries(&dir)? {
             if is_partition(&part) {
                 devices.insert(device_number(&part)?);
             }
@@ -169,9 +212,30 @@ impl Sysfs {
         Ok(devices)
     }
 
-    fn block_dirs(&self) -> io::Result<impl Iterator<Item = PathBuf>> {
-        let entries = fs::read_dir(self.root.join("block"))?;
-        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())))
+    /// The disks whose directories meet a condition, read at the first call.
+    fn list<'a>(
+        &self,
+        cache: &'a OnceLock<Vec<DeviceFacts>>,
+        is_one: impl Fn(&Path) -> bool,
+    ) -> io::Result<&'a [DeviceFacts]> {
+        if let Some(disks) = cache.get() {
+            return Ok(disks);
+        }
+        let mut disks = Vec::new();
+        for dir in paths(&self.root.join("block"))?
+            .iter()
+            .filter(|dir| is_one(dir))
+        {
+            match device_number(dir).and_then(|number| self.device(number)) {
+                Ok(disk) => disks.push(disk),
+                // A path of a multipath NVMe disk has no number.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // It was removed meanwhile.
+                Err(_) if !dir.exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cache.get_or_init(|| disks))
     }
 
     /// The device's directory. A partition's is below its disk's.
@@ -181,31 +245,6 @@ impl Sysfs {
             let text = format!("device {number} in {}: {error}", link.display());
             io::Error::new(error.kind(), text)
         })
-    }
-
-    fn below(&self, number: DeviceNumber) -> io::Result<BTreeSet<DeviceNumber>> {
-        let mut below = BTreeSet::new();
-        let mut queue = vec![number];
-        while let Some(number) = queue.pop() {
-            if !below.insert(number) {
-                continue;
-            }
-            let dir = self.dir(number)?;
-            queue.push(device_number(disk_of(&dir))?);
-            let slaves = dir.join("slaves");
-            for slave in names_in(&slaves)? {
-                match device_number(&slaves.join(slave)) {
-                    Ok(number) => queue.push(number),
-                    // A path of a multipath NVMe disk has no number, so it cannot be opened.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            if let Some(file) = backing_file(&dir) {
-                queue.extend(self.device_below(&file, self.loop_backing(&dir).as_ref()));
-            }
-        }
-        Ok(below)
     }
 
     fn partition_uuid(&self, number: DeviceNumber, dir: &Path) -> Option<String> {
@@ -247,39 +286,36 @@ fn is_partition(dir: &Path) -> bool {
     dir.join("partition").exists()
 }
 
+/// A disk's name, by the strongest source that has one.
 fn wwid(disk: &Path, udev: &Properties) -> Option<String> {
     let of_udev = |key| udev.get(key).cloned();
-    first_word(disk, ["wwid", "device/wwid"])
+    let wwid = first_word(disk, ["wwid", "device/wwid"])
         .or_else(|| of_udev("ID_WWN_WITH_EXTENSION"))
-        .or_else(|| of_udev("ID_WWN"))
-        // The kernel and udev spell the same number differently.
-        .map(|wwid| match wwid.strip_prefix("0x") {
-            Some(number) => format!("naa.{}", number.to_ascii_lowercase()),
-            None => wwid,
-        })
-        .filter(|wwid| {
-            let number = wwid.split_once('.');
-            number.is_none_or(|(_, number)| is_meaningful(number))
-        })
-        .or_else(|| {
-            let model = first_word(disk, ["device/model", "device/name"]);
-            Some(format!(
-                "serial.{}.{}",
-                model.unwrap_or_default(),
-                serial(disk)?
-            ))
-        })
-        .or_else(|| {
-            let serial = of_udev("ID_SERIAL").filter(|it| is_meaningful(it))?;
-            Some(format!("udev.{serial}"))
-        })
+        .or_else(|| of_udev("ID_WWN"));
+    // The kernel and udev spell the same number differently.
+    let wwid = wwid.map(|wwid| match wwid.strip_prefix("0x") {
+        Some(number) => format!("naa.{}", number.to_ascii_lowercase()),
+        None => wwid,
+    });
+    let number = wwid
+        .as_ref()
+        .map(|it| it.split_once('.').map_or(&**it, |it| it.1));
+    if number.is_some_and(is_meaningful) {
+        return wwid;
+    }
+    if let Some(serial) = serial(disk) {
+        let model = first_word(disk, ["device/model", "device/name"]);
+        return Some(format!("serial.{}.{serial}", model.unwrap_or_default()));
+    }
+    let serial = of_udev("ID_SERIAL").filter(|it| is_meaningful(it))?;
+    Some(format!("udev.{serial}"))
 }
 
 /// An md array's UUID, which the kernel and udev punctuate differently.
 fn md_uuid(disk: &Path, udev: &Properties) -> Option<String> {
     // udev also gives the array's UUID to some of its members.
     let array = disk.join("md").is_dir().then_some(disk)?;
-    let uuid = word(&array.join("md/uuid")).or_else(|| udev.get("MD_UUID").cloned())?;
+    let uuid = first_word(array, ["md/uuid"]).or_else(|| udev.get("MD_UUID").cloned())?;
     Some(uuid.replace([':', '-'], "").to_ascii_lowercase())
 }
 
@@ -307,16 +343,16 @@ fn joined(text: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.join("_"))
 }
 
-fn word(file: &Path) -> Option<String> {
-    joined(&String::from_utf8_lossy(&fs::read(file).ok()?))
-}
-
-fn first_word(dir: &Path, files: [&str; 2]) -> Option<String> {
-    files.into_iter().find_map(|file| word(&dir.join(file)))
+/// The first of these files of a directory that holds a value.
+fn first_word<const N: usize>(dir: &Path, files: [&str; N]) -> Option<String> {
+    files.into_iter().find_map(|file| {
+        let bytes = fs::read(dir.join(file)).ok()?;
+        joined(&String::from_utf8_lossy(&bytes))
+    })
 }
 
 fn number_in(file: &Path) -> Option<u64> {
-    word(file)?.parse().ok()
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 fn device_number(dir: &Path) -> io::Result<DeviceNumber> {
@@ -330,17 +366,20 @@ fn name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The sorted names in a directory; none if it is not there.
-fn names_in(dir: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = entries
-        .map(|entry| Ok(name(&entry?.path())))
-        .collect::<io::Result<Vec<_>>>()?;
-    names.sort();
-    Ok(names)
+/// The sorted entries of a directory; none if it is not there.
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    match paths(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries,
+    }
+}
+
+/// The sorted entries of a directory.
+fn paths(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 #[cfg(test)]

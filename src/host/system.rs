@@ -4,14 +4,15 @@
 //! both sides: the discovery directories and the kubelet's. Host directories on other filesystems are not recognised
 //! from a container.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::claims::swaps;
 use super::kubelet::KubeletDir;
-use super::mounts::{DeviceNumber, Mount, MountTable};
+use super::mounts::{DeviceNumber, Mount, MountTable, unescape};
 
-/// How a directory of the system is protected. The order is that of the reasons that are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// How a directory of the system is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// No part of it is a volume, and nothing that is mounted below it.
     System,
@@ -46,92 +47,50 @@ const HELD: [&str; 14] = [
 ];
 
 /// A directory of a filesystem, wherever that is mounted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FsDir {
-    device: DeviceNumber,
-    dir: PathBuf,
-}
+type FsDir = (DeviceNumber, PathBuf);
 
-impl FsDir {
-    /// The directory that a mount shows.
-    #[must_use]
-    pub fn mounted(mount: &Mount) -> Self {
-        Self {
-            device: mount.device,
-            dir: mount.root.clone(),
-        }
-    }
-
-    /// The directory at a path without links.
-    fn at(path: &Path, table: &MountTable) -> Option<Self> {
-        let mount = table.holding(path)?;
-        Some(Self {
-            device: mount.device,
-            dir: mount.path_in_fs(path)?,
-        })
-    }
-
-    /// Whether this is the other directory, or inside it.
-    #[must_use]
-    pub fn is_within(&self, other: &Self) -> bool {
-        self.device == other.device && self.dir.starts_with(&other.dir)
-    }
-
-    /// Whether one is the other, or inside it.
-    #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.is_within(other) || other.is_within(self)
-    }
-}
-
-/// A discovery directory.
-#[derive(Clone, Debug)]
-pub struct DiscoveryDir {
-    /// The class's name.
-    pub class: String,
-    /// Its path on the host.
-    pub host: PathBuf,
-    /// Its path here.
-    pub here: PathBuf,
+/// The directory at a path without links.
+fn dir_at(path: &Path, table: &MountTable) -> Option<FsDir> {
+    let mount = table.holding(path)?;
+    Some((mount.device, mount.path_in_fs(path)?))
 }
 
 /// A directory or file of the system.
 #[derive(Clone, Debug)]
-struct Dir {
+pub struct Dir {
     rule: Rule,
     /// Its path on the host.
     host: PathBuf,
     /// Its path here, without links; none if it is not here.
     here: Option<PathBuf>,
-    what: String,
 }
 
 impl Dir {
     fn new(rule: Rule, path: impl Into<PathBuf>) -> Self {
         let host = path.into();
-        Self {
-            rule,
-            here: host.canonicalize().ok(),
-            what: host.display().to_string(),
-            host,
-        }
+        let here = host.canonicalize().ok();
+        Self { rule, host, here }
     }
 
-    fn held(path: PathBuf, what: String) -> Self {
-        let dir = Self::new(Rule::Held, path);
-        Self { what, ..dir }
+    /// A discovery directory, by its path on the host and its path here, without links. It is not touched: it may be
+    /// on a disk that does not answer.
+    #[must_use]
+    pub fn discovery(host: &str, here: PathBuf) -> Self {
+        Self {
+            rule: Rule::Held,
+            host: host.into(),
+            here: Some(here),
+        }
     }
 }
 
-/// The directories and files that the node needs.
+/// The directories and files that the node needs, and their locations by a mount table.
 #[derive(Clone, Debug)]
 pub struct SystemStorage {
-    /// By rule.
-    dirs: Vec<Dir>,
+    /// In the order of the reasons that are named.
+    needed: Vec<(Dir, FsDir)>,
     /// Discovery directories, without links: mounts inside them are not system storage.
     discovery: Vec<PathBuf>,
-    /// Directories of the host with their paths here.
-    known: Vec<(PathBuf, PathBuf)>,
 }
 
 impl SystemStorage {
@@ -139,41 +98,56 @@ impl SystemStorage {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn read(kubelet: &KubeletDir, discovery: &[DiscoveryDir]) -> Result<Self, String> {
-        let real = |path: &Path| path.canonicalize().ok();
+    pub fn read(
+        kubelet: &KubeletDir,
+        discovery: Vec<Dir>,
+        table: &MountTable,
+    ) -> Result<Self, String> {
+        let volume_dirs = kubelet.volume_dirs();
+        let volume_dirs = volume_dirs.map(|path| Dir::new(Rule::Private, path));
+        let shared = [&volume_dirs, &*discovery].concat();
         let mut dirs = Vec::from(SYSTEM.map(|path| Dir::new(Rule::System, path)));
         dirs.extend(PRIVATE.map(|path| Dir::new(Rule::Private, path)));
+        dirs.extend(volume_dirs);
         dirs.extend(HELD.map(|path| Dir::new(Rule::Held, path)));
         dirs.push(Dir::new(Rule::Held, kubelet.path()));
-        if let Ok(program) = std::env::current_exe() {
-            dirs.push(Dir::held(program, "the running program".to_owned()));
+        let mut files = swaps().map_err(|error| format!("/proc/swaps cannot be read: {error}"))?;
+        files.extend(std::env::current_exe());
+        dirs.extend(files.into_iter().map(|path| Dir::new(Rule::Held, path)));
+        let roots = discovery
+            .iter()
+            .filter_map(|dir| dir.here.clone())
+            .collect();
+        dirs.extend(discovery);
+        Ok(Self::locate(&dirs, &shared, roots, table))
+    }
+
+    /// Locates directories. Of the `shared` ones, the path on the host and the path here lead to the same directory.
+    /// It takes as long as the table has lines.
+    fn locate(dirs: &[Dir], shared: &[Dir], discovery: Vec<PathBuf>, table: &MountTable) -> Self {
+        let needed = Vec::new();
+        let mut storage = Self { needed, discovery };
+        for dir in dirs {
+            let here = dir.here.as_ref().and_then(|here| dir_at(here, table));
+            let on_host = shared
+                .iter()
+                .filter_map(|it| location(&dir.host, it, table));
+            let locations = here.into_iter().chain(on_host);
+            let locations = locations.map(|location| (dir.clone(), location));
+            storage.needed.extend(locations);
         }
-        let swaps = swaps().map_err(|error| format!("/proc/swaps cannot be read: {error}"))?;
-        for path in swaps {
-            let what = format!("the swap file {:?}", path.to_string_lossy());
-            dirs.push(Dir::held(path, what));
+        // Last, so that the locations above name their better reasons: a container has files of the kubelet
+        // mounted in its `/etc`.
+        for dir in dirs.iter().filter(|dir| dir.rule == Rule::System) {
+            let Some(here) = &dir.here else { continue };
+            for mount in table.iter().filter(|it| it.point.starts_with(here)) {
+                if !storage.is_discovered(&mount.point) {
+                    let location = (mount.device, mount.root.clone());
+                    storage.needed.push((dir.clone(), location));
+                }
+            }
         }
-        let mut known = Vec::new();
-        for dir in kubelet.volume_dirs() {
-            known.extend(real(&dir).map(|here| (dir.clone(), here)));
-            dirs.push(Dir::new(Rule::Private, dir));
-        }
-        for dir in discovery {
-            let here = real(&dir.here);
-            known.extend(here.clone().map(|here| (dir.host.clone(), here)));
-            dirs.push(Dir {
-                rule: Rule::Held,
-                host: dir.host.clone(),
-                here,
-                what: format!("the discovery directory of class {:?}", dir.class),
-            });
-        }
-        dirs.sort_by_key(|dir| dir.rule);
-        Ok(Self {
-            dirs,
-            discovery: discovery.iter().filter_map(|dir| real(&dir.here)).collect(),
-            known,
-        })
+        storage
     }
 
     /// Whether a mount point is inside a discovery directory.
@@ -183,69 +157,52 @@ impl SystemStorage {
         dirs.any(|dir| point != dir && point.starts_with(dir))
     }
 
-    /// Where the directories are by this mount table. It takes as long as the table has lines.
-    #[must_use]
-    pub fn locate(&self, table: &MountTable) -> SystemDirs {
-        let locations = self.dirs.iter().flat_map(|dir| {
-            let locations = self.locations(dir, table);
-            locations.map(move |location| (dir, location))
-        });
-        // Last, so that the locations above name their better reasons: a container has files of the kubelet
-        // mounted in its `/etc`.
-        let system = self.dirs.iter().filter(|dir| dir.rule == Rule::System);
-        let below = system.flat_map(|dir| {
-            let mounts = table.iter().filter(|it| self.is_below(dir, &it.point));
-            mounts.map(move |it| (dir, FsDir::mounted(it)))
-        });
-        let dirs = locations.chain(below);
-        SystemDirs(
-            dirs.map(|(dir, location)| (dir.clone(), location))
-                .collect(),
-        )
-    }
-
-    fn is_below(&self, dir: &Dir, point: &Path) -> bool {
-        let here = dir.here.as_ref();
-        here.is_some_and(|here| point.starts_with(here)) && !self.is_discovered(point)
-    }
-
-    /// The known locations of a directory.
-    fn locations<'a>(&'a self, dir: &'a Dir, table: &'a MountTable) -> impl Iterator<Item = FsDir> {
-        let here = dir.here.as_ref().and_then(|here| FsDir::at(here, table));
-        let on_host = self.known.iter().filter_map(|(host, here)| {
-            let known = FsDir::at(here, table)?;
-            // The common end of both paths is within one filesystem; the rest of the host's path is the
-            // filesystem's mount point there.
-            let (mut point, mut root) = (host.as_path(), known.dir.as_path());
-            while point.file_name().is_some() && point.file_name() == root.file_name() {
-                (point, root) = (point.parent()?, root.parent()?);
-            }
-            Some(FsDir {
-                device: known.device,
-                dir: root.join(dir.host.strip_prefix(point).ok()?),
-            })
-        });
-        here.into_iter().chain(on_host)
-    }
-}
-
-/// The directories that the node needs, each with its place in a filesystem.
-#[derive(Clone, Debug)]
-pub struct SystemDirs(Vec<(Dir, FsDir)>);
-
-impl SystemDirs {
     /// Why the node needs a mounted filesystem, if it does.
     #[must_use]
     pub fn needs(&self, mount: &Mount) -> Option<String> {
-        let volume = FsDir::mounted(mount);
-        self.0.iter().find_map(|(dir, location)| {
-            if dir.rule != Rule::Held && volume.is_within(location) {
-                return Some(format!("it is a part of {}", dir.what));
+        let needed = self.needed.iter();
+        let mut same_fs = needed.filter(|(_, (device, _))| *device == mount.device);
+        same_fs.find_map(|(dir, (_, location))| {
+            let needed = dir.host.display();
+            if dir.rule != Rule::Held && mount.root.starts_with(location) {
+                return Some(format!("it is a part of {needed}"));
             }
-            let is_in_it = location.is_within(&volume);
-            is_in_it.then(|| format!("{} is in it", dir.what))
+            let is_in_it = location.starts_with(&mount.root);
+            is_in_it.then(|| format!("{needed} is in it"))
         })
     }
+}
+
+/// The location of a directory of the host, derived from a directory that is also here.
+fn location(host: &Path, shared: &Dir, table: &MountTable) -> Option<FsDir> {
+    let (device, known) = dir_at(shared.here.as_ref()?, table)?;
+    // The common end of both paths is within one filesystem; the rest of the host's path is the filesystem's mount
+    // point there.
+    let (mut point, mut root) = (shared.host.as_path(), known.as_path());
+    while point.file_name().is_some() && point.file_name() == root.file_name() {
+        (point, root) = (point.parent()?, root.parent()?);
+    }
+    Some((device, root.join(host.strip_prefix(point).ok()?)))
+}
+
+/// The files and devices that the machine swaps to.
+///
+/// # Errors
+/// When `/proc` does not answer.
+pub(super) fn swaps() -> io::Result<Vec<PathBuf>> {
+    match fs::read("/proc/swaps") {
+        // A kernel without swap.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        table => Ok(parse_swaps(&table?)),
+    }
+}
+
+/// Each line begins with a path, except the first, a heading.
+fn parse_swaps(table: &[u8]) -> Vec<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n');
+    let paths = lines.filter_map(|line| line.split(u8::is_ascii_whitespace).next());
+    let paths = paths.filter(|path| path.starts_with(b"/"));
+    paths.map(|path| unescape(path).into()).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
-use nix::errno::Errno;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
-
-use super::dir_watch::{self, DirWatch};
 
 /// Changes of the mount table. Bound to the runtime that it was created in.
 #[derive(Debug)]
@@ -45,9 +45,8 @@ impl MountEvents {
 /// created in.
 #[derive(Debug)]
 pub struct DirEvents {
-    watch: Option<DirWatch>,
-    /// A second descriptor of the watch: tokio requires one of its own.
-    events: AsyncFd<OwnedFd>,
+    inotify: AsyncFd<OwnedFd>,
+    watched: Option<i32>,
 }
 
 impl DirEvents {
@@ -59,42 +58,59 @@ impl DirEvents {
     /// # Panics
     /// Outside of a tokio runtime with I/O.
     pub fn new() -> io::Result<Self> {
-        // Attributes and contents of entries are not watched: no volume depends on them.
-        let watch = DirWatch::new(dir_watch::name_events())?;
-        let fd = watch.as_fd().try_clone_to_owned()?;
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         Ok(Self {
-            watch: Some(watch),
-            events: registered(fd, Interest::READABLE)?,
+            inotify: registered(fd, Interest::READABLE)?,
+            watched: None,
         })
     }
 
-    /// Removes the watch, for a thread that calls [`DirWatch::set_dir`], which can hang. No event is reported
-    /// until [`Self::restore`].
-    pub fn take(&mut self) -> Option<DirWatch> {
-        self.watch.take()
-    }
-
-    /// Puts the watch back.
-    pub fn restore(&mut self, watch: DirWatch) {
-        self.watch = Some(watch);
+    /// Watches only this directory, or nothing while it does not exist: the periodic scan notices when it is created.
+    /// Has to be called before each reading of it: the path may lead to another directory by now, a new one or a
+    /// mount. Blocks as long as the lookup of the path does.
+    ///
+    /// Drops earlier events: the caller is about to read the whole directory.
+    ///
+    /// # Errors
+    /// When the watch cannot be set.
+    pub fn set_dir(&mut self, dir: &Path) -> io::Result<()> {
+        // Attributes and contents of entries are not watched: no volume depends on them.
+        let events = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        while self.read().is_ok() {}
+        let now = match inotify::add_watch(&self.inotify, dir, events) {
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            now => Some(now?),
+        };
+        let before = std::mem::replace(&mut self.watched, now);
+        if let Some(before) = before.filter(|_| before != now) {
+            // Fails when the directory was removed, and the watch with it.
+            let _ = inotify::remove_watch(&self.inotify, before);
+        }
+        Ok(())
     }
 
     /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
     /// When events cannot be read.
-    pub async fn changed(&mut self) -> io::Result<()> {
-        let Some(watch) = &self.watch else {
-            return std::future::pending().await;
-        };
+    pub async fn changed(&self) -> io::Result<()> {
         loop {
-            let mut guard = self.events.readable().await?;
-            match watch.read() {
-                Err(Errno::EAGAIN) => guard.clear_ready(),
-                Err(Errno::EINTR) => {}
-                read => return read.map_err(io::Error::from),
+            let mut guard = self.inotify.readable().await?;
+            if let Ok(read) = guard.try_io(|_| self.read()) {
+                return read;
             }
         }
+    }
+
+    /// Reads pending events. Fails when there is none.
+    fn read(&self) -> io::Result<()> {
+        rustix::io::read(&self.inotify, &mut [0; 4096])?;
+        Ok(())
     }
 }
 

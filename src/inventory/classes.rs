@@ -5,28 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::config::Class;
 use crate::types::HostPath;
 
-use super::actor::Actor;
-use super::{Disks, Observation};
+use super::{Disks, Observation, Scanner};
 
 /// The number of periods after which an inventory no longer counts as complete.
 const MAX_AGE: u32 = 3;
+
+/// The delay between an event and the scan, so that one scan serves several events.
+const COALESCE: Duration = Duration::from_millis(20);
 
 /// The paths that have PVs or are being cleaned; `None` while the PVs are not known.
 pub type Taken = Option<Arc<BTreeSet<HostPath>>>;
 
 /// The result of an actor's scan.
 #[derive(Debug)]
-pub struct ClassInventory {
-    /// The directory's entries.
-    pub observation: Observation,
+struct Scanned {
+    observation: Observation,
     /// When the scan began.
-    pub begun: Instant,
+    begun: Instant,
 }
 
 /// The actors of all classes.
@@ -38,16 +38,15 @@ pub struct Inventory {
     period: Duration,
 }
 
+/// An actor. It ends when this is dropped, or after the scan that is under way.
 #[derive(Debug)]
 struct Handle {
     class: Arc<Class>,
+    started: Instant,
     taken: watch::Sender<Taken>,
-    published: watch::Receiver<Option<Arc<ClassInventory>>>,
+    published: watch::Receiver<Option<Scanned>>,
     /// When which paths were no longer taken, until a scan has begun after that.
     freed: BTreeMap<HostPath, Instant>,
-    /// Whether the first scan was waited for.
-    was_awaited: bool,
-    task: JoinHandle<()>,
 }
 
 /// The last observations of all classes.
@@ -78,9 +77,19 @@ impl Inventory {
         self.actors
             .retain(|name, actor| classes.get(name) == Some(&actor.class));
         for (name, class) in classes {
-            if !self.actors.contains_key(name) {
-                self.actors.insert(name.clone(), self.start(class));
-            }
+            self.actors.entry(name.clone()).or_insert_with(|| {
+                let (send_taken, taken) = watch::channel(None);
+                let (publish, published) = watch::channel(None);
+                let (scanner, wake) = (self.disks.scanner(class), Arc::clone(&self.wake));
+                tokio::spawn(scan_repeatedly(scanner, taken, publish, wake, self.period));
+                Handle {
+                    class: Arc::clone(class),
+                    started: Instant::now(),
+                    taken: send_taken,
+                    published,
+                    freed: BTreeMap::new(),
+                }
+            });
         }
     }
 
@@ -90,10 +99,9 @@ impl Inventory {
             let dir = &actor.class.host_dir;
             let here = paths.iter().filter(|path| path.child_of(dir).is_some());
             let now: BTreeSet<_> = here.cloned().collect();
-            let last = actor.published.borrow().clone();
-            let begun = last.map(|last| last.begun);
-            actor.freed.retain(|_, at| begun.is_none_or(|it| it <= *at));
+            let begun = actor.published.borrow().as_ref().map(|last| last.begun);
             let freed = &mut actor.freed;
+            freed.retain(|_, at| begun.is_none_or(|it| it <= *at));
             actor.taken.send_if_modified(|taken| {
                 let before = taken.take();
                 let gone = before.iter().flat_map(|it| it.difference(&now));
@@ -106,33 +114,11 @@ impl Inventory {
         }
     }
 
-    fn start(&self, class: &Arc<Class>) -> Handle {
-        let (send_taken, taken) = watch::channel(None);
-        let (publish, published) = watch::channel(None);
-        let actor = Actor {
-            scanner: self.disks.scanner(class),
-            period: self.period,
-            taken,
-            published: publish,
-            wake: Arc::clone(&self.wake),
-        };
-        Handle {
-            class: Arc::clone(class),
-            taken: send_taken,
-            published,
-            freed: BTreeMap::new(),
-            was_awaited: false,
-            task: tokio::spawn(actor.run()),
-        }
-    }
-
-    /// Waits for the first scans of new classes, up to `limit` in all, and only once for each class.
+    /// Waits for the first scans of classes that were started less than `limit` ago.
     pub async fn settle(&mut self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        for actor in self.actors.values_mut().filter(|it| !it.was_awaited) {
-            actor.was_awaited = true;
+        for actor in self.actors.values_mut() {
             let first = actor.published.wait_for(Option::is_some);
-            let _ = tokio::time::timeout_at(deadline, first).await;
+            let _ = tokio::time::timeout_at(actor.started + limit, first).await;
         }
     }
 
@@ -141,28 +127,60 @@ impl Inventory {
     pub fn observe(&self) -> Observed {
         let mut observed = Observed::default();
         for (name, actor) in &self.actors {
-            let last = actor.published.borrow().clone();
-            let Some(last) = last else {
+            let observation = if let Some(last) = &*actor.published.borrow() {
+                let is_fresh = last.begun.elapsed() < self.period * MAX_AGE;
+                let mut observation = last.observation.clone();
+                observation.complete &= is_fresh;
+                observation
+            } else {
                 let fault = "its directory is being looked at for the first time";
-                let nothing = Observation::failed(fault.to_owned());
-                observed.classes.insert(name.clone(), nothing);
-                continue;
+                Observation::failed(fault.to_owned())
             };
-            let mut observation = last.observation.clone();
-            observation.complete &= last.begun.elapsed() < self.period * MAX_AGE;
             observed.classes.insert(name.clone(), observation);
-            let freed = actor.freed.iter().filter(|(_, at)| last.begun <= **at);
-            observed
-                .outdated
-                .extend(freed.map(|(path, _)| path.clone()));
+            observed.outdated.extend(actor.freed.keys().cloned());
         }
         observed
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.task.abort();
+/// Scans at once, then after each event, and every period. Ends when the inventory drops the class. `wake` is notified
+/// when the main loop should look at what was published.
+async fn scan_repeatedly(
+    mut scanner: Box<dyn Scanner>,
+    mut taken: watch::Receiver<Taken>,
+    publish: watch::Sender<Option<Scanned>>,
+    wake: Arc<Notify>,
+    period: Duration,
+) {
+    let mut has_event = true;
+    loop {
+        let begun = Instant::now();
+        let paths = taken.borrow_and_update().clone();
+        let observation = scanner.scan(&paths).await;
+        let mut is_news = has_event;
+        publish.send_modify(|last| {
+            is_news |= last
+                .as_ref()
+                .is_none_or(|last| last.observation != observation);
+            *last = Some(Scanned { observation, begun });
+        });
+        if is_news {
+            wake.notify_one();
+        }
+        let took = begun.elapsed();
+        has_event = tokio::select! {
+            biased;
+            taken = taken.changed() => match taken {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+            () = scanner.changed() => true,
+            () = tokio::time::sleep(period) => false,
+        };
+        if has_event {
+            // A slow scan is followed by a pause of the same length.
+            tokio::time::sleep(COALESCE.max(took)).await;
+        }
     }
 }
 

@@ -3,16 +3,14 @@
 //! A scan opens only directories and block devices, for reading. It reports all entries and all errors, never only
 //! the first error. The main loop never waits for a disk.
 
-mod actor;
 mod classes;
-mod contents;
 mod listing;
 mod mount_watch;
 mod probe;
 mod scanner;
-mod stuck;
+mod volume;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -24,15 +22,14 @@ use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
 use crate::types::{SkipReason, VolumeMode};
 
-pub use classes::{ClassInventory, Inventory, Observed, Taken};
-pub use contents::Contents;
-pub(crate) use probe::device_user;
-pub use probe::{Machine, candidate_of_device, candidate_of_filesystem, probe};
+pub use classes::{Inventory, Observed, Taken};
 pub use scanner::LocalDisks;
+pub use volume::Contents;
+pub(crate) use volume::Volume;
 
 /// The disks of a machine.
 pub trait Disks: Debug + Send + Sync {
-    /// The scanner of a class. A class has one at a time.
+    /// The scanner of a class. That of a class that was reconfigured may still end a scan.
     fn scanner(&self, class: &Arc<Class>) -> Box<dyn Scanner>;
 }
 
@@ -48,8 +45,8 @@ pub trait Scanner: Debug + Send {
 /// One class's discovery directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Its entries, sorted by name.
-    pub entries: Vec<Entry>,
+    /// Its entries by name. One that is not UTF-8 is escaped, and the finding is a skip.
+    pub entries: BTreeMap<String, Finding>,
     /// Whether the reading is complete. If not, an absent entry means nothing.
     pub complete: bool,
     /// Why the directory itself could not be read.
@@ -57,34 +54,24 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// What the entry of that name is.
-    #[must_use]
-    pub fn finding(&self, name: &str) -> Option<&Finding> {
-        let at = self
-            .entries
-            .binary_search_by(|entry| entry.name.as_str().cmp(name))
-            .ok()?;
-        Some(&self.entries[at].finding)
+    /// The observation of a directory that could not be read.
+    fn failed(fault: String) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            complete: false,
+            fault: Some(fault),
+        }
     }
 
     /// The entries that are volumes, with their names.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, &Candidate)> {
         self.entries
             .iter()
-            .filter_map(|entry| match &entry.finding {
-                Finding::Volume(candidate) => Some((entry.name.as_str(), &**candidate)),
+            .filter_map(|(name, finding)| match finding {
+                Finding::Volume(candidate) => Some((name.as_str(), &**candidate)),
                 Finding::Skipped(_) => None,
             })
     }
-}
-
-/// One entry of a discovery directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name; escaped where it is not UTF-8, and then the finding is a skip.
-    pub name: String,
-    /// What it is.
-    pub finding: Finding,
 }
 
 /// What an entry is.

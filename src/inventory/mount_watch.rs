@@ -3,10 +3,11 @@
 //! A busy node mounts and unmounts many times a second. The table is read at the first change, and then up to four
 //! times a second, or once a second while no change concerns a class.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -20,76 +21,67 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The part of the mount table that a class depends on.
 #[derive(Debug)]
 pub(super) struct Concern {
-    /// The paths of its directory.
-    dirs: Vec<PathBuf>,
+    /// The path of its directory, as configured and without links.
+    pub(super) dirs: [PathBuf; 2],
     /// Devices that are in use, and not offered for that reason.
-    devices: BTreeSet<DeviceNumber>,
+    pub(super) devices: BTreeSet<DeviceNumber>,
     /// That part, as of its last scan.
-    seen: Vec<Mount>,
-    /// Of its scanner. Without one, nothing concerns the class.
-    changed: Weak<Notify>,
+    pub(super) seen: Vec<Mount>,
+    /// Notified when that part changes. Without its scanner, nothing concerns the class.
+    pub(super) changed: Weak<Notify>,
 }
 
 impl Concern {
-    /// The concern after a scan that has read this table. `changed` is notified when that part changes.
-    pub(super) fn new(
-        table: &MountTable,
-        dirs: Vec<PathBuf>,
-        devices: BTreeSet<DeviceNumber>,
-        changed: &Arc<Notify>,
-    ) -> Self {
-        let mut concern = Self {
-            dirs,
-            devices,
-            seen: Vec::new(),
-            changed: Arc::downgrade(changed),
-        };
-        concern.update(table);
-        concern
-    }
-
     /// Takes over the part of a newer table. Returns whether it differs.
     fn update(&mut self, table: &MountTable) -> bool {
-        let Self { dirs, devices, .. } = &*self;
-        // A mount above the directory hides it.
-        let is_near = |mount: &Mount| {
-            let mut dirs = dirs.iter();
+        let is_part = |mount: &&Mount| {
+            let mut dirs = self.dirs.iter();
+            // A mount above the directory hides it.
             dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
+                || self.devices.contains(&mount.device)
         };
-        let is_part = |mount: &&Mount| devices.contains(&mount.device) || is_near(mount);
-        if table.iter().filter(is_part).eq(&self.seen) {
-            return false;
-        }
-        self.seen = table.iter().filter(is_part).cloned().collect();
-        true
+        let now: Vec<_> = table.iter().filter(is_part).cloned().collect();
+        let differs = now != self.seen;
+        self.seen = now;
+        differs
     }
 }
 
 /// The concerns of all classes.
 #[derive(Debug, Default)]
-pub(super) struct MountWatch(Mutex<BTreeMap<String, Concern>>);
+pub(super) struct MountWatch(Mutex<Vec<Concern>>);
 
 impl MountWatch {
-    /// Replaces the concern of a class.
-    pub(super) fn set(&self, class: &str, concern: Concern) {
-        let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        concerns.insert(class.to_owned(), concern);
+    fn concerns(&self) -> MutexGuard<'_, Vec<Concern>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the concern of a scanner that has read this table.
+    pub(super) fn set(&self, mut concern: Concern, table: &MountTable) {
+        concern.update(table);
+        let mut concerns = self.concerns();
+        concerns.retain(|it| it.changed.strong_count() > 0 && !it.changed.ptr_eq(&concern.changed));
+        concerns.push(concern);
+    }
+
+    /// The path of a directory without links, if it was scanned.
+    pub(super) fn real_dir(&self, dir: &Path) -> PathBuf {
+        let concerns = self.concerns();
+        let scanned = concerns.iter().find(|it| it.dirs[0] == dir);
+        scanned.map_or(dir, |it| &it.dirs[1]).to_owned()
     }
 
     /// Notifies the classes that the table concerns. Returns whether there are any.
     fn notify(&self, table: &MountTable) -> bool {
         let mut any = false;
-        let mut concerns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        concerns.retain(|_, concern| {
-            let Some(changed) = concern.changed.upgrade() else {
-                return false;
-            };
-            if concern.update(table) {
+        for concern in self.concerns().iter_mut() {
+            if let Some(changed) = concern.changed.upgrade()
+                && concern.update(table)
+            {
                 changed.notify_one();
                 any = true;
             }
-            true
-        });
+        }
         any
     }
 
@@ -97,7 +89,8 @@ impl MountWatch {
     ///
     /// # Errors
     /// When the table cannot be watched.
-    pub(super) async fn run(&self, events: MountEvents) -> io::Result<()> {
+    pub(super) async fn run(&self, events: io::Result<MountEvents>) -> io::Result<Infallible> {
+        let events = events?;
         let mut pause = MIN_PAUSE;
         loop {
             events.changed().await?;
@@ -116,6 +109,8 @@ impl MountWatch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures::FutureExt;
 
     use super::*;
@@ -169,14 +164,14 @@ mod tests {
         ] {
             let changed = Arc::new(Notify::new());
             let devices = devices.iter().filter_map(|it| DeviceNumber::parse(it));
-            let concern = Concern::new(
-                &table(""),
-                vec!["/mnt/fast".into()],
-                devices.collect(),
-                &changed,
-            );
+            let concern = Concern {
+                dirs: ["/mnt/fast", "/mnt/real"].map(PathBuf::from),
+                devices: devices.collect(),
+                seen: Vec::new(),
+                changed: Arc::downgrade(&changed),
+            };
             let watch = MountWatch::default();
-            watch.set("fast", concern);
+            watch.set(concern, &table(""));
             assert_eq!(watch.notify(&now), concerns, "{what}");
             let notified = changed.notified().now_or_never().is_some();
             assert_eq!(notified, concerns, "{what}");

@@ -4,64 +4,74 @@
 //! answer in time is published as `TimedOut`, and is not probed again until its thread returns. Another thread
 //! continues with the next entry.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Once, mpsc};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Class;
-use crate::host::footprint::Footprint;
-use crate::host::mounts::DeviceNumber;
+use crate::host::Machine;
 use crate::host::watch::{DirEvents, MountEvents};
-use crate::types::SkipReason;
+use crate::types::{MountPath, SkipReason};
 
 use super::classes::Taken;
-use super::listing::{Listing, Name};
+use super::listing::Listing;
 use super::mount_watch::{Concern, MountWatch};
-use super::probe::{Machine, probe};
-use super::stuck::{MAX_STUCK, Stuck};
-use super::{Disks, Entry, Finding, Observation, Scanner, Skip};
+use super::probe::probe;
+use super::{Disks, Finding, Observation, Scanner, Skip};
 
 /// The timeout of the first entry that does not answer. A healthy one takes microseconds.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout of each further entry: where one disk is dead, its neighbours often are.
 const NEXT_PROBE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The name of a stuck thread that lists the directory.
-const DIRECTORY: &str = "/";
+
+/// The maximum number of stuck threads in one discovery directory.
+const MAX_STUCK: usize = 64;
+
+/// The warning that changes are not watched. The next scan would repeat it.
+static WARNING: Once = Once::new();
+
+/// What the threads of all classes are stuck on: an entry, or a discovery directory itself. They are in
+/// uninterruptible system calls, as on a dead disk or network filesystem. Nothing waits for such a thread; it ends when
+/// its call returns, also if its class was reconfigured meanwhile.
+type StuckThreads = watch::Sender<BTreeSet<MountPath>>;
 
 /// The discovery directories of this machine.
 #[derive(Debug)]
 pub struct LocalDisks {
     mounts: Arc<MountWatch>,
-    watching: JoinHandle<()>,
+    stuck: StuckThreads,
 }
 
 impl Default for LocalDisks {
-    /// Starts to watch the mount table. Requires a tokio runtime with I/O.
+    /// Starts to watch the mount table, until the end of the runtime, which must be one with I/O.
     fn default() -> Self {
         let mounts = Arc::new(MountWatch::default());
         let watch = Arc::clone(&mounts);
+        // From now on, not when the task begins to run.
         let events = MountEvents::new();
-        let watching = tokio::spawn(async move {
-            let ended = match events {
-                Ok(events) => watch.run(events).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended {
-                tracing::error!(%error, "changes of the mount table are noticed by the periodic scan only");
-            }
+        tokio::spawn(async move {
+            let Err(error) = watch.run(events).await;
+            tracing::error!(%error, "changes of the mount table are noticed by the periodic scan only");
         });
-        Self { mounts, watching }
+        Self {
+            mounts,
+            stuck: StuckThreads::default(),
+        }
     }
 }
 
-impl Drop for LocalDisks {
-    fn drop(&mut self) {
-        self.watching.abort();
+impl LocalDisks {
+    /// The path of a discovery directory without links, as its last listing found it. It does not touch the disk,
+    /// which may hang.
+    #[must_use]
+    pub fn real_dir(&self, dir: &MountPath) -> PathBuf {
+        self.mounts.real_dir(dir.as_path())
     }
 }
 
@@ -72,8 +82,8 @@ impl Disks for LocalDisks {
             mounts: Arc::clone(&self.mounts),
             mounts_changed: Arc::new(Notify::new()),
             events: None,
-            stuck: Stuck::default(),
-            warning: String::new(),
+            returned: self.stuck.subscribe(),
+            stuck: self.stuck.clone(),
         })
     }
 }
@@ -84,286 +94,211 @@ struct DirScanner {
     mounts: Arc<MountWatch>,
     mounts_changed: Arc<Notify>,
     events: Option<DirEvents>,
-    stuck: Stuck,
-    /// The last logged warning that changes are not watched.
-    warning: String,
+    stuck: StuckThreads,
+    /// Changes when a stuck thread has returned.
+    returned: watch::Receiver<BTreeSet<MountPath>>,
 }
 
 impl Scanner for DirScanner {
     fn scan<'a>(&'a mut self, taken: &'a Taken) -> BoxFuture<'a, Observation> {
-        self.scan_dir(taken).boxed()
+        let scan = self.scan_dir(taken);
+        scan.map(|scanned| scanned.unwrap_or_else(Observation::failed))
+            .boxed()
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
-        self.event().boxed()
+        let event = async move {
+            let in_dir = async {
+                match &self.events {
+                    Some(events) => events.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.mounts_changed.notified() => {}
+                changed = in_dir => if changed.is_err() {
+                    self.events = None;
+                },
+                _ = self.returned.changed() => {}
+            }
+        };
+        event.boxed()
     }
-}
-
-/// What a probing thread has found so far.
-#[derive(Default)]
-struct Found {
-    findings: Vec<Finding>,
-    /// The devices through which the devices in use can be written.
-    in_use: BTreeSet<DeviceNumber>,
-    abandoned: bool,
 }
 
 impl DirScanner {
-    async fn event(&mut self) {
-        let in_dir = async {
-            match &mut self.events {
-                Some(events) => events.changed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.mounts_changed.notified() => {}
-            changed = in_dir => if let Err(error) = changed {
-                self.events = None;
-                self.warn(format!("reading events: {error}"));
-            },
-            () = self.stuck.returned() => {}
-        }
-    }
-
-    fn warn(&mut self, warning: String) {
-        if self.warning != warning {
-            let dir = &self.class.mount_dir;
-            tracing::warn!(%dir, "changes are noticed by the periodic scan only: {warning}");
-            self.warning = warning;
-        }
-    }
-
     /// Lists the directory and probes each entry once.
-    async fn scan_dir(&mut self, taken: &Taken) -> Observation {
-        self.stuck.forget_returned();
-        let listing = match self.list().await {
-            Ok(listing) => listing,
-            Err(fault) => return Observation::failed(fault),
-        };
-        let machine = match listing.machine {
-            Ok(machine) => Arc::new(machine),
-            Err(error) => {
-                return Observation::failed(format!(
-                    "the mount table cannot be read: {error}; is /proc mounted?"
-                ));
-            }
-        };
-        let mut fault = listing.fault;
-        let mut entries = Vec::with_capacity(listing.names.len());
-        let mut todo = Vec::new();
+    async fn scan_dir(&mut self, taken: &Taken) -> Result<Observation, String> {
+        let listing = self.list().await?;
+        let machine = Arc::new(listing.machine);
+        let (mut entries, mut todo) = (BTreeMap::new(), Vec::new());
         for name in listing.names {
             match self.without_probe(&name) {
-                Some(finding) => entries.push(Entry {
-                    name: name.text,
-                    finding,
-                }),
-                None => todo.push(name.text),
+                Some(skip) => {
+                    let name = name.unwrap_or_else(|escaped| escaped);
+                    entries.insert(name, Finding::Skipped(skip));
+                }
+                None => todo.extend(name),
             }
         }
-        let in_use = self
-            .probe_all(todo, &machine, taken, &mut entries, &mut fault)
-            .await;
-        let dirs = vec![self.class.mount_dir.as_path().to_owned(), listing.real];
-        let concern = Concern::new(&machine.mounts, dirs, in_use, &self.mounts_changed);
-        self.mounts.set(&self.class.name, concern);
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Observation {
+        let probed = self.probe_all(todo, &machine, taken, &mut entries).await;
+        let fault = listing.fault.or(probed.err());
+        let observation = Observation {
             entries,
             complete: fault.is_none(),
             fault,
-        }
+        };
+        // An unmount of one of these may free a device that is in use.
+        let in_use = observation.volumes().filter(|(_, it)| it.in_use.is_some());
+        let devices = in_use.flat_map(|(_, it)| it.footprint.devices());
+        let devices = devices.filter_map(|number| machine.sysfs.writable_through(*number).ok());
+        let concern = Concern {
+            dirs: [self.class.mount_dir.as_path().to_owned(), listing.real],
+            devices: devices.flatten().collect(),
+            seen: Vec::new(),
+            changed: Arc::downgrade(&self.mounts_changed),
+        };
+        self.mounts.set(concern, &machine.mounts);
+        Ok(observation)
     }
 
     /// Watches and lists the directory, and reads what the probes of all entries need.
     async fn list(&mut self) -> Result<Listing, String> {
-        let dir = self.class.mount_dir.as_path().to_owned();
-        let silent = format!(
-            "{}: the directory did not answer for {PROBE_TIMEOUT:?}",
-            dir.display()
-        );
-        if self.stuck.contains(DIRECTORY) {
+        let dir = self.class.mount_dir.clone();
+        let silent = format!("{dir}: the directory did not answer for {PROBE_TIMEOUT:?}");
+        if self.is_stuck(&dir) {
             return Err(silent);
         }
-        if self.events.is_none() {
-            match DirEvents::new() {
-                Ok(events) => self.events = Some(events),
-                Err(error) => self.warn(format!(
-                    "{error}; raise the sysctl fs.inotify.max_user_instances"
-                )),
-            }
-        }
+        let events = self.events.take().map_or_else(DirEvents::new, Ok);
         let mode = self.class.volume_mode;
-        let watch = self.events.as_mut().and_then(DirEvents::take);
-        let mut thread = tokio::task::spawn_blocking(move || Listing::read(&dir, mode, watch));
-        let mut listing = match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
-            Ok(Ok(listing)) => listing,
-            Ok(Err(panic)) => {
-                self.events = None;
-                return Err(format!("listing it ended in a panic ({panic}): a bug"));
+        let path = dir.clone();
+        let mut thread = spawn_blocking(move || {
+            let path = path.as_path();
+            // First, so that no change after the reading is missed.
+            let events = events.and_then(|mut events| events.set_dir(path).map(|()| events));
+            (events, Listing::read(path, mode))
+        });
+        match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
+            Ok(Ok((events, listing))) => {
+                match events {
+                    Ok(events) => self.events = Some(events),
+                    Err(error) => WARNING.call_once(|| {
+                        tracing::warn!(%error, "changes of discovery directories are noticed by the periodic scan only; if a limit is reached, raise the sysctls fs.inotify.max_user_instances and fs.inotify.max_user_watches");
+                    }),
+                }
+                listing
             }
+            Ok(Err(panic)) => Err(format!("listing it ended in a panic ({panic}): a bug")),
             Err(_) => {
-                // The thread has the watch.
-                self.events = None;
-                self.stuck.push(DIRECTORY, thread);
-                return Err(silent);
+                self.leave_behind(dir, thread);
+                Err(silent)
             }
-        };
-        if let (Some(events), Some(watch)) = (&mut self.events, listing.watch.take()) {
-            events.restore(watch);
         }
-        if let Some(warning) = listing.warning.take() {
-            self.warn(warning);
-        }
-        Ok(listing)
     }
 
-    /// The finding of an entry that is not probed.
-    fn without_probe(&self, Name { text, utf8 }: &Name) -> Option<Finding> {
+    /// Remembers a thread that is stuck on a path until it returns.
+    fn leave_behind<T: Send + 'static>(&self, path: MountPath, thread: JoinHandle<T>) {
+        let stuck = self.stuck.clone();
+        stuck.send_if_modified(|paths| {
+            paths.insert(path.clone());
+            false
+        });
+        tokio::spawn(async move {
+            let _ = thread.await;
+            stuck.send_modify(|paths| {
+                paths.remove(&path);
+            });
+        });
+    }
+
+    fn is_stuck(&self, path: &MountPath) -> bool {
+        self.stuck.borrow().contains(path)
+    }
+
+    /// Why an entry is not probed.
+    fn without_probe(&self, name: &Result<String, String>) -> Option<Skip> {
         let (dir, pattern) = (&self.class.mount_dir, &self.class.name_pattern);
-        let (reason, why) = if !utf8 {
-            let why = format!(
-                "{dir}: the name \"{text}\" is not UTF-8, which a PersistentVolume cannot hold; rename it"
-            );
-            (SkipReason::NameNotUtf8, why)
-        } else if !pattern.matches(text) {
-            let why = format!("{dir}/{text} does not match namePattern {pattern}");
-            (SkipReason::NamePatternMismatch, why)
-        } else if self.stuck.contains(text) {
-            let why = format!("{dir}/{text} has not answered since an earlier scan");
-            (SkipReason::TimedOut, why)
-        } else {
-            return None;
+        let (reason, why) = match name {
+            Err(escaped) => (
+                SkipReason::NameNotUtf8,
+                format!(
+                    "{dir}: the name \"{escaped}\" is not UTF-8, which a PersistentVolume cannot hold; rename it"
+                ),
+            ),
+            Ok(name) if !pattern.matches(name) => (
+                SkipReason::NamePatternMismatch,
+                format!("{dir}/{name} does not match namePattern {pattern}"),
+            ),
+            Ok(name) if self.is_stuck(&dir.join(name)) => (
+                SkipReason::TimedOut,
+                format!("{dir}/{name} has not answered since an earlier scan"),
+            ),
+            Ok(_) => return None,
         };
-        Some(skipped(reason, why))
+        Some(Skip::new(reason, why))
     }
 
-    /// Probes entries on one thread, and on another after each entry that hangs. Returns the devices through
-    /// which the devices in use can be written.
+    /// Probes entries on one thread, and on another after each entry that hangs.
+    ///
+    /// # Errors
+    /// When too many hang, so that the others were not probed.
     async fn probe_all(
-        &mut self,
-        mut todo: Vec<String>,
+        &self,
+        names: Vec<String>,
         machine: &Arc<Machine>,
         taken: &Taken,
-        entries: &mut Vec<Entry>,
-        fault: &mut Option<String>,
-    ) -> BTreeSet<DeviceNumber> {
-        let dir = self.class.mount_dir.clone();
-        let mut in_use = BTreeSet::new();
+        entries: &mut BTreeMap<String, Finding>,
+    ) -> Result<(), String> {
+        let dir = &self.class.mount_dir;
+        let mut todo = names.into_iter();
         let mut timeout = PROBE_TIMEOUT;
-        while !todo.is_empty() {
-            if self.stuck.is_full() {
-                *fault = Some(format!(
+        while todo.len() > 0 {
+            let is_here = |it: &&MountPath| it.as_path().starts_with(dir.as_path());
+            if self.stuck.borrow().iter().filter(is_here).count() >= MAX_STUCK {
+                return Err(format!(
                     "{dir}: {MAX_STUCK} entries do not answer; {} others were not looked at",
                     todo.len()
                 ));
-                break;
             }
-            let (mut thread, found) = self.start_probing(&todo, machine, taken);
-            let ended = ended_in_time(&mut thread, &found, timeout).await;
-            let nothing_more = Found {
-                abandoned: true,
-                ..Found::default()
+            let (send, found) = mpsc::channel();
+            let (class, names) = (Arc::clone(&self.class), todo.as_slice().to_vec());
+            let (machine, taken) = (Arc::clone(machine), taken.clone());
+            // It ends when the receiver of its findings is dropped.
+            let mut thread = spawn_blocking(move || {
+                for name in names {
+                    let found = probe(&class, &name, &machine, taken.as_deref());
+                    if send.send(found).is_err() {
+                        return;
+                    }
+                }
+            });
+            let ended = loop {
+                let ended = tokio::time::timeout(timeout, &mut thread).await;
+                let before = todo.len();
+                let probed = found.try_iter().zip(todo.by_ref());
+                entries.extend(probed.map(|(found, name)| {
+                    let volume = |candidate| Finding::Volume(Box::new(candidate));
+                    (name, found.map_or_else(Finding::Skipped, volume))
+                }));
+                // A thread that makes progress is not stuck.
+                if ended.is_ok() || todo.len() == before {
+                    break ended;
+                }
             };
-            let found = std::mem::replace(&mut *lock(&found), nothing_more);
-            in_use.extend(found.in_use);
-            let probed = todo.drain(..found.findings.len());
-            entries.extend(
-                probed
-                    .zip(found.findings)
-                    .map(|(name, finding)| Entry { name, finding }),
-            );
-            if todo.is_empty() {
-                break;
-            }
-            let name = todo.remove(0);
-            let finding = if let Some(panic) = ended {
-                let why = format!("{dir}/{name}: looking at it ended in a panic ({panic}): a bug");
-                skipped(SkipReason::Unreadable, why)
+            let Some(name) = todo.next() else { break };
+            let skip = if let Ok(ended) = ended {
+                let why =
+                    format!("{dir}/{name}: looking at it ended in a panic ({ended:?}): a bug");
+                Skip::new(SkipReason::Unreadable, why)
             } else {
-                self.stuck.push(&name, thread);
+                self.leave_behind(dir.join(&name), thread);
                 let why = format!("{dir}: the entry {name:?} did not answer for {timeout:?}");
                 timeout = NEXT_PROBE_TIMEOUT;
-                skipped(SkipReason::TimedOut, why)
+                Skip::new(SkipReason::TimedOut, why)
             };
-            entries.push(Entry { name, finding });
+            entries.insert(name, Finding::Skipped(skip));
         }
-        in_use
+        Ok(())
     }
-
-    fn start_probing(
-        &self,
-        names: &[String],
-        machine: &Arc<Machine>,
-        taken: &Taken,
-    ) -> (JoinHandle<()>, Arc<Mutex<Found>>) {
-        let found = Arc::new(Mutex::new(Found::default()));
-        let (names, result) = (names.to_vec(), Arc::clone(&found));
-        let (class, machine, taken) = (Arc::clone(&self.class), Arc::clone(machine), taken.clone());
-        let thread = tokio::task::spawn_blocking(move || {
-            for name in names {
-                let finding = probe(&class, &name, &machine, taken.as_deref());
-                let in_use = used_through(&finding, &machine);
-                let mut result = lock(&result);
-                if result.abandoned {
-                    return;
-                }
-                result.findings.push(finding);
-                result.in_use.extend(in_use);
-            }
-        });
-        (thread, found)
-    }
-}
-
-/// Waits for a thread while it makes progress. Returns `None` on timeout, else the text of its panic, or an empty one.
-async fn ended_in_time(
-    thread: &mut JoinHandle<()>,
-    found: &Mutex<Found>,
-    timeout: Duration,
-) -> Option<String> {
-    let mut before = 0;
-    loop {
-        if let Ok(ended) = tokio::time::timeout(timeout, &mut *thread).await {
-            return Some(ended.map_or_else(|panic| panic.to_string(), |()| String::new()));
-        }
-        let now = lock(found).findings.len();
-        if now == before {
-            return None;
-        }
-        before = now;
-    }
-}
-
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The devices whose unmount may free a device that is in use.
-fn used_through(finding: &Finding, machine: &Machine) -> BTreeSet<DeviceNumber> {
-    match finding {
-        Finding::Volume(candidate) if candidate.in_use.is_some() => match candidate.footprint {
-            Footprint::Device { number, .. } => {
-                machine.sysfs.writable_through(number).unwrap_or_default()
-            }
-            Footprint::Filesystem { .. } => BTreeSet::new(),
-        },
-        _ => BTreeSet::new(),
-    }
-}
-
-impl Observation {
-    /// The observation of a directory that could not be read.
-    pub(super) fn failed(fault: String) -> Self {
-        Self {
-            entries: Vec::new(),
-            complete: false,
-            fault: Some(fault),
-        }
-    }
-}
-
-fn skipped(reason: SkipReason, detail: String) -> Finding {
-    Finding::Skipped(Skip::new(reason, detail))
 }

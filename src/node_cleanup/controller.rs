@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::Result;
 use futures::StreamExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::executor::{Executor, StepError};
-use super::plan::{self, Next, NodeIndex, Step};
+use super::executor::{Executor, Unconfirmed};
+use super::plan::{self, NodeIndex, Step};
 use super::report::{Findings, Report, first_list};
 use super::volume::Volume;
 use super::watches::View;
@@ -26,36 +27,33 @@ const RETRY: Backoff = Backoff {
     longest: Duration::from_mins(5),
 };
 
-/// The state that this process keeps of a PV.
-#[derive(Debug, Default)]
-pub struct Memory {
-    /// The mark on the PV, and since when this process has seen it while the node was gone.
-    marked: Option<(String, Instant)>,
-    /// The last attempt.
-    attempt: Option<Attempt>,
-}
-
-/// The attempts at one version of a PV.
+/// The state that this process keeps of a PV whose node is gone.
 #[derive(Debug)]
-struct Attempt {
+pub struct Memory {
+    mark: Option<String>,
+    /// Since when this process has seen the mark.
+    marked_since: Instant,
     version: String,
-    failures: u32,
+    /// The number of attempts at this version of the PV, and when the next one is due.
+    attempts: u32,
     next: Instant,
 }
 
 impl Memory {
-    /// How long the present mark has been seen. A new mark counts from `now`.
-    fn marked_for(&mut self, volume: &Volume, now: Instant) -> Duration {
-        let before = self.marked.take();
-        let same = before.filter(|(mark, _)| volume.mark.as_ref() == Some(mark));
-        let since = same.map_or(now, |(_, since)| since);
-        self.marked = volume.mark.clone().map(|mark| (mark, since));
-        now - since
-    }
-
-    /// The last attempt, if it was at this version.
-    fn attempt_at(&self, version: &str) -> Option<&Attempt> {
-        self.attempt.as_ref().filter(|it| it.version == version)
+    /// A new mark counts from `now`, and a new version is due at once.
+    fn new(volume: &Volume, before: Option<Self>, now: Instant) -> Self {
+        let (mark, version) = (&volume.mark, &volume.pv.resource_version);
+        let same_mark = before.as_ref().filter(|it| it.mark == *mark);
+        let marked_since = same_mark.map_or(now, |it| it.marked_since);
+        let same_version = before.filter(|it| it.version == *version);
+        let (attempts, next) = same_version.map_or((0, now), |it| (it.attempts, it.next));
+        Self {
+            mark: mark.clone(),
+            marked_since,
+            version: version.clone(),
+            attempts,
+            next,
+        }
     }
 }
 
@@ -64,10 +62,6 @@ impl Memory {
 pub struct Controller {
     /// Carries out the steps.
     pub executor: Executor,
-    /// The maximum time between two passes.
-    pub interval: Duration,
-    /// The maximum number of concurrent steps.
-    pub concurrency: usize,
     /// The time of the last progress.
     pub heartbeat: watch::Sender<Instant>,
     /// By the PV's UID.
@@ -82,13 +76,10 @@ impl Controller {
         loop {
             self.heartbeat.send_replace(Instant::now());
             self.report.missing_permissions(&self.executor);
-            let mut wake_at = Instant::now() + self.interval;
-            if let Some((steps, due)) = self.pass(view) {
-                if !steps.is_empty() {
-                    self.execute(steps, view).await;
-                    continue;
-                }
-                wake_at = due;
+            let (steps, wake_at) = self.pass(view);
+            if !steps.is_empty() {
+                self.execute(steps, view).await;
+                continue;
             }
             tokio::select! {
                 () = sleep_until(wake_at) => {}
@@ -97,38 +88,41 @@ impl Controller {
         }
     }
 
-    /// Plans the steps and when the next pass can decide differently; `None` until Nodes and PVs are listed. It drops
+    /// Plans the steps, none until Nodes and PVs are listed, and when the next pass can decide differently. It drops
     /// the state of a PV whose node is not seen gone, so that the delay then counts from zero.
-    fn pass(&mut self, view: &View) -> Option<(Vec<(Step, Volume)>, Instant)> {
-        let (nodes, volumes) = view.snapshot()?;
+    fn pass(&mut self, view: &View) -> (Vec<(Step, Volume)>, Instant) {
+        let (args, now) = (&self.executor.args, Instant::now());
+        let mut wake_at = now + args.stale_pv_discovery_interval;
+        let Some((nodes, volumes)) = view.snapshot() else {
+            return (Vec::new(), wake_at);
+        };
         if !self.executor.metrics.is_synced() {
-            first_list(&volumes, &self.executor.classes);
+            first_list(&volumes, &args.storageclass_names);
             self.executor.metrics.synced.set(1);
         }
-        let (nodes, now) = (NodeIndex::new(&nodes), Instant::now());
+        let nodes = NodeIndex::new(&nodes);
         let mut before = std::mem::take(&mut self.memories);
         let mut findings = Findings::default();
         let mut steps: Vec<(Step, &Volume)> = Vec::new();
-        let mut wake_at = now + self.interval;
         for volume in volumes.values() {
-            let mut memory = before.remove(&volume.pv.uid).unwrap_or_default();
-            let marked_for = memory.marked_for(volume, now);
-            let (step, left) = match plan::next(volume, &nodes, marked_for, self.executor.delay) {
-                Next::Nothing => continue,
-                Next::Unclear(why) => {
-                    let unclear = findings.unclear.entry(why).or_default();
-                    unclear.push(volume.pv.name.clone());
+            let mut memory = Memory::new(volume, before.remove(&volume.pv.uid), now);
+            let marked_for = now - memory.marked_since;
+            let next = plan::next(volume, &nodes, marked_for, args.pvc_deletion_delay);
+            let (step, left) = match next {
+                Ok(None) => continue,
+                Ok(Some(next)) => next,
+                Err(unclear) => {
+                    let pvs = findings.unclear.entry(unclear).or_default();
+                    pvs.push(volume.pv.name.clone());
                     continue;
                 }
-                Next::Step(step, left) => (step, left),
             };
             match step {
-                Step::Unmark => memory.marked = None,
+                Step::Unmark => memory.mark = None,
                 _ if volume.pv.phase == Phase::Bound => findings.claims += 1,
                 _ => findings.pvs += 1,
             }
-            let attempt = memory.attempt_at(&volume.pv.resource_version);
-            let due = attempt.map_or(now, |it| it.next).max(now + left);
+            let due = memory.next.max(now + left);
             self.memories.insert(volume.pv.uid.clone(), memory);
             if due > now {
                 wake_at = wake_at.min(due);
@@ -141,7 +135,7 @@ impl Controller {
         steps.truncate(MAX_STEPS);
         self.report.publish(findings, &self.executor);
         let steps = steps.into_iter().map(|(step, it)| (step, it.clone()));
-        Some((steps.collect(), wake_at))
+        (steps.collect(), wake_at)
     }
 
     async fn execute(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
@@ -151,38 +145,42 @@ impl Controller {
             heartbeat.send_replace(Instant::now());
             (step, volume, result)
         });
-        let results: Vec<_> = results.buffer_unordered(self.concurrency).collect().await;
+        let workers = usize::from(executor.args.worker_threads.get());
+        let results: Vec<_> = results.buffer_unordered(workers).collect().await;
         for (step, volume, result) in results {
             self.remember(step, &volume, &result);
         }
     }
 
     /// Records an attempt. After a success this version of the PV requires no further step.
-    fn remember(&mut self, step: Step, volume: &Volume, result: &Result<(), StepError>) {
-        let (pv, version) = (&volume.pv.name, &volume.pv.resource_version);
-        let memory = self.memories.entry(volume.pv.uid.clone()).or_default();
-        let failures = memory.attempt_at(version).map_or(0, |it| it.failures);
+    fn remember(&mut self, step: Step, volume: &Volume, result: &Result<()>) {
+        let pv = &volume.pv.name;
+        let Some(memory) = self.memories.get_mut(&volume.pv.uid) else {
+            return;
+        };
         let pause = match result {
             Ok(()) => RETRY.longest,
-            Err(_) => RETRY.pause(failures),
+            Err(_) => RETRY.pause(memory.attempts),
         };
-        let node = volume.hosts.join(", ");
+        memory.attempts += 1;
+        memory.next = Instant::now() + pause;
         match result {
             Ok(()) => {
                 let claim = volume.pv.claim.as_ref().map(ToString::to_string);
+                let node = volume.hosts.join(", ");
                 tracing::info!(?step, pv, claim, node, "done");
             }
-            // A missing permission is reported once for all PVs.
-            Err(StepError::Api(ApiError::Forbidden { .. })) => {}
-            Err(error) if error.is_change() => {
-                tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}");
-            }
-            Err(error) => tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}"),
+            Err(error) => match error.downcast_ref::<ApiError>() {
+                // A missing permission is reported once for all PVs.
+                Some(ApiError::Forbidden { .. }) => {}
+                Some(failure) if !failure.is_change() => {
+                    tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}");
+                }
+                _ if error.is::<Unconfirmed>() => {
+                    tracing::warn!(?step, pv, %error, "not done; planned again in {pause:?}");
+                }
+                _ => tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}"),
+            },
         }
-        memory.attempt = Some(Attempt {
-            version: version.clone(),
-            failures: failures + 1,
-            next: Instant::now() + pause,
-        });
     }
 }

@@ -45,67 +45,52 @@ pub enum Step {
     DeletePv,
 }
 
-/// The next step for a PV.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Nothing.
-    Nothing,
-    /// Nothing, because it is unclear whether the node is gone; with the reason.
-    Unclear(String),
-    /// This step, after this delay.
-    Step(Step, Duration),
-}
-
-/// Whether a PV's nodes are gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// At least one Node exists that has, or may have, the data.
-    There,
-    /// All are gone.
-    Gone,
-    /// It is unknown; with the reason.
-    Unclear(String),
-}
-
-/// Judges by the Nodes that the watch shows.
-#[must_use]
-pub fn verdict(volume: &Volume, nodes: &NodeIndex<'_>) -> Verdict {
+/// Whether a PV's nodes are gone, by the Nodes that the watch shows. They are not while a Node exists that has, or may
+/// have, the data.
+///
+/// # Errors
+/// Why it is unclear.
+pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     if volume.hosts.is_empty() {
         let text = "its node affinity, or a term of it, names no node by kubernetes.io/hostname";
-        return Verdict::Unclear(text.into());
+        return Err(text.into());
     }
     if nodes.names.is_empty() {
-        return Verdict::Unclear("the API server lists no Node at all".into());
+        return Err("the API server lists no Node at all".into());
     }
     if volume.node_names().any(|name| nodes.names.contains(name)) {
-        return Verdict::There;
+        return Ok(false);
     }
     match nodes.unlabelled {
-        Some(node) if volume.maker.is_none() => Verdict::Unclear(format!(
+        Some(node) if volume.maker.is_none() => Err(format!(
             "Node {node:?} has no label kubernetes.io/hostname, so it may be this PV's"
         )),
-        _ => Verdict::Gone,
+        _ => Ok(true),
     }
 }
 
-/// Plans. `marked_for` is how long this process has seen the PV's present mark while the nodes were gone.
-#[must_use]
-pub fn next(volume: &Volume, nodes: &NodeIndex<'_>, marked_for: Duration, delay: Duration) -> Next {
-    let now = |step| Next::Step(step, Duration::ZERO);
-    match verdict(volume, nodes) {
-        Verdict::Unclear(why) => return Next::Unclear(why),
-        Verdict::There if volume.mark.is_some() => return now(Step::Unmark),
-        Verdict::There => return Next::Nothing,
-        Verdict::Gone if volume.pv.paused => return Next::Nothing,
-        Verdict::Gone => {}
+/// Plans the next step for a PV, and the delay before it. `marked_for` is how long this process has seen the PV's
+/// present mark while the nodes were gone.
+///
+/// # Errors
+/// Why it is unclear whether the nodes are gone: nothing is done.
+pub fn next(
+    volume: &Volume,
+    nodes: &NodeIndex<'_>,
+    marked_for: Duration,
+    delay: Duration,
+) -> Result<Option<(Step, Duration)>, String> {
+    let now = |step| (step, Duration::ZERO);
+    if !is_gone(volume, nodes)? {
+        return Ok(volume.mark.is_some().then(|| now(Step::Unmark)));
     }
-    match last_step(volume) {
-        None => Next::Nothing,
+    Ok(match last_step(volume) {
+        _ if volume.pv.paused => None,
         // A volume that was never used has no data to lose.
-        Some(step) if volume.pv.never_used() => now(step),
-        Some(_) if !volume.is_marked() => now(Step::Mark),
-        Some(step) => Next::Step(step, delay.saturating_sub(marked_for)),
-    }
+        Some(step) if volume.pv.never_used() => Some(now(step)),
+        Some(_) if !volume.is_marked() => Some(now(Step::Mark)),
+        step => step.map(|step| (step, delay.saturating_sub(marked_for))),
+    })
 }
 
 /// The final step for a PV whose node is gone, after the delay.

@@ -41,10 +41,9 @@ impl Report {
         }
         let mut unclear = 0;
         for (why, pvs) in &findings.unclear {
-            let count = pvs.len();
-            unclear += count;
-            if count > self.last.unclear.get(why).map_or(0, Vec::len) {
-                let pvs = pvs[..count.min(MAX_NAMES)].join(", ");
+            unclear += pvs.len();
+            if pvs.len() > self.last.unclear.get(why).map_or(0, Vec::len) {
+                let (count, pvs) = (pvs.len(), pvs[..pvs.len().min(MAX_NAMES)].join(", "));
                 tracing::warn!(
                     count,
                     pvs,
@@ -61,10 +60,10 @@ impl Report {
     /// Reports each missing permission once until it is granted.
     pub fn missing_permissions(&mut self, executor: &Executor) {
         let missing = executor.cluster.permissions().missing().into_iter();
-        let notices = missing.map(|(resource, verb, why)| Notice {
+        let notices = missing.map(|missing| Notice {
             about: About::Pod,
             reason: reasons::PERMISSION_MISSING,
-            message: format!("the permission to {verb} {resource} is missing: {why}; {REMEDY}"),
+            message: format!("{missing}; {REMEDY}"),
         });
         let reporter = &executor.reporter;
         self.permissions
@@ -73,7 +72,7 @@ impl Report {
 }
 
 /// Logs the first list, and warns of configured classes without any PV, whose name may be misspelt.
-pub fn first_list(volumes: &Volumes, classes: &BTreeSet<String>) {
+pub fn first_list(volumes: &Volumes, classes: &[String]) {
     let pvs = volumes.len();
     tracing::info!(pvs, "Nodes and PersistentVolumes are listed");
     let found: BTreeSet<_> = volumes.values().map(|it| &it.pv.class).collect();

@@ -1,19 +1,16 @@
 //! The HTTP server: metrics and probes.
 
-use std::future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::metrics::Metrics;
 use crate::cluster::Cluster;
-use crate::server::{exposition, probe};
+use crate::server::routes;
 
 /// The longest silence of a healthy loop.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(3);
@@ -30,22 +27,16 @@ pub async fn serve(
     cluster: Cluster,
 ) -> io::Result<()> {
     let synced = Arc::clone(&metrics);
-    let answer = |is_fine: bool, why| future::ready(probe(is_fine.then_some("ok").ok_or(why)));
-    let healthy = move || {
+    let is_healthy = move || {
         let is_alive = heartbeat.borrow().elapsed() < HEARTBEAT_TIMEOUT;
-        answer(is_alive, "the loop makes no progress")
+        let error = "the loop makes no progress";
+        is_alive.then_some(()).ok_or_else(|| error.to_owned())
     };
-    let ready = move || {
-        let unlisted = "Nodes and PersistentVolumes are not listed yet";
-        answer(synced.is_synced(), unlisted)
+    let is_ready = move || {
+        let error = "Nodes and PersistentVolumes are not listed yet";
+        let is_synced = synced.is_synced();
+        is_synced.then_some(()).ok_or_else(|| error.to_owned())
     };
-    let show = move || {
-        let families = metrics.gather(cluster.metrics(), cluster.permissions());
-        future::ready(exposition(&families))
-    };
-    let app = Router::new()
-        .route("/healthz", get(healthy))
-        .route("/ready", get(ready))
-        .route(metrics_path, get(show));
-    axum::serve(listener, app).await
+    let gather = move || metrics.gather(cluster.metrics(), cluster.permissions());
+    axum::serve(listener, routes(metrics_path, is_healthy, is_ready, gather)).await
 }

@@ -1,10 +1,9 @@
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::plan::{self, Next, NodeIndex, Nodes, Step, Verdict};
+use super::plan::{self, NodeIndex, Nodes, Step};
 use super::volume::Volume;
 
 const DELAY: Duration = Duration::from_mins(1);
@@ -30,7 +29,7 @@ fn read(change: impl FnOnce(&mut Value)) -> Option<Volume> {
         "status": { "phase": "Available" },
     });
     change(&mut pv);
-    let classes = BTreeSet::from(["fast".to_owned()]);
+    let classes = ["fast".to_owned()];
     Volume::read(&serde_json::from_value(pv).unwrap(), &classes)
 }
 
@@ -47,8 +46,10 @@ fn nodes(nodes: &[(&str, Option<&str>)]) -> Nodes {
     nodes.iter().map(owned).collect()
 }
 
-fn verdict(of: &Volume, there: &[(&str, Option<&str>)]) -> Verdict {
-    plan::verdict(of, &NodeIndex::new(&nodes(there)))
+type Next = Result<Option<(Step, Duration)>, String>;
+
+fn is_gone(of: &Volume, there: &[(&str, Option<&str>)]) -> Result<bool, String> {
+    plan::is_gone(of, &NodeIndex::new(&nodes(there)))
 }
 
 /// The plan for a volume whose mark was seen for this number of seconds.
@@ -57,8 +58,9 @@ fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: u64) -> Next {
     plan::next(volume, &NodeIndex::new(&nodes(there)), marked_for, DELAY)
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "as in the plan")]
 fn now(step: Step) -> Next {
-    Next::Step(step, Duration::ZERO)
+    Ok(Some((step, Duration::ZERO)))
 }
 
 /// Another node, so that there is one.
@@ -90,54 +92,47 @@ fn node_exists_by_any_name_in_the_pv() {
             "its label",
             &[ELSEWHERE, ("x", Some("host-1"))][..],
             volume(|_| {}),
-            Verdict::There,
+            Ok(false),
         ),
         (
             "its name",
             &[ELSEWHERE, ("host-1", Some("x"))],
             volume(|_| {}),
-            Verdict::There,
+            Ok(false),
         ),
         (
             "its maker",
             &[ELSEWHERE, ("node-1", Some("x"))],
             volume(|_| {}),
-            Verdict::There,
+            Ok(false),
         ),
         (
             "its maker, unlabelled",
             &[ELSEWHERE, ("node-1", None)],
             volume(|_| {}),
-            Verdict::There,
+            Ok(false),
         ),
         (
             "others",
             &[ELSEWHERE, ("node-2", Some("host-2"))],
             volume(|_| {}),
-            Verdict::Gone,
+            Ok(true),
         ),
         (
             "others, unlabelled",
             &[ELSEWHERE, ("node-2", None)],
             volume(|_| {}),
-            Verdict::Gone,
+            Ok(true),
         ),
-        (
-            "others, made by hand",
-            &[ELSEWHERE],
-            volume(bare),
-            Verdict::Gone,
-        ),
+        ("others, made by hand", &[ELSEWHERE], volume(bare), Ok(true)),
     ] {
-        assert_eq!(verdict(&pv, nodes), expected, "{what}");
+        assert_eq!(is_gone(&pv, nodes), expected, "{what}");
     }
     for (nodes, words) in [
         (&[][..], "no Node at all"),
         (&[ELSEWHERE, ("x", None)], "\"x\""),
     ] {
-        let Verdict::Unclear(why) = verdict(&volume(bare), nodes) else {
-            panic!("{nodes:?} are no doubt");
-        };
+        let why = is_gone(&volume(bare), nodes).unwrap_err();
         assert!(why.contains(words), "{why}");
     }
 }
@@ -190,8 +185,7 @@ fn affinity_that_may_match_any_node_is_unclear() {
     }
     let anywhere = volume(|pv| pv["spec"]["nodeAffinity"] = json!(null));
     assert_eq!(anywhere.hosts, [""; 0]);
-    let verdict = verdict(&anywhere, &[ELSEWHERE]);
-    assert!(matches!(verdict, Verdict::Unclear(_)), "{verdict:?}");
+    is_gone(&anywhere, &[ELSEWHERE]).unwrap_err();
 }
 
 #[test]
@@ -245,17 +239,17 @@ fn final_step_depends_on_phase_and_policy() {
             }
         });
         let what = format!("{phase} {policy} deleting={deleting} protected={protected}");
-        let begins = expected.map_or(Next::Nothing, |_| now(Step::Mark));
+        let begins = expected.map_or(Ok(None), |_| now(Step::Mark));
         assert_eq!(next(&volume, &[ELSEWHERE], 60), begins, "{what}");
         mark(&mut volume);
         let left = Duration::from_secs(1);
-        let waits = expected.map_or(Next::Nothing, |step| Next::Step(step, left));
+        let waits = Ok(expected.map(|step| (step, left)));
         assert_eq!(next(&volume, &[ELSEWHERE], 59), waits, "{what}");
-        let acts = expected.map_or(Next::Nothing, now);
+        let acts = expected.map_or(Ok(None), now);
         assert_eq!(next(&volume, &[ELSEWHERE], 60), acts, "{what}");
         volume.pv.paused = true;
         let paused = next(&volume, &[ELSEWHERE], 60);
-        assert_eq!(paused, Next::Nothing, "{what}, paused");
+        assert_eq!(paused, Ok(None), "{what}, paused");
     }
 }
 
@@ -300,9 +294,9 @@ fn mark_is_removed_only_when_the_node_is_back() {
     let back = [ELSEWHERE, ("node-1", Some("host-1"))];
     assert_eq!(next(&volume, &back, 1000), now(Step::Unmark));
     volume.mark = None;
-    assert_eq!(next(&volume, &back, 1000), Next::Nothing);
+    assert_eq!(next(&volume, &back, 1000), Ok(None));
     let unclear = next(&volume, &[], 1000);
-    assert!(matches!(unclear, Next::Unclear(_)), "{unclear:?}");
+    assert!(unclear.is_err(), "{unclear:?}");
 }
 
 proptest! {
@@ -325,10 +319,9 @@ proptest! {
         });
         let label = format!("h{there}");
         let there = [("somewhere", Some(&*label))];
-        let verdict = verdict(&volume, &there);
-        prop_assert_eq!(verdict, if named { Verdict::There } else { Verdict::Gone });
+        prop_assert_eq!(is_gone(&volume, &there), Ok(!named));
         if named {
-            prop_assert_eq!(next(&volume, &there, 1000), Next::Nothing);
+            prop_assert_eq!(next(&volume, &there, 1000), Ok(None));
         }
     }
 }

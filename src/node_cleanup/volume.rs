@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use crate::names::{ANNOTATION_NODE_GONE_SINCE, PROVISIONER_PREFIX};
 use crate::view::{PvView, hosts_of_terms};
 
-/// The lengths of the groups of a UID, from the last.
-const UID_GROUPS: [usize; 5] = [12, 4, 4, 4, 8];
+/// The lengths of the groups of a UID after a hyphen.
+const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
 
 /// A local PV of a configured class. It is orphaned when all of its nodes are gone.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,12 +29,12 @@ pub struct Volume {
 impl Volume {
     /// Reads a PV; `None` if it is not local, or of another class.
     #[must_use]
-    pub fn read(pv: &PersistentVolume, classes: &BTreeSet<String>) -> Option<Self> {
+    pub fn read(pv: &PersistentVolume, classes: &[String]) -> Option<Self> {
         let spec = pv.spec.as_ref()?;
         spec.local.as_ref()?;
-        if !classes.contains(spec.storage_class_name.as_deref()?) {
-            return None;
-        }
+        classes
+            .contains(spec.storage_class_name.as_ref()?)
+            .then_some(())?;
         let view = PvView::from_api(pv);
         let mark = pv.annotations().get(ANNOTATION_NODE_GONE_SINCE);
         Some(Self {
@@ -91,8 +91,8 @@ fn hosts(spec: &PersistentVolumeSpec, view: &PvView) -> Vec<String> {
 fn maker(provisioner: &str) -> Option<String> {
     let rest = provisioner.strip_prefix(PROVISIONER_PREFIX)?;
     let rest = rest.strip_prefix('-')?;
-    let mut parts = rest.rsplitn(UID_GROUPS.len() + 1, '-');
-    let has_uid = UID_GROUPS.map(|length| parts.next().is_some_and(|it| it.len() == length));
-    let name = parts.next().filter(|_| has_uid == [true; 5]);
-    Some(name.unwrap_or(rest).to_owned())
+    let uid_at = rest.len().checked_sub(UID_GROUPS.iter().sum::<usize>() + 5);
+    let parts = uid_at.and_then(|at| rest.split_at_checked(at));
+    let parts = parts.filter(|(_, uid)| uid.split('-').map(str::len).eq(UID_GROUPS));
+    Some(parts.map_or(rest, |(name, _)| name).to_owned())
 }

@@ -1,7 +1,7 @@
 //! The watches of Nodes and PVs, and their state.
 
 use std::cell::{Ref, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
@@ -11,7 +11,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::plan::{self, NodeIndex, Nodes, Verdict};
+use super::plan::{self, NodeIndex, Nodes};
 use super::volume::Volume;
 use crate::cache::Watch;
 use crate::cluster::Cluster;
@@ -80,7 +80,7 @@ pub struct View {
 
 impl View {
     /// Runs both watches until it is dropped.
-    pub async fn follow(&self, cluster: &Cluster, classes: &BTreeSet<String>) {
+    pub async fn follow(&self, cluster: &Cluster, classes: &[String]) {
         let label =
             |node: &PartialObjectMeta<Node>| Some(node.labels().get(LABEL_HOSTNAME).cloned());
         let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
@@ -121,6 +121,6 @@ impl View {
     pub fn is_gone(&self, volume: &Volume) -> bool {
         let nodes = self.nodes.borrow();
         let nodes = nodes.listed.as_ref().map(NodeIndex::new);
-        nodes.is_some_and(|nodes| plan::verdict(volume, &nodes) == Verdict::Gone)
+        nodes.is_some_and(|nodes| plan::is_gone(volume, &nodes) == Ok(true))
     }
 }

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{NodeSelectorTerm, Toleration};
+use k8s_openapi::api::core::v1::{PersistentVolume, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
 
-use crate::config::{AccessMode, Class};
+use crate::config::Class;
 use crate::host::footprint::Footprint;
 use crate::host::mounts::DeviceNumber;
+use crate::names::LABEL_HOSTNAME;
+use crate::quantity;
 use crate::types::{HostPath, MountPath, VolumeMode};
-use crate::view::{JobView, PvRef, PvView, ReclaimPolicy, Tenancy};
+use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
 use super::CleanupState;
@@ -28,7 +31,7 @@ pub enum Action {
     Track(Box<Track>),
     /// Remove our finalizer from the PV of a wiped volume.
     Release(Tenancy),
-    /// Delete a PV without cleaning, or only remove our finalizer from it.
+    /// Delete a PV without cleaning, or remove our finalizer from a Terminating one.
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
@@ -75,34 +78,18 @@ pub struct PvDraft {
     pub class: String,
     /// `spec.local.path`.
     pub path: HostPath,
-    /// The hostname value for label and affinity.
+    /// The hostname value of label and affinity.
     pub hostname: String,
-    /// All labels.
-    pub labels: BTreeMap<String, String>,
-    /// All annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// Whether it is created with our finalizer.
-    pub finalizer: bool,
-    /// The owning Node, with `setPVOwnerRef`.
-    pub owner: Option<OwnerReference>,
-    /// Bytes, rounded down.
-    pub capacity: u64,
+    /// The recorded identity.
+    pub identity: String,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// The volume in our mount namespace.
     pub mount_path: MountPath,
     /// The storage that the scan found there.
     pub footprint: Footprint,
-    /// `spec.accessModes`.
-    pub access_mode: AccessMode,
-    /// `spec.local.fsType`.
-    pub fs_type: Option<String>,
-    /// `spec.mountOptions`.
-    pub mount_options: Vec<String>,
-    /// The reclaim policy.
-    pub policy: ReclaimPolicy,
-    /// Further node selector terms, OR-ed with the node's own.
-    pub selector: Vec<NodeSelectorTerm>,
+    /// The object, under the first name.
+    pub object: PersistentVolume,
 }
 
 impl PvDraft {
@@ -117,7 +104,7 @@ impl PvDraft {
 }
 
 /// A change of one PV's metadata and capacity, in one request that fails if the PV has changed since.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Patch {
     /// The PV.
     pub pv: PvRef,
@@ -141,35 +128,47 @@ impl Patch {
     pub fn of(pv: &PvView) -> Self {
         Self {
             pv: pv.reference(),
-            annotations: BTreeMap::new(),
-            hostname_label: None,
-            finalizers: None,
-            owners: None,
-            capacity: None,
-            events: Vec::new(),
+            ..Self::default()
         }
+    }
+
+    /// What to merge into the PV.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        let mut metadata = json!({});
+        for (key, value) in &self.annotations {
+            metadata["annotations"][*key] = json!(value);
+        }
+        if let Some(hostname) = &self.hostname_label {
+            metadata["labels"][LABEL_HOSTNAME] = json!(hostname);
+        }
+        if let Some(finalizers) = &self.finalizers {
+            metadata["finalizers"] = json!(finalizers);
+        }
+        if let Some(owners) = &self.owners {
+            metadata["ownerReferences"] = json!(owners);
+        }
+        let mut body = json!({ "metadata": metadata });
+        if let Some(bytes) = self.capacity {
+            body["spec"]["capacity"]["storage"] = quantity::format(bytes).into();
+        }
+        body
     }
 
     /// Whether it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.annotations.is_empty()
-            && self.hostname_label.is_none()
-            && self.finalizers.is_none()
-            && self.owners.is_none()
-            && self.capacity.is_none()
+        self.body() == json!({ "metadata": {} })
     }
 }
 
-/// The deletion of a PV without cleaning.
+/// One step of the deletion of a PV without cleaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withdrawal {
     /// The PV.
     pub pv: PvRef,
-    /// The remaining finalizers, if ours has to be removed first.
+    /// Of a Terminating PV: the other finalizers, which stay when ours is removed. `None`: the PV is deleted.
     pub finalizers: Option<Vec<String>>,
-    /// Whether it is still to be deleted.
-    pub delete: bool,
     /// The event's reason, see [`super::reasons`].
     pub reason: &'static str,
     /// Why, for the event.
@@ -212,4 +211,6 @@ pub struct JobTerms {
     pub hostname: String,
     /// `jobTolerations`.
     pub tolerations: Vec<Toleration>,
+    /// The image.
+    pub image: String,
 }

@@ -27,56 +27,41 @@ const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
 /// provisioner two of them run on the node, and each would replace the other's Job without end.
 const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What a Job with the name of a PV's Job means for the PV's cleanup.
-#[derive(Debug, PartialEq, Eq)]
-enum JobVerdict<'a> {
-    /// Its pod does not run yet.
-    Pending,
-    /// It succeeded.
-    Succeeded,
-    /// It failed, with this cause.
-    Failed(&'a str),
-    /// It has to be deleted before the next attempt, for this reason.
-    Blocking(&'static str),
-}
-
-/// `template` is the fingerprint of the Job that would be created now; the Job is not [running](is_at_work).
-fn judge_job<'a>(
-    job: &'a JobView,
+/// Why a Job that does not [run](is_running) has to be deleted before the next attempt. `template` is the fingerprint
+/// of the Job that would be created now.
+fn is_in_the_way(
+    job: &JobView,
     order: &CleanOrder,
     template: Option<&str>,
     date: Timestamp,
-) -> JobVerdict<'a> {
-    let old_template = || template.is_some() && job.template.as_deref() != template;
+) -> Option<&'static str> {
+    let has_jobs = order.job.is_some();
+    // A Job without a date is old.
+    let age = job
+        .created_at
+        .map(|created_at| date.duration_since(created_at));
+    let is_old = age.is_none_or(|age| age >= JOB_TEMPLATE_GRACE);
     match &job.state {
-        _ if job.deleting => JobVerdict::Blocking("which is being deleted"),
+        _ if job.deleting => Some("which is being deleted"),
         _ if !job.is_for(&order.pv.tenancy()) => {
-            JobVerdict::Blocking("which belongs to another PV or to an earlier claim")
+            Some("which belongs to another PV or to an earlier claim")
         }
-        JobState::Pending | JobState::Running if order.job.is_none() => {
-            JobVerdict::Blocking("which has not started, and Jobs are switched off now")
+        JobState::Pending | JobState::Running if !has_jobs => {
+            Some("which has not started, and Jobs are switched off now")
         }
-        JobState::Pending | JobState::Running if old_template() && had_time_to_start(job, date) => {
-            JobVerdict::Blocking("which has not started, and whose template has changed")
+        JobState::Pending | JobState::Running if job.template.as_deref() != template && is_old => {
+            Some("which has not started, and whose template has changed")
         }
-        JobState::Pending | JobState::Running => JobVerdict::Pending,
         JobState::Succeeded if job.cleaner != Some(order.class.cleaner.to_string()) => {
-            JobVerdict::Blocking("which cleaned by another method than the class has now")
+            Some("which cleaned by another method than the class has now")
         }
-        JobState::Succeeded => JobVerdict::Succeeded,
-        JobState::Failed(why) if order.job.is_some() => JobVerdict::Failed(why),
-        JobState::Failed(_) => JobVerdict::Blocking("which failed, and Jobs are switched off now"),
+        JobState::Failed(_) if !has_jobs => Some("which failed, and Jobs are switched off now"),
+        _ => None,
     }
 }
 
-/// Whether a Job is old enough to have started. A Job without a date is.
-fn had_time_to_start(job: &JobView, date: Timestamp) -> bool {
-    job.made_at
-        .is_none_or(|made_at| date.duration_since(made_at) >= JOB_TEMPLATE_GRACE)
-}
-
 /// Whether a Job deletes the data of this tenancy now.
-pub(super) fn is_at_work(job: &JobView, tenancy: &Tenancy) -> bool {
+pub(super) fn is_running(job: &JobView, tenancy: &Tenancy) -> bool {
     !job.deleting && job.state == JobState::Running && job.is_for(tenancy)
 }
 
@@ -98,9 +83,9 @@ impl<'a> Planner<'a> {
             });
             let job_runs = || {
                 let mut jobs = self.snapshot.jobs.values();
-                jobs.any(|job| is_at_work(job, tenancy))
+                jobs.any(|job| is_running(job, tenancy))
             };
-            if cleanup.at_work || is_needed || job_runs() {
+            if cleanup.running || is_needed || job_runs() {
                 continue;
             }
             if let (CleanupState::JobRunning { job }, None) = (&cleanup.state, pv)
@@ -117,36 +102,29 @@ impl<'a> Planner<'a> {
     }
 
     /// Handles a cleanup that runs or has wiped the volume. Returns `false` if there is none.
-    pub(super) fn cleanup_at_work(&mut self, pv: &'a PvView) -> bool {
+    pub(super) fn reconcile_running(&mut self, pv: &'a PvView) -> bool {
         let Some(cleanup) = self.cleanup(pv) else {
             return false;
         };
         let state = match &cleanup.state {
-            CleanupState::Wiped { error, retry_at } => {
-                self.release(pv, cleanup, error.as_deref(), *retry_at);
-                return true;
-            }
+            CleanupState::Wiped { .. } => VolumeState::Cleaning,
             CleanupState::Released => VolumeState::Cleaned,
-            CleanupState::Wiping if cleanup.at_work => VolumeState::Cleaning,
-            _ if cleanup.at_work => {
-                self.notify_blocked(pv, cleanup);
-                VolumeState::Waiting
-            }
+            CleanupState::Wiping if cleanup.running => VolumeState::Cleaning,
+            _ if cleanup.running => VolumeState::Waiting,
             _ => return false,
         };
         self.states.insert(&pv.name, (state, None));
+        self.notify_blocked(pv, cleanup);
+        self.release(pv, cleanup);
         true
     }
 
     /// Releases the PV of a wiped volume. Its Job is deleted first, so that its pod cannot touch the next
     /// tenant's data.
-    fn release(
-        &mut self,
-        pv: &'a PvView,
-        cleanup: &Cleanup,
-        error: Option<&str>,
-        retry_at: Duration,
-    ) {
+    fn release(&mut self, pv: &'a PvView, cleanup: &Cleanup) {
+        let CleanupState::Wiped { error, retry_at } = &cleanup.state else {
+            return;
+        };
         if let Some(job) = self.job_of(pv) {
             if self.snapshot.now.saturating_sub(cleanup.since) >= JOB_PENDING_LIMIT {
                 let namespace = &self.snapshot.job_source.namespace;
@@ -154,35 +132,29 @@ impl<'a> Planner<'a> {
                     "the volume is clean, but its PV stays: Job {namespace}/{} and its pods have not gone for {JOB_PENDING_LIMIT:?}; see kubectl --namespace {namespace} get jobs,pods --selector pvuuid={}",
                     job.name, pv.uid
                 );
-                self.notice(&pv.reference(), reasons::VOLUME_FAILED_DELETE, message);
+                self.notice(pv, reasons::VOLUME_FAILED_DELETE, message);
             }
-            self.write_job(job, JobWrite::Delete("the volume is clean".to_owned()));
-            self.states.insert(&pv.name, (VolumeState::Cleaning, None));
-            return;
+            return self.write_job(job, JobWrite::Delete("the volume is clean".to_owned()));
         }
-        let state = match error {
-            None => (VolumeState::Cleaning, None),
-            Some(error) => {
-                let reason = reasons::VOLUME_FAILED_DELETE;
-                self.notice(&pv.reference(), reason, error.to_owned());
-                (VolumeState::Refused, Some(error.to_owned()))
-            }
-        };
-        self.states.insert(&pv.name, state);
-        if cleanup.at_work {
-            return;
+        if let Some(error) = error {
+            let reason = reasons::VOLUME_FAILED_DELETE;
+            self.problem(pv, reason, VolumeState::Refused, error.clone());
         }
-        if self.snapshot.now >= retry_at {
+        if self.snapshot.now < *retry_at {
+            self.wake_at(*retry_at);
+        } else if !cleanup.running {
             self.plan.actions.push(Action::Release(pv.tenancy()));
-        } else {
-            self.wake_at(retry_at);
         }
     }
 
     /// Handles a Job that deletes the data. Returns `false` if there is none.
-    pub(super) fn job_at_work(&mut self, pv: &'a PvView, disks: &BTreeSet<DeviceNumber>) -> bool {
+    pub(super) fn reconcile_running_job(
+        &mut self,
+        pv: &'a PvView,
+        disks: &BTreeSet<DeviceNumber>,
+    ) -> bool {
         let job = self.snapshot.jobs.get(&job_name(&pv.name));
-        let Some(job) = job.filter(|job| is_at_work(job, &pv.tenancy())) else {
+        let Some(job) = job.filter(|job| is_running(job, &pv.tenancy())) else {
             return false;
         };
         self.slots.hold(disks);
@@ -205,22 +177,23 @@ impl<'a> Planner<'a> {
                 return;
             }
         }
-        if order.kind == VolumeMode::Block
-            && let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
+        if let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
+            && order.kind == VolumeMode::Block
         {
-            let (source, terms) = (&self.snapshot.job_source, order.job.as_ref());
-            let template = terms
-                .zip(source.image.as_ref())
-                .map(|(terms, image)| fingerprint(&order, terms, source, image));
+            let source = &self.snapshot.job_source;
+            let terms = order.job.as_ref();
+            let template = terms.map(|terms| fingerprint(&order, terms, source));
             let shown = source.shown(&pv.name);
-            match judge_job(job, &order, template.as_deref(), self.snapshot.date) {
-                JobVerdict::Succeeded => order.cleaned_by = Some(job.clone()),
-                JobVerdict::Pending => return self.job_pending(pv, shown, &order),
-                JobVerdict::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
-                JobVerdict::Blocking(why) => {
-                    self.write_job(job, JobWrite::Delete(why.to_owned()));
-                    let reason = format!("for the end of Job {shown}, {why}");
-                    return self.wait(pv, reason, Some(shown), order.basis);
+            if let Some(why) = is_in_the_way(job, &order, template.as_deref(), self.snapshot.date) {
+                self.write_job(job, JobWrite::Delete(why.to_owned()));
+                let reason = format!("for the end of Job {shown}, {why}");
+                return self.wait(pv, reason, Some(shown), order.basis);
+            }
+            match &job.state {
+                JobState::Succeeded => order.cleaned_by = Some(job.clone()),
+                JobState::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
+                JobState::Pending | JobState::Running => {
+                    return self.job_pending(pv, shown, &order);
                 }
             }
         }
@@ -248,10 +221,8 @@ impl<'a> Planner<'a> {
             } => {
                 self.wake_at(*retry_at);
                 // A failed attempt reports its failure itself; a failed Job does not.
-                let job_failed = self.failed_job(pv).is_some();
-                if job_failed {
-                    let reason = reasons::VOLUME_FAILED_DELETE;
-                    self.notice(&pv.reference(), reason, error.clone());
+                if self.failed_job(pv).is_some() {
+                    self.notice(pv, reasons::VOLUME_FAILED_DELETE, error.clone());
                 }
                 let state = (VolumeState::CleaningFailed, None);
                 self.states.insert(&pv.name, state);
@@ -268,7 +239,7 @@ impl<'a> Planner<'a> {
         } = &cleanup.state
         {
             if self.snapshot.now >= *notify_at {
-                self.notice(&pv.reference(), reasons::VOLUME_IN_USE, reason.clone());
+                self.notice(pv, reasons::VOLUME_IN_USE, reason.clone());
             } else {
                 self.wake_at(*notify_at);
             }
@@ -288,8 +259,7 @@ impl<'a> Planner<'a> {
                 "Job {shown} has not been running for {JOB_PENDING_LIMIT:?}, and nothing else cleans {}: see kubectl --namespace {namespace} describe job {name}; repair what keeps its pod from running; if the Job itself is wrong, another is made after kubectl --namespace {namespace} delete job {name}; other volumes are cleaned meanwhile",
                 order.path
             );
-            let message = reason.clone();
-            self.notice(&pv.reference(), reasons::VOLUME_FAILED_DELETE, message);
+            self.notice(pv, reasons::VOLUME_FAILED_DELETE, reason.clone());
         } else {
             self.slots.hold(&order.rotational);
         }
@@ -302,19 +272,11 @@ impl<'a> Planner<'a> {
             "Job {shown} failed ({why}), so the volume is not clean; see its pods' logs; it is not tried again until that Job is deleted: kubectl --namespace {namespace} delete job {}",
             job_name(&pv.name)
         );
-        self.notice(
-            &pv.reference(),
-            reasons::VOLUME_FAILED_DELETE,
-            error.clone(),
-        );
+        self.notice(pv, reasons::VOLUME_FAILED_DELETE, error.clone());
         self.states
             .insert(&pv.name, (VolumeState::CleaningFailed, None));
-        let state = CleanupState::Failed {
-            error,
-            retry_at: Duration::MAX,
-            lasts: true,
-        };
-        self.track(pv, state, basis);
+        let retry_at = Duration::MAX;
+        self.track(pv, CleanupState::Failed { error, retry_at }, basis);
     }
 
     fn wait(&mut self, pv: &'a PvView, reason: String, job: Option<String>, basis: u64) {

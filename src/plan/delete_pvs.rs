@@ -4,12 +4,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
 use super::{
-    Action, CleanOrder, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal, reasons,
+    Action, CleanOrder, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal,
+    reasons,
 };
 
 /// The error, and its fix, when no image for cleaning Jobs is known.
@@ -18,6 +20,10 @@ pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment var
     does), or switch useJobForCleaning off";
 
 const FORGOTTEN: &str = "an administrator consented to forget it; its data was not touched";
+const NEVER_USED: &str =
+    "the PV was deleted and its volume is not cleaned, because it was never used";
+const RETAINED: &str =
+    "the PV was deleted and its volume is not cleaned, because its reclaim policy is Retain";
 
 impl<'a> Planner<'a> {
     /// Reconciles the metadata of our PVs, and starts the cleanups that are due.
@@ -25,7 +31,7 @@ impl<'a> Planner<'a> {
         self.forget_cleanups();
         for pv in self.pvs {
             // A cleanup that has begun ends, also when the PV has changed its owner.
-            if self.cleanup_at_work(pv) {
+            if self.reconcile_running(pv) {
                 continue;
             }
             match pv.ownership(self.node, self.settings.config.use_node_name_only) {
@@ -40,13 +46,10 @@ impl<'a> Planner<'a> {
         let location = self.locate(pv);
         match due(pv) {
             // Our watch selects by the hostname label: without it no later change of the PV is seen.
-            Due::Yes | Due::Unused | Due::Kept if self.lacks_label(pv) => self.label_due_pv(pv),
+            Due::Yes | Due::Unused | Due::Retained if self.lacks_label(pv) => self.label_due_pv(pv),
             Due::Yes => self.reconcile_due(pv, &location),
-            Due::Unused => self.remove_finalizer(pv, "it was never used", VolumeState::Terminating),
-            Due::Kept => {
-                let why = format!("its reclaim policy is {}", pv.policy.as_str());
-                self.remove_finalizer(pv, &why, VolumeState::Terminating);
-            }
+            Due::Unused => self.withdraw(pv, NEVER_USED),
+            Due::Retained => self.withdraw(pv, RETAINED),
             Due::No => self.reconcile_active(pv, &location),
         }
     }
@@ -69,20 +72,17 @@ impl<'a> Planner<'a> {
     /// Reconciles a PV whose volume has to be cleaned.
     fn reconcile_due(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
         let disks = location.candidate().map(|it| it.rotational.clone());
-        if self.job_at_work(pv, &disks.unwrap_or_default()) {
+        if self.reconcile_running_job(pv, &disks.unwrap_or_default()) {
             return;
         }
         if consents_to_forget(pv) {
-            self.withdraw(pv, FORGOTTEN);
-            return;
+            return self.withdraw(pv, FORGOTTEN);
         }
         if self.plan.paused || pv.paused {
             let message = "cleaning is paused; the volume will be cleaned when it no longer is";
             self.cancel_pending_job(pv, message);
-            self.notice(&pv.reference(), reasons::CLEANING_PAUSED, message.into());
-            self.states
-                .insert(&pv.name, (VolumeState::Paused, Some(message.into())));
-            return;
+            let reason = reasons::CLEANING_PAUSED;
+            return self.problem(pv, reason, VolumeState::Paused, message.into());
         }
         if matches!(location, PvLocation::Unknown) {
             let wait = "its directory cannot be read at the moment; cleaning waits until it can";
@@ -97,24 +97,22 @@ impl<'a> Planner<'a> {
         else {
             if let Err(refusal) = verdict {
                 self.cancel_pending_job(pv, &refusal.message);
-                self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
-                self.states
-                    .insert(&pv.name, (refusal.state, Some(refusal.message)));
+                self.problem(pv, refusal.reason, refusal.state, refusal.message);
             }
             return;
         };
-        let basis = self.basis(pv, location);
-        let job = self.job_terms(candidate.kind);
-        if job.is_some() && self.snapshot.job_source.image.is_none() {
-            self.notice(
-                &pv.reference(),
-                reasons::VOLUME_FAILED_DELETE,
-                NO_JOB_IMAGE.into(),
-            );
-            self.states
-                .insert(&pv.name, (VolumeState::Refused, Some(NO_JOB_IMAGE.into())));
-            return;
-        }
+        let job = match &self.snapshot.job_source.image {
+            _ if !config.use_job_for_cleaning || candidate.kind != VolumeMode::Block => None,
+            Some(image) => Some(JobTerms {
+                hostname: self.node.hostname.clone(),
+                tolerations: config.job_tolerations.clone(),
+                image: image.clone(),
+            }),
+            None => {
+                let reason = reasons::VOLUME_FAILED_DELETE;
+                return self.problem(pv, reason, VolumeState::Refused, NO_JOB_IMAGE.into());
+            }
+        };
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
             let order = CleanOrder {
@@ -128,7 +126,7 @@ impl<'a> Planner<'a> {
                 cleaned_by: None,
                 capacity: candidate.capacity,
                 rotational: candidate.rotational.clone(),
-                basis,
+                basis: self.basis(pv, location),
                 generation: self.settings.generation,
             };
             self.next_step(pv, order);
@@ -138,64 +136,33 @@ impl<'a> Planner<'a> {
     /// A hash of the facts that a cleanup depends on. When it changes, a failed cleanup is retried at once.
     /// It excludes what our own writes change.
     fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
+        let found = location.candidate();
+        let found = found.map(|it| (&it.identity.text, it.read_only, &it.in_use));
+        let (policy, job) = (pv.policy.as_str(), self.failed_job(pv));
         let mut hasher = DefaultHasher::new();
-        (
-            self.settings.generation,
-            &pv.consent,
-            pv.policy.as_str(),
-            pv.phase,
-            self.failed_job(pv),
-        )
-            .hash(&mut hasher);
-        if let Some(candidate) = location.candidate() {
-            (
-                &candidate.identity.text,
-                candidate.read_only,
-                &candidate.in_use,
-            )
-                .hash(&mut hasher);
-        }
+        let generation = self.settings.generation;
+        (generation, &pv.consent, policy, pv.phase, job, found).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Removes our finalizer from a Terminating PV that is not cleaned.
-    fn remove_finalizer(&mut self, pv: &'a PvView, why: &str, state: VolumeState) {
-        self.states.insert(&pv.name, (state, Some(why.to_owned())));
-        let because = format!("the PV was deleted and its volume is not cleaned, because {why}");
-        self.push_withdrawal(pv, reasons::VOLUME_DELETE, because, false);
-    }
-
-    /// Deletes a PV without touching its data.
+    /// Deletes a PV, or removes our finalizer from a Terminating one, without touching its data.
     pub(super) fn withdraw(&mut self, pv: &'a PvView, because: &str) {
         self.withdraw_as(reasons::VOLUME_DELETE, pv, because);
     }
 
     /// The same, with this event reason.
     pub(super) fn withdraw_as(&mut self, reason: &'static str, pv: &'a PvView, because: &str) {
-        self.states.insert(
-            &pv.name,
-            (VolumeState::Terminating, Some(because.to_owned())),
-        );
-        self.push_withdrawal(pv, reason, because.to_owned(), !pv.deleting);
-    }
-
-    fn push_withdrawal(
-        &mut self,
-        pv: &PvView,
-        reason: &'static str,
-        because: String,
-        delete: bool,
-    ) {
+        let state = (VolumeState::Terminating, Some(because.to_owned()));
+        self.states.insert(&pv.name, state);
         // The event reports the data as untouched, so no Job may start. The next plan after its deletion goes on.
         if let Some(job) = self.job_of(pv) {
-            self.write_job(job, JobWrite::Cancel(because.clone()));
-        } else if !self.is_busy(pv) {
+            self.write_job(job, JobWrite::Cancel(because.to_owned()));
+        } else if !self.is_busy(pv) && (!pv.deleting || pv.has_finalizer()) {
             self.plan.actions.push(Action::Withdraw(Withdrawal {
                 pv: pv.reference(),
-                finalizers: pv.has_finalizer().then(|| without_ours(pv)),
-                delete,
+                finalizers: pv.deleting.then(|| without_ours(pv)),
                 reason,
-                because,
+                because: because.to_owned(),
             }));
         }
     }
@@ -241,9 +208,7 @@ impl<'a> Planner<'a> {
             ReclaimPolicy::Delete | ReclaimPolicy::Retain => None,
         };
         if let Some((reason, message)) = problem {
-            self.notice(&pv.reference(), reason, message.clone());
-            self.states
-                .insert(&pv.name, (VolumeState::Failed, Some(message)));
+            self.problem(pv, reason, VolumeState::Failed, message);
         }
     }
 
@@ -268,13 +233,8 @@ impl<'a> Planner<'a> {
                     "it was made by {:?} before this Node was registered again and is not taken over: {why}",
                     pv.provisioned_by.as_deref().unwrap_or_default()
                 );
-                self.notice(
-                    &pv.reference(),
-                    reasons::VOLUME_IDENTITY_MISMATCH,
-                    message.clone(),
-                );
-                self.states
-                    .insert(&pv.name, (VolumeState::Foreign, Some(message)));
+                let reason = reasons::VOLUME_IDENTITY_MISMATCH;
+                self.problem(pv, reason, VolumeState::Foreign, message);
             }
         }
     }

@@ -1,13 +1,19 @@
 //! DiscoverLocalVolumes: which entries of the discovery directories become PVs.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{
+    LocalVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
+    PersistentVolumeSpec, VolumeNodeAffinity,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::config::Class;
-use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
+use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME, provisioner_name, pv_name,
-    pv_name_on_collision,
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, provisioner_name,
+    pv_name, pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
@@ -36,157 +42,135 @@ impl<'a> Planner<'a> {
     pub(super) fn discover_local_volumes(&mut self) {
         let settings = self.settings;
         for (name, class) in &settings.config.classes {
-            let report = match self.snapshot.observed.get(name) {
-                Some(observation) => self.class(class, observation),
-                None => ClassReport {
-                    name: name.clone(),
-                    ready: false,
-                    faults: vec!["its directory has not been looked at yet".into()],
-                    volumes: Vec::new(),
-                },
-            };
-            self.add(report);
+            if let Some(observation) = self.snapshot.observed.get(name) {
+                self.class(class, observation);
+            } else {
+                let fault = "its directory has not been looked at yet".to_owned();
+                self.add_class(name, vec![fault], Vec::new());
+            }
         }
-        for (name, faults) in &settings.faulty {
-            self.notice(
-                About::Pod,
-                reasons::CLASS_INVALID,
-                format!("class {name:?} is switched off: {}", faults.join("; ")),
-            );
-            self.add(ClassReport {
-                name: name.clone(),
-                ready: false,
-                faults: faults.clone(),
-                volumes: Vec::new(),
-            });
+        for (name, fault) in &settings.faulty {
+            let message = format!("class {name:?} is switched off: {fault}");
+            self.notice(About::Pod, reasons::CLASS_INVALID, message);
+            self.add_class(name, vec![fault.clone()], Vec::new());
         }
         self.add_pvs_without_entry();
     }
 
-    fn add(&mut self, report: ClassReport) {
-        if !report.ready {
-            let why = match report.faults.first() {
-                Some(fault) => format!("class {:?}: {fault}", report.name),
-                None => format!(
-                    "class {:?}: not all of its volumes have PVs yet",
-                    report.name
-                ),
-            };
-            self.plan.not_ready.push(why);
+    fn add_class(&mut self, name: &str, faults: Vec<String>, volumes: Vec<VolumeReport>) {
+        let is_creating = volumes.iter().any(|it| it.state == VolumeState::Creating);
+        let is_faulty = !faults.is_empty() || volumes.iter().any(VolumeReport::is_unreadable);
+        if is_faulty || is_creating {
+            let why = faults.first().map(String::as_str);
+            let why = why.unwrap_or("not all of its volumes have PVs yet");
+            self.plan.not_ready.push(format!("class {name:?}: {why}"));
         }
-        self.plan.classes.push(report);
-    }
-
-    fn class(&mut self, class: &'a Arc<Class>, observation: &'a Observation) -> ClassReport {
-        let mut faults: Vec<String> = observation.fault.iter().cloned().collect();
-        let storage_class = match self.storage_class(class) {
-            Ok(storage_class) => Some(storage_class),
-            Err(skip) => {
-                faults.push(skip.detail);
-                None
-            }
-        };
-        let volumes: Vec<_> = observation
-            .entries
-            .iter()
-            .map(|entry| self.entry(class, storage_class, observation.complete, entry))
-            .collect();
-        self.report_contents(class, &volumes);
-        let hindered =
-            |volume: &VolumeReport| volume.state == VolumeState::Creating || volume.is_unreadable();
-        let ready = faults.is_empty() && !volumes.iter().any(hindered);
-        ClassReport {
-            name: class.name.clone(),
-            ready,
+        self.is_faulty |= is_faulty;
+        self.plan.classes.push(ClassReport {
+            name: name.to_owned(),
+            ready: !is_faulty && !is_creating,
             faults,
             volumes,
+        });
+    }
+
+    fn class(&mut self, class: &'a Arc<Class>, observation: &'a Observation) {
+        let mut faults = Vec::from_iter(observation.fault.clone());
+        let storage_class = self.storage_class(class);
+        if let Err(skip) = &storage_class {
+            faults.push(skip.detail.clone());
         }
+        let entries = observation.entries.iter();
+        let volumes: Vec<_> = entries
+            .map(|(name, finding)| {
+                self.entry(class, &storage_class, observation.complete, name, finding)
+            })
+            .collect();
+        self.report_contents(class, &volumes);
+        self.add_class(&class.name, faults, volumes);
     }
 
     /// Reports the volumes of a class that are not offered because they hold data, all in one event.
     fn report_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
-        let not_empty = |volume: &&VolumeReport| volume.reason == Some(SkipReason::NotEmpty);
-        let entries: Vec<_> = volumes
-            .iter()
-            .filter(not_empty)
-            .map(|it| it.entry.as_str())
-            .collect();
+        let is_not_empty = |it: &&VolumeReport| it.reason == Some(SkipReason::NotEmpty);
+        let not_empty = volumes.iter().filter(is_not_empty);
+        let entries: Vec<_> = not_empty.map(|it| it.entry.as_str()).collect();
         if entries.is_empty() {
             return;
         }
+        let (name, dir, entries) = (&class.name, &class.host_dir, some_of(&entries));
         let message = format!(
-            "class {:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {} hold something: {}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`",
-            class.name,
-            class.host_dir,
-            some_of(&entries)
+            "class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {dir} hold something: {entries}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`"
         );
         self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
     }
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {
         let name = &class.name;
-        let found = self.snapshot.storage_classes.get(name);
-        let found = found.map_err(|why| Skip::new(SkipReason::ClassMissing, why))?;
-        match found.reclaim_policy {
-            ReclaimPolicy::Delete | ReclaimPolicy::Retain => Ok(found),
-            _ => Err(Skip::new(
-                SkipReason::ClassInvalid,
+        let (reason, detail) = match self.snapshot.storage_classes.get(name) {
+            None => (
+                SkipReason::ClassMissing,
                 format!(
-                    "the StorageClass {name:?} has reclaimPolicy {}, which local volumes cannot have; make it Delete or Retain",
-                    found.reclaim_policy.as_str()
+                    "the StorageClass {name:?} could not be read so far; the log has the cause"
                 ),
-            )),
-        }
+            ),
+            Some(None) => (
+                SkipReason::ClassMissing,
+                format!("there is no StorageClass {name:?}; create it"),
+            ),
+            Some(Some(found)) => match &found.reclaim_policy {
+                ReclaimPolicy::Delete | ReclaimPolicy::Retain => return Ok(found),
+                policy => (
+                    SkipReason::ClassInvalid,
+                    format!(
+                        "the StorageClass {name:?} has reclaimPolicy {}, which local volumes cannot have; make it Delete or Retain",
+                        policy.as_str()
+                    ),
+                ),
+            },
+        };
+        Err(Skip::new(reason, detail))
     }
 
     fn entry(
         &mut self,
         class: &'a Arc<Class>,
-        storage_class: Option<&StorageClassView>,
+        storage_class: &Result<&StorageClassView, Skip>,
         complete: bool,
-        entry: &'a Entry,
+        entry: &str,
+        finding: &'a Finding,
     ) -> VolumeReport {
-        let path = class.host_dir.join(&entry.name);
+        let path = class.host_dir.join(entry);
         let mut report = VolumeReport {
-            entry: entry.name.clone(),
+            entry: entry.to_owned(),
             path: path.to_string(),
-            pv: None,
-            phase: None,
-            mode: None,
-            capacity: None,
-            identity: None,
-            state: VolumeState::Skipped,
-            reason: None,
-            detail: None,
+            ..VolumeReport::default()
         };
-        if let Finding::Volume(candidate) = &entry.finding {
+        if let Finding::Volume(candidate) = finding {
             report.mode = Some(class.volume_mode);
             report.capacity = Some(candidate.capacity);
             report.identity = Some(candidate.identity.text.clone());
         }
         if let Some(pv) = self.pv_of_entry(class, &path) {
             self.describe(pv, &mut report);
-            if let Finding::Skipped(skip) = &entry.finding {
+            if let Finding::Skipped(skip) = finding {
                 report.reason = Some(skip.reason);
                 report.detail.get_or_insert_with(|| skip.detail.clone());
             }
             return report;
         }
-        let offered = match &entry.finding {
+        let offered = match finding {
             Finding::Skipped(skip) => Err(skip.clone()),
             Finding::Volume(candidate) => self
                 .unclaimed(class, &path, candidate)
-                .and_then(|()| self.storage_class(class))
-                .map(|_| candidate),
+                .and_then(|()| Ok((candidate, storage_class.clone()?))),
         };
-        match (offered, storage_class) {
-            (Ok(candidate), Some(storage_class))
-                if complete && may_be_offered(class, candidate) =>
-            {
+        match offered {
+            Ok((candidate, storage_class)) if complete && may_be_offered(class, candidate) => {
                 self.offer(class, storage_class, entry, path, candidate, &mut report);
             }
-            (Ok(_), _) => report.state = VolumeState::Creating,
-            (Err(skip), _) => {
+            Ok(_) => report.state = VolumeState::Creating,
+            Err(skip) => {
                 report.reason = Some(skip.reason);
                 report.detail = Some(skip.detail);
             }
@@ -204,13 +188,13 @@ impl<'a> Planner<'a> {
         self.by_path.get(path)?.iter().find(ours).copied()
     }
 
-    fn describe(&self, pv: &PvView, report: &mut VolumeReport) {
+    /// Moves the state of a PV to its report.
+    fn describe(&mut self, pv: &PvView, report: &mut VolumeReport) {
         report.pv = Some(pv.name.clone());
         report.phase = Some(pv.phase);
         report.mode = Some(pv.mode);
-        if let Some((state, detail)) = self.states.get(pv.name.as_str()) {
-            report.state = *state;
-            report.detail.clone_from(detail);
+        if let Some(state) = self.states.remove(pv.name.as_str()) {
+            (report.state, report.detail) = state;
         }
     }
 
@@ -218,12 +202,12 @@ impl<'a> Planner<'a> {
         &mut self,
         class: &Arc<Class>,
         storage_class: &StorageClassView,
-        entry: &Entry,
+        entry: &str,
         path: HostPath,
         candidate: &Candidate,
         report: &mut VolumeReport,
     ) {
-        let draft = self.draft(class, storage_class, &entry.name, path.clone(), candidate);
+        let draft = self.draft(class, storage_class, entry, path.clone(), candidate);
         let refusal = self.snapshot.refusals.get(&path);
         match refusal.filter(|refusal| refusal.identity == candidate.identity.text) {
             None => {
@@ -236,15 +220,14 @@ impl<'a> Planner<'a> {
                 report.detail = Some(skip.detail.clone());
             }
         }
-        let footprint = candidate.footprint.clone();
         self.occupied.insert(Occupant {
             path,
-            footprint,
+            footprint: candidate.footprint.clone(),
             pv: None,
         });
         let writing = &self.snapshot.writing;
         let is_written = writing.contains(&draft.name) || writing.contains(&draft.second_name);
-        if !is_written && !self.is_being_made(&draft.path, &candidate.identity) {
+        if !is_written && !self.is_being_created(&draft.path, &candidate.identity) {
             self.plan.actions.push(Action::Create(Box::new(draft)));
         }
     }
@@ -257,8 +240,7 @@ impl<'a> Planner<'a> {
         path: HostPath,
         candidate: &Candidate,
     ) -> PvDraft {
-        let config = &self.settings.config;
-        let node = self.node;
+        let (config, node) = (&self.settings.config, self.node);
         let mut labels = config.labels_for_pv.clone();
         for key in &config.node_labels_for_pv {
             if let Some(value) = node.labels.get(key) {
@@ -268,83 +250,98 @@ impl<'a> Planner<'a> {
         }
         labels.insert(LABEL_HOSTNAME.into(), node.hostname.clone());
         let by = provisioner_name(&node.name, &node.uid, config.use_node_name_only);
+        let identity = candidate.identity.text.clone();
+        let annotations = [
+            (ANNOTATION_PROVISIONED_BY.into(), by),
+            (ANNOTATION_IDENTITY.into(), identity.clone()),
+        ];
+        let policy = &storage_class.reclaim_policy;
+        let is_protected = config.protect_released_data && *policy == ReclaimPolicy::Delete;
         let mut name = pv_name(entry, &node.name, &class.name);
         let second_name = pv_name_on_collision(entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {
             name.clone_from(&second_name);
         }
+        let metadata = ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(labels),
+            annotations: Some(annotations.into()),
+            finalizers: is_protected.then(|| vec![FINALIZER.into()]),
+            owner_references: config.set_pv_owner_ref.then(|| vec![node.as_owner()]),
+            ..ObjectMeta::default()
+        };
+        let own_node = NodeSelectorRequirement {
+            key: LABEL_HOSTNAME.into(),
+            operator: "In".into(),
+            values: Some(vec![node.hostname.clone()]),
+        };
+        let own_node = NodeSelectorTerm {
+            match_expressions: Some(vec![own_node]),
+            match_fields: None,
+        };
+        let capacity = quantity::format(quantity::round_down(candidate.capacity));
+        let mount_options = Some(storage_class.mount_options.clone());
+        let spec = PersistentVolumeSpec {
+            access_modes: Some(vec![class.access_mode.to_string()]),
+            capacity: Some([("storage".into(), Quantity(capacity))].into()),
+            local: Some(LocalVolumeSource {
+                fs_type: class.fs_type.clone(),
+                path: path.to_string(),
+            }),
+            mount_options: mount_options.filter(|options| !options.is_empty()),
+            node_affinity: Some(VolumeNodeAffinity {
+                required: Some(NodeSelector {
+                    node_selector_terms: [vec![own_node], class.selector.clone()].concat(),
+                }),
+            }),
+            persistent_volume_reclaim_policy: Some(policy.as_str().into()),
+            storage_class_name: Some(class.name.clone()),
+            volume_mode: Some(class.volume_mode.to_string()),
+            ..PersistentVolumeSpec::default()
+        };
         PvDraft {
             name,
             second_name,
             class: class.name.clone(),
             path,
             hostname: node.hostname.clone(),
-            labels,
-            annotations: BTreeMap::from([
-                (ANNOTATION_PROVISIONED_BY.into(), by),
-                (ANNOTATION_IDENTITY.into(), candidate.identity.text.clone()),
-            ]),
-            finalizer: config.protect_released_data
-                && storage_class.reclaim_policy == ReclaimPolicy::Delete,
-            owner: config.set_pv_owner_ref.then(|| node.as_owner()),
-            capacity: quantity::round_down(candidate.capacity),
+            identity,
             mode: class.volume_mode,
             mount_path: class.mount_dir.join(entry),
             footprint: candidate.footprint.clone(),
-            access_mode: class.access_mode,
-            fs_type: class.fs_type.clone(),
-            mount_options: storage_class.mount_options.clone(),
-            policy: storage_class.reclaim_policy.clone(),
-            selector: class.selector.clone(),
+            object: PersistentVolume {
+                metadata,
+                spec: Some(spec),
+                status: None,
+            },
         }
     }
 
     /// Reports our PVs whose path is not an entry, under their class.
     fn add_pvs_without_entry(&mut self) {
-        let reported: BTreeSet<String> = self
-            .plan
-            .classes
-            .iter()
-            .flat_map(|class| &class.volumes)
-            .filter(|volume| volume.state != VolumeState::Creating)
-            .filter_map(|volume| volume.pv.clone())
-            .collect();
-        for (name, (state, detail)) in std::mem::take(&mut self.states) {
-            let Some(pv) = self.by_name.get(name).filter(|_| !reported.contains(name)) else {
+        for pv in self.pvs {
+            if !self.states.contains_key(pv.name.as_str()) {
                 continue;
-            };
-            let path = match &pv.source {
-                crate::view::Source::Local(path) => path.to_string(),
-                crate::view::Source::BadPath(text, _) => text.clone(),
-                crate::view::Source::NotLocal => String::new(),
-            };
-            let volume = VolumeReport {
+            }
+            let path = pv.path().map_or("", HostPath::as_str);
+            let mut volume = VolumeReport {
                 entry: path.rsplit('/').next().unwrap_or_default().to_owned(),
-                path,
-                pv: Some(pv.name.clone()),
-                phase: Some(pv.phase),
-                mode: Some(pv.mode),
+                path: path.to_owned(),
                 capacity: pv.capacity.as_deref().and_then(quantity::parse),
-                identity: None,
-                state,
-                reason: None,
-                detail,
+                ..VolumeReport::default()
             };
-            match self
-                .plan
-                .classes
-                .iter_mut()
-                .find(|class| class.name == pv.class)
-            {
-                Some(class) => class.volumes.push(volume),
-                None => self.plan.classes.push(ClassReport {
+            self.describe(pv, &mut volume);
+            let classes = &mut self.plan.classes;
+            if let Some(class) = classes.iter_mut().find(|class| class.name == pv.class) {
+                class.volumes.push(volume);
+            } else {
+                let fault = "the class is not in the configuration; its PVs are left alone";
+                classes.push(ClassReport {
                     name: pv.class.clone(),
                     ready: true,
-                    faults: vec![
-                        "the class is not in the configuration; its PVs are left alone".into(),
-                    ],
+                    faults: vec![fault.to_owned()],
                     volumes: vec![volume],
-                }),
+                });
             }
         }
     }

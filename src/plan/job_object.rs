@@ -7,16 +7,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{
-    Container, EnvVar, HostPathVolumeSource, LocalObjectReference, PodSpec, PodTemplateSpec,
-    SecurityContext, Volume, VolumeMount,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::api::batch::v1::Job;
+use serde_json::{Value, json};
 
 use crate::config::Cleaner;
 use crate::names::{
@@ -36,6 +29,8 @@ pub struct JobSource {
     pub image: Option<String>,
     /// The Secrets of that namespace that pulling the image requires.
     pub pull_secrets: Vec<String>,
+    /// Whether this process sees [`UDEV`]. The Job mounts it then, so that both find the same identities.
+    pub has_udev: bool,
 }
 
 impl JobSource {
@@ -56,217 +51,129 @@ pub const ENV_PV: &str = "LOCAL_PV_NAME";
 pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
 /// The variable with the expected size of the device in bytes.
 pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
+/// udev's database, the source of some identities.
+pub const UDEV: &str = "/run/udev/data";
 
 /// Where device nodes are.
 const DEV: &str = "/dev";
-/// udev's database, the source of some identities. The Job mounts it if we do, so that both find the same.
-const UDEV: &str = "/run/udev/data";
 /// Our program stops within a second; a busy node may delay it.
 const GRACE_SECONDS: i64 = 10;
 
 /// The Job for a device of this identity and size (in bytes), created at `date`.
-#[must_use]
+///
+/// # Errors
+/// A bug: the text below is no Job.
 pub fn job(
     order: &CleanOrder,
     terms: &JobTerms,
     source: &JobSource,
-    image: &str,
     identity: &str,
     size: u64,
     date: Timestamp,
-) -> Job {
-    let annotations = BTreeMap::from(
-        [
-            (ANNOTATION_JOB_DEVICE, order.mount_path.to_string()),
-            (ANNOTATION_JOB_START, format!("{date:.9}")),
-            (ANNOTATION_CLAIM_UID, claim_uid(order)),
-            (ANNOTATION_IDENTITY, identity.to_owned()),
-            (ANNOTATION_JOB_CLEANER, order.class.cleaner.to_string()),
-            (
-                ANNOTATION_JOB_TEMPLATE,
-                fingerprint(order, terms, source, image),
-            ),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    Job {
-        metadata: ObjectMeta {
-            name: Some(job_name(&order.pv.name)),
-            namespace: Some(source.namespace.clone()),
-            labels: Some(labels(order, terms)),
-            annotations: Some(annotations),
+) -> serde_json::Result<Job> {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": job_name(&order.pv.name),
+            "namespace": source.namespace,
+            "labels": labels(order, terms),
+            "annotations": {
+                ANNOTATION_JOB_DEVICE: order.mount_path.to_string(),
+                ANNOTATION_JOB_START: format!("{date:.9}"),
+                // Empty where the PV names no claim.
+                ANNOTATION_CLAIM_UID: order.pv.tenancy().claim_uid.unwrap_or_default(),
+                ANNOTATION_IDENTITY: identity,
+                ANNOTATION_JOB_CLEANER: order.class.cleaner.to_string(),
+                ANNOTATION_JOB_TEMPLATE: fingerprint(order, terms, source),
+            },
             // A pending Job is garbage-collected with its PV: started later, it would wipe the next tenant's
             // data. Once it runs, the owner is removed (see [`super::JobWrite::Disown`]).
-            owner_references: Some(vec![OwnerReference {
-                api_version: "v1".into(),
-                kind: "PersistentVolume".into(),
-                name: order.pv.name.clone(),
-                uid: order.pv.uid.clone(),
-                ..OwnerReference::default()
-            }]),
-            ..ObjectMeta::default()
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "name": order.pv.name,
+                "uid": order.pv.uid,
+            }],
         },
-        spec: Some(spec(order, terms, source, image, identity, size)),
-        status: None,
-    }
+        "spec": spec(order, terms, source, identity, size),
+    }))
 }
 
 /// A hash of the Job's spec, without the identity and size of the device.
 #[must_use]
-pub fn fingerprint(
-    order: &CleanOrder,
-    terms: &JobTerms,
-    source: &JobSource,
-    image: &str,
-) -> String {
-    let spec = serde_json::json!(spec(order, terms, source, image, "", 0));
+pub fn fingerprint(order: &CleanOrder, terms: &JobTerms, source: &JobSource) -> String {
+    let spec = spec(order, terms, source, "", 0);
     format!("{:016x}", fnv1a_64(spec.to_string().bytes()))
 }
 
-fn labels(order: &CleanOrder, terms: &JobTerms) -> BTreeMap<String, String> {
-    let labels = [
-        (LABEL_HOSTNAME, terms.hostname.clone()),
-        (LABEL_JOB_PV, pv_label(&order.pv.name)),
-        (LABEL_JOB_PV_UID, order.pv.uid.clone()),
-    ];
-    labels
-        .map(|(key, value)| (key.to_owned(), value))
-        .into_iter()
-        .collect()
+fn labels(order: &CleanOrder, terms: &JobTerms) -> Value {
+    json!({
+        LABEL_HOSTNAME: terms.hostname,
+        LABEL_JOB_PV: pv_label(&order.pv.name),
+        LABEL_JOB_PV_UID: order.pv.uid,
+    })
 }
 
 fn spec(
     order: &CleanOrder,
     terms: &JobTerms,
     source: &JobSource,
-    image: &str,
     identity: &str,
     size: u64,
-) -> JobSpec {
-    let secrets = source
-        .pull_secrets
-        .iter()
-        .map(|name| LocalObjectReference { name: name.clone() });
-    let secrets: Vec<_> = secrets.collect();
-    let volumes = volumes(order);
-    let pod = PodSpec {
-        containers: vec![container(order, image, identity, size, &volumes)],
-        volumes: Some(volumes.into_iter().map(|(volume, _)| volume).collect()),
-        node_selector: Some(BTreeMap::from([(
-            LABEL_HOSTNAME.to_owned(),
-            terms.hostname.clone(),
-        )])),
-        tolerations: (!terms.tolerations.is_empty()).then(|| terms.tolerations.clone()),
-        restart_policy: Some("OnFailure".into()),
-        termination_grace_period_seconds: Some(GRACE_SECONDS),
-        automount_service_account_token: Some(false),
-        image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
-        ..PodSpec::default()
-    };
-    let limit = order.class.cleanup_timeout.map(|limit| {
-        let whole = limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
-        i64::try_from(whole).unwrap_or(i64::MAX)
-    });
-    JobSpec {
-        active_deadline_seconds: limit,
-        template: PodTemplateSpec {
-            metadata: Some(ObjectMeta {
-                labels: Some(labels(order, terms)),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(pod),
-        },
-        ..JobSpec::default()
+) -> Value {
+    let class = &order.class;
+    let (host_dir, mount_dir) = (class.host_dir.as_str(), class.mount_dir.to_string());
+    let volume = job_volume_name(host_dir, &mount_dir);
+    // The host directories that are required to reach and to identify the device.
+    let mut volumes = vec![json!({ "name": volume, "hostPath": { "path": host_dir } })];
+    let mut mounts = vec![json!({
+        "name": volume, "mountPath": mount_dir, "mountPropagation": "HostToContainer",
+    })];
+    let udev = source.has_udev.then_some(("udev", UDEV, Some(true)));
+    for (name, path, read_only) in [Some(("dev", DEV, None)), udev].into_iter().flatten() {
+        if path != mount_dir {
+            volumes.push(json!({ "name": name, "hostPath": { "path": path } }));
+            mounts.push(json!({ "name": name, "mountPath": path, "readOnly": read_only }));
+        }
     }
-}
-
-/// The annotation's value: empty where the PV names no claim.
-pub(super) fn claim_uid(order: &CleanOrder) -> String {
-    order.pv.tenancy().claim_uid.unwrap_or_default()
-}
-
-fn container(
-    order: &CleanOrder,
-    image: &str,
-    identity: &str,
-    size: u64,
-    volumes: &[(Volume, VolumeMount)],
-) -> Container {
-    let device = order.mount_path.to_string();
+    // Kubernetes expands $(VARIABLE) in a blockCleanerCommand, as in the Go provisioner's Jobs. It must not
+    // expand these values.
     let env = [
-        (ENV_DEVICE, device),
+        (ENV_DEVICE, order.mount_path.to_string()),
         (ENV_PV, order.pv.name.clone()),
         (ENV_IDENTITY, identity.to_owned()),
         (ENV_SIZE, size.to_string()),
-    ];
-    // Kubernetes expands $(VARIABLE) in a blockCleanerCommand, as in the Go provisioner's Jobs. It must not
-    // expand these values.
-    let env = env.map(|(name, value)| EnvVar {
-        name: name.into(),
-        value: Some(value.replace('$', "$$")),
-        value_from: None,
-    });
-    Container {
-        name: "cleaner".into(),
-        image: Some(image.to_owned()),
-        // By default the provisioner runs from the same image, so the node has it.
-        image_pull_policy: Some("IfNotPresent".into()),
-        command: Some(vec![PROGRAM.into(), "job".into()]),
-        args: Some(match &order.class.cleaner {
-            Cleaner::Method(method) => vec![format!("--method={method}")],
-            Cleaner::Command(words) => words.clone(),
-        }),
-        env: Some(env.into()),
-        volume_mounts: Some(volumes.iter().map(|(_, mount)| mount.clone()).collect()),
-        security_context: Some(SecurityContext {
-            privileged: Some(true),
-            ..SecurityContext::default()
-        }),
-        ..Container::default()
-    }
-}
-
-/// The host directories that are required to reach and to identify the device.
-fn volumes(order: &CleanOrder) -> Vec<(Volume, VolumeMount)> {
-    let (host_dir, mount_dir) = (
-        order.class.host_dir.as_str(),
-        order.class.mount_dir.to_string(),
-    );
-    let name = job_volume_name(host_dir, &mount_dir);
-    let mut volumes = vec![(
-        host_path(&name, host_dir),
-        VolumeMount {
-            name,
-            mount_path: mount_dir.clone(),
-            mount_propagation: Some("HostToContainer".into()),
-            ..VolumeMount::default()
+    ]
+    .map(|(name, value)| json!({ "name": name, "value": value.replace('$', "$$") }));
+    let secrets = source.pull_secrets.iter();
+    let secrets: Vec<_> = secrets.map(|name| json!({ "name": name })).collect();
+    let limit = class.cleanup_timeout;
+    json!({
+        "activeDeadlineSeconds": limit.map(|it| it.as_secs() + u64::from(it.subsec_nanos() > 0)),
+        "template": {
+            "metadata": { "labels": labels(order, terms) },
+            "spec": {
+                "containers": [{
+                    "name": "cleaner",
+                    "image": terms.image,
+                    // By default the provisioner runs from the same image, so the node has it.
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": [PROGRAM, "job"],
+                    "args": match &class.cleaner {
+                        Cleaner::Method(method) => vec![format!("--method={method}")],
+                        Cleaner::Command(words) => words.clone(),
+                    },
+                    "env": env,
+                    "volumeMounts": mounts,
+                    "securityContext": { "privileged": true },
+                }],
+                "volumes": volumes,
+                "nodeSelector": { LABEL_HOSTNAME: terms.hostname },
+                "tolerations": terms.tolerations,
+                "restartPolicy": "OnFailure",
+                "terminationGracePeriodSeconds": GRACE_SECONDS,
+                "automountServiceAccountToken": false,
+                "imagePullSecrets": secrets,
+            },
         },
-    )];
-    let mut add = |name: &str, path: &str, read_only: bool| {
-        let mount = VolumeMount {
-            name: name.into(),
-            mount_path: path.into(),
-            read_only: read_only.then_some(true),
-            ..VolumeMount::default()
-        };
-        volumes.push((host_path(name, path), mount));
-    };
-    if mount_dir != DEV {
-        add("dev", DEV, false);
-    }
-    if mount_dir != UDEV && Path::new(UDEV).is_dir() {
-        add("udev", UDEV, true);
-    }
-    volumes
-}
-
-fn host_path(name: &str, path: &str) -> Volume {
-    Volume {
-        name: name.into(),
-        host_path: Some(HostPathVolumeSource {
-            path: path.into(),
-            type_: None,
-        }),
-        ..Volume::default()
-    }
+    })
 }

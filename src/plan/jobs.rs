@@ -1,24 +1,22 @@
 //! Cleaning Jobs: the PV that each belongs to, the paths that they block, and their deletion.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::names::job_name;
-use crate::types::{HostPath, VolumeMode};
+use crate::types::HostPath;
 use crate::view::{JobState, JobView, PvView};
 
-use super::{Action, JobTerms, JobWrite, Planner, Settings, Snapshot};
+use super::{Action, JobWrite, Planner, Settings, Snapshot};
 
 /// The paths of the devices that have a Job.
 pub(super) fn paths(settings: &Settings, snapshot: &Snapshot) -> BTreeSet<HostPath> {
     let path = |job: &JobView| {
-        let device = job.device.as_deref()?;
-        settings.config.classes.values().find_map(|class| {
-            let entry = device
-                .strip_prefix(&class.mount_dir.to_string())?
-                .strip_prefix('/')?;
-            let is_entry = !entry.is_empty() && !entry.contains('/');
-            is_entry.then(|| class.host_dir.join(entry))
-        })
+        let device = Path::new(job.device.as_deref()?);
+        let (dir, entry) = (device.parent()?, device.file_name()?.to_str()?);
+        let mut classes = settings.config.classes.values();
+        let class = classes.find(|class| class.mount_dir.as_path() == dir)?;
+        Some(class.host_dir.join(entry))
     };
     snapshot.jobs.values().filter_map(path).collect()
 }
@@ -59,15 +57,6 @@ impl<'a> Planner<'a> {
             let action = Action::WriteJob(job.clone(), write);
             self.plan.actions.push(action);
         }
-    }
-
-    /// What a Job for a volume of this kind gets, if Jobs clean such volumes.
-    pub(super) fn job_terms(&self, kind: VolumeMode) -> Option<JobTerms> {
-        let config = &self.settings.config;
-        (config.use_job_for_cleaning && kind == VolumeMode::Block).then(|| JobTerms {
-            hostname: self.node.hostname.clone(),
-            tolerations: config.job_tolerations.clone(),
-        })
     }
 
     /// The UID of the Job that failed to clean this PV. When that Job is deleted, cleaning is retried.

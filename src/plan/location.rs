@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Class;
 use crate::inventory::{Candidate, Finding, Observation, Skip};
-use crate::view::{PvView, Source};
+use crate::view::PvView;
 
 use super::Settings;
 
@@ -36,21 +36,14 @@ impl<'a> PvLocation<'a> {
         observed: &'a BTreeMap<String, Observation>,
     ) -> Self {
         let Some(class) = settings.config.classes.get(&pv.class) else {
-            let faulty = settings.faulty.contains_key(&pv.class);
-            return if faulty {
-                Self::ClassInvalid
-            } else {
-                Self::ClassGone
+            return match settings.faulty.get(&pv.class) {
+                Some(_) => Self::ClassInvalid,
+                None => Self::ClassGone,
             };
         };
-        let path = match &pv.source {
-            Source::Local(path) => path,
-            Source::BadPath(text, fault) => {
-                return Self::Outside(format!("its path {text:?} is not usable: {fault}"));
-            }
-            Source::NotLocal => {
-                return Self::Outside("it is not a local volume (it has no spec.local)".into());
-            }
+        let path = match &pv.local_path {
+            Ok(path) => path,
+            Err(why) => return Self::Outside(why.clone()),
         };
         let Some(entry) = path.child_of(&class.host_dir) else {
             return Self::Outside(format!(
@@ -61,7 +54,7 @@ impl<'a> PvLocation<'a> {
         let Some(observation) = observed.get(&pv.class) else {
             return Self::Unknown;
         };
-        match observation.finding(entry) {
+        match observation.entries.get(entry) {
             _ if !observation.complete => Self::Unknown,
             Some(Finding::Volume(candidate)) => Self::Volume(class, entry, candidate),
             Some(Finding::Skipped(skip)) => Self::Skipped(skip),

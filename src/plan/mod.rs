@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::inventory::{Candidate, Observation};
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
@@ -38,7 +39,7 @@ use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
 use slots::Slots;
-pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot, StorageClasses};
+pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot};
 
 /// The decisions of one pass.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +52,8 @@ pub struct Plan {
     pub classes: Vec<ClassReport>,
     /// Why the node is not ready; empty when it is.
     pub not_ready: Vec<String>,
+    /// Whether the node is not ready only because PVs are being created, as after each cleanup.
+    pub is_creating: bool,
     /// Whether Node and PVs were known; otherwise the plan is empty.
     pub made: bool,
     /// Whether cleaning is paused on the whole node.
@@ -70,31 +73,43 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         return Plan::not_ready("the Node object does not exist; nothing is done until it does");
     };
     let Some(pvs) = &snapshot.pvs else {
-        return Plan::not_ready("the PersistentVolumes have not been listed yet");
+        return Plan::not_ready(
+            "the PersistentVolumes and the cleaning Jobs have not all been listed yet",
+        );
     };
-    let mut planner = Planner::new(settings, snapshot, node, pvs);
+    let active = snapshot.cleanups.values().filter(|it| it.is_active());
+    let mut planner = Planner {
+        settings,
+        snapshot,
+        node,
+        pvs,
+        by_path: BTreeMap::new(),
+        by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
+        by_uid: pvs.iter().map(|pv| (pv.uid.as_str(), pv)).collect(),
+        cleaning: active.map(|cleanup| &cleanup.path).collect(),
+        with_job: jobs::paths(settings, snapshot),
+        occupied: Occupied::default(),
+        layers: Layers::default(),
+        states: BTreeMap::new(),
+        slots: Slots::of(settings, snapshot),
+        due: Vec::new(),
+        is_faulty: false,
+        plan: Plan::default(),
+    };
+    planner.occupy_by_pvs();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
     planner.delete_orphaned_jobs();
     planner.delete_pvs();
     planner.start_cleanups();
     planner.discover_local_volumes();
     planner.report_shared_filesystems();
+    planner.plan.is_creating = !planner.is_faulty && !planner.plan.not_ready.is_empty();
     planner.plan.made = true;
     planner.plan.occupied = Arc::new(planner.occupied);
     planner.plan
 }
 
 impl Plan {
-    /// Whether the node is not ready only because PVs are being created, as after each cleanup.
-    #[must_use]
-    pub fn only_waits_for_pvs(&self) -> bool {
-        let waiting = self
-            .classes
-            .iter()
-            .filter(|class| class.only_waits_for_pvs());
-        !self.not_ready.is_empty() && waiting.count() == self.not_ready.len()
-    }
-
     fn not_ready(why: &str) -> Self {
         Self {
             not_ready: vec![why.into()],
@@ -124,73 +139,34 @@ struct Planner<'a> {
     slots: Slots,
     /// The attempts that are due, before slots are assigned.
     due: Vec<CleanOrder>,
+    /// Whether a class has a fault or an unreadable volume.
+    is_faulty: bool,
     plan: Plan,
 }
 
 impl<'a> Planner<'a> {
-    fn new(
-        settings: &'a Settings,
-        snapshot: &'a Snapshot,
-        node: &'a NodeView,
-        pvs: &'a [PvView],
-    ) -> Self {
-        let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        let mut occupied = Occupied::default();
-        for pv in pvs.iter().filter(|pv| pv.stands_on(node)) {
+    /// Indexes the PVs, the layers of all devices, and each volume that is being cleaned or has a PV of any
+    /// provisioner, before candidates are checked.
+    fn occupy_by_pvs(&mut self) {
+        for pv in self.pvs.iter().filter(|pv| pv.is_local_to(self.node)) {
             if let Some(path) = pv.path() {
-                by_path.entry(path).or_default().push(pv);
-                occupied.name(path, pv);
+                self.by_path.entry(path).or_default().push(pv);
+                self.occupied.name(path, pv);
             }
             if let Some(identity) = pv.identity.as_deref() {
-                occupied.record(identity, pv);
+                self.occupied.record(identity, pv);
             }
         }
-        let active = snapshot
-            .cleanups
-            .values()
-            .filter(|cleanup| cleanup.is_active());
-        let mut planner = Self {
-            settings,
-            snapshot,
-            node,
-            pvs,
-            by_path,
-            by_name: pvs.iter().map(|pv| (pv.name.as_str(), pv)).collect(),
-            by_uid: pvs.iter().map(|pv| (pv.uid.as_str(), pv)).collect(),
-            cleaning: active.map(|cleanup| &cleanup.path).collect(),
-            with_job: jobs::paths(settings, snapshot),
-            occupied,
-            layers: Layers::default(),
-            states: BTreeMap::new(),
-            slots: Slots::of(settings, snapshot),
-            due: Vec::new(),
-            plan: Plan::default(),
-        };
-        planner.occupy_by_pvs();
-        planner
-    }
-
-    /// Indexes the layers of all devices, and each volume that is being cleaned or has a PV of any provisioner,
-    /// before candidates are checked.
-    fn occupy_by_pvs(&mut self) {
-        for (name, class) in &self.settings.config.classes {
-            let Some(observation) = self.snapshot.observed.get(name) else {
-                continue;
-            };
-            for (entry, candidate) in observation.volumes() {
-                let path = class.host_dir.join(entry);
-                self.layers.insert(&path, &candidate.footprint);
-                let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
-                let taken = pv.is_some() || self.cleaning.contains(&path);
-                if taken && self.occupied.at(&path).is_none() {
-                    let pv = pv.map(|pv| pv.name.clone());
-                    let footprint = candidate.footprint.clone();
-                    self.occupied.insert(Occupant {
-                        path,
-                        footprint,
-                        pv,
-                    });
-                }
+        for (path, candidate) in self.volumes() {
+            self.layers.insert(&path, &candidate.footprint);
+            let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
+            let taken = pv.is_some() || self.cleaning.contains(&path);
+            if taken && self.occupied.at(&path).is_none() {
+                self.occupied.insert(Occupant {
+                    path,
+                    footprint: candidate.footprint.clone(),
+                    pv: pv.map(|pv| pv.name.clone()),
+                });
             }
         }
         // A volume whose class is gone, or that cannot be read, occupies its storage too.
@@ -203,6 +179,19 @@ impl<'a> Planner<'a> {
                 }
             }
         }
+    }
+
+    /// The volumes of all classes, with their paths.
+    fn volumes(&self) -> impl Iterator<Item = (HostPath, &'a Candidate)> + use<'a> {
+        let observed = &self.snapshot.observed;
+        let classes = self.settings.config.classes.iter();
+        classes.flat_map(move |(name, class)| {
+            let volumes = observed
+                .get(name)
+                .into_iter()
+                .flat_map(Observation::volumes);
+            volumes.map(move |(entry, candidate)| (class.host_dir.join(entry), candidate))
+        })
     }
 
     /// Where a PV's volume is, according to the scan.
@@ -220,14 +209,16 @@ impl<'a> Planner<'a> {
             || pv.path().is_some_and(|path| self.cleaning.contains(path))
     }
 
-    fn notice(&mut self, about: impl Into<About>, reason: &'static str, message: String) {
+    fn notice(&mut self, about: impl Into<About>, reason: &'static str, mut message: String) {
         let about = about.into();
-        let message = match &about {
-            About::Pv(name, _) if reason == reasons::VOLUME_FAILED_DELETE => {
-                self.with_path(name, message)
-            }
-            _ => message,
-        };
+        // Every event about a cleanup that fails names the path.
+        if let About::Pv(name, _) = &about
+            && reason == reasons::VOLUME_FAILED_DELETE
+            && let Some(path) = self.by_name.get(name.as_str()).and_then(|pv| pv.path())
+            && !message.contains(path.as_str())
+        {
+            message = format!("{path}: {message}");
+        }
         self.plan.notices.insert(Notice {
             about,
             reason,
@@ -235,12 +226,16 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// Every event about a cleanup that fails names the path.
-    fn with_path(&self, pv: &str, message: String) -> String {
-        match self.by_name.get(pv).and_then(|pv| pv.path()) {
-            Some(path) if !message.contains(path.as_str()) => format!("{path}: {message}"),
-            _ => message,
-        }
+    /// Reports a problem of a PV, in an event and as its state.
+    fn problem(
+        &mut self,
+        pv: &'a PvView,
+        reason: &'static str,
+        state: VolumeState,
+        message: String,
+    ) {
+        self.notice(&pv.reference(), reason, message.clone());
+        self.states.insert(&pv.name, (state, Some(message)));
     }
 
     fn patch(&mut self, patch: Patch) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 
-use crate::host::footprint::{Footprint, FsKey, Overlap, overlap};
+use crate::host::footprint::{Footprint, Overlap, overlap};
 use crate::host::identity::{Identity, may_share};
 use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
@@ -36,7 +36,7 @@ pub struct Occupied {
     upon: BTreeMap<DeviceNumber, Vec<usize>>,
     by_wwid: BTreeMap<String, Vec<usize>>,
     /// Filesystem volumes by filesystem and root within it: nested roots are neighbours in this order.
-    roots: BTreeMap<FsKey, BTreeMap<PathBuf, Vec<usize>>>,
+    roots: BTreeMap<DeviceNumber, BTreeMap<PathBuf, Vec<usize>>>,
     /// The UIDs and names of PVs by the identity that is recorded on them.
     recorded: BTreeMap<String, Vec<(String, String)>>,
     /// Identity, UID and name of PVs whose volumes are not among the occupants: their class is gone, or
@@ -46,41 +46,22 @@ pub struct Occupied {
     named: BTreeMap<HostPath, Vec<(String, String)>>,
 }
 
-/// Another PV that names the path of a volume, or one inside or around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rival<'a> {
-    /// Its name.
-    pub pv: &'a str,
-    /// Whether it names the very same path; otherwise one inside or around it.
-    pub same_path: bool,
-}
-
 impl Occupied {
     /// Adds a volume.
     pub fn insert(&mut self, occupant: Occupant) {
         let at = self.occupants.len();
+        for device in occupant.footprint.devices() {
+            self.upon.entry(*device).or_default().push(at);
+        }
         match &occupant.footprint {
-            Footprint::Device {
-                number,
-                below,
-                wwid,
-                ..
-            } => {
+            Footprint::Device { number, wwid, .. } => {
                 self.devices.entry(*number).or_default().push(at);
-                for device in below {
-                    self.upon.entry(*device).or_default().push(at);
-                }
                 if let Some(wwid) = wwid {
                     self.by_wwid.entry(wwid.clone()).or_default().push(at);
                 }
             }
-            Footprint::Filesystem {
-                devices, fs, root, ..
-            } => {
-                for device in devices {
-                    self.upon.entry(*device).or_default().push(at);
-                }
-                let roots = self.roots.entry(fs.clone()).or_default();
+            Footprint::Filesystem { fs, root, .. } => {
+                let roots = self.roots.entry(*fs).or_default();
                 roots.entry(root.clone()).or_default().push(at);
             }
         }
@@ -90,8 +71,8 @@ impl Occupied {
 
     /// Whether several volumes lie on a filesystem.
     #[must_use]
-    pub fn is_shared(&self, fs: &FsKey) -> bool {
-        let roots = self.roots.get(fs);
+    pub fn is_shared(&self, fs: DeviceNumber) -> bool {
+        let roots = self.roots.get(&fs);
         roots.is_some_and(|roots| roots.values().map(Vec::len).sum::<usize>() > 1)
     }
 
@@ -107,12 +88,11 @@ impl Occupied {
         self.recorded_on_another(identity, "")
     }
 
-    /// The same, for a PV of another UID than `uid`.
+    /// The name of a PV of another UID than `uid` on which this identity is recorded. The result means nothing for a
+    /// weak identity.
     #[must_use]
     pub fn recorded_on_another(&self, identity: &str, uid: &str) -> Option<&str> {
-        let mut pvs = self.recorded.get(identity)?.iter();
-        pvs.find(|(other, _)| other != uid)
-            .map(|(_, name)| name.as_str())
+        another(self.recorded.get(identity)?, uid)
     }
 
     /// Adds a PV whose volume was not seen: only its recorded identity is known.
@@ -135,21 +115,13 @@ impl Occupied {
         pvs.push((pv.uid.clone(), pv.name.clone()));
     }
 
-    /// Another PV than that of UID `uid` that names the path, or one inside or around it.
+    /// Another PV than that of UID `uid` that names the path, or one inside or around it, and which of these.
     #[must_use]
-    pub fn rival(&self, path: &HostPath, uid: &str) -> Option<Rival<'_>> {
-        let mut same = self.named.get(path).into_iter().flatten();
-        if let Some((_, pv)) = same.find(|(other, _)| other != uid) {
-            return Some(Rival {
-                pv,
-                same_path: true,
-            });
-        }
-        let (_, pv) = around(&self.named, path)?.first()?;
-        Some(Rival {
-            pv,
-            same_path: false,
-        })
+    pub fn duplicate(&self, path: &HostPath, uid: &str) -> Option<(&str, &'static str)> {
+        let same = self.named.get(path).and_then(|pvs| another(pvs, uid));
+        let around = || another(around(&self.named, path)?, uid);
+        same.map(|pv| (pv, "the same path"))
+            .or_else(|| Some((around()?, "a path inside or around this one")))
     }
 
     /// The volume at a path, if one was added.
@@ -167,7 +139,7 @@ impl Occupied {
     /// A volume at another path than `path` that shares storage with `footprint`, and how.
     #[must_use]
     pub fn conflict(&self, footprint: &Footprint, path: &HostPath) -> Option<(&Occupant, Overlap)> {
-        self.suspects(footprint)
+        self.neighbours(footprint)
             .into_iter()
             .flatten()
             .map(|at| &self.occupants[*at])
@@ -176,22 +148,15 @@ impl Occupied {
     }
 
     /// The volumes that may share storage with `footprint`.
-    fn suspects(&self, footprint: &Footprint) -> Vec<&Vec<usize>> {
+    fn neighbours(&self, footprint: &Footprint) -> Vec<&Vec<usize>> {
+        let devices = footprint.devices().iter();
+        let on_device = devices.filter_map(|device| self.devices.get(device));
         match footprint {
-            Footprint::Device {
-                number,
-                below,
-                wwid,
-                ..
-            } => below
-                .iter()
-                .filter_map(|device| self.devices.get(device))
+            Footprint::Device { number, wwid, .. } => on_device
                 .chain(self.upon.get(number))
                 .chain(wwid.as_ref().and_then(|wwid| self.by_wwid.get(wwid)))
                 .collect(),
-            Footprint::Filesystem {
-                devices, fs, root, ..
-            } => {
+            Footprint::Filesystem { fs, root, .. } => {
                 let roots = self.roots.get(fs);
                 let above = root.ancestors().filter_map(|dir| roots?.get(dir));
                 let within = roots
@@ -199,11 +164,16 @@ impl Occupied {
                     .flat_map(|roots| roots.range(root.clone()..))
                     .take_while(|(other, _)| other.starts_with(root))
                     .map(|(_, at)| at);
-                let on_device = devices.iter().filter_map(|device| self.devices.get(device));
                 above.chain(within).chain(on_device).collect()
             }
         }
     }
+}
+
+/// The name of the first PV of another UID.
+fn another<'a>(pvs: &'a [(String, String)], uid: &str) -> Option<&'a str> {
+    let mut others = pvs.iter().filter(|(other, _)| other != uid);
+    others.next().map(|(_, name)| name.as_str())
 }
 
 /// Which found volumes lie on which device, whether they are offered or not.

@@ -1,9 +1,10 @@
 //! What a plan reports: the state of each volume, and notices for operators.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::types::{SkipReason, VolumeMode};
-use crate::view::{Phase, PvRef};
+use crate::view::{Phase, PvRef, PvView};
 
 /// A problem to report to operators, once, when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,12 @@ pub enum About {
 
 impl From<&PvRef> for About {
     fn from(pv: &PvRef) -> Self {
+        Self::Pv(pv.name.clone(), pv.uid.clone())
+    }
+}
+
+impl From<&PvView> for About {
+    fn from(pv: &PvView) -> Self {
         Self::Pv(pv.name.clone(), pv.uid.clone())
     }
 }
@@ -60,10 +67,11 @@ pub mod reasons {
 }
 
 /// The state of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[allow(missing_docs, reason = "they are explained in docs/status.md")]
 pub enum VolumeState {
     /// Not offered, for the reason in [`VolumeReport::reason`].
+    #[default]
     Skipped,
     /// Its PV is being created.
     Creating,
@@ -97,7 +105,7 @@ pub enum VolumeState {
 }
 
 /// One volume, or one entry that is not a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeReport {
     /// The entry's name in the discovery directory, or the PV's path below it.
@@ -107,7 +115,6 @@ pub struct VolumeReport {
     /// The PV's name.
     pub pv: Option<String>,
     /// The PV's phase.
-    #[serde(serialize_with = "phase")]
     pub phase: Option<Phase>,
     /// The volume mode.
     pub mode: Option<VolumeMode>,
@@ -121,6 +128,9 @@ pub struct VolumeReport {
     pub reason: Option<SkipReason>,
     /// The cause, for an operator.
     pub detail: Option<String>,
+    /// The cleanup, in the document of `/status` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<Value>,
 }
 
 impl VolumeReport {
@@ -129,18 +139,6 @@ impl VolumeReport {
     pub fn is_unreadable(&self) -> bool {
         use SkipReason::{NoCapacity, TimedOut, Unreadable};
         matches!(self.reason, Some(Unreadable | TimedOut | NoCapacity))
-    }
-}
-
-#[allow(
-    clippy::ref_option,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes the field so"
-)]
-fn phase<S: serde::Serializer>(phase: &Option<Phase>, serializer: S) -> Result<S::Ok, S::Error> {
-    match phase {
-        Some(phase) => serializer.collect_str(phase),
-        None => serializer.serialize_none(),
     }
 }
 
@@ -156,14 +154,4 @@ pub struct ClassReport {
     pub faults: Vec<String>,
     /// Its volumes and entries, by name.
     pub volumes: Vec<VolumeReport>,
-}
-
-impl ClassReport {
-    /// Whether it is not ready only because PVs are being created.
-    #[must_use]
-    pub fn only_waits_for_pvs(&self) -> bool {
-        !self.ready
-            && self.faults.is_empty()
-            && !self.volumes.iter().any(VolumeReport::is_unreadable)
-    }
 }

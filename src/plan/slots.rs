@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::host::mounts::DeviceNumber;
 
-use super::{Cleanup, CleanupState, Settings, Snapshot};
+use super::{CleanupState, Settings, Snapshot};
 
 /// The free slots: `maxConcurrentCleanups` in all, and one for each rotational disk.
 #[derive(Debug, Default)]
@@ -22,12 +22,12 @@ impl Slots {
             limit: settings.config.max_concurrent_cleanups.get().into(),
             ..Self::default()
         };
-        let is_wiped = |it: &Cleanup| matches!(it.state, CleanupState::Wiped { .. });
-        let at_work = snapshot.cleanups.values().filter(|it| it.at_work);
-        for cleanup in at_work.filter(|it| !is_wiped(it)) {
-            slots.wipes += 1;
-            slots.held += usize::from(!cleanup.stalled);
-            slots.disks.extend(&cleanup.disks);
+        for cleanup in snapshot.cleanups.values().filter(|it| it.running) {
+            if !matches!(cleanup.state, CleanupState::Wiped { .. }) {
+                slots.wipes += 1;
+                slots.held += usize::from(!cleanup.stalled);
+                slots.disks.extend(&cleanup.disks);
+            }
         }
         slots
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Fault, Loaded};
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{Observation, Skip};
 use crate::types::HostPath;
@@ -19,8 +19,8 @@ use super::job_object::JobSource;
 pub struct Settings {
     /// The valid part.
     pub config: Arc<Config>,
-    /// Classes that are switched off, with all their faults.
-    pub faulty: BTreeMap<String, Vec<String>>,
+    /// Classes that are switched off, with their faults.
+    pub faulty: BTreeMap<String, String>,
     /// Faults outside of the classes; their keys have safe values.
     pub faults: Vec<String>,
     /// Incremented with each configuration; a new one resets the back-off of failed cleanups.
@@ -31,54 +31,13 @@ impl Settings {
     /// The settings of a loaded configuration.
     #[must_use]
     pub fn of(loaded: &Loaded, generation: u64) -> Self {
-        let mut of_classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut others = Vec::new();
-        for fault in &loaded.faults {
-            match &fault.class {
-                Some(class) => of_classes
-                    .entry(class.clone())
-                    .or_default()
-                    .push(fault.to_string()),
-                None => others.push(fault.to_string()),
-            }
-        }
-        let config = Arc::new(loaded.config.clone());
+        let of_class = |fault: &Fault| Some((fault.class.clone()?, fault.message.clone()));
+        let others = loaded.faults.iter().filter(|fault| fault.class.is_none());
         Self {
-            config,
-            faulty: of_classes,
-            faults: others,
+            config: Arc::new(loaded.config.clone()),
+            faulty: loaded.faults.iter().filter_map(of_class).collect(),
+            faults: others.map(ToString::to_string).collect(),
             generation,
-        }
-    }
-}
-
-/// The StorageClasses, as far as they are known.
-#[derive(Clone, Debug)]
-pub enum StorageClasses {
-    /// Those of the cluster: `None` does not exist, an absent key could not be read so far.
-    Known(BTreeMap<String, Option<StorageClassView>>),
-    /// Without a cluster (`discover`): every class is assumed to exist, with Kubernetes' defaults.
-    Assumed(StorageClassView),
-}
-
-impl StorageClasses {
-    /// The StorageClass of that name.
-    ///
-    /// # Errors
-    /// Why its volumes are not offered.
-    pub fn get(&self, name: &str) -> Result<&StorageClassView, String> {
-        let known = match self {
-            Self::Known(classes) => classes.get(name).map(Option::as_ref),
-            Self::Assumed(class) => Some(Some(class)),
-        };
-        match known {
-            Some(Some(class)) => Ok(class),
-            Some(None) => Err(format!(
-                "there is no StorageClass {name:?}; create it and its volumes will be offered"
-            )),
-            None => Err(format!(
-                "the StorageClass {name:?} could not be read so far, the log says why; its volumes are offered when it is"
-            )),
         }
     }
 }
@@ -95,7 +54,7 @@ pub struct Cleanup {
     /// When the state began.
     pub since: Duration,
     /// Whether a task of this process works on it.
-    pub at_work: bool,
+    pub running: bool,
     /// Whether that task has made no progress for so long that it holds no slot.
     pub stalled: bool,
     /// The rotational disks below the volume.
@@ -143,10 +102,8 @@ pub enum CleanupState {
     Failed {
         /// The cause.
         error: String,
-        /// When the next attempt is due.
+        /// When the next attempt is due; [`Duration::MAX`] if only when the facts change.
         retry_at: Duration,
-        /// Whether it fails until an operator does something, and is reported once.
-        lasts: bool,
     },
 }
 
@@ -154,7 +111,7 @@ impl Cleanup {
     /// Whether this process holds the volume, so that nothing else may use its path.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.at_work || matches!(self.state, CleanupState::Wiped { .. })
+        self.running || matches!(self.state, CleanupState::Wiped { .. })
     }
 
     /// Whether an attempt is due on these facts.
@@ -178,36 +135,13 @@ pub struct Refusal {
     pub skip: Skip,
 }
 
-impl Snapshot {
-    /// A node without PVs, Jobs and cleanups.
-    #[must_use]
-    pub fn new(storage_classes: StorageClasses, observed: BTreeMap<String, Observation>) -> Self {
-        Self {
-            node: None,
-            storage_classes,
-            observed,
-            pvs: Some(Vec::new()),
-            cleanups: BTreeMap::new(),
-            jobs: Jobs::default(),
-            job_source: Arc::default(),
-            writing: BTreeSet::new(),
-            making: BTreeMap::new(),
-            refusals: BTreeMap::new(),
-            now: Duration::ZERO,
-            date: Timestamp::UNIX_EPOCH,
-            missing_since: BTreeMap::new(),
-            missing_limit: Duration::MAX,
-        }
-    }
-}
-
 /// The state of cluster and node at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Our Node; absent while it is not registered.
     pub node: Option<NodeView>,
-    /// The StorageClasses.
-    pub storage_classes: StorageClasses,
+    /// The StorageClasses, by name: `None` does not exist, an absent one could not be read so far.
+    pub storage_classes: BTreeMap<String, Option<StorageClassView>>,
     /// What each class's directory holds, by class name.
     pub observed: BTreeMap<String, Observation>,
     /// Our PVs, and all PVs below our directories; `None` until they were listed.
@@ -222,7 +156,7 @@ pub struct Snapshot {
     pub writing: BTreeSet<String>,
     /// Paths of PVs that are being created and that [`Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
-    pub making: BTreeMap<HostPath, String>,
+    pub creating: BTreeMap<HostPath, String>,
     /// The devices that could not be opened exclusively.
     pub refusals: BTreeMap<HostPath, Refusal>,
     /// Time since the process started. The plan has no clock of its own.

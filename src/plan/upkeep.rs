@@ -1,7 +1,5 @@
 //! Keeps the metadata and capacity of active PVs up to date, and reports their problems.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-
 use crate::host::identity::{Match, compare};
 use crate::inventory::Candidate;
 use crate::names::{
@@ -20,26 +18,16 @@ const PATH_IS_DIRECTORY: &str =
 /// Sets the capacity of a PV to that of its volume, whose disk may have been replaced or resized. A Bound PV only grows,
 /// and only if its class is expandable. It keeps a capacity that does not parse, and that of a used PV whose disk may be
 /// another one.
-fn capacity(pv: &PvView, candidate: &Candidate, expandable: bool, patch: &mut Patch) {
-    let is_its_disk = || match &pv.identity {
-        _ if pv.never_used() => true,
-        Some(recorded) => compare(recorded, &candidate.identity) == Match::Same,
-        None => false,
-    };
+fn capacity(pv: &PvView, candidate: &Candidate, expandable: bool) -> Option<u64> {
+    let is_same = |recorded| compare(recorded, &candidate.identity) == Match::Same;
+    let is_its_disk = pv.never_used() || pv.identity.as_deref().is_some_and(is_same);
     let is_directory = pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem;
-    let may_shrink = match pv.phase {
-        Phase::Available if pv.claim.is_none() => true,
-        Phase::Bound if expandable => false,
-        _ => return,
-    };
-    if is_directory || !is_its_disk() {
-        return;
-    }
+    let may_shrink = pv.phase == Phase::Available && pv.claim.is_none();
+    let may_grow = may_shrink || (pv.phase == Phase::Bound && expandable);
+    let current = pv.capacity.as_deref().and_then(quantity::parse)?;
     let offered = quantity::round_down(candidate.capacity);
-    let current = pv.capacity.as_deref().and_then(quantity::parse);
-    patch.capacity = current
-        .is_some_and(|current| offered > current || (may_shrink && offered < current))
-        .then_some(offered);
+    let is_wanted = (may_grow && offered > current) || (may_shrink && offered < current);
+    (is_wanted && is_its_disk && !is_directory).then_some(offered)
 }
 
 impl<'a> Planner<'a> {
@@ -48,28 +36,22 @@ impl<'a> Planner<'a> {
         let mut patch = Patch::of(pv);
         self.label(pv, &mut patch);
         if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
-            patch
-                .annotations
-                .insert(ANNOTATION_USED, Some("true".into()));
+            let used = Some("true".into());
+            patch.annotations.insert(ANNOTATION_USED, used);
         }
         self.finalizer(pv, &mut patch);
-        match location {
-            PvLocation::Volume(_, _, candidate) => {
-                if !self.identity(pv, candidate, &mut patch) || !self.check_unique(pv, candidate) {
-                    return;
-                }
-                self.report_health(pv, candidate);
-                let class = self.snapshot.storage_classes.get(&pv.class);
-                let expandable = class.is_ok_and(|class| class.expandable);
-                capacity(pv, candidate, expandable, &mut patch);
-            }
-            location => {
-                if !self.report_absence(pv, location) {
-                    return;
-                }
-            }
+        let stays = if let PvLocation::Volume(_, _, candidate) = location {
+            let class = self.snapshot.storage_classes.get(&pv.class);
+            let expandable = matches!(class, Some(Some(class)) if class.expandable);
+            patch.capacity = capacity(pv, candidate, expandable);
+            self.identity(pv, candidate, &mut patch) && self.check_unique(pv, candidate)
+        } else {
+            self.report_absence(pv, location)
+        };
+        if let Some(candidate) = location.candidate().filter(|_| stays) {
+            self.report_health(pv, candidate);
         }
-        if !self.is_busy(pv) {
+        if stays && !self.is_busy(pv) {
             self.patch(patch);
         }
     }
@@ -102,63 +84,49 @@ impl<'a> Planner<'a> {
 
     /// Compares the recorded identity with the observed one. Returns `false` if the PV is withdrawn.
     fn identity(&mut self, pv: &'a PvView, candidate: &Candidate, patch: &mut Patch) -> bool {
-        let observed = &candidate.identity;
-        let owner = self.occupied.recorded_on_another(&observed.text, &pv.uid);
+        let (observed, text) = (&candidate.identity, &candidate.identity.text);
+        let owner = self.occupied.recorded_on_another(text, &pv.uid);
         let belongs_to_another = !observed.weak && owner.is_some();
-        let record = |patch: &mut Patch, text: String| {
-            patch
-                .annotations
-                .insert(ANNOTATION_IDENTITY, Some(observed.text.clone()));
-            patch.events.push((reasons::VOLUME_IDENTITY_RECORDED, text));
-        };
-        let compared = pv
-            .identity
-            .as_deref()
-            .map(|recorded| (recorded, compare(recorded, observed)));
-        match compared {
-            Some((_, Match::Same)) => {}
+        let recorded = pv.identity.as_deref();
+        let event = match recorded.map(|recorded| (recorded, compare(recorded, observed))) {
+            Some((_, Match::Same)) => return true,
             _ if belongs_to_another && pv.never_used() => {
                 let because = format!(
-                    "the disk at its path is the one of another PV now ({:?}), and it was never used",
-                    observed.text
+                    "the disk at its path is the one of another PV now ({text:?}), and it was never used"
                 );
                 self.withdraw(pv, &because);
                 return false;
             }
-            None if belongs_to_another => {}
-            None => {
-                if matches!(pv.phase, Phase::Pending | Phase::Available | Phase::Bound) {
-                    record(
-                        patch,
-                        format!("the volume's identity is {:?}", observed.text),
-                    );
-                    // No other PV may get the same identity in this plan.
-                    self.occupied.record(&observed.text, pv);
-                }
+            None if belongs_to_another || matches!(pv.phase, Phase::Released | Phase::Failed) => {
+                return true;
             }
-            Some((recorded, _)) if pv.never_used() => record(
-                patch,
-                format!(
-                    "the disk at its path changed while the PV was unused: it was {recorded:?} and is {:?}",
-                    observed.text
-                ),
+            None => {
+                // No other PV may get the same identity in this plan.
+                self.occupied.record(text, pv);
+                format!("the volume's identity is {text:?}")
+            }
+            Some((recorded, _)) if pv.never_used() => format!(
+                "the disk at its path changed while the PV was unused: it was {recorded:?} and is {text:?}"
             ),
             // A device whose identity cannot be verified is a problem only once it has to be cleaned.
-            Some((_, Match::Unknown)) => {}
+            Some((_, Match::Unknown)) => return true,
             Some((recorded, Match::Different)) => {
                 let message = format!(
-                    "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}; pods that use the PV may see other data; it will not be cleaned",
-                    observed.text
+                    "another disk is at its path than the one it was made for: recorded {recorded:?}, found {text:?}; pods that use the PV may see other data; it will not be cleaned"
                 );
-                self.notice(
-                    &pv.reference(),
+                let (reason, state) = (
                     reasons::VOLUME_IDENTITY_MISMATCH,
-                    message.clone(),
+                    VolumeState::IdentityMismatch,
                 );
-                self.states
-                    .insert(&pv.name, (VolumeState::IdentityMismatch, Some(message)));
+                self.problem(pv, reason, state, message);
+                return true;
             }
-        }
+        };
+        let identity = Some(text.clone());
+        patch.annotations.insert(ANNOTATION_IDENTITY, identity);
+        patch
+            .events
+            .push((reasons::VOLUME_IDENTITY_RECORDED, event));
         true
     }
 
@@ -172,18 +140,15 @@ impl<'a> Planner<'a> {
         let Some(other_pv) = other.pv.as_deref().and_then(|name| self.by_name.get(name)) else {
             return true;
         };
+        let (other, name) = (&other.path, &other_pv.name);
+        let shares = format!("shares its storage with {other} of PV {name}: {overlap}");
         // Of two unused ones, the one with the later path is withdrawn.
-        if pv.never_used() && (!other_pv.never_used() || other.path < *path) {
-            let because = format!(
-                "it was never used, and shares its storage with {} of PV {}: {overlap}",
-                other.path, other_pv.name
-            );
-            self.withdraw(pv, &because);
+        if pv.never_used() && (!other_pv.never_used() || other < path) {
+            self.withdraw(pv, &format!("it was never used, and {shares}"));
             return false;
         }
         let message = format!(
-            "it shares its storage with {} of PV {}: {overlap}; two tenants may use one disk, and neither PV will be cleaned; remove one of the two",
-            other.path, other_pv.name
+            "it {shares}; two tenants may use one disk, and neither PV will be cleaned; remove one of the two"
         );
         self.notice(&pv.reference(), reasons::VOLUME_DUPLICATE, message);
         true
@@ -191,10 +156,8 @@ impl<'a> Planner<'a> {
 
     fn report_health(&mut self, pv: &'a PvView, candidate: &Candidate) {
         if pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem {
-            let (reason, message) = (reasons::VOLUME_FAILED_DELETE, PATH_IS_DIRECTORY.to_owned());
-            self.notice(&pv.reference(), reason, message.clone());
-            self.states
-                .insert(&pv.name, (VolumeState::Unhealthy, Some(message)));
+            let reason = reasons::VOLUME_FAILED_DELETE;
+            self.problem(pv, reason, VolumeState::Unhealthy, PATH_IS_DIRECTORY.into());
         } else if candidate.read_only {
             let message =
                 "the volume is read-only; pods can read it, and it cannot be cleaned".to_owned();
@@ -205,12 +168,10 @@ impl<'a> Planner<'a> {
     /// Reports a PV whose volume is not there. Returns `false` if the PV is withdrawn.
     fn report_absence(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
         if let Some(refusal) = elsewhere(pv, self.node) {
-            self.notice(&pv.reference(), refusal.reason, refusal.message.clone());
-            self.states
-                .insert(&pv.name, (refusal.state, Some(refusal.message)));
+            self.problem(pv, refusal.reason, refusal.state, refusal.message);
             return true;
         }
-        let (reason, state, message) = match location {
+        let (reason, state, mut message) = match location {
             PvLocation::Missing => (
                 reasons::VOLUME_MISSING,
                 VolumeState::Missing,
@@ -243,33 +204,27 @@ impl<'a> Planner<'a> {
             ),
             PvLocation::Unknown | PvLocation::Volume(..) => return true,
         };
-        let message = if location.is_gone() {
-            match self.missing(pv, message) {
-                Some(message) => message,
-                None => return false,
-            }
-        } else {
-            message
-        };
-        self.notice(&pv.reference(), reason, message.clone());
-        self.states.insert(&pv.name, (state, Some(message)));
+        if location.is_gone() && self.withdraw_missing(pv, &mut message) {
+            return false;
+        }
+        self.problem(pv, reason, state, message);
         true
     }
 
     /// The patch that adopts a PV from before this Node was registered again, or why it is not adopted.
     pub(super) fn adoption_patch(&self, pv: &'a PvView) -> Result<Patch, String> {
-        let location = self.locate(pv);
-        let candidate = match location {
+        let recorded = pv.identity.as_deref();
+        let candidate = match self.locate(pv) {
             PvLocation::Volume(_, _, candidate) => candidate,
             PvLocation::Outside(why) => return Err(why),
             _ => {
-                let forget = or_forget(pv.identity.as_deref());
+                let forget = or_forget(recorded);
                 return Err(format!(
                     "discovery would offer nothing at its path; put the volume back{forget}"
                 ));
             }
         };
-        let (recorded, observed) = (pv.identity.as_deref(), &candidate.identity);
+        let observed = &candidate.identity;
         let is_same = recorded.is_some_and(|it| compare(it, observed) == Match::Same);
         if !is_same && !consents_to_wipe(pv, &observed.text) {
             let what = recorded.map_or_else(
@@ -280,22 +235,20 @@ impl<'a> Planner<'a> {
         }
         let name_only = self.settings.config.use_node_name_only;
         let name = provisioner_name(&self.node.name, &self.node.uid, name_only);
-        let consent = if is_same {
-            ""
-        } else {
-            "; an administrator consented to wipe what is at its path when it is released"
-        };
-        let text = format!("this Node was registered again; the PV is now kept by {name}{consent}");
+        let mut text = format!("this Node was registered again; the PV is now kept by {name}");
+        if !is_same {
+            text += "; an administrator consented to wipe what is at its path when it is released";
+        }
         let mut patch = Patch::of(pv);
         patch.events.push((reasons::VOLUME_ADOPTED, text));
-        patch
-            .annotations
-            .insert(ANNOTATION_PROVISIONED_BY, Some(name));
+        let by = Some(name);
+        patch.annotations.insert(ANNOTATION_PROVISIONED_BY, by);
         // The garbage collector deletes a PV whose owner is gone, so one request changes both.
-        let is_node = |owner: &&OwnerReference| owner.kind == "Node";
-        if pv.owners.iter().any(|owner| is_node(&owner)) {
-            let others = pv.owners.iter().filter(|owner| !is_node(owner)).cloned();
-            patch.owners = Some(others.chain([self.node.as_owner()]).collect());
+        let mut owners = pv.owners.clone();
+        owners.retain(|owner| owner.kind != "Node");
+        if owners.len() < pv.owners.len() {
+            owners.push(self.node.as_owner());
+            patch.owners = Some(owners);
         }
         if pv.hostname_label.is_none() {
             patch.hostname_label = Some(self.node.hostname.clone());

@@ -23,7 +23,7 @@ pub enum Due {
     /// It is Terminating and was never used: it can be deleted without cleaning.
     Unused,
     /// It is Terminating, and its reclaim policy keeps the data: it can be deleted without cleaning.
-    Kept,
+    Retained,
 }
 
 /// Decides by the PV alone.
@@ -32,17 +32,16 @@ pub fn due(pv: &PvView) -> Due {
     if pv.deleting {
         return match pv.policy {
             _ if !pv.has_finalizer() || pv.phase == Phase::Bound => Due::No,
-            ReclaimPolicy::Retain => Due::Kept,
+            ReclaimPolicy::Retain => Due::Retained,
             _ if pv.never_used() => Due::Unused,
             ReclaimPolicy::Delete => Due::Yes,
             // Neither policy allows cleaning or keeping: the volume must not be offered again with the data.
             ReclaimPolicy::Recycle | ReclaimPolicy::Other(_) => Due::No,
         };
     }
-    if pv.phase == Phase::Released && pv.policy == ReclaimPolicy::Delete {
-        Due::Yes
-    } else {
-        Due::No
+    match (pv.phase, &pv.policy) {
+        (Phase::Released, ReclaimPolicy::Delete) => Due::Yes,
+        _ => Due::No,
     }
 }
 
@@ -58,17 +57,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(reason: &'static str, message: String) -> Self {
         Self {
             reason,
             state: VolumeState::Refused,
-            message: message.into(),
+            message,
         }
-    }
-
-    fn state(mut self, state: VolumeState) -> Self {
-        self.state = state;
-        self
     }
 }
 
@@ -92,76 +86,51 @@ pub fn may_clean(
     location: &PvLocation<'_>,
     occupied: &Occupied,
 ) -> Result<Permission, Refusal> {
+    let failed = |message| Err(Refusal::new(reasons::VOLUME_FAILED_DELETE, message));
+    let duplicate = |message| Err(Refusal::new(reasons::VOLUME_DUPLICATE, message));
     if pv.ownership(node, config.use_node_name_only) != Ownership::Ours {
-        return Err(Refusal::new(
-            reasons::VOLUME_FAILED_DELETE,
-            "its provisioner annotation does not name this provisioner; nothing was touched",
-        ));
+        let text = "its provisioner annotation does not name this provisioner; nothing was touched";
+        return failed(text.to_owned());
     }
     if let Some(refusal) = elsewhere(pv, node) {
         return Err(refusal);
     }
-    let (class, candidate) = match location {
-        PvLocation::Volume(class, _, candidate) => (class, *candidate),
-        other => return Err(not_a_volume(pv, other)),
+    let (PvLocation::Volume(class, _, candidate), Some(path)) = (location, pv.path()) else {
+        return Err(not_a_volume(pv, location));
     };
     if pv.mode != class.volume_mode
         || (pv.mode == VolumeMode::Block && candidate.kind != VolumeMode::Block)
     {
-        return Err(Refusal::new(
-            reasons::VOLUME_FAILED_DELETE,
-            format!(
-                "its volumeMode is {}, but its class is for {} and its path is now a {}; nothing was touched",
-                pv.mode,
-                class.volume_mode,
-                kind_in_words(candidate.kind)
-            ),
+        let is = match candidate.kind {
+            VolumeMode::Filesystem => "directory",
+            VolumeMode::Block => "block device",
+        };
+        return failed(format!(
+            "its volumeMode is {}, but its class is for {} and its path is now a {is}; nothing was touched",
+            pv.mode, class.volume_mode
         ));
     }
     if candidate.read_only {
-        return Err(Refusal::new(
-            reasons::VOLUME_READ_ONLY,
-            "the volume is read-only and cannot be cleaned; make it writable (mount -o remount,rw) and it will be cleaned",
-        ));
+        let text = "the volume is read-only and cannot be cleaned; make it writable (mount -o remount,rw) and it will be cleaned";
+        return Err(Refusal::new(reasons::VOLUME_READ_ONLY, text.to_owned()));
     }
-    if let Some(path) = pv.path()
-        && let Some(rival) = occupied.rival(path, &pv.uid)
-    {
-        let names = if rival.same_path {
-            "the same path"
-        } else {
-            "a path inside or around this one"
-        };
-        return Err(Refusal::new(
-            reasons::VOLUME_DUPLICATE,
-            format!(
-                "PV {} names {names}; cleaning {path} would destroy that PV's data, so nothing was touched; delete the wrong one of the two",
-                rival.pv
-            ),
+    if let Some((other, names)) = occupied.duplicate(path, &pv.uid) {
+        return duplicate(format!(
+            "PV {other} names {names}; cleaning {path} would destroy that PV's data, so nothing was touched; delete the wrong one of the two"
         ));
     }
     let permission = identity(pv, candidate, class.weak_identity, occupied)?;
-    if let Some(path) = pv.path()
-        && let Some((other, overlap)) = occupied.conflict(&candidate.footprint, path)
-    {
-        let whose = other
-            .pv
-            .as_ref()
-            .map_or_else(String::new, |pv| format!(" (PV {pv})"));
-        return Err(Refusal::new(
-            reasons::VOLUME_DUPLICATE,
-            format!(
-                "{path} shares its storage with {}{whose}: {overlap}; cleaning one would destroy the other, so nothing was touched; remove one of the two",
-                other.path
-            ),
+    if let Some((other, overlap)) = occupied.conflict(&candidate.footprint, path) {
+        let whose = other.pv.as_ref().map(|pv| format!(" (PV {pv})"));
+        return duplicate(format!(
+            "{path} shares its storage with {}{}: {overlap}; cleaning one would destroy the other, so nothing was touched; remove one of the two",
+            other.path,
+            whose.unwrap_or_default()
         ));
     }
     if let Some(other) = occupied.unseen_sharing(&candidate.identity, &pv.uid) {
-        return Err(Refusal::new(
-            reasons::VOLUME_DUPLICATE,
-            format!(
-                "it may share its storage with PV {other}, whose volume is not visible at the moment; cleaning one could destroy the other, so nothing was touched; mount that one again and restore its class in the configuration, or delete that PV"
-            ),
+        return duplicate(format!(
+            "it may share its storage with PV {other}, whose volume is not visible at the moment; cleaning one could destroy the other, so nothing was touched; mount that one again and restore its class in the configuration, or delete that PV"
         ));
     }
     Ok(permission)
@@ -173,68 +142,69 @@ pub(super) fn elsewhere(pv: &PvView, node: &NodeView) -> Option<Refusal> {
         return None;
     }
     let (hostname, name) = (&node.hostname, &node.name);
-    let (path, old) = match (pv.path(), pv.hostnames.first()) {
-        (Some(path), Some(old)) if pv.was_made_on(node) => (path, old),
-        _ => {
-            return Some(Refusal::new(
-                reasons::VOLUME_FAILED_DELETE,
-                format!(
-                    "its node affinity does not name this node ({hostname:?}), so its data may be elsewhere; nothing was touched"
-                ),
-            ));
-        }
-    };
-    Some(Refusal::new(
-        reasons::VOLUME_HOSTNAME_MISMATCH,
-        format!(
-            "{path}: made for hostname {old:?}, the Node's label is {hostname:?}: no new pod can use it, nothing is wiped; change it back: kubectl label node {name} {LABEL_HOSTNAME}={old} --overwrite"
+    let (reason, message) = match (pv.path(), pv.hostnames.first()) {
+        (Some(path), Some(old)) if pv.was_made_on(node) => (
+            reasons::VOLUME_HOSTNAME_MISMATCH,
+            format!(
+                "{path}: made for hostname {old:?}, the Node's label is {hostname:?}: no new pod can use it, nothing is wiped; change it back: kubectl label node {name} {LABEL_HOSTNAME}={old} --overwrite"
+            ),
         ),
-    ))
-}
-
-fn kind_in_words(kind: VolumeMode) -> &'static str {
-    match kind {
-        VolumeMode::Filesystem => "directory",
-        VolumeMode::Block => "block device",
-    }
+        _ => (
+            reasons::VOLUME_FAILED_DELETE,
+            format!(
+                "its node affinity does not name this node ({hostname:?}), so its data may be elsewhere; nothing was touched"
+            ),
+        ),
+    };
+    Some(Refusal::new(reason, message))
 }
 
 fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
-    match location {
-        PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => Refusal::new(
+    let class = &pv.class;
+    let (reason, state, message) = match location {
+        PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
             reasons::VOLUME_NOT_MOUNTED,
+            VolumeState::NotMounted,
             format!(
                 "{}; what lies there is not the volume, so nothing was touched; mount the volume and it will be cleaned",
                 skip.detail
             ),
-        )
-        .state(VolumeState::NotMounted),
-        PvLocation::Skipped(skip) => Refusal::new(
+        ),
+        PvLocation::Skipped(skip) => (
             reasons::VOLUME_FAILED_DELETE,
+            VolumeState::Refused,
             format!("{} ({}); nothing was touched", skip.detail, skip.reason),
         ),
-        PvLocation::Missing => Refusal::new(
+        PvLocation::Missing => (
             reasons::VOLUME_FAILED_DELETE,
-            "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV",
-        )
-        .state(VolumeState::Missing),
-        PvLocation::ClassInvalid => Refusal::new(
-            reasons::CLASS_INVALID,
-            format!("its class {:?} is switched off because of its configuration; fix that and the volume will be cleaned", pv.class),
-        )
-        .state(VolumeState::ClassGone),
-        PvLocation::ClassGone => Refusal::new(
-            reasons::VOLUME_FAILED_DELETE,
-            format!("its class {:?} is no longer in the configuration, so no cleaning method is configured for it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV", pv.class),
-        )
-        .state(VolumeState::ClassGone),
-        PvLocation::Outside(why) => {
-            Refusal::new(reasons::VOLUME_FAILED_DELETE, format!("{why}; nothing was touched"))
-        }
-        PvLocation::Unknown | PvLocation::Volume(..) => Refusal::new(
-            reasons::VOLUME_FAILED_DELETE,
-            "its discovery directory cannot be read at the moment; cleaning waits until it can",
+            VolumeState::Missing,
+            "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV".to_owned(),
         ),
+        PvLocation::ClassInvalid => (
+            reasons::CLASS_INVALID,
+            VolumeState::ClassGone,
+            format!("its class {class:?} is switched off because of its configuration; fix that and the volume will be cleaned"),
+        ),
+        PvLocation::ClassGone => (
+            reasons::VOLUME_FAILED_DELETE,
+            VolumeState::ClassGone,
+            format!("its class {class:?} is no longer in the configuration, so no cleaning method is configured for it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV"),
+        ),
+        PvLocation::Outside(why) => (
+            reasons::VOLUME_FAILED_DELETE,
+            VolumeState::Refused,
+            format!("{why}; nothing was touched"),
+        ),
+        PvLocation::Unknown | PvLocation::Volume(..) => (
+            reasons::VOLUME_FAILED_DELETE,
+            VolumeState::Due,
+            "its directory cannot be read at the moment; cleaning waits until it can".to_owned(),
+        ),
+    };
+    Refusal {
+        reason,
+        state,
+        message,
     }
 }
 
@@ -248,59 +218,44 @@ fn identity(
     let observed = &candidate.identity;
     let recorded = pv.identity.as_deref();
     let consent_used = consents_to_wipe(pv, &observed.text);
-    let permission = Permission {
-        identity: observed.text.clone(),
-        consent_used,
-    };
     if !observed.weak
         && let Some(other) = occupied.recorded_on_another(&observed.text, &pv.uid)
     {
         // Consent does not help: it would be consent to wipe the other PV's data.
-        return Err(Refusal::new(
-            reasons::VOLUME_IDENTITY_MISMATCH,
-            format!(
-                "the disk at its path ({:?}) is the one of PV {other}; nothing was touched; put the right disk back, or delete PV {other} first if it is the wrong one",
-                observed.text
-            ),
-        )
-        .state(VolumeState::IdentityMismatch));
+        return Err(wrong_disk(format!(
+            "the disk at its path ({:?}) is the one of PV {other}; nothing was touched; put the right disk back, or delete PV {other} first if it is the wrong one",
+            observed.text
+        )));
     }
-    if consent_used {
-        return Ok(permission);
-    }
-    let Some(recorded) = recorded else {
+    let offered = quantity::offered(candidate.capacity);
+    let problem = match recorded.map(|recorded| (recorded, compare(recorded, observed))) {
+        _ if consent_used => None,
+        Some((_, Match::Same)) => None,
+        Some((recorded, Match::Unknown))
+            if weak == WeakIdentity::Accept && only_rebooted(recorded, observed) =>
+        {
+            None
+        }
+        Some((_, Match::Unknown)) => {
+            Some("after a reboot nothing proves that its device is still the same one".to_owned())
+        }
+        Some((recorded, Match::Different)) => Some(format!(
+            "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}",
+            observed.text
+        )),
         // Created by the Go provisioner and released before we started: only the size can be compared.
-        let offered = quantity::offered(candidate.capacity);
-        if pv.capacity.as_ref() == Some(&offered) {
-            return Ok(permission);
-        }
-        return Err(mismatch(
-            &format!(
-                "it was made without a recorded identity, and its capacity {} is not what would be offered there now ({offered})",
-                pv.capacity.as_deref().unwrap_or("(none)")
-            ),
-            observed.text.as_str(),
-            None,
-        ));
+        None if pv.capacity.as_ref() == Some(&offered) => None,
+        None => Some(format!(
+            "it was made without a recorded identity, and its capacity {} is not what would be offered there now ({offered})",
+            pv.capacity.as_deref().unwrap_or("(none)")
+        )),
     };
-    match compare(recorded, observed) {
-        Match::Same => Ok(permission),
-        Match::Unknown if weak == WeakIdentity::Accept && only_rebooted(recorded, observed) => {
-            Ok(permission)
-        }
-        Match::Unknown => Err(mismatch(
-            "after a reboot nothing proves that its device is still the same one",
-            &observed.text,
-            Some(recorded),
-        )),
-        Match::Different => Err(mismatch(
-            &format!(
-                "another disk is at its path than the one it was made for: recorded {recorded:?}, found {:?}",
-                observed.text
-            ),
-            &observed.text,
-            Some(recorded),
-        )),
+    match problem {
+        Some(problem) => Err(mismatch(&problem, &observed.text, recorded)),
+        None => Ok(Permission {
+            identity: observed.text.clone(),
+            consent_used,
+        }),
     }
 }
 
@@ -315,40 +270,36 @@ pub(super) fn or_forget(recorded: Option<&str>) -> String {
 }
 
 pub(super) fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Refusal {
-    let forget = or_forget(recorded);
-    Refusal::new(
-        reasons::VOLUME_IDENTITY_MISMATCH,
-        format!(
-            "{what}; nothing was touched; put the right disk back, or allow cleaning what is there with the annotation {ANNOTATION_CONSENT}={:?}{forget}",
-            format!("wipe:{observed}")
-        ),
-    )
-    .state(VolumeState::IdentityMismatch)
+    let (consent, forget) = (format!("wipe:{observed}"), or_forget(recorded));
+    wrong_disk(format!(
+        "{what}; nothing was touched; put the right disk back, or allow cleaning what is there with the annotation {ANNOTATION_CONSENT}={consent:?}{forget}"
+    ))
+}
+
+fn wrong_disk(message: String) -> Refusal {
+    Refusal {
+        reason: reasons::VOLUME_IDENTITY_MISMATCH,
+        state: VolumeState::IdentityMismatch,
+        message,
+    }
 }
 
 pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
-    pv.consent
-        .as_deref()
-        .and_then(|consent| consent.strip_prefix("wipe:"))
-        == Some(observed)
+    let consent = pv.consent.as_deref();
+    consent.and_then(|it| it.strip_prefix("wipe:")) == Some(observed)
 }
 
 /// Whether an administrator consented to delete the PV without cleaning, with its recorded identity.
 #[must_use]
 pub fn consents_to_forget(pv: &PvView) -> bool {
-    let named = pv
-        .consent
-        .as_deref()
-        .and_then(|consent| consent.strip_prefix("forget:"));
+    let consent = pv.consent.as_deref();
+    let named = consent.and_then(|it| it.strip_prefix("forget:"));
     named.is_some() && named == pv.identity.as_deref()
 }
 
 /// The PV's finalizers without ours.
 #[must_use]
 pub fn without_ours(pv: &PvView) -> Vec<String> {
-    pv.finalizers
-        .iter()
-        .filter(|finalizer| *finalizer != FINALIZER)
-        .cloned()
-        .collect()
+    let others = pv.finalizers.iter().filter(|it| *it != FINALIZER);
+    others.cloned().collect()
 }

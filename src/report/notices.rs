@@ -24,27 +24,26 @@ impl Notices {
         reporter: &Reporter,
     ) -> Vec<Notice> {
         // One notice per PV and reason: messages with changing numbers would accumulate.
-        let replaced: BTreeSet<_> = now.iter().map(|it| (&it.about, it.reason)).collect();
-        let stays = |old: &&Notice| in_doubt(old) && !replaced.contains(&(&old.about, old.reason));
-        let staying: Vec<_> = self.reported.iter().filter(stays).cloned().collect();
-        now.extend(staying);
+        let key = |notice: &Notice| (notice.about.clone(), notice.reason);
+        let repeated: BTreeSet<_> = now.iter().map(key).collect();
         let fresh: Vec<_> = now.difference(&self.reported).cloned().collect();
-        for Notice {
-            about,
-            reason,
-            message,
-        } in &fresh
-        {
-            match about {
+        for old in std::mem::take(&mut self.reported) {
+            if repeated.contains(&key(&old)) {
+                continue;
+            }
+            if in_doubt(&old) {
+                now.insert(old);
+            } else if let About::Pv(pv, _) = &old.about {
+                tracing::info!(pv, reason = old.reason, "no longer the case");
+            }
+        }
+        for notice in &fresh {
+            let (reason, message) = (notice.reason, &notice.message);
+            match &notice.about {
                 About::Pv(pv, _) => tracing::warn!(pv, reason, "{message}"),
                 About::Pod => tracing::warn!(reason, "{message}"),
             }
-            reporter.warning(about, reason, "Check", message);
-        }
-        for Notice { about, reason, .. } in self.reported.difference(&now) {
-            if let About::Pv(pv, _) = about {
-                tracing::info!(pv, reason, "no longer the case");
-            }
+            reporter.warning(&notice.about, reason, "Check", message);
         }
         self.reported = now;
         fresh
@@ -63,9 +62,8 @@ impl Notices {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
-    use prometheus::IntCounter;
-    use tokio::sync::mpsc;
+    use super::super::tests::reporter;
+    use crate::log::tests::Buffer;
 
     use super::*;
 
@@ -77,14 +75,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_a_notice_in_doubt_stays_and_is_not_reported_again() {
-        let reporter = Reporter {
-            send: mpsc::channel(1).0,
-            failed: IntCounter::new("failed", "Failed.").unwrap(),
-            instance: String::new(),
-            pod: ObjectReference::default(),
-        };
+    #[tokio::test]
+    async fn only_a_notice_in_doubt_stays_and_is_not_reported_again() {
+        let reporter = reporter();
         let mut notices = Notices::default();
         let doubtful =
             |notice: &Notice| matches!(&notice.about, About::Pv(pv, _) if pv == "hidden");
@@ -101,5 +94,20 @@ mod tests {
         let now = BTreeSet::from([other.clone()]);
         assert_eq!(notices.report(now, doubtful, &reporter), [other]);
         assert_eq!(notices.about_pvs().count(), 1, "in place of the first text");
+    }
+
+    #[tokio::test]
+    async fn notice_with_another_text_is_not_logged_as_over() {
+        let (reporter, buffer) = (reporter(), Buffer::default());
+        let out = buffer.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || out.clone());
+        let _log = tracing::subscriber::set_default(log.finish());
+        let mut notices = Notices::default();
+        for message in ["broken", "broken twice"] {
+            notices.report([notice("pv", message)].into(), |_| false, &reporter);
+        }
+        assert!(!buffer.text().contains("no longer the case"));
+        notices.report(BTreeSet::new(), |_| false, &reporter);
+        assert!(buffer.text().contains("no longer the case"));
     }
 }

@@ -55,7 +55,7 @@ pub struct JobView {
     /// Whether Kubernetes garbage-collects it with its PV.
     pub owned: bool,
     /// When it was created, by the clock of this node.
-    pub made_at: Option<Timestamp>,
+    pub created_at: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The state.
@@ -80,7 +80,7 @@ impl JobView {
             cleaner: annotation(ANNOTATION_JOB_CLEANER),
             template: annotation(ANNOTATION_JOB_TEMPLATE),
             owned: !job.owner_references().is_empty(),
-            made_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
+            created_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
             deleting: job.metadata.deletion_timestamp.is_some(),
             state: job.status.as_ref().map_or(JobState::Pending, state),
         }
@@ -101,20 +101,16 @@ fn state(status: &JobStatus) -> JobState {
         let mut all = status.conditions.iter().flatten();
         all.find(|it| it.type_ == type_ && it.status == "True")
     };
-    if condition("Complete").is_some() {
+    let has = |type_| condition(type_).is_some();
+    if has("Complete") {
         return JobState::Succeeded;
     }
     if let Some(failed) = condition("Failed") {
-        let reason = failed.reason.as_deref().unwrap_or("Failed");
-        return JobState::Failed(match failed.message.as_deref() {
-            Some(text) if !text.is_empty() => format!("{reason}: {text}"),
-            _ => reason.to_owned(),
-        });
+        let words = [&failed.reason, &failed.message].into_iter().flatten();
+        return JobState::Failed(words.cloned().collect::<Vec<_>>().join(": "));
     }
     // No pod runs any more, and the final condition follows in a later write.
-    let ends = ["SuccessCriteriaMet", "FailureTarget"]
-        .iter()
-        .any(|it| condition(it).is_some());
+    let ends = has("SuccessCriteriaMet") || has("FailureTarget");
     let uncounted = status.uncounted_terminated_pods.as_ref();
     let has_done = uncounted.is_some_and(|pods| pods.succeeded.iter().flatten().count() > 0);
     // Kubernetes before 1.24 does not report ready pods.
@@ -185,7 +181,7 @@ mod tests {
     fn job_belongs_to_one_tenancy() {
         let ours = job(&json!({}));
         let at: Timestamp = "2026-11-21T09:20:30.123456789Z".parse().unwrap();
-        assert_eq!(ours.made_at, Some(at));
+        assert_eq!(ours.created_at, Some(at));
         let tenancy = |pv: &str, claim: Option<&str>| Tenancy {
             pv_uid: pv.into(),
             claim_uid: claim.map(str::to_owned),

@@ -6,7 +6,7 @@ mod pv;
 mod storage_class;
 
 pub use job::{JobState, JobView, Jobs};
-pub use node::{NodeFault, NodeView};
+pub use node::NodeView;
 pub(crate) use pv::hosts_of_terms;
-pub use pv::{ClaimRef, Ownership, Phase, PvRef, PvView, ReclaimPolicy, Source, Tenancy};
+pub use pv::{ClaimRef, Ownership, Phase, PvRef, PvView, ReclaimPolicy, Tenancy};
 pub use storage_class::StorageClassView;

@@ -22,19 +22,12 @@ pub struct NodeView {
     pub paused: bool,
 }
 
-/// A Node of this name has no hostname label, which each PV's node affinity requires.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the Node {0:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {0} {LABEL_HOSTNAME}={0}"
-)]
-pub struct NodeFault(String);
-
 impl NodeView {
     /// Reads a Node's metadata. The API server always sets name and UID.
     ///
     /// # Errors
-    /// [`NodeFault`].
-    pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, NodeFault> {
+    /// When it has no hostname label, which each PV's node affinity requires.
+    pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, String> {
         let name = metadata.name.clone().unwrap_or_default();
         let labels = metadata.labels.clone().unwrap_or_default();
         match labels.get(LABEL_HOSTNAME) {
@@ -45,7 +38,9 @@ impl NodeView {
                 labels,
                 paused: super::pv::annotation_is_true(metadata, ANNOTATION_PAUSED),
             }),
-            _ => Err(NodeFault(name)),
+            _ => Err(format!(
+                "the Node {name:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {name} {LABEL_HOSTNAME}={name}"
+            )),
         }
     }
 

@@ -7,6 +7,9 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PAUSED,
@@ -17,7 +20,7 @@ use crate::types::{HostPath, VolumeMode};
 use crate::view::NodeView;
 
 /// `status.phase`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "Kubernetes' own words")]
 pub enum Phase {
     Pending,
@@ -34,28 +37,18 @@ impl fmt::Display for Phase {
 }
 
 /// `spec.persistentVolumeReclaimPolicy`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs, reason = "Kubernetes' own words")]
 pub enum ReclaimPolicy {
     Delete,
     Retain,
     Recycle,
     /// An unknown policy.
+    #[serde(untagged)]
     Other(String),
 }
 
 impl ReclaimPolicy {
-    /// Reads the API's spelling.
-    #[must_use]
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "Delete" => Self::Delete,
-            "Retain" => Self::Retain,
-            "Recycle" => Self::Recycle,
-            other => Self::Other(other.into()),
-        }
-    }
-
     /// The API's spelling.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -66,17 +59,6 @@ impl ReclaimPolicy {
             Self::Other(text) => text,
         }
     }
-}
-
-/// Where a PV's data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `spec.local` with a usable path.
-    Local(HostPath),
-    /// `spec.local` with an invalid path, and why it is invalid.
-    BadPath(String, &'static str),
-    /// Another source (hostPath, CSI, ...): never cleaned, whatever its annotations are.
-    NotLocal,
 }
 
 /// `spec.claimRef`.
@@ -107,7 +89,7 @@ pub struct Tenancy {
 }
 
 /// The preconditions of a write: it fails on another object or another version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PvRef {
     /// The name.
     pub name: String,
@@ -147,8 +129,9 @@ pub struct PvView {
     pub deleting: bool,
     /// `spec.storageClassName`.
     pub class: String,
-    /// Where the data is.
-    pub source: Source,
+    /// `spec.local.path`, or why there is none that is usable. A PV with another source (hostPath, CSI, ...) is never
+    /// cleaned, whatever its annotations are.
+    pub local_path: Result<HostPath, String>,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// `spec.capacity.storage`, as written.
@@ -191,7 +174,7 @@ impl PvView {
         let spec = pv.spec.as_ref().unwrap_or(&default);
         let status = pv.status.as_ref();
         let annotation = |key| pv.annotations().get(key).cloned();
-        let policy = spec.persistent_volume_reclaim_policy.as_deref();
+        let policy = spec.persistent_volume_reclaim_policy.as_ref();
         let capacity = spec.capacity.as_ref().and_then(|it| it.get("storage"));
         let deletion = metadata.deletion_timestamp.as_ref();
         let transition = status.and_then(|status| status.last_phase_transition_time.as_ref());
@@ -202,25 +185,16 @@ impl PvView {
             finalizers: pv.finalizers().to_vec(),
             deleting: deletion.is_some(),
             class: spec.storage_class_name.clone().unwrap_or_default(),
-            source: source(spec),
-            mode: match spec.volume_mode.as_deref() {
-                Some("Block") => VolumeMode::Block,
-                _ => VolumeMode::Filesystem,
-            },
+            local_path: local_path(spec),
+            mode: parse(spec.volume_mode.as_ref()).unwrap_or_default(),
             capacity: capacity.map(|quantity| quantity.0.clone()),
-            policy: ReclaimPolicy::parse(policy.unwrap_or("Retain")),
+            policy: parse(policy).unwrap_or(ReclaimPolicy::Retain),
             claim: spec.claim_ref.as_ref().map(|claim| ClaimRef {
                 namespace: claim.namespace.clone().unwrap_or_default(),
                 name: claim.name.clone().unwrap_or_default(),
                 uid: claim.uid.clone().filter(|uid| !uid.is_empty()),
             }),
-            phase: match status.and_then(|status| status.phase.as_deref()) {
-                Some("Available") => Phase::Available,
-                Some("Bound") => Phase::Bound,
-                Some("Released") => Phase::Released,
-                Some("Failed") => Phase::Failed,
-                _ => Phase::Pending,
-            },
+            phase: parse(status.and_then(|it| it.phase.as_ref())).unwrap_or(Phase::Pending),
             released_at: transition.or(deletion).map(|time| time.0),
             hostnames: hosts_of_terms(spec).flatten().collect(),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
@@ -256,10 +230,7 @@ impl PvView {
     /// The local path, if it is valid.
     #[must_use]
     pub fn path(&self) -> Option<&HostPath> {
-        match &self.source {
-            Source::Local(path) => Some(path),
-            _ => None,
-        }
+        self.local_path.as_ref().ok()
     }
 
     /// Whether it has our finalizer.
@@ -307,7 +278,7 @@ impl PvView {
 
     /// Whether its path is on this node, by affinity or by its provisioner.
     #[must_use]
-    pub fn stands_on(&self, node: &NodeView) -> bool {
+    pub fn is_local_to(&self, node: &NodeView) -> bool {
         self.is_on(node) || self.was_made_on(node)
     }
 
@@ -318,7 +289,8 @@ impl PvView {
             return Ownership::Foreign;
         };
         let name = provisioner_name(&node.name, &node.uid, node_name_only);
-        let on_node = self.hostname_label.as_ref() == Some(&node.hostname) || self.stands_on(node);
+        let on_node =
+            self.hostname_label.as_ref() == Some(&node.hostname) || self.is_local_to(node);
         let extends_bare = self.names_provisioner_of(node);
         if by == name
             || (node_name_only
@@ -334,19 +306,22 @@ impl PvView {
     }
 }
 
+/// A word of the API; `None` if it is absent or unknown.
+pub(super) fn parse<T: DeserializeOwned>(word: Option<&String>) -> Option<T> {
+    T::deserialize(Value::from(word?.as_str())).ok()
+}
+
 pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
     let value = metadata.annotations.as_ref().and_then(|map| map.get(key));
     value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-fn source(spec: &PersistentVolumeSpec) -> Source {
-    match &spec.local {
-        None => Source::NotLocal,
-        Some(local) => match HostPath::from_api(&local.path) {
-            Ok(path) => Source::Local(path),
-            Err(fault) => Source::BadPath(local.path.clone(), fault),
-        },
-    }
+fn local_path(spec: &PersistentVolumeSpec) -> Result<HostPath, String> {
+    let Some(local) = &spec.local else {
+        return Err("it is not a local volume (it has no spec.local)".into());
+    };
+    let text = &local.path;
+    HostPath::from_api(text).map_err(|why| format!("its path {text:?} is not usable: {why}"))
 }
 
 /// The hostname values that each term of the required affinity allows by `In`. Terms are OR-ed. The other expressions

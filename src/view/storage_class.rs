@@ -3,6 +3,7 @@
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::ReclaimPolicy;
+use super::pv::parse;
 
 /// The fields of a StorageClass that a new PV copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +19,7 @@ pub struct StorageClassView {
 impl From<&StorageClass> for StorageClassView {
     fn from(class: &StorageClass) -> Self {
         Self {
-            reclaim_policy: ReclaimPolicy::parse(
-                class.reclaim_policy.as_deref().unwrap_or("Delete"),
-            ),
+            reclaim_policy: parse(class.reclaim_policy.as_ref()).unwrap_or(ReclaimPolicy::Delete),
             mount_options: class.mount_options.clone().unwrap_or_default(),
             expandable: class.allow_volume_expansion == Some(true),
         }

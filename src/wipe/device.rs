@@ -151,7 +151,11 @@ fn discard_by(
 ) -> Result<WipeOutcome, WipeError> {
     progress.expect_bytes(size);
     if drop_to_zeros("discard", discard, device, size, progress)? {
-        return Ok(WipeOutcome::DiscardedToZeros);
+        // Of the whole device only samples are read.
+        if signature::find(device, size, progress)?.is_none() {
+            return Ok(WipeOutcome::DiscardedToZeros);
+        }
+        progress.expect_bytes(size);
     }
     tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
     zero_by(|step| punch(device, step), device, size, progress)

@@ -50,7 +50,7 @@ impl fmt::Display for Pace {
             let percent = (100.0 * ratio).floor();
             write!(f, "{done} of {total} wiped ({percent} %)")?;
             if let Some(rate) = self.rate() {
-                write!(f, ", {}", self::rate(rate))?;
+                write!(f, ", {}/s", bytes(rate))?;
             }
             if let Some(left) = self.left() {
                 let whole = Duration::from_secs(left.as_secs());
@@ -67,11 +67,6 @@ impl fmt::Display for Pace {
 #[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub fn amount(count: u64) -> String {
     bytes(count as f64)
-}
-
-/// A rate in bytes per second: `300.0 MiB/s`.
-pub fn rate(bytes_per_second: f64) -> String {
-    format!("{}/s", bytes(bytes_per_second))
 }
 
 fn bytes(amount: f64) -> String {

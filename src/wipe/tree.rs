@@ -1,7 +1,7 @@
 //! Empties a directory tree: a released filesystem volume.
 //!
 //! It never deletes anything outside the volume, whatever the tenant left in it and whatever processes still
-//! run in it. [`dirfd`](super::dirfd) provides the safe operations, `walk` the order.
+//! run in it. `dirfd` provides the safe operations, `walk` the order.
 
 mod batch;
 mod dir_stack;

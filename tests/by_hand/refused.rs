@@ -5,6 +5,7 @@ use std::path::Path;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
+use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::lock::VolumeLock;
 use nix::mount::MsFlags;
 use serde_json::json;
@@ -98,7 +99,7 @@ fn volumes_in_use() {
     let path = text(&root);
     {
         let file = File::open(&root).unwrap();
-        let _lock = VolumeLock::acquire(file.as_fd(), &root).unwrap();
+        let _lock = VolumeLock::acquire(file.as_fd(), &root, Access::Clean).unwrap();
         assert_refused(&stage, path, "locked");
     }
     stage.pod_with_host_path("user", path);

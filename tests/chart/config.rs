@@ -5,9 +5,10 @@ use std::fs;
 use std::time::Duration;
 
 use local_volume_provisioner::config::{
-    self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy, LogLevel,
-    MissingVolumePolicy, WeakIdentity,
+    self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy, MissingVolumePolicy,
+    WeakIdentity,
 };
+use tracing::level_filters::LevelFilter;
 
 use crate::helm::{Helm, Objects, chart_dir};
 
@@ -91,7 +92,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
     ]));
     assert!(!config.protect_released_data && config.pause_cleaning);
     assert_eq!(config.max_concurrent_cleanups.get(), 65535);
-    assert_eq!(config.log_level, Some(LogLevel::Trace));
+    assert_eq!(config.log_level, Some(LevelFilter::TRACE));
     let class = &config.classes["a"];
     assert_eq!(class.weak_identity, WeakIdentity::Accept);
     assert_eq!(class.discovery_policy, DiscoveryPolicy::EmptyOnly);
@@ -108,7 +109,7 @@ fn nothing_but_the_classes_has_to_be_given() {
     let config = read(&helm.render_file("minimal.yaml", &[]));
     let expected = Config {
         protect_released_data: true,
-        log_level: Some(LogLevel::Info),
+        log_level: Some(LevelFilter::INFO),
         classes: config.classes.clone(),
         ..Config::default()
     };

@@ -1,7 +1,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use local_volume_provisioner::host::device::{Device, OpenError};
+use local_volume_provisioner::host::access::Access;
+use local_volume_provisioner::host::device::Device;
 use support::{LoopDevice, sandbox};
 
 #[test]
@@ -10,7 +11,7 @@ fn a_device_is_opened_through_a_link_and_has_a_size() {
     let real = LoopDevice::new(sandbox.path(), 3 << 20).unwrap();
     let link = sandbox.path().join("link");
     symlink(real.path(), &link).unwrap();
-    let device = Device::open_readonly(&link).unwrap();
+    let device = Device::open(&link, Access::Probe).unwrap();
     assert_eq!(device.size(), 3 << 20);
     let name = real.path().file_name().unwrap().to_str().unwrap();
     let number = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
@@ -35,16 +36,19 @@ fn fault_17_nothing_but_a_block_device_is_opened() {
         "/dev/null".into(),
     ] {
         // A FIFO without a writer would hang here.
-        for opened in [Device::open_readonly(&path), Device::open_exclusive(&path)] {
+        for opened in [
+            Device::open(&path, Access::Probe),
+            Device::open(&path, Access::Clean),
+        ] {
             let error = opened.unwrap_err();
-            assert!(matches!(error, OpenError::NotABlockDevice(_)), "{error}");
+            let text = error.to_string();
+            assert!(text.ends_with("is not a block device"), "{text}");
         }
     }
     symlink("nowhere", at("dangling")).unwrap();
-    assert!(matches!(
-        Device::open_readonly(&at("dangling")),
-        Err(OpenError::Io(..))
-    ));
+    let error = Device::open(&at("dangling"), Access::Probe).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("cannot be opened"), "{text}");
 }
 
 #[test]
@@ -53,16 +57,16 @@ fn an_exchanged_disk_is_noticed() {
     let [one, two] = [1_u64, 2].map(|size| LoopDevice::new(sandbox.path(), size << 20).unwrap());
     let link = sandbox.path().join("link");
     symlink(one.path(), &link).unwrap();
-    let device = Device::open_exclusive(&link).unwrap();
+    let device = Device::open(&link, Access::Clean).unwrap();
     fs::remove_file(&link).unwrap();
-    assert!(matches!(device.recheck(&link), Err(OpenError::Io(..))));
+    let fails = |why: &str| {
+        let text = device.recheck(&link).unwrap_err().to_string();
+        assert!(text.contains(why), "{text}");
+    };
+    fails("cannot be opened");
     symlink(two.path(), &link).unwrap();
-    let error = device.recheck(&link).unwrap_err();
-    assert!(matches!(error, OpenError::Changed { .. }), "{error}");
+    fails("the disk was exchanged or resized");
     fs::remove_file(&link).unwrap();
     fs::write(&link, "").unwrap();
-    assert!(matches!(
-        device.recheck(&link),
-        Err(OpenError::NotABlockDevice(_))
-    ));
+    fails("is not a block device");
 }

@@ -2,7 +2,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use local_volume_provisioner::host::filesystem::{FsError, FsRoot};
+use local_volume_provisioner::host::access::OpenError;
+use local_volume_provisioner::host::filesystem::FsRoot;
 use local_volume_provisioner::host::mounts::MountTable;
 use nix::mount::MsFlags;
 use support::sandbox;
@@ -40,7 +41,7 @@ fn a_path_that_is_no_mount_point_is_reported() {
     fs::create_dir(mounted.join("inner")).unwrap();
     for path in [&dir, &mounted.join("inner")] {
         let error = open(path).unwrap_err();
-        assert!(matches!(error, FsError::NotMounted(_)), "{error}");
+        assert!(matches!(error, OpenError::NotMounted(_)), "{error}");
         assert_eq!(
             error.to_string(),
             format!("path \"{}\" is not a valid mount point", path.display())
@@ -48,16 +49,16 @@ fn a_path_that_is_no_mount_point_is_reported() {
     }
     let link = sandbox.path().join("link");
     symlink(&mounted, &link).unwrap();
-    assert!(matches!(open(&link), Err(FsError::Io(..))));
+    assert!(matches!(open(&link), Err(OpenError::Failed(_))));
     let file = sandbox.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(open(&file), Err(FsError::Io(..))));
+    assert!(matches!(open(&file), Err(OpenError::Failed(_))));
     let fifo = sandbox.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(matches!(open(&fifo), Err(FsError::Io(..))));
+    assert!(matches!(open(&fifo), Err(OpenError::Failed(_))));
     assert!(matches!(
         open(&sandbox.path().join("none")),
-        Err(FsError::Io(..))
+        Err(OpenError::Failed(_))
     ));
 }
 
@@ -82,7 +83,7 @@ fn a_stale_table_vouches_for_nothing() {
     sandbox.tmpfs("disk", "size=1m").unwrap();
     assert!(matches!(
         FsRoot::open(&path, &before),
-        Err(FsError::NotMounted(_))
+        Err(OpenError::NotMounted(_))
     ));
     let lower = MountTable::read().unwrap();
     let root = FsRoot::open(&path, &lower).unwrap();
@@ -90,7 +91,7 @@ fn a_stale_table_vouches_for_nothing() {
     sandbox.tmpfs("disk", "size=2m").unwrap();
     assert!(matches!(
         FsRoot::open(&path, &lower),
-        Err(FsError::NotMounted(_))
+        Err(OpenError::NotMounted(_))
     ));
     let upper = MountTable::read().unwrap();
     assert_eq!(
@@ -107,7 +108,7 @@ fn a_stale_table_vouches_for_nothing() {
     umount(&sandbox, &path);
     assert!(matches!(
         FsRoot::open(&path, &upper),
-        Err(FsError::NotMounted(_))
+        Err(OpenError::NotMounted(_))
     ));
 }
 
@@ -153,7 +154,7 @@ fn a_reused_mount_id_vouches_for_nothing() {
         );
         line(&device, &fs_type).unwrap();
         let stale = line(" 8:77 ", " - ext4 ");
-        assert!(matches!(stale, Err(FsError::NotMounted(_))), "{mount:?}");
+        assert!(matches!(stale, Err(OpenError::NotMounted(_))), "{mount:?}");
         // Only btrfs has other numbers than its mounts.
         let other = line(" 0:9999 ", &fs_type);
         assert_eq!(other.is_ok(), mount.fs_type == "btrfs", "{mount:?}");

@@ -3,6 +3,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
@@ -14,7 +15,7 @@ use crate::volumes::{SIZES, clone_of, formatted, fs_footprint, fs_identity, remo
 
 fn device_identity(path: &Path) -> Identity {
     identity::of_device(
-        &Device::open_readonly(path).unwrap(),
+        &Device::open(path, Access::Probe).unwrap(),
         path,
         &Sysfs::default(),
     )
@@ -157,13 +158,10 @@ fn subvolumes_and_directories_differ_by_their_root() {
     );
     assert_eq!(overlap(&fs_footprint(&dir), &fs_footprint(&sub)), None);
     let facts = Sysfs::default()
-        .device(Device::open_readonly(device.path()).unwrap().number())
+        .device(Device::open(device.path(), Access::Probe).unwrap().number())
         .unwrap();
     let below = Footprint::of_device(&facts);
-    assert_eq!(
-        overlap(&fs_footprint(&sub), &below),
-        Some(Overlap::DeviceUnderFilesystem)
-    );
+    assert_eq!(overlap(&fs_footprint(&sub), &below), Some(Overlap::PartOf));
 }
 
 #[test]
@@ -223,7 +221,7 @@ fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
 fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_boot() {
     let sandbox = or_skip!(Sandbox::enter());
     let device = or_skip!(without_uuid(&sandbox));
-    let number = Device::open_readonly(device.path()).unwrap().number();
+    let number = Device::open(device.path(), Access::Probe).unwrap().number();
     let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
     let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
     let observed = |diskseq: &str| {
@@ -302,7 +300,7 @@ fn a_loop_over_a_device_shares_its_storage() {
     let sysfs = Sysfs::default();
     let [below, above] = [&lower, &upper].map(|device| {
         sysfs
-            .device(Device::open_readonly(device.path()).unwrap().number())
+            .device(Device::open(device.path(), Access::Probe).unwrap().number())
             .unwrap()
     });
     let over = |device: &DeviceFacts| sysfs.loops_over(&[device.number].into()).unwrap();
@@ -336,7 +334,7 @@ fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
     let upper = LoopDevice::over(&file).unwrap();
     drop(file);
     let facts = |device: &LoopDevice| {
-        let number = Device::open_readonly(device.path()).unwrap().number();
+        let number = Device::open(device.path(), Access::Probe).unwrap().number();
         Sysfs::default().device(number).unwrap()
     };
     let (below, above) = (facts(&lower), facts(&upper));
@@ -354,15 +352,16 @@ fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
 fn a_device_without_a_name_is_known_until_the_next_boot() {
     let sandbox = or_skip!(Sandbox::enter());
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
-    let number = Device::open_readonly(real.path()).unwrap().number();
-    // The same device on a kernel that reports nothing about it.
+    let number = Device::open(real.path(), Access::Probe).unwrap().number();
+    // The same device on a kernel that reports nothing about it but its size.
     let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
     fs::write(dir.join("dev"), format!("{number}\n")).unwrap();
+    fs::write(dir.join("size"), "2048\n").unwrap();
     let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
     let link = sandbox.path().join("link");
     symlink(real.path(), &link).unwrap();
     let observed = |path: &Path| {
-        identity::of_device(&Device::open_readonly(path).unwrap(), path, &sysfs).unwrap()
+        identity::of_device(&Device::open(path, Access::Probe).unwrap(), path, &sysfs).unwrap()
     };
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let (boot, target) = (boot.trim(), real.path().display());
@@ -385,7 +384,7 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let numbered = |diskseq: &str| {
         fs::write(dir.join("diskseq"), diskseq).unwrap();
         let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
-        identity::of_device(&Device::open_readonly(&link).unwrap(), &link, &sysfs).unwrap()
+        identity::of_device(&Device::open(&link, Access::Probe).unwrap(), &link, &sysfs).unwrap()
     };
     let first = numbered("17");
     assert_eq!(field(&first, "seq"), Some("17"));

@@ -2,14 +2,15 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use local_volume_provisioner::host::access::{Access, OpenError};
 use local_volume_provisioner::host::device::Device;
-use local_volume_provisioner::host::lock::{LockError, VolumeLock};
+use local_volume_provisioner::host::lock::VolumeLock;
 use support::{LoopDevice, sandbox};
 
 use crate::volumes::{once_closed, open, umount};
 
-fn lock(path: &Path) -> Result<VolumeLock, LockError> {
-    VolumeLock::acquire(File::open(path).unwrap().as_fd(), path)
+fn lock(path: &Path) -> Result<VolumeLock, OpenError> {
+    VolumeLock::acquire(File::open(path).unwrap().as_fd(), path, Access::Clean)
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn one_holder_at_a_time_for_directories_and_devices() {
     for (path, same) in [(device.path(), device.path()), (&tmpfs, &bound)] {
         let held = lock(path).unwrap();
         let error = lock(same).unwrap_err();
-        assert!(matches!(error, LockError::Held(_)), "{error}");
+        assert!(matches!(error, OpenError::Locked(_)), "{error}");
         drop(held);
         once_closed(|| lock(same));
     }
@@ -34,20 +35,20 @@ fn one_holder_at_a_time_for_directories_and_devices() {
 fn the_lock_outlives_the_descriptor_that_it_was_made_from() {
     let sandbox = sandbox!();
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
-    let device = Device::open_exclusive(real.path()).unwrap();
-    let held = VolumeLock::acquire(device.file().as_fd(), real.path()).unwrap();
+    let device = Device::open(real.path(), Access::Clean).unwrap();
+    let held = VolumeLock::acquire(device.file().as_fd(), real.path(), Access::Clean).unwrap();
     drop(device);
-    assert!(matches!(lock(real.path()), Err(LockError::Held(_))));
+    assert!(matches!(lock(real.path()), Err(OpenError::Locked(_))));
     // The lock is no exclusive use.
-    once_closed(|| Device::open_exclusive(real.path()));
+    once_closed(|| Device::open(real.path(), Access::Clean));
     drop(held);
     once_closed(|| lock(real.path()));
 
     let path = sandbox.tmpfs("disk", "size=1m").unwrap();
     let root = open(&path).unwrap();
-    let held = VolumeLock::acquire(root.as_fd(), &path).unwrap();
+    let held = VolumeLock::acquire(root.as_fd(), &path, Access::Clean).unwrap();
     drop(root);
-    assert!(matches!(lock(&path), Err(LockError::Held(_))));
+    assert!(matches!(lock(&path), Err(OpenError::Locked(_))));
     drop(held);
     umount(&sandbox, &path);
 }

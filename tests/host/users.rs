@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::sysfs::Sysfs;
 use support::{LoopDevice, sandbox};
@@ -13,7 +14,7 @@ fn loop_device_over_a_disk_or_partition_is_found() {
     let disk = LoopDevice::halved(sandbox.path(), 4 << 20).unwrap();
     let over = |path: &Path| {
         let sysfs = Sysfs::default();
-        let number = Device::open_readonly(path).unwrap().number();
+        let number = Device::open(path, Access::Probe).unwrap().number();
         let devices = sysfs.writable_through(number).unwrap();
         sysfs.loops_over(&devices).unwrap()
     };

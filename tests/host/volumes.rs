@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use local_volume_provisioner::host::filesystem::{FsError, FsRoot};
+use local_volume_provisioner::host::access::OpenError;
+use local_volume_provisioner::host::filesystem::FsRoot;
 use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::identity::{self, Identity};
 use local_volume_provisioner::host::mounts::MountTable;
@@ -17,7 +18,7 @@ use support::{LoopDevice, Sandbox, has, skip};
 /// The smallest image that each `mkfs` accepts, in bytes.
 pub const SIZES: [(&str, u64); 3] = [("ext4", 16 << 20), ("xfs", 300 << 20), ("btrfs", 128 << 20)];
 
-pub fn open(path: &Path) -> Result<FsRoot, FsError> {
+pub fn open(path: &Path) -> Result<FsRoot, OpenError> {
     FsRoot::open(path, &MountTable::read().unwrap())
 }
 

@@ -1,7 +1,6 @@
 //! Events of the kernel: a changed mount table, changed directories.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use local_volume_provisioner::host::watch::{DirEvents, MountEvents};
@@ -14,12 +13,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a time without events is.
 const SILENCE: Duration = Duration::from_millis(30);
 
-async fn has_changed(watch: &mut DirEvents, within: Duration) -> bool {
+async fn has_changed(watch: &DirEvents, within: Duration) -> bool {
     tokio::time::timeout(within, watch.changed()).await.is_ok()
 }
 
 /// Takes what is pending, until there is silence. Returns whether there was an event.
-async fn quiet(watch: &mut DirEvents) -> bool {
+async fn quiet(watch: &DirEvents) -> bool {
     let mut any = false;
     while has_changed(watch, SILENCE).await {
         any = true;
@@ -28,7 +27,7 @@ async fn quiet(watch: &mut DirEvents) -> bool {
 }
 
 /// Does something and waits for the event that it must cause.
-async fn expect(watch: &mut DirEvents, cause: impl FnOnce()) {
+async fn expect(watch: &DirEvents, cause: impl FnOnce()) {
     quiet(watch).await;
     cause();
     assert!(has_changed(watch, TIMEOUT).await, "no event");
@@ -44,30 +43,24 @@ async fn expect_mount(mounts: &MountEvents, cause: impl FnOnce()) {
     changed.unwrap().unwrap();
 }
 
-fn set(watch: &mut DirEvents, dir: &Path) {
-    let mut dirs = watch.take().unwrap();
-    dirs.set_dir(dir).unwrap();
-    watch.restore(dirs);
-}
-
 #[tokio::test]
 async fn changed_entries_are_reported() {
     let sandbox = sandbox!();
     let dir = sandbox.dir("disks").unwrap();
     let mut watch = DirEvents::new().unwrap();
-    set(&mut watch, &dir);
+    watch.set_dir(&dir).unwrap();
     let disk = dir.join("a");
-    expect(&mut watch, || fs::create_dir(&disk).unwrap()).await;
-    expect(&mut watch, || fs::rename(&disk, dir.join("b")).unwrap()).await;
-    expect(&mut watch, || fs::remove_dir(dir.join("b")).unwrap()).await;
-    expect(&mut watch, || {
+    expect(&watch, || fs::create_dir(&disk).unwrap()).await;
+    expect(&watch, || fs::rename(&disk, dir.join("b")).unwrap()).await;
+    expect(&watch, || fs::remove_dir(dir.join("b")).unwrap()).await;
+    expect(&watch, || {
         std::os::unix::fs::symlink("/dev/x", dir.join("c")).unwrap();
     })
     .await;
     // Something is mounted over the directory: the path means another one now.
     sandbox.tmpfs("disks", "size=1m").unwrap();
-    set(&mut watch, &dir);
-    expect(&mut watch, || fs::write(dir.join("new"), "").unwrap()).await;
+    watch.set_dir(&dir).unwrap();
+    expect(&watch, || fs::write(dir.join("new"), "").unwrap()).await;
 }
 
 #[tokio::test]
@@ -91,15 +84,15 @@ async fn missing_directory_is_watched_after_it_was_created() {
     let sandbox = sandbox!();
     let dir = sandbox.path().join("x");
     let mut watch = DirEvents::new().unwrap();
-    set(&mut watch, &dir);
+    watch.set_dir(&dir).unwrap();
     fs::write(&dir, "a file in the way").unwrap();
-    set(&mut watch, &dir);
+    watch.set_dir(&dir).unwrap();
     fs::remove_file(&dir).unwrap();
     fs::create_dir(&dir).unwrap();
-    assert!(!quiet(&mut watch).await);
-    set(&mut watch, &dir);
-    expect(&mut watch, || fs::write(dir.join("file"), "").unwrap()).await;
-    expect(&mut watch, || {
+    assert!(!quiet(&watch).await);
+    watch.set_dir(&dir).unwrap();
+    expect(&watch, || fs::write(dir.join("file"), "").unwrap()).await;
+    expect(&watch, || {
         fs::remove_file(dir.join("file")).unwrap();
         fs::remove_dir(&dir).unwrap();
     })
@@ -111,7 +104,7 @@ async fn more_events_than_the_queue_holds_are_reported() {
     let sandbox = sandbox!();
     let busy = sandbox.dir("busy").unwrap();
     let mut watch = DirEvents::new().unwrap();
-    set(&mut watch, &busy);
+    watch.set_dir(&busy).unwrap();
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: u32 = limit.trim().parse().unwrap();
     // The kernel joins equal events that follow each other, so the names alternate.
@@ -121,7 +114,7 @@ async fn more_events_than_the_queue_holds_are_reported() {
             fs::remove_file(busy.join(name)).unwrap();
         }
     }
-    assert!(quiet(&mut watch).await);
+    assert!(quiet(&watch).await);
 }
 
 #[tokio::test]
@@ -130,10 +123,10 @@ async fn waiting_can_be_cancelled_and_an_idle_watch_costs_nothing() {
     let dir = sandbox.dir("disks").unwrap();
     let mut watch = DirEvents::new().unwrap();
     let mounts = MountEvents::new().unwrap();
-    set(&mut watch, &dir);
-    quiet(&mut watch).await;
+    watch.set_dir(&dir).unwrap();
+    quiet(&watch).await;
     let before = cpu_time();
-    assert!(!has_changed(&mut watch, Duration::from_millis(500)).await);
+    assert!(!has_changed(&watch, Duration::from_millis(500)).await);
     let used = cpu_time().saturating_sub(before);
     assert!(
         used < Duration::from_millis(20),
@@ -142,9 +135,9 @@ async fn waiting_can_be_cancelled_and_an_idle_watch_costs_nothing() {
     for name in ["a", "b", "c"] {
         fs::write(dir.join(name), "").unwrap();
         // Polled once and dropped.
-        has_changed(&mut watch, Duration::ZERO).await;
+        has_changed(&watch, Duration::ZERO).await;
     }
-    expect(&mut watch, || fs::write(dir.join("d"), "").unwrap()).await;
+    expect(&watch, || fs::write(dir.join("d"), "").unwrap()).await;
     sandbox.tmpfs("disks/m", "size=1m").unwrap();
     // The event is there before the test waits for it.
     let begun = Instant::now();

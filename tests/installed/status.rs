@@ -105,10 +105,7 @@ fn status_works_in_the_pod_and_through_the_api_server() {
     assert_eq!(list["nodes"][0]["status"]["node"], NODE, "{list}");
     let (code, said) = status(&admin, &["--node", "elsewhere"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("no provisioner's pod runs on node \"elsewhere\""),
-        "{said}"
-    );
+    assert!(said.contains("no provisioner's pod was found"), "{said}");
 
     // With few permissions.
     let file = std::env::temp_dir().join(format!("{PERSON}-{}", std::process::id()));
@@ -118,7 +115,7 @@ fn status_works_in_the_pod_and_through_the_api_server() {
     let only_pods = json!([documented[0].clone()]);
     for (rules, wanted, words) in [
         (&nothing, 1, "docs/status.md"),
-        (&only_pods, 1, "resources: [\"pods/proxy\"]"),
+        (&only_pods, 1, "permission to get pods/proxy"),
         (&documented, 0, "1 node: 1 ready"),
     ] {
         fs::write(&file, kubeconfig(&cluster, rules).to_string()).unwrap();

@@ -34,7 +34,7 @@ fn sigterm_before_the_first_answer_ends_the_program() {
     stage.eventually("it asks for its Node", || held.hits() == 1);
     provisioner.stop(stage.timeout()).unwrap();
     let log = provisioner.log();
-    assert!(log.contains("SIGTERM before the API server"), "{log}");
+    assert!(log.contains("SIGTERM: stopping"), "{log}");
 }
 
 /// A stage on which our finalizer is put on by the commit, so that every step has a request.

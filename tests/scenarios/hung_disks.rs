@@ -154,6 +154,21 @@ fn a_hung_discovery_directory_stops_no_other_class() {
     stage.available(&at.join("neighbour"), None);
 }
 
+#[test]
+fn a_class_directory_below_a_hung_mount_stops_no_other_class() {
+    let (stage, _, other) = or_skip!(two_classes("1m"));
+    let fuse = Fuse::silent(&stage.sandbox.dir("disks/dead").unwrap());
+    let below = fuse.path().join("below");
+    edit_classes(&stage, |classes| {
+        let class = classes.get_mut(&stage.named("dead")).unwrap();
+        (class["hostDir"], class["mountDir"]) = (json!(below), json!(below));
+    });
+    let _provisioner = stage.provisioner();
+    stage.available(&other, None);
+    let took = recycling_time(&stage, "claim", &other);
+    assert!(took < stage.at_most(NOT_HELD_UP), "{took:?}");
+}
+
 /// A hung entry does not affect the entries of the same name elsewhere.
 #[test]
 fn a_class_moves_away_from_a_hung_disk_or_directory() {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::lock::VolumeLock;
 use nix::sys::signal::Signal;
 use support::{LoopDevice, Program, Sandbox, bare_command};
@@ -154,7 +155,7 @@ fn a_device_in_use_is_left_alone_and_its_users_are_named() {
     fixture.is_refused(fixture.command(&["--method=zero"]), 1, &words);
     drop(user);
     let device = File::open(fixture.device.path()).unwrap();
-    let lock = VolumeLock::acquire(device.as_fd(), &fixture.path).unwrap();
+    let lock = VolumeLock::acquire(device.as_fd(), &fixture.path, Access::Clean).unwrap();
     let words = [
         "is locked by another process",
         "lslocks",

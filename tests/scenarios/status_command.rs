@@ -58,14 +58,13 @@ fn status_reports_a_healthy_node() {
         said.out
     );
 
-    let url = format!("http://{address}/");
-    let said = ask(&stage, &["--url", &url, "-o", "json"]);
+    let said = ask(&stage, &["--listen-address", &address, "-o", "json"]);
     let document: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(document, status(&mut provisioner));
-    let said = ask(&stage, &["-url", &url, "-output=yaml"]);
+    let said = ask(&stage, &["-listen-address", &address, "-output=yaml"]);
     let yaml: Value = serde_saphyr::from_str(&said.out).unwrap();
     assert_eq!(yaml["node"], document["node"]);
-    let said = ask(&stage, &["--url", &url, "--problems"]);
+    let said = ask(&stage, &["--listen-address", &address, "--problems"]);
     assert!(said.out.contains("No problems found"), "{}", said.out);
 }
 
@@ -108,16 +107,15 @@ fn a_node_that_is_not_ready_is_reported_with_the_reason_and_the_exit_code() {
 #[test]
 fn a_provisioner_that_does_not_answer_is_reported_with_the_next_step() {
     let stage = or_skip!(stage());
-    let said = ask(&stage, &["--url=http://127.0.0.1:1"]);
+    let said = ask(&stage, &["--listen-address=127.0.0.1:1"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(
-        said.err.contains("asking http://127.0.0.1:1/ failed") && said.err.contains("--all"),
+        said.err.contains("asking http://127.0.0.1:1 failed") && said.err.contains("--all"),
         "{}",
         said.err
     );
     for (args, words) in [
-        (&["--url=127.0.0.1:1"][..], "http://"),
-        (&["--namespace=a"], "--node <NAME>|--all"),
+        (&["--namespace=a"][..], "--node <NAME>|--all"),
         (&["--all", "--node=a"], "cannot be used with"),
         (&["--problem"], "--problems"),
     ] {
@@ -129,7 +127,7 @@ fn a_provisioner_that_does_not_answer_is_reported_with_the_next_step() {
     let said = ask(&stage, &["--all", "--namespace", &stage.namespace()]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(
-        said.err.contains("no provisioner's pod runs in namespace"),
+        said.err.contains("no provisioner's pod was found"),
         "{}",
         said.err
     );

@@ -1,6 +1,6 @@
 //! What a node asks of the API server, and above all what it does not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use control_plane::requests::{Request, Verb};
 use serde_json::json;
@@ -42,10 +42,9 @@ fn passes(provisioner: &mut support::Program) -> u64 {
 fn an_idle_node_asks_nothing_while_others_make_classes() {
     let (stage, mut provisioner) = or_skip!(settled());
     let requests = stage.requests();
-    let (mark, before) = (requests.mark(), passes(&mut provisioner));
-    let begun = Instant::now();
+    let mark = requests.mark();
     for number in 0..10 {
-        // Slowly enough that each would be a reason of its own to look.
+        // Slowly enough that each causes a pass of its own.
         std::thread::sleep(Duration::from_millis(200));
         stage.storage_class(&format!("another-{number}"), "Delete", "Immediate");
     }
@@ -53,12 +52,6 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
     stage.eventually("the loop has looked", || {
         passes(&mut provisioner) >= last + 2
     });
-    let passes = passes(&mut provisioner) - before;
-    let seconds = begun.elapsed().as_secs();
-    assert!(
-        passes <= seconds + 5,
-        "one pass a second, and none for the 10 StorageClasses of others: {passes} in {seconds} s"
-    );
     let asked = requests.since(mark);
     assert!(asked.is_empty(), "{asked:?}");
 }

@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    CleanVolume, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, NotifyAfter, Obstacle,
-    PassFacts,
+    CleanVolume, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, Config, DiscoveryPolicy};
 use local_volume_provisioner::inventory::{
-    Candidate, Disks, Entry, Finding, Observation, Scanner, Skip, Taken,
+    Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
 };
 use local_volume_provisioner::plan::{CleanOrder, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
@@ -52,15 +52,19 @@ impl SimHost {
             return Err(Obstacle::Unknown("nothing is mounted there".into()));
         }
         if self.world.shows_mounts && !disk.mounted_for.is_empty() {
-            return Err(Obstacle::InUse {
-                user: "a pod".into(),
-                notify: NotifyAfter::ShortUse,
-            });
+            return Err(in_use("a pod"));
         }
         if disk.lock.is_some() {
-            return Err(Obstacle::Locked("it is locked".into()));
+            return Err(in_use("it is locked"));
         }
         Ok(candidate(at, disk, false))
+    }
+}
+
+fn in_use(user: &str) -> Obstacle {
+    Obstacle::InUse {
+        user: user.into(),
+        notify_after: Duration::from_secs(3),
     }
 }
 
@@ -83,7 +87,7 @@ struct SimScanner {
 }
 
 impl SimScanner {
-    fn probe(&self, at: usize, taken: &Taken) -> Option<Entry> {
+    fn probe(&self, at: usize, taken: &Taken) -> Option<(String, Finding)> {
         let state = self.host.world.lock();
         let disk = state.disks.get(at)?;
         if disk.class != self.class.name {
@@ -100,7 +104,7 @@ impl SimScanner {
             Finding::Skipped(Skip::new(SkipReason::NotMounted, "not mounted").gone())
         };
         let name = path.child_of(&self.class.host_dir).unwrap().to_owned();
-        Some(Entry { name, finding })
+        Some((name, finding))
     }
 }
 
@@ -154,7 +158,7 @@ impl Host for SimHost {
             let at = self.find(&order.mount_path).await;
             let candidate = self.inspect_disk(at)?;
             let held = self.world.take_lock(at, false);
-            let held = held.ok_or_else(|| Obstacle::Locked("it is locked".into()))?;
+            let held = held.ok_or_else(|| in_use("it is locked"))?;
             let lock = SimLock {
                 world: Arc::clone(&self.world),
                 at,
@@ -182,7 +186,7 @@ impl Host for SimHost {
             Ok(KubeletUses {
                 sees_pods: true,
                 would_be_seen: true,
-                paths: Ok(used.then(|| "/kubelet/pods/1".into()).into_iter().collect()),
+                paths: used.then(|| "/kubelet/pods/1".into()).into_iter().collect(),
             })
         };
         look.boxed()
@@ -227,9 +231,7 @@ impl SimVolume {
             self.host.goes_on().await;
             world.lock().disks[at].is_wiped = false;
             if progress.is_cancelled() {
-                let mut failure = failed("it was cancelled");
-                failure.stopped = true;
-                return Err(failure);
+                return Err(failed("it was cancelled"));
             }
             if !world.lock().disks[at].is_present {
                 return Err(failed("the disk is gone"));
@@ -258,7 +260,7 @@ impl LockedVolume for SimVolume {
         commit: &'a Commit,
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
-        let order = commit.order();
+        let order = &commit.order;
         let wipe = Wipe {
             path: order.path.to_string(),
             pv: order.pv.name.clone(),

@@ -13,9 +13,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::client::Body;
 use local_volume_provisioner::cleanup::table::ProcTable;
+use local_volume_provisioner::cleanup::{CleanupContext, ControllerState};
 use local_volume_provisioner::cluster::Cluster;
 use local_volume_provisioner::config::{Files, Loaded, Reading, Shown};
-use local_volume_provisioner::controller::{self, Parts, Reloads};
+use local_volume_provisioner::controller::{self, Reloads};
 use local_volume_provisioner::metrics::Metrics;
 use local_volume_provisioner::plan::Settings;
 use local_volume_provisioner::plan::job_object::JobSource;
@@ -120,11 +121,9 @@ impl Process {
             dir: PathBuf::from("/config"),
             readings: received,
             in_force: Files::new(),
-            warnings: Vec::new(),
             shown: Shown::at_start(&loaded.config),
             node_isolation: false,
             faults: Vec::new(),
-            unsuited: false,
         };
         let (host, settings) = (
             SimHost {
@@ -142,26 +141,29 @@ impl Process {
                 }
                 tokio::time::sleep(Duration::from_secs(2)).await;
             };
-            let parts = Parts {
-                host: Arc::new(host),
-                node,
+            let (state, known_state) = watch::channel(ControllerState {
                 settings,
-                reloads,
-                reporter: Reporter::start(&cluster, "provisioner", ObjectReference::default()),
+                node,
+                occupied: Arc::default(),
+            });
+            let context = CleanupContext {
+                host: Arc::new(host),
+                state: known_state,
+                reporter: Reporter::new(&cluster, "provisioner", ObjectReference::default()),
                 cluster,
                 table: proc_table,
                 metrics,
                 wake: woken,
-                pass,
-                period: Duration::from_secs(10),
                 quiet_period: Duration::from_secs(30),
-                job_source: Arc::new(JobSource {
+                jobs: Arc::new(JobSource {
                     namespace: "default".into(),
                     image: Some("image".into()),
                     pull_secrets: Vec::new(),
+                    has_udev: false,
                 }),
             };
-            controller::run(parts).await;
+            let period = Duration::from_secs(10);
+            controller::run(context, state, reloads, pass, period).await;
         });
         Self {
             world: Arc::clone(world),

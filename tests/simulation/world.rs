@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use control_plane::{Store, resource};
-use local_volume_provisioner::host::footprint::{Footprint, FsKey};
+use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::identity::Identity;
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
@@ -254,14 +254,13 @@ pub fn candidate(at: usize, disk: &Disk, reads: bool) -> Candidate {
     let footprint = match disk.kind {
         VolumeMode::Filesystem => Footprint::Filesystem {
             devices: below,
-            fs: FsKey(device),
+            fs: device,
             root: "/".into(),
         },
         VolumeMode::Block => Footprint::Device {
             number: device,
             below,
             wwid: Some(format!("disk-{}", number(at))),
-            holders: Vec::new(),
         },
     };
     let text = identity(at, disk.kind);

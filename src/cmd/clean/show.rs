@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::cleanup::volume::Volume;
-use crate::cmd::table::printable;
+use crate::log::printable;
 use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
 use crate::wipe::signature;
@@ -28,11 +28,11 @@ pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
             let real = target.path.as_path().canonicalize()?;
             rows.push(("is", format!("the block device {}", real.display())));
             let found = signature::find(device.file(), device.size(), &Progress::default());
-            let found = found.map_err(io::Error::other)?;
-            rows.push((
-                "holds",
-                found.unwrap_or_else(|| "no known signature".into()),
-            ));
+            let holds = match found {
+                Ok(found) => found.unwrap_or_else(|| "no known signature".into()),
+                Err(error) => format!("unknown: {error}"),
+            };
+            rows.push(("holds", holds));
         }
     }
     rows.extend([

@@ -4,21 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
-use crate::cleanup::inspect::NodeFacts;
+use crate::cleanup::blocking::open_when_free;
+use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::wipe::Outcome;
 use crate::cleanup::{Failure, external};
 use crate::cluster::Cluster;
-use crate::cmd::run::{client, load};
-use crate::cmd::{cleaner, discover};
+use crate::cmd::discover;
+use crate::cmd::run::{UsageError, cluster, load};
 use crate::config::{Class, Cleaner};
 use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
-use crate::metrics::Metrics;
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
@@ -57,11 +57,13 @@ impl Finder {
         Ok(Self {
             requested: request.volume.clone(),
             method: request.method.map(Cleaner::Method),
-            node: discover::node_name(request.node_name.as_ref(), environment)?,
+            node: environment
+                .require_node_name(request.node_name.as_ref())
+                .map_err(UsageError)?,
             namespace: environment.namespace.clone(),
-            settings: Settings::of(&load(args)?, 0),
+            settings: Settings::of(&load(args)?.1, 0),
             kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
-            cluster: Cluster::new(client().await?, Arc::new(Metrics::new()?)),
+            cluster: cluster().await?,
         })
     }
 
@@ -71,7 +73,8 @@ impl Finder {
     /// Why it must not be cleaned, or why it cannot be checked.
     pub async fn open(&self) -> Result<Target> {
         let node = self.cluster.node(&self.node).await;
-        let node = NodeView::from_metadata(&node.context("reading the Node")?)?;
+        let node =
+            NodeView::from_metadata(&node.context("reading the Node")?).map_err(Error::msg)?;
         let pvs = self.pvs(&node).await?;
         let jobs = self.cluster.list_jobs(&self.namespace, &node.hostname);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
@@ -104,13 +107,22 @@ impl Finder {
             self.kubelet.path().display()
         );
         let method = Method::of(kind, self.method.as_ref().unwrap_or(&class.cleaner));
+        ensure!(
+            kind == VolumeMode::Filesystem || method != Method::DeleteContents,
+            "{method} does not clean devices: choose another --method"
+        );
         let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
         let volume = path.clone();
         let inspection = move || {
-            let facts = NodeFacts::read(&kubelet, &config)?;
-            OpenVolume::open(&volume, kind, Access::Write, &facts)
+            let dirs = discovery_dirs(&config, |dir| {
+                let dir = dir.as_path();
+                dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
+            });
+            let facts = NodeFacts::read(&kubelet, dirs)?;
+            OpenVolume::open(&volume, kind, Access::Clean, &facts)
         };
-        let opened = cleaner::inspect(IN_USE_TIMEOUT, &Progress::default(), inspection).await?;
+        let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
+        let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
         // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
         let now = self.pvs(&node).await?.into_iter().find(is_at_path);
@@ -135,8 +147,9 @@ impl Finder {
 
     /// The PVs of the node.
     async fn pvs(&self, node: &NodeView) -> Result<Vec<PvView>> {
-        let is_here =
-            |pv: &PvView| pv.hostname_label.as_ref() == Some(&node.hostname) || pv.stands_on(node);
+        let is_here = |pv: &PvView| {
+            pv.hostname_label.as_ref() == Some(&node.hostname) || pv.is_local_to(node)
+        };
         let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_here);
         pvs.await.context("listing the PersistentVolumes")
     }

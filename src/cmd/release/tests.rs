@@ -67,14 +67,17 @@ fn only_pvs_without_data_of_a_tenant_are_free() {
 
 #[test]
 fn node_scope_excludes_pvs_that_name_another_node() {
-    let scope = Scope::Node("node-1".into());
+    let node = "node-1".to_owned();
     let hostnames = |pv: &mut Value, names: Value| {
         let terms = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values";
         *pv.pointer_mut(terms).unwrap() = names;
     };
-    assert!(scope.includes(&pv(|_| {})));
+    assert!(includes(Some(&node), &pv(|_| {})));
     // Created by the Go provisioner.
-    assert!(scope.includes(&pv(|pv| pv["metadata"]["labels"] = json!({}))));
+    assert!(includes(
+        Some(&node),
+        &pv(|pv| pv["metadata"]["labels"] = json!({}))
+    ));
     for (what, other) in [
         (
             "another label",
@@ -96,8 +99,7 @@ fn node_scope_excludes_pvs_that_name_another_node() {
             }),
         ),
     ] {
-        assert!(!scope.includes(&other), "{what}");
-        let all = Scope::All(None);
-        assert!(all.includes(&other), "{what}");
+        assert!(!includes(Some(&node), &other), "{what}");
+        assert!(includes(None, &other), "{what}");
     }
 }

@@ -1,47 +1,98 @@
 //! The tables: of one node, and of all nodes.
+//!
+//! The document may come from another version. An unknown field is ignored, and a missing one is empty.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::Answer;
-use super::document::{Class, Document, Volume, time};
-use crate::cmd::table::{or_dash, printable, render};
+use crate::cmd::table::{or_dash, render};
+use crate::config::duration;
+use crate::log::printable;
 use crate::quantity;
+use crate::wipe::pace::Pace;
 
 const NO_PROBLEMS: &str = "No problems found.";
+/// A longer wait is a problem.
+const LONG_WAIT_SECONDS: u64 = 600;
+/// The states that require nothing of an operator. An unknown state counts as a problem, so that it is never hidden.
+const GOOD_STATES: [&str; 9] = [
+    "Available",
+    "Bound",
+    "Retained",
+    "Creating",
+    "Due",
+    "Cleaning",
+    "Cleaned",
+    "Paused",
+    "Terminating",
+];
+
+/// A text; empty if it is missing.
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn texts<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
+    list(value, key).filter_map(Value::as_str)
+}
+
+/// Whether a node is ready and not degraded, which decides the exit code.
+pub(super) fn is_well(document: &Value) -> bool {
+    document["ready"] == true && texts(document, "degraded").next().is_none()
+}
+
+/// Why a node is not well, and its volumes that require an operator.
+pub(super) fn problems(document: &Value) -> Vec<String> {
+    let reasons = texts(document, "notReady").chain(texts(document, "degraded"));
+    let volumes = list(document, "classes").flat_map(|class| list(class, "volumes"));
+    let volumes = volumes.filter(|volume| is_problem(volume));
+    let volumes = volumes.map(|it| format!("{} {}", text(it, "entry"), text(it, "state")));
+    reasons.map(str::to_owned).chain(volumes).collect()
+}
+
+/// Whether an operator must act on a volume.
+pub(super) fn is_problem(volume: &Value) -> bool {
+    match text(volume, "state") {
+        "Waiting" => volume["cleanup"]["seconds"].as_u64() >= Some(LONG_WAIT_SECONDS),
+        "Skipped" => !["NamePatternMismatch", "CleanupRunning"].contains(&text(volume, "reason")),
+        state => !GOOD_STATES.contains(&state),
+    }
+}
 
 /// The state of a node and its volumes: problems first, then cleanups. With `problems`, only the volumes with problems.
-#[must_use]
-pub fn node(document: &Document, problems: bool) -> String {
-    let mut lines = vec![format!("{}: {}", document.node, state(document))];
-    for (key, reasons) in [
-        ("not ready:", &document.not_ready),
-        ("degraded:", &document.degraded),
-    ] {
-        lines.extend(reasons.iter().map(|reason| format!("  {key:<11} {reason}")));
+pub(super) fn node(document: &Value, problems: bool) -> String {
+    let mut lines = vec![format!("{}: {}", text(document, "node"), state(document))];
+    for (key, heading) in [("notReady", "not ready:"), ("degraded", "degraded:")] {
+        lines.extend(texts(document, key).map(|reason| format!("  {heading:<11} {reason}")));
     }
-    if document.paused {
-        lines.push(
-            "  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node"
-                .into(),
-        );
+    if document["paused"] == true {
+        let text =
+            "  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node";
+        lines.push(text.into());
     }
     let heading = lines.len();
-    for class in &document.classes {
-        let volumes = class.volumes.iter();
-        let mut volumes: Vec<_> = volumes.filter(|it| !problems || it.is_problem()).collect();
-        if problems && volumes.is_empty() && class.faults.is_empty() {
+    for class in list(document, "classes") {
+        let volumes = list(class, "volumes");
+        let mut volumes: Vec<_> = volumes.filter(|it| !problems || is_problem(it)).collect();
+        if problems && volumes.is_empty() && texts(class, "faults").next().is_none() {
             continue;
         }
-        volumes.sort_by_key(|volume| (!volume.is_problem(), volume.cleanup.is_none()));
+        volumes.sort_by_key(|volume| (!is_problem(volume), volume["cleanup"].is_null()));
         lines.extend([String::new(), class_heading(class)]);
-        lines.extend(class.faults.iter().map(|fault| format!("fault: {fault}")));
+        lines.extend(texts(class, "faults").map(|fault| format!("fault: {fault}")));
         if !volumes.is_empty() {
             let heading = ["ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "WHAT"];
             let table = render(heading, volumes.into_iter().map(row));
             lines.extend(table.lines().map(String::from));
         }
     }
-    if lines.len() == heading && document.is_well() {
+    if lines.len() == heading && is_well(document) {
         lines.push(NO_PROBLEMS.into());
     }
     let lines = lines.iter().map(|line| printable(line) + "\n");
@@ -49,74 +100,111 @@ pub fn node(document: &Document, problems: bool) -> String {
 }
 
 /// The nodes, those with problems first. With `problems`, only these, each also with its volumes with problems.
-#[must_use]
-pub fn nodes(answers: &[Answer], problems: bool) -> String {
-    let ready = answers.iter().filter(|one| one.is_well()).count();
+pub(super) fn nodes(answers: &[Answer], problems: bool) -> String {
+    let ready = answers.iter().filter(|it| is_well(&it.document)).count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
     let summary = format!("{} {nodes}: {ready} ready", answers.len());
-    let answers = answers.iter().map(|one| (one, one.problems()));
+    let answers = answers.iter().map(|it| {
+        let found = self::problems(&it.document);
+        (found.is_empty() && is_well(&it.document), it, found)
+    });
     let mut shown: Vec<_> = answers
-        .filter(|(one, found)| !problems || !one.is_well() || !found.is_empty())
+        .filter(|(is_fine, ..)| !problems || !is_fine)
         .collect();
     if shown.is_empty() {
         return format!("{summary}\n{NO_PROBLEMS}\n");
     }
-    shown.sort_by_key(|(one, found)| (one.is_well() && found.is_empty(), &one.node));
-    let rows = shown.iter().map(|(one, found)| {
-        let state = match &one.result {
-            Ok(document) => state(document),
-            Err(_) => "no answer".into(),
-        };
+    shown.sort_by_key(|(is_fine, it, _)| (*is_fine, &it.node));
+    let rows = shown.iter().map(|(_, it, found)| {
         let first = found.first().cloned().unwrap_or_default();
-        [one.node.clone(), state, found.len().to_string(), first]
+        let count = found.len().to_string();
+        [it.node.clone(), state(&it.document), count, first]
     });
     let table = render(["NODE", "STATE", "PROBLEMS", "FIRST PROBLEM"], rows);
-    let documents = shown.iter().filter_map(|(one, _)| one.result.as_ref().ok());
-    let documents = documents.filter(|_| problems);
-    let details: Vec<_> = documents
-        .map(|it| format!("\n{}", node(it, true)))
-        .collect();
+    let details = shown.iter().filter(|_| problems);
+    let details = details.map(|(_, it, _)| format!("\n{}", node(&it.document, true)));
+    let details: Vec<_> = details.collect();
     format!("{summary}\n\n{table}{}", details.concat())
 }
 
 /// Whether a node is ready, degraded or paused.
-fn state(document: &Document) -> String {
-    let mut words = vec![if document.ready { "ready" } else { "NOT READY" }];
-    words.extend((!document.degraded.is_empty()).then_some("DEGRADED"));
-    words.extend(document.paused.then_some("PAUSED"));
+fn state(document: &Value) -> String {
+    let is_degraded = texts(document, "degraded").next().is_some();
+    let mut words = vec![if document["ready"] == true {
+        "ready"
+    } else {
+        "NOT READY"
+    }];
+    words.extend(is_degraded.then_some("DEGRADED"));
+    words.extend((document["paused"] == true).then_some("PAUSED"));
     words.join(", ")
 }
 
-fn class_heading(class: &Class) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for volume in &class.volumes {
-        *counts.entry(&volume.state).or_default() += 1;
-    }
-    let counts = counts
-        .iter()
-        .map(|(state, count)| format!("{count} {state}"));
-    let counts = counts.collect::<Vec<_>>().join(", ");
-    let ready = if class.ready { "ready" } else { "not ready" };
-    let counts = if counts.is_empty() {
-        "no volumes"
+fn class_heading(class: &Value) -> String {
+    let ready = if class["ready"] == true {
+        "ready"
     } else {
-        &counts
+        "not ready"
     };
-    format!("class {}: {ready}; {counts}", class.name)
+    let empty = if list(class, "volumes").next().is_none() {
+        "; no volumes"
+    } else {
+        ""
+    };
+    format!("class {}: {ready}{empty}", text(class, "name"))
 }
 
-fn row(volume: &Volume) -> [String; 6] {
-    let state = match volume.phase.as_deref() {
-        Some(phase) if phase != volume.state => format!("{phase}/{}", volume.state),
-        _ => volume.state.clone(),
+fn row(volume: &Value) -> [String; 6] {
+    let state = match (text(volume, "phase"), text(volume, "state")) {
+        (phase, state) if phase.is_empty() || phase == state => state.to_owned(),
+        (phase, state) => format!("{phase}/{state}"),
     };
-    let cleanup = volume.cleanup.as_ref();
     [
-        volume.entry.clone(),
-        or_dash(volume.pv.as_ref()),
+        text(volume, "entry").to_owned(),
+        or_dash(volume["pv"].as_str()),
         state,
-        or_dash(volume.capacity.map(quantity::offered)),
-        or_dash(cleanup.map(|cleanup| time(cleanup.seconds))),
-        volume.what(),
+        or_dash(volume["capacity"].as_u64().map(quantity::offered)),
+        or_dash(volume["cleanup"]["seconds"].as_u64().map(time)),
+        what(volume),
     ]
+}
+
+/// The reason, a description of the cleanup, and the detail.
+fn what(volume: &Value) -> String {
+    let cleanup = cleanup(&volume["cleanup"]);
+    let detail = Some(text(volume, "detail")).filter(|detail| !cleanup.contains(detail));
+    let parts = [text(volume, "reason"), &cleanup, detail.unwrap_or_default()];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(": ")
+}
+
+fn cleanup(cleanup: &Value) -> String {
+    match (text(cleanup, "state"), text(cleanup, "job")) {
+        ("", _) => String::new(),
+        ("Waiting", _) => format!("waiting: {}", text(cleanup, "waitingFor")),
+        ("Running", "") => pace(cleanup).to_string(),
+        ("Running", job) => format!("by Job {job}"),
+        ("Succeeded", _) => "clean".into(),
+        _ => {
+            let retry = cleanup["retryInSeconds"].as_u64().map(time);
+            let retry = retry.map_or_else(String::new, |it| format!("; next try in {it}"));
+            let (attempts, error) = (&cleanup["attempts"], text(cleanup, "lastError"));
+            format!("attempt {attempts} failed: {error}{retry}")
+        }
+    }
+}
+
+fn pace(cleanup: &Value) -> Pace {
+    let number = |key| cleanup[key].as_u64().unwrap_or_default();
+    Pace {
+        entries: number("entriesRemoved"),
+        bytes_done: number("bytesWiped"),
+        bytes_total: number("bytesTotal"),
+        elapsed: Duration::from_secs(number("seconds")),
+    }
+}
+
+/// A duration as in the configuration.
+fn time(seconds: u64) -> String {
+    duration::format(Duration::from_secs(seconds))
 }

@@ -1,7 +1,7 @@
 //! From a directory, or from any text at all.
 
+use std::fs;
 use std::os::unix::fs::symlink;
-use std::{error, fs};
 
 use proptest::prelude::*;
 
@@ -12,10 +12,7 @@ use crate::types::VolumeMode;
 #[test]
 fn what_is_no_configuration_is_an_error() {
     let error = |entries: &[(&str, &str)]| from_files(&files(entries)).unwrap_err();
-    assert!(matches!(
-        error(&[("useAlphaAPI", "yes")]),
-        LoadError::AlphaApi
-    ));
+    assert!(error(&[("useAlphaAPI", "yes")]).starts_with("useAlphaAPI is true"));
     for (text, line) in [
         ("a:\n  b: [\n", 2),
         ("c: {hostDir: /a}\nd: {}\nc: {hostDir: /b}\n", 3),
@@ -23,7 +20,7 @@ fn what_is_no_configuration_is_an_error() {
         ("c: *nowhere\n", 1),
         ("c: &c [*c]\n", 1),
     ] {
-        let error = error(&[("storageClassMap", text)]).to_string();
+        let error = error(&[("storageClassMap", text)]);
         let place = format!(" at line {line}, column ");
         assert!(
             error.contains("storageClassMap is not valid YAML: "),
@@ -89,29 +86,20 @@ fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
     );
     let missing = dir.path().join("missing");
     let error = load(&missing).unwrap_err();
-    assert!(
-        matches!(&error, LoadError::Unreadable { path, .. } if *path == missing),
-        "{error}"
-    );
-    assert!(error::Error::source(&error).is_some());
+    assert!(error.contains(missing.to_str().unwrap()), "{error}");
+    assert!(error.contains("No such file"), "{error}");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let dir = config_map(&[("labelsForPV", b"a: \xff")]);
     let error = load(dir.path()).unwrap_err();
-    assert!(
-        matches!(&error, LoadError::Unreadable { path, .. } if path.ends_with("labelsForPV")),
-        "{error}"
-    );
+    assert!(error.contains("/labelsForPV cannot be read"), "{error}");
 
     let dir = tempfile::tempdir().unwrap();
     symlink("..data/pauseCleaning", dir.path().join("pauseCleaning")).unwrap();
     let error = load(dir.path()).unwrap_err();
-    assert!(
-        matches!(&error, LoadError::Unreadable { path, .. } if path.ends_with("pauseCleaning")),
-        "{error}"
-    );
+    assert!(error.contains("/pauseCleaning cannot be read"), "{error}");
 }
 
 proptest! {
@@ -130,11 +118,11 @@ proptest! {
                         for fault in &loaded.faults {
                             prop_assert!(!fault.to_string().contains('\n'), "{fault}");
                         }
-                        for name in loaded.faulty_classes() {
+                        for name in loaded.faults.iter().filter_map(|fault| fault.class.as_ref()) {
                             prop_assert!(!loaded.config.classes.contains_key(name));
                         }
                     }
-                    Err(error) => prop_assert!(!error.to_string().is_empty()),
+                    Err(error) => prop_assert!(!error.is_empty()),
                 }
             }
         }

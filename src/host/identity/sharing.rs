@@ -1,7 +1,5 @@
 //! Whether two volumes may share storage, by the recorded identity of one of them.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Fields, Identity, VERSION};
@@ -14,10 +12,9 @@ pub fn may_share(recorded: &str, observed: &Identity) -> bool {
         return false;
     };
     if then.has("fs") && now.has("fs") {
-        let nested = then.both(&now, "root").is_some_and(|(a, b)| {
-            let [a, b] = [a, b].map(|root| Path::new(OsStr::from_bytes(root)));
-            a.starts_with(b) || b.starts_with(a)
-        });
+        let nested = then
+            .both(&now, "root")
+            .is_some_and(|(a, b)| Path::new(a).starts_with(b) || Path::new(b).starts_with(a));
         // The same UUID on another disk is a clone, which shares no storage.
         let is_same_fs = then.both(&now, "uuid").is_some_and(|(a, b)| a == b);
         return nested && is_same_fs && then.both(&now, "on").is_none_or(|(a, b)| a == b);
@@ -25,7 +22,7 @@ pub fn may_share(recorded: &str, observed: &Identity) -> bool {
     let (then, now) = (then.disk(), now.disk());
     let is_same_disk = ["wwid", "dm", "md", "loop"].into_iter().any(|key| {
         // The identity of a loop device appends the file's inode to its path.
-        let is_file = |a: &[u8], b: &[u8]| key == "loop" && (a.starts_with(b) || b.starts_with(a));
+        let is_file = |a: &str, b: &str| key == "loop" && (a.starts_with(b) || b.starts_with(a));
         let values = then.both(&now, key);
         values.is_some_and(|(a, b)| a == b || is_file(a, b))
     });
@@ -35,7 +32,7 @@ pub fn may_share(recorded: &str, observed: &Identity) -> bool {
 }
 
 impl Fields {
-    fn both<'a>(&'a self, other: &'a Self, key: &str) -> Option<(&'a [u8], &'a [u8])> {
+    fn both<'a>(&'a self, other: &'a Self, key: &str) -> Option<(&'a str, &'a str)> {
         Some((self.0.get(key)?, other.0.get(key)?))
     }
 
@@ -44,9 +41,9 @@ impl Fields {
         if !self.has("fs") {
             return self.clone();
         }
-        let below = self.0.get("on").map(|on| String::from_utf8_lossy(on));
-        let below = below.and_then(|on| Self::parse(&format!("{VERSION}{on}")));
-        below.unwrap_or_default()
+        let on = self.decoded("on").unwrap_or_default();
+        let on = String::from_utf8_lossy(&on);
+        Self::parse(&format!("{VERSION}{on}")).unwrap_or_default()
     }
 }
 

@@ -1,9 +1,6 @@
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::host::mounts::DeviceNumber;
 
 fn seen(text: &str) -> Identity {
     Identity {
@@ -266,28 +263,6 @@ fn accepting_a_weak_identity_accepts_a_reboot_and_nothing_else() {
     }
 }
 
-fn facts() -> DeviceFacts {
-    let number = DeviceNumber { major: 8, minor: 0 };
-    DeviceFacts {
-        number,
-        name: "sda".into(),
-        disk: number,
-        below: BTreeSet::from([number]),
-        holders: Vec::new(),
-        wwid: None,
-        dm_uuid: None,
-        md_uuid: None,
-        diskseq: None,
-        size: None,
-        partition_uuid: None,
-        partition_start: None,
-        loop_backing: None,
-        loop_offset: 0,
-        rotational: false,
-        read_only: false,
-    }
-}
-
 #[test]
 fn device_identity_uses_the_most_specific_field() {
     let text = |value: &str| Some(value.to_owned());
@@ -296,21 +271,21 @@ fn device_identity_uses_the_most_specific_field() {
             DeviceFacts {
                 wwid: text("naa.5"),
                 dm_uuid: text("x"),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "wwid=naa.5",
         ),
         (
             DeviceFacts {
                 dm_uuid: text("LVM-a"),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "dm=LVM-a",
         ),
         (
             DeviceFacts {
                 md_uuid: text("3aaa"),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "md=3aaa",
         ),
@@ -318,7 +293,7 @@ fn device_identity_uses_the_most_specific_field() {
             DeviceFacts {
                 partition_uuid: text("p"),
                 partition_start: Some(8),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "partuuid=p",
         ),
@@ -327,14 +302,14 @@ fn device_identity_uses_the_most_specific_field() {
                 wwid: text("w"),
                 partition_uuid: text("p"),
                 partition_start: Some(8),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "partuuid=p,start=8,wwid=w",
         ),
         (
             DeviceFacts {
                 loop_backing: Some("/a,b".into()),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "loop=/a%2Cb:7",
         ),
@@ -343,18 +318,18 @@ fn device_identity_uses_the_most_specific_field() {
                 loop_backing: Some("/a".into()),
                 loop_offset: 512,
                 partition_start: Some(1),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "loop=/a:7,offset=512,start=1",
         ),
         (
             DeviceFacts {
                 partition_start: Some(8),
-                ..facts()
+                ..DeviceFacts::default()
             },
             "",
         ),
-        (facts(), ""),
+        (DeviceFacts::default(), ""),
     ] {
         let inode = device.loop_backing.as_ref().map(|_| 7);
         assert_eq!(device_fields(&device, inode).to_string(), expected);
@@ -364,7 +339,12 @@ fn device_identity_uses_the_most_specific_field() {
 proptest! {
     #[test]
     fn any_value_survives(fields in proptest::collection::btree_map("[a-z]{1,5}", proptest::collection::vec(any::<u8>(), 0..20), 1..5)) {
-        let fields = Fields(fields);
+        let values = fields;
+        let mut fields = Fields::default();
+        for (key, value) in &values {
+            fields.set(key, Some(OsStr::from_bytes(value)));
+            prop_assert_eq!(fields.decoded(key), Some(value.clone()));
+        }
         let text = fields.versioned();
         prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
         prop_assert_eq!(Fields::parse(&text), Some(fields));
@@ -380,7 +360,7 @@ proptest! {
     fn only_equal_values_are_the_same(a in "[ -~]{0,12}", b in "[ -~]{0,12}") {
         let of = |value: &str| {
             let mut fields = Fields::default();
-            fields.set("wwid", value);
+            fields.set("wwid", Some(value));
             fields.versioned()
         };
         prop_assert_eq!(compare(&of(&a), &seen(&of(&b))) == Match::Same, a == b);

@@ -1,13 +1,89 @@
-//! Disks that the kernel shows twice: multipath without device-mapper, and loop devices over one file.
+//! Devices with the same bytes that the kernel does not relate: loop devices and what is behind them, multipath without
+//! device-mapper.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use super::{DeviceFacts, Sysfs, device_number};
-use crate::host::device::{Device, OpenError};
+use super::{DeviceFacts, Sysfs, device_number, name, number_in};
+use crate::host::access::{Access, OpenError};
+use crate::host::device::Device;
+use crate::host::ioctl::{self, LoopBacking};
 use crate::host::mounts::DeviceNumber;
 
+/// The attribute that only a loop device with a file has.
+const BACKING_FILE: &str = "loop/backing_file";
+
 impl Sysfs {
+    /// The names of the loop devices over one of these devices. The kernel does not list them as holders,
+    /// and they do not make an exclusive open fail.
+    ///
+    /// # Errors
+    /// When `/sys` does not answer.
+    pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
+        let is_over = |it: &&DeviceFacts| it.loop_over.is_some_and(|it| devices.contains(&it));
+        let loops = self.loops()?.iter().filter(is_over);
+        Ok(loops.map(|it| it.name.clone()).collect())
+    }
+
+    /// The block devices behind the loop devices among these. A loop device does not claim what is behind it.
+    ///
+    /// # Errors
+    /// When there is no such device, or `/sys` does not answer.
+    pub fn behind_loops(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<DeviceFacts>> {
+        let mut behind = Vec::new();
+        for number in devices {
+            if let Some(over) = self.device(*number)?.loop_over {
+                behind.push(self.device(over)?);
+            }
+        }
+        Ok(behind)
+    }
+
+    /// The loop devices that are in use.
+    ///
+    /// # Errors
+    /// When `/sys` does not answer.
+    pub fn loops(&self) -> io::Result<&[DeviceFacts]> {
+        self.list(&self.loops, |dir| dir.join(BACKING_FILE).exists())
+    }
+
+    /// Adds the facts about the file behind a loop device, if the disk is one.
+    pub(super) fn read_loop(&self, dir: &Path, disk: &mut DeviceFacts) {
+        let Ok(bytes) = fs::read(dir.join(BACKING_FILE)) else {
+            return;
+        };
+        let file = Path::new(OsStr::from_bytes(
+            bytes.strip_suffix(b"\n").unwrap_or(&bytes),
+        ));
+        disk.loop_backing = Some(file.to_owned());
+        disk.loop_offset = number_in(&dir.join("loop/offset")).unwrap_or(0);
+        disk.loop_inode = self.loop_inode(dir);
+        // `/sys` has only the path by which the block device behind it was opened (`losetup /dev/loop0 /dev/sdb`),
+        // and the kubelet opens devices by paths of its own. That path is used only where the driver cannot be
+        // asked, and only if it is a kernel name.
+        disk.loop_over = match disk.loop_inode {
+            Some(LoopBacking { rdev: 0, .. }) => None,
+            Some(LoopBacking { rdev, .. }) => Some(DeviceNumber::from_rdev(rdev)),
+            None => {
+                let name = file.strip_prefix("/dev").ok().and_then(Path::to_str);
+                let name = name.map(|it| it.replace('/', "!"));
+                name.and_then(|it| device_number(&self.root.join("class/block").join(it)).ok())
+            }
+        };
+    }
+
+    fn loop_inode(&self, dir: &Path) -> Option<LoopBacking> {
+        let device = Device::open(&self.dev.join(name(dir)), Access::Probe).ok()?;
+        if device.number() != device_number(dir).ok()? {
+            return None;
+        }
+        ioctl::loop_backing(device.file()).ok()?
+    }
+
     /// Other disks with the same bytes as one of the devices that a volume lies on: further paths to the disk
     /// without a multipath device over them, and loop devices over the same part of a file. The kernel does not
     /// relate them, so a user of one does not make an exclusive open of the other fail.
@@ -18,26 +94,19 @@ impl Sysfs {
         let below = below.iter().map(|number| self.device(*number));
         let mut disks = below.collect::<io::Result<Vec<_>>>()?;
         disks.retain(|it| it.disk == it.number);
-        let mut twins = Vec::new();
-        if disks.is_empty() {
-            return Ok(twins);
-        }
-        for other in self.disks()? {
-            // The volume's own devices, and others on the same disks, are not second paths. An empty disk has no
-            // bytes to share.
-            let is_own = |disk: &DeviceFacts| other.below.contains(&disk.number);
-            if other.size == Some(0) || disks.iter().any(is_own) {
-                continue;
-            }
-            for disk in &disks {
-                if is_same_disk(disk, other) || self.share_a_file(disk, other)? {
-                    twins.push(other.clone());
-                    break;
-                }
-            }
-        }
-        twins.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(twins)
+        // The volume's own devices, and others on the same disks, are not second paths. An empty disk has no bytes to
+        // share.
+        let is_second = |other: &&DeviceFacts| {
+            let mut own = disks.iter().map(|disk| &disk.number);
+            other.size != Some(0) && !own.any(|number| other.below.contains(number))
+        };
+        let has_same_bytes = |other: &&DeviceFacts| {
+            let mut disks = disks.iter();
+            disks.any(|disk| is_same_disk(disk, other) || share_a_file(disk, other))
+        };
+        let disks_here = self.list(&self.disks, |_| true)?;
+        let others = disks_here.iter().filter(is_second);
+        Ok(others.filter(has_same_bytes).cloned().collect())
     }
 
     /// Whether a disk is claimed, in any mount namespace: by a mount of it or of a partition, swap, LVM, md,
@@ -47,55 +116,28 @@ impl Sysfs {
     /// When the disk cannot be opened.
     pub fn is_claimed(&self, disk: &DeviceFacts) -> io::Result<bool> {
         let node = self.dev.join(disk.name.replace('!', "/"));
-        match Device::open_exclusive_readonly(&node) {
+        match Device::open(&node, Access::Offer) {
             Ok(device) if device.number() == disk.number => Ok(false),
             Err(OpenError::InUse { .. }) => Ok(true),
-            Ok(_) => {
-                let text = format!("{} is another device", node.display());
-                Err(io::Error::other(text))
-            }
+            Ok(_) => Err(io::Error::other(format!(
+                "{} is another device",
+                node.display()
+            ))),
             Err(error) => Err(io::Error::other(error)),
         }
     }
+}
 
-    /// All disks.
-    fn disks(&self) -> io::Result<&[DeviceFacts]> {
-        if let Some(disks) = self.disks.get() {
-            return Ok(disks);
-        }
-        let mut disks = Vec::new();
-        for dir in self.block_dirs()? {
-            // A path of a multipath NVMe disk has no number.
-            let Ok(number) = device_number(&dir) else {
-                continue;
-            };
-            match self.device(number) {
-                Ok(disk) => disks.push(disk),
-                // It was removed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(self.disks.get_or_init(|| disks))
-    }
-
-    /// Whether both are loop devices, over parts of one file that have bytes in common.
-    fn share_a_file(&self, one: &DeviceFacts, other: &DeviceFacts) -> io::Result<bool> {
-        let (Some(path), Some(path_of_other)) = (&one.loop_backing, &other.loop_backing) else {
-            return Ok(false);
-        };
-        let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
-        if one.loop_offset >= end(other) || other.loop_offset >= end(one) {
-            return Ok(false);
-        }
-        let file_of = |device| Ok::<_, io::Error>(self.loop_of(device)?.and_then(|it| it.backing));
-        Ok(match (file_of(one)?, file_of(other)?) {
-            (Some(file), Some(other)) => file.is_same(&other),
-            // Without access to the devices: the paths may belong to two mount namespaces.
-            (None, None) => false,
-            _ => path == path_of_other,
-        })
-    }
+/// Whether both are loop devices, over parts of one file that have bytes in common.
+fn share_a_file(one: &DeviceFacts, other: &DeviceFacts) -> bool {
+    let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
+    let is_same_file = match (&one.loop_inode, &other.loop_inode) {
+        (Some(file), Some(other)) => file.is_same(other),
+        // Without access to the devices: the paths may belong to two mount namespaces.
+        (None, None) => false,
+        _ => one.loop_backing == other.loop_backing,
+    };
+    is_same_file && one.loop_offset < end(other) && other.loop_offset < end(one)
 }
 
 /// Whether two disks have the same world-wide name. Serial numbers do not count: some machines give all disks

@@ -41,53 +41,53 @@ const CONTAINER: &[u8] = b"\
     16 6 8:16 / /disks/c rw - ext4 /dev/sdb rw\n\
     17 6 8:16 /etc /disks/d rw - ext4 /dev/sdb rw\n";
 
-fn dir(rule: Rule, host: &str, here: Option<&str>, what: &str) -> Dir {
+fn dir(rule: Rule, host: &str, here: Option<&str>) -> Dir {
     Dir {
         rule,
         host: host.into(),
         here: here.map(Into::into),
-        what: what.into(),
     }
 }
 
 fn all(rule: Rule, dirs: &[&str], here: bool) -> Vec<Dir> {
     let dirs = dirs.iter();
-    dirs.map(|path| dir(rule, path, here.then_some(path), path))
+    dirs.map(|path| dir(rule, path, here.then_some(path)))
         .collect()
 }
 
 #[track_caller]
-fn assert_needed(storage: &SystemStorage, table: &[u8], cases: &[(&str, &str)]) {
+fn assert_needed(
+    dirs: &[Dir],
+    shared: &[Dir],
+    discovery: &str,
+    table: &[u8],
+    cases: &[(&str, &str)],
+) {
     let table = MountTable::parse(table);
+    let storage = SystemStorage::locate(dirs, shared, vec![discovery.into()], &table);
     for (point, why) in cases {
-        let found = storage
-            .locate(&table)
-            .needs(table.at(Path::new(point)).unwrap());
+        let found = storage.needs(table.at(Path::new(point)).unwrap());
         assert_eq!(found.as_deref().unwrap_or_default(), *why, "{point}");
     }
 }
 
 #[test]
 fn system_storage_is_recognised_wherever_it_is_mounted() {
-    let program = ("/home/me/work", "the running program");
-    let swap = ("/mnt/disks/s/file", "the swap file");
-    let storage = SystemStorage {
-        dirs: [
-            all(Rule::System, &["/boot", "/dev", "/proc", "/usr"], true),
-            all(
-                Rule::Private,
-                &["/var/lib/etcd", "/var/lib/kubelet/pods"],
-                true,
-            ),
-            all(Rule::Held, &["/", "/home", "/var", "/var/lib"], true),
-            [program, swap]
-                .map(|(path, what)| dir(Rule::Held, path, Some(path), what))
-                .into(),
-        ]
-        .concat(),
-        discovery: vec!["/usr/disks".into()],
-        known: Vec::new(),
-    };
+    let program = "/home/me/work";
+    let swap = "/mnt/disks/s/file";
+    let dirs = [
+        all(Rule::System, &["/boot", "/dev", "/proc", "/usr"], true),
+        all(
+            Rule::Private,
+            &["/var/lib/etcd", "/var/lib/kubelet/pods"],
+            true,
+        ),
+        all(Rule::Held, &["/", "/home", "/var", "/var/lib"], true),
+        [program, swap]
+            .map(|path| dir(Rule::Held, path, Some(path)))
+            .into(),
+    ]
+    .concat();
     let cases = [
         ("/", "/boot is in it"),
         ("/dev", "it is a part of /dev"),
@@ -98,8 +98,8 @@ fn system_storage_is_recognised_wherever_it_is_mounted() {
         ("/mnt/efi", "it is a part of /boot"),
         ("/mnt/lib", "/var/lib/etcd is in it"),
         ("/mnt/proc", "it is a part of /proc"),
-        ("/mnt/me", "the running program is in it"),
-        ("/mnt/disks/s", "the swap file is in it"),
+        ("/mnt/me", "/home/me/work is in it"),
+        ("/mnt/disks/s", "/mnt/disks/s/file is in it"),
         ("/mnt/etcd", "it is a part of /var/lib/etcd"),
         ("/mnt/pod", "it is a part of /var/lib/kubelet/pods"),
         ("/mnt/disks/a", ""),
@@ -107,7 +107,7 @@ fn system_storage_is_recognised_wherever_it_is_mounted() {
         ("/mnt/disks/c", ""),
         ("/usr/disks/d", ""),
     ];
-    assert_needed(&storage, TABLE, &cases);
+    assert_needed(&dirs, &[], "/usr/disks", TABLE, &cases);
 }
 
 #[test]
@@ -116,20 +116,17 @@ fn system_storage_of_the_host_is_recognised_in_a_container() {
         ("/mnt/disks", "/disks"),
         ("/var/lib/kubelet/pods", "/var/lib/kubelet/pods"),
     ];
-    let storage = SystemStorage {
-        dirs: [
-            all(Rule::System, &["/etc"], true),
-            all(Rule::Private, &["/var/lib/etcd"], false),
-            all(
-                Rule::Held,
-                &["/", "/home", "/var", "/var/lib/kubelet"],
-                false,
-            ),
-        ]
-        .concat(),
-        discovery: vec!["/disks".into()],
-        known: known.map(|(host, here)| (host.into(), here.into())).into(),
-    };
+    let shared = known.map(|(host, here)| dir(Rule::Held, host, Some(here)));
+    let dirs = [
+        all(Rule::System, &["/etc"], true),
+        all(Rule::Private, &["/var/lib/etcd"], false),
+        all(
+            Rule::Held,
+            &["/", "/home", "/var", "/var/lib/kubelet"],
+            false,
+        ),
+    ]
+    .concat();
     let cases = [
         ("/disks/root", "/etc is in it"),
         ("/disks/etc", "it is a part of /etc"),
@@ -142,18 +139,29 @@ fn system_storage_of_the_host_is_recognised_in_a_container() {
         ("/disks/c", ""),
         ("/disks/d", ""),
     ];
-    assert_needed(&storage, CONTAINER, &cases);
+    assert_needed(&dirs, &shared, "/disks", CONTAINER, &cases);
 }
 
 #[test]
 fn root_filesystem_of_this_machine_is_needed() {
     let table = MountTable::read().unwrap();
     let kubelet = KubeletDir::new("/var/lib/kubelet", None);
-    let storage = SystemStorage::read(&kubelet, &[]).unwrap();
+    let storage = SystemStorage::read(&kubelet, Vec::new(), &table).unwrap();
     let root = table.at(Path::new("/")).unwrap();
-    assert!(storage.locate(&table).needs(root).is_some());
+    assert!(storage.needs(root).is_some());
     let program = std::env::current_exe().unwrap();
-    let mut dirs = storage.dirs.iter();
-    let found = dirs.any(|dir| dir.here.as_ref() == Some(&program));
+    let mut needed = storage.needed.iter();
+    let found = needed.any(|(dir, _)| dir.here.as_ref() == Some(&program));
     assert!(found, "{storage:?}");
+}
+
+#[test]
+fn swap_devices_and_files_are_read() {
+    let text = b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+        /dev/sda2                               partition\t8388604\t\t0\t\t-2\n\
+        /swap\\040file                           file\t\t1024\t\t0\t\t-3\n\
+        /dev/a\\040b\\134c partition 1 0 -4\n";
+    let expected = ["/dev/sda2", "/swap file", "/dev/a b\\c"];
+    assert_eq!(parse_swaps(text), expected.map(PathBuf::from));
+    assert!(parse_swaps(b"").is_empty());
 }

@@ -86,7 +86,7 @@ fn new_entry_is_scanned_at_once() {
         assert!(fixture.observation().complete);
         fs::create_dir(fixture.root.path().join("entry")).unwrap();
         fixture
-            .shows("an entry", |seen| seen.finding("entry").is_some())
+            .shows("an entry", |seen| seen.entries.contains_key("entry"))
             .await;
     });
 }
@@ -121,6 +121,9 @@ fn freed_path_is_outdated_until_it_is_scanned_again() {
         let scanned = async {
             while !fixture.inventory.observe().outdated.is_empty() {
                 fixture.wake.notified().await;
+                fixture
+                    .inventory
+                    .set_taken(&BTreeSet::from([fixture.path("b")]));
             }
         };
         tokio::time::timeout(TIMEOUT, scanned).await.unwrap();
@@ -144,7 +147,7 @@ fn directory_that_does_not_answer_is_a_fault_until_it_does() {
         // The new watch works.
         fs::create_dir(fixture.root.path().join("later")).unwrap();
         fixture
-            .shows("an entry", |seen| seen.finding("later").is_some())
+            .shows("an entry", |seen| seen.entries.contains_key("later"))
             .await;
     });
 }
@@ -158,6 +161,27 @@ fn changed_settings_scan_the_class_again() {
         fixture.inventory.serve(&changed);
         fixture.inventory.settle(Duration::from_millis(50)).await;
         assert!(!fixture.observation().complete);
+        drop(release);
+        fixture.shows("all", |seen| seen.complete).await;
+    });
+}
+
+#[test]
+fn stuck_thread_is_known_after_a_reload() {
+    runtime().block_on(async {
+        let mut fixture = Fixture::new().await;
+        let release = hang();
+        fs::create_dir(fixture.root.path().join("entry")).unwrap();
+        let is_silent = |seen: &Observation| {
+            let fault = seen.fault.as_deref();
+            fault.is_some_and(|it| it.contains("did not answer"))
+        };
+        fixture.shows("a fault", is_silent).await;
+        let changed = classes(fixture.root.path(), ", fsType: xfs");
+        fixture.inventory.serve(&changed);
+        // Less than the timeout of a directory that was not known to hang.
+        fixture.inventory.settle(Duration::from_secs(1)).await;
+        assert!(is_silent(&fixture.observation()));
         drop(release);
         fixture.shows("all", |seen| seen.complete).await;
     });

@@ -1,5 +1,6 @@
 //! The whole object, in the API's words.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -54,22 +55,17 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
     let terms = JobTerms {
         hostname: "host-1".into(),
         tolerations: serde_json::from_value(tolerations.clone()).unwrap(),
+        image: "example.com/lvp:1".into(),
     };
     let source = JobSource {
         namespace: "storage".into(),
         image: None,
         pull_secrets: secrets.iter().map(ToString::to_string).collect(),
+        has_udev: true,
     };
-    let job = job(
-        &order,
-        &terms,
-        &source,
-        "example.com/lvp:1",
-        "v1:wwid=a",
-        4096,
-        Timestamp::now(),
-    );
-    (order, job)
+    let now = Timestamp::now();
+    let job = job(&order, &terms, &source, "v1:wwid=a", 4096, now);
+    (order, job.unwrap())
 }
 
 #[test]
@@ -81,7 +77,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
     );
     let view = JobView::from_api(&job);
     assert!(view.is_for(&order.pv.tenancy()));
-    let age = Timestamp::now().duration_since(view.made_at.unwrap());
+    let age = Timestamp::now().duration_since(view.created_at.unwrap());
     assert!(age.as_secs().abs() < 60, "{age}");
     let mut job = json!(job);
     let started = job["metadata"]["annotations"]["start-time"].take();
@@ -89,16 +85,10 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
         started.as_str().unwrap().split('.').nth(1).unwrap().len(),
         "123456789Z".len()
     );
-    let mut volumes = job["spec"]["template"]["spec"]["volumes"].take();
-    let mut mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].take();
+    let volumes = job["spec"]["template"]["spec"]["volumes"].take();
+    let mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].take();
     let template = job["metadata"]["annotations"]["local-volume-provisioner/template"].take();
     assert_eq!(template.as_str().unwrap().len(), 16);
-    // The third is there where this machine has udev.
-    for list in [&mut volumes, &mut mounts] {
-        let list = list.as_array_mut().unwrap();
-        assert_eq!(list.len() == 3, Path::new(UDEV).is_dir());
-        list.truncate(2);
-    }
     // FNV-1a of "/mnt/raw/disks/raw", by another program.
     let name = "mount-afb78a2e";
     assert_eq!(
@@ -106,6 +96,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
         json!([
             { "name": name, "hostPath": { "path": "/mnt/raw" } },
             { "name": "dev", "hostPath": { "path": "/dev" } },
+            { "name": "udev", "hostPath": { "path": "/run/udev/data" } },
         ])
     );
     assert_eq!(
@@ -113,6 +104,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
         json!([
             { "name": name, "mountPath": "/disks/raw", "mountPropagation": "HostToContainer" },
             { "name": "dev", "mountPath": "/dev" },
+            { "name": "udev", "mountPath": "/run/udev/data", "readOnly": true },
         ])
     );
     let labels =
@@ -141,6 +133,8 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
             "spec": { "template": {
                 "metadata": { "labels": labels },
                 "spec": {
+                    "imagePullSecrets": [],
+                    "tolerations": [],
                     "nodeSelector": { "kubernetes.io/hostname": "host-1" },
                     "restartPolicy": "OnFailure",
                     "terminationGracePeriodSeconds": 10,
@@ -219,18 +213,15 @@ fn template_fingerprint_covers_everything_but_the_device() {
         namespace: "storage".into(),
         image: None,
         pull_secrets: Vec::new(),
+        has_udev: true,
     };
-    let terms = JobTerms {
+    let terms = |image: &str| JobTerms {
         hostname: "host-1".into(),
         tolerations: Vec::new(),
+        image: image.into(),
     };
     let order = order(&json!({ "cleanMethod": "zero" }));
-    assert_eq!(
-        now,
-        fingerprint(&order, &terms, &source, "example.com/lvp:1")
-    );
-    assert_ne!(
-        now,
-        fingerprint(&order, &terms, &source, "example.com/lvp:2")
-    );
+    let template = |image| fingerprint(&order, &terms(image), &source);
+    assert_eq!(now, template("example.com/lvp:1"));
+    assert_ne!(now, template("example.com/lvp:2"));
 }

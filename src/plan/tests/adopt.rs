@@ -145,6 +145,11 @@ fn consents_count_for_a_pv_of_the_node_s_former_self() {
             terminating(released(former(&forget))),
             &["let pv-a go", "a is Terminating"],
         ),
+        (
+            "Terminating without our finalizer, forget",
+            with(former(&forget), |pv| pv.deleting = true),
+            &["a is Terminating"],
+        ),
         ("kept, forget", retained(released(former(&forget))), &left),
         (
             "no identity, forget",

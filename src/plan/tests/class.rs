@@ -1,9 +1,7 @@
 //! StorageClasses, faulty classes, scans that are not complete, and readiness.
 
-use std::collections::BTreeMap;
-
 use super::kit::*;
-use crate::plan::{Plan, StorageClasses};
+use crate::plan::Plan;
 use crate::types::SkipReason;
 use crate::view::{NodeView, ReclaimPolicy};
 
@@ -36,7 +34,7 @@ fn a_class_without_a_storage_class_waits_and_the_others_go_on() {
 #[test]
 fn a_storage_class_that_was_not_read_is_not_called_missing() {
     let mut world = world().fast("a", &fs(1));
-    world.snapshot.storage_classes = StorageClasses::Known(BTreeMap::new());
+    world.snapshot.storage_classes.clear();
     world.expect("nothing read", &["a is Skipped as ClassMissing"]);
     let told = not_ready(&world);
     assert!(told.contains("\"fast\" could not be read so far"), "{told}");
@@ -66,13 +64,6 @@ fn only_delete_and_retain_are_offered() {
         world.expect(&situation, expected);
         assert!(!world.plan().not_ready.is_empty(), "{situation}");
     }
-}
-
-#[test]
-fn offline_every_storage_class_is_taken_to_exist() {
-    let mut world = world().fast("a", &fs(1));
-    world.snapshot.storage_classes = StorageClasses::Assumed(storage_class(ReclaimPolicy::Delete));
-    world.expect("no cluster", &["create /mnt/fast/a", "a is Creating"]);
 }
 
 #[test]
@@ -148,7 +139,7 @@ fn a_faulty_class_is_switched_off_and_its_pvs_are_left_alone() {
             world.config.classes.clear();
             world
                 .faulty
-                .insert("fast".into(), vec!["hostDir is relative".into()]);
+                .insert("fast".into(), "hostDir is relative".into());
         })
     };
     let a = pv("pv-a", "/mnt/fast/a", &fs(1));

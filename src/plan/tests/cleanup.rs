@@ -152,7 +152,7 @@ fn each_state_of_a_job_has_its_step() {
         "track pv-a as Failed",
         "a is CleaningFailed",
     ][..];
-    let at_work = &[
+    let running = &[
         "disown Job cleanup-pv-a",
         "track pv-a as JobRunning",
         "a is Cleaning",
@@ -163,12 +163,12 @@ fn each_state_of_a_job_has_its_step() {
         .to_string();
     let done = with(job(JobState::Succeeded), |job| job.cleaner = Some(cleaner));
     for (on, job, expected) in [
-        (true, change(JobState::Running, |_| ()), at_work),
-        (false, change(JobState::Running, |_| ()), at_work),
+        (true, change(JobState::Running, |_| ()), running),
+        (false, change(JobState::Running, |_| ()), running),
         (
             true,
             change(JobState::Running, |job| job.owned = false),
-            &at_work[1..],
+            &running[1..],
         ),
         (
             true,
@@ -183,7 +183,7 @@ fn each_state_of_a_job_has_its_step() {
         (
             true,
             change(JobState::Pending, |job| {
-                job.made_at = Some(jiff::Timestamp::now());
+                job.created_at = Some(jiff::Timestamp::now());
             }),
             pending,
         ),
@@ -227,7 +227,7 @@ fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
     let pv = committed();
     let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
     let now = jiff::Timestamp::now();
-    let new = with(job(JobState::Pending), |job| job.made_at = Some(now));
+    let new = with(job(JobState::Pending), |job| job.created_at = Some(now));
     let mut world = with_jobs(device()).job(new).fast("b", &fs(2)).pv(other);
     world.config.max_concurrent_cleanups = NonZeroU16::MIN;
     let world = world.cleanup(&pv, waiting("for its Job"));
@@ -256,8 +256,8 @@ fn a_job_deleted_at_work_with_its_pv_is_reported() {
     let offer = ["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"];
     let partly = [&offer[..], &["VolumeFailedDelete of our Pod"]].concat();
     world.expect("the Job is gone, too", &partly);
-    let at_work = world.clone().job(job(JobState::Running));
-    at_work.expect("it is at work", &["a is Skipped as CleanupRunning"]);
+    let running = world.clone().job(job(JobState::Running));
+    running.expect("it is at work", &["a is Skipped as CleanupRunning"]);
     let ended = [
         "forget uid-pv-a",
         "delete Job cleanup-pv-a",
@@ -332,7 +332,7 @@ fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
     world.config.max_concurrent_cleanups = NonZeroU16::MIN;
     let releasing = world.clone().cleanup(&pv, wiped(None, 100));
     releasing
-        .change_cleanup(&pv, |cleanup| cleanup.at_work = true)
+        .change_cleanup(&pv, |cleanup| cleanup.running = true)
         .expect("released", &["a is Cleaning", "clean pv-b", "b is Due"]);
     let created = blocked_silently(101);
     let basis = order(&device().plan()).unwrap().basis;

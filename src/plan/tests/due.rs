@@ -37,7 +37,7 @@ pub fn expected(pv: &PvView) -> Due {
         return Due::No;
     }
     if held_by_us && pv.policy == ReclaimPolicy::Retain {
-        return Due::Kept;
+        return Due::Retained;
     }
     if held_by_us && !touched {
         return Due::Unused;
@@ -98,7 +98,7 @@ fn what_is_due_is_cleaned_and_nothing_else_is() {
         let due = expected(&pv);
         assert_eq!(
             (cleans, goes),
-            (due == Due::Yes, matches!(due, Due::Unused | Due::Kept)),
+            (due == Due::Yes, matches!(due, Due::Unused | Due::Retained)),
             "{pv:#?}"
         );
     }

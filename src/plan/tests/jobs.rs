@@ -25,7 +25,7 @@ pub(super) fn job_of(pv: &PvView, state: JobState) -> JobView {
         cleaner: None,
         template: None,
         owned: true,
-        made_at: None,
+        created_at: None,
         deleting: false,
         state,
     }
@@ -72,6 +72,7 @@ fn devices_are_cleaned_by_jobs_and_what_is_mounted_is_not() {
         let terms = JobTerms {
             hostname: "host-1".into(),
             tolerations: vec![toleration.clone()],
+            image: "example.com/lvp:1".into(),
         };
         assert_eq!(order(&plan).unwrap().job, is.then_some(terms), "{on}");
     }

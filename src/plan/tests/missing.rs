@@ -80,7 +80,7 @@ fn an_unused_pv_goes_when_its_volume_has_been_missing_for_long_enough() {
         let [Action::Withdraw(withdrawal)] = &plan.actions[..] else {
             panic!("{situation}: {:?}", plan.actions)
         };
-        assert!(withdrawal.delete, "{situation}");
+        assert!(withdrawal.finalizers.is_none(), "{situation}");
         assert_eq!(withdrawal.pv, a().reference(), "{situation}");
         assert_eq!(withdrawal.reason, "VolumeMissing", "{situation}");
         assert!(
@@ -176,7 +176,7 @@ fn where_all_volumes_of_a_class_are_gone_none_is_deleted() {
         .get_mut("fast")
         .unwrap()
         .entries
-        .pop();
+        .pop_last();
     assert!(is_deleted(&back.fast("z", &fs(9))));
 }
 

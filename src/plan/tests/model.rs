@@ -9,13 +9,12 @@ use crate::names::{
 };
 use crate::plan::{Action, CleanupState, JobWrite, Patch, PvDraft, Withdrawal};
 use crate::quantity;
-use crate::render::persistent_volume;
 use crate::view::{Phase, PvRef, PvView};
 
 /// The world after all actions; what was being written is written.
 pub fn apply(mut world: World, actions: Vec<Action>) -> World {
     world.snapshot.writing.clear();
-    world.snapshot.making.clear();
+    world.snapshot.creating.clear();
     let mut pvs: BTreeMap<String, PvView> = world
         .pvs()
         .iter()
@@ -47,7 +46,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             }
             Action::Forget(tenancy) => {
                 let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();
-                assert!(!forgotten.at_work, "a cleanup at work was forgotten");
+                assert!(!forgotten.running, "a cleanup at work was forgotten");
             }
         }
     }
@@ -71,7 +70,7 @@ fn create(pvs: &mut BTreeMap<String, PvView>, draft: &PvDraft) {
     let free = [&draft.name, &draft.second_name]
         .into_iter()
         .find(|name| !pvs.contains_key(*name));
-    let made = with(PvView::from_api(&persistent_volume(draft)), |pv| {
+    let made = with(PvView::from_api(&draft.object), |pv| {
         pv.name.clone_from(free.unwrap());
         (pv.uid, pv.resource_version) = (format!("uid-{}", pv.name), "1".into());
         pv.phase = Phase::Available;
@@ -118,7 +117,7 @@ fn patch(pv: &mut PvView, change: Patch) {
 fn withdraw(pvs: &mut BTreeMap<String, PvView>, withdrawal: Withdrawal) {
     let pv = looked_at(pvs, &withdrawal.pv);
     assert!(
-        pv.deleting || withdrawal.delete,
+        pv.deleting || withdrawal.finalizers.is_none(),
         "it must be Terminating before its finalizer goes"
     );
     pv.deleting = true;

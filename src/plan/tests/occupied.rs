@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::kit::*;
-use crate::host::footprint::{Footprint, FsKey, overlap};
+use crate::host::footprint::{Footprint, overlap};
 use crate::host::mounts::DeviceNumber;
 use crate::plan::{Occupant, Occupied};
 
@@ -44,7 +44,7 @@ fn footprint() -> impl Strategy<Value = Footprint> {
     let filesystem =
         (numbers(), 0..3_u32, roots).prop_map(|(devices, fs, root)| Footprint::Filesystem {
             devices,
-            fs: FsKey(device(fs)),
+            fs: device(fs),
             root: root.into(),
         });
     let wwids = prop::option::weighted(0.3, prop::sample::select(vec!["v", "w"]));
@@ -55,7 +55,6 @@ fn footprint() -> impl Strategy<Value = Footprint> {
             number,
             below,
             wwid: wwid.map(Into::into),
-            holders: Vec::new(),
         }
     });
     prop_oneof![filesystem, raw]

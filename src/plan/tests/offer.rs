@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::NodeSelectorTerm;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume};
+use serde_json::{Value, json};
 
 use super::kit::*;
 use crate::config::AccessMode;
-use crate::names::{ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, pv_name, pv_name_on_collision};
+use crate::names::{
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, pv_name, pv_name_on_collision,
+};
 use crate::plan::{Action, CleanupState, PvDraft};
-use crate::render::persistent_volume;
+use crate::quantity;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{PvView, ReclaimPolicy, StorageClassView};
 
@@ -29,6 +32,15 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
+fn object(pv: Value) -> PersistentVolume {
+    serde_json::from_value(pv).unwrap()
+}
+
+fn own_node() -> Value {
+    let host = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"] });
+    json!({ "matchExpressions": [host] })
+}
+
 #[test]
 fn a_new_volume_is_offered_with_the_plainest_settings() {
     let world = world().fast("a", &fs(1));
@@ -39,22 +51,29 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         class: "fast".into(),
         path: path("/mnt/fast/a"),
         hostname: "host-1".into(),
-        labels: labels(&[("kubernetes.io/hostname", "host-1")]),
-        annotations: labels(&[
-            (ANNOTATION_PROVISIONED_BY, OURS),
-            (ANNOTATION_IDENTITY, "v1:fs=ext4,root=/,uuid=u1"),
-        ]),
-        finalizer: false,
-        owner: None,
-        capacity: 100 * GIB,
+        identity: "v1:fs=ext4,root=/,uuid=u1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
         footprint: fs(1).footprint,
-        access_mode: AccessMode::ReadWriteOnce,
-        fs_type: None,
-        mount_options: Vec::new(),
-        policy: ReclaimPolicy::Delete,
-        selector: Vec::new(),
+        object: object(json!({
+            "metadata": {
+                "name": pv_name("a", "node-1", "fast"),
+                "labels": { "kubernetes.io/hostname": "host-1" },
+                "annotations": {
+                    ANNOTATION_PROVISIONED_BY: OURS,
+                    ANNOTATION_IDENTITY: "v1:fs=ext4,root=/,uuid=u1",
+                },
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": { "storage": "100Gi" },
+                "local": { "path": "/mnt/fast/a" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [own_node()] } },
+                "persistentVolumeReclaimPolicy": "Delete",
+                "storageClassName": "fast",
+                "volumeMode": "Filesystem",
+            },
+        })),
     };
     assert_eq!(drafts(&world), [expected]);
 }
@@ -95,32 +114,39 @@ fn a_new_volume_is_offered_with_every_setting() {
         class: "fast".into(),
         path: path("/mnt/fast/a"),
         hostname: "host-1".into(),
-        labels: labels(&[
-            ("kubernetes.io/hostname", "host-1"),
-            ("zone", "z1"),
-            ("team", "blue"),
-            ("both", "of the configuration"),
-        ]),
-        annotations: labels(&[
-            (ANNOTATION_PROVISIONED_BY, "local-volume-provisioner-node-1"),
-            (ANNOTATION_IDENTITY, "v1:wwid=disk-1"),
-        ]),
-        finalizer: true,
-        owner: Some(
-            k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-                name: "node-1".into(),
-                ..owner("Node", "node-uid")
-            },
-        ),
-        capacity: 11 * GIB,
+        identity: "v1:wwid=disk-1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
         footprint: disk(1).footprint,
-        access_mode: AccessMode::ReadWriteOncePod,
-        fs_type: Some("xfs".into()),
-        mount_options: vec!["noatime".into()],
-        policy: ReclaimPolicy::Delete,
-        selector: vec![NodeSelectorTerm::default()],
+        object: object(json!({
+            "metadata": {
+                "name": pv_name("a", "node-1", "fast"),
+                "labels": {
+                    "kubernetes.io/hostname": "host-1",
+                    "zone": "z1",
+                    "team": "blue",
+                    "both": "of the configuration",
+                },
+                "annotations": {
+                    ANNOTATION_PROVISIONED_BY: "local-volume-provisioner-node-1",
+                    ANNOTATION_IDENTITY: "v1:wwid=disk-1",
+                },
+                "finalizers": [FINALIZER],
+                "ownerReferences": [
+                    { "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "node-uid" },
+                ],
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOncePod"],
+                "capacity": { "storage": "11Gi" },
+                "local": { "path": "/mnt/fast/a", "fsType": "xfs" },
+                "mountOptions": ["noatime"],
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [own_node(), {}] } },
+                "persistentVolumeReclaimPolicy": "Delete",
+                "storageClassName": "fast",
+                "volumeMode": "Filesystem",
+            },
+        })),
     };
     assert_eq!(drafts(&world), [expected]);
 }
@@ -143,7 +169,7 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
             ],
         );
     claimed
-        .making("/mnt/fast/a", &disk(1))
+        .creating("/mnt/fast/a", &disk(1))
         .expect("being tried again", &["a is Skipped as DeviceInUse"]);
     world()
         .fast("a", &disk(2))
@@ -163,7 +189,7 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
 #[test]
 fn an_offered_volume_reads_back_as_ours_on_this_node() {
     let world = world().fast("a", &fs(1));
-    let pv = PvView::from_api(&persistent_volume(&drafts(&world)[0]));
+    let pv = PvView::from_api(&drafts(&world)[0].object);
     let expected = with(pv_of_draft(&drafts(&world)[0]), |pv| {
         pv.name.clone_from(&pv_name("a", "node-1", "fast"));
     });
@@ -189,9 +215,9 @@ fn the_finalizer_is_for_data_that_will_have_to_be_cleaned() {
             .storage_class("fast", Some(storage_class(policy.clone())))
             .config(|config| config.protect_released_data = protect)
             .fast("a", &fs(1));
-        let draft = &drafts(&world)[0];
+        let pv = PvView::from_api(&drafts(&world)[0].object);
         assert_eq!(
-            (draft.finalizer, &draft.policy),
+            (pv.has_finalizer(), &pv.policy),
             (expected, &policy),
             "{protect} {policy:?}"
         );
@@ -208,7 +234,9 @@ fn capacity_is_rounded_down_by_size() {
         (10 * GIB + MIB, 10 * GIB),
     ] {
         let world = world().fast("a", &with(fs(1), |fs| fs.capacity = bytes));
-        assert_eq!(drafts(&world)[0].capacity, offered, "{bytes}");
+        let pv = PvView::from_api(&drafts(&world)[0].object);
+        let capacity = pv.capacity.as_deref().and_then(quantity::parse);
+        assert_eq!(capacity, Some(offered), "{bytes}");
     }
 }
 

@@ -195,10 +195,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_offered_that_a_pv_is_being_made_for(world in any_world()) {
+    fn nothing_is_offered_that_a_pv_is_being_created_for(world in any_world()) {
         for draft in creates(&world.plan()) {
             let disk = &found(&world, &draft.path).unwrap().identity;
-            for (path, identity) in &world.snapshot.making {
+            for (path, identity) in &world.snapshot.creating {
                 let same = !disk.weak && disk.text == *identity;
                 prop_assert!(!within(path, &draft.path) && !same, "{path} {draft:#?}");
             }
@@ -232,7 +232,7 @@ proptest! {
             match action {
                 Action::Create(draft) => prop_assert!(complete(&draft.class)),
                 Action::Clean(order) => prop_assert!(complete(&order.pv.class)),
-                Action::Withdraw(withdrawal) if withdrawal.delete => {
+                Action::Withdraw(withdrawal) if withdrawal.finalizers.is_none() => {
                     let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
                     let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
                     let consented = forget.is_some() && pv.consent == forget;
@@ -266,8 +266,8 @@ proptest! {
                 && pv.claim.is_none() && !pv.used && !pv.bound_by_controller;
             let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
             let consented = forget.is_some() && pv.consent == forget;
-            let kept = pv.policy == ReclaimPolicy::Retain && pv.deleting;
-            prop_assert!(untouched || consented || kept, "{withdrawal:#?} {pv:#?}");
+            let retained = pv.policy == ReclaimPolicy::Retain && pv.deleting;
+            prop_assert!(untouched || consented || retained, "{withdrawal:#?} {pv:#?}");
         }
     }
 
@@ -306,7 +306,7 @@ proptest! {
             let (path, snapshot) = (pv.path().unwrap(), &world.snapshot);
             let seen = &snapshot.observed[&pv.class];
             let since = snapshot.missing_since.get(&pv.uid);
-            let absent = match seen.finding(path.child_of(&class.host_dir).unwrap()) {
+            let absent = match seen.entries.get(path.child_of(&class.host_dir).unwrap()) {
                 None => true,
                 Some(Finding::Skipped(skip)) => skip.gone,
                 Some(Finding::Volume(_)) => false,

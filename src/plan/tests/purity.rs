@@ -13,6 +13,8 @@ fn the_plan_has_no_way_to_the_outside() {
         "kube::runtime",
         "tokio",
         "std::fs",
+        ".is_dir()",
+        ".exists()",
         "std::net",
         "std::process",
         "std::env",

@@ -13,7 +13,7 @@ use crate::inventory::{Candidate, Contents, Finding};
 use crate::names::FINALIZER;
 use crate::plan::{Cleanup, CleanupState};
 use crate::types::{HostPath, SkipReason, VolumeMode};
-use crate::view::{Phase, PvView, Source, Tenancy};
+use crate::view::{Phase, PvView, Tenancy};
 
 /// Storage of which some is part of other.
 fn storage() -> Vec<Candidate> {
@@ -114,13 +114,10 @@ const ODD_PATHS: [&str; 5] = [
     "/mnt/c0/.",
 ];
 
-fn source() -> impl Strategy<Value = Source> {
+fn local_path() -> impl Strategy<Value = Result<HostPath, String>> {
     let texts = prop_oneof![15 => select(PATHS.to_vec()), 1 => select(ODD_PATHS.to_vec())];
-    let local = texts.prop_map(|text| match HostPath::from_api(text) {
-        Ok(path) => Source::Local(path),
-        Err(fault) => Source::BadPath(text.into(), fault),
-    });
-    prop_oneof![30 => local, 1 => Just(Source::NotLocal)]
+    let local = texts.prop_map(|text| HostPath::from_api(text).map_err(str::to_owned));
+    prop_oneof![30 => local, 1 => Just(Err("no spec.local".to_owned()))]
 }
 
 prop_compose! {
@@ -154,7 +151,7 @@ type Draft = (PvView, Named, (&'static str, Named));
 
 prop_compose! {
     fn drafted()(
-        life in life(), source in source(),
+        life in life(), local_path in local_path(),
         class in prop::option::weighted(0.1, select(vec!["c0", "c1", "c2", "gone"])),
         recorded in named(2, 8),
         consent in (select(vec!["wipe:", "forget:"]), named(6, 3)),
@@ -163,10 +160,10 @@ prop_compose! {
         label in prop::bool::weighted(0.8), owned in any::<bool>(),
     ) -> Draft {
         let pv = with(life, |pv| {
-            let at = if let Source::Local(path) = &source { path.as_str() } else { "" };
+            let at = local_path.as_ref().map_or("", HostPath::as_str);
             let of_path = if at.starts_with("/mnt/c1") { "c1" } else { "c0" };
             pv.class = class.unwrap_or(of_path).into();
-            (pv.source, pv.provisioned_by) = (source, Some(by.into()));
+            (pv.local_path, pv.provisioned_by) = (local_path, Some(by.into()));
             pv.hostnames = vec![host.into()];
             pv.hostname_label = label.then(|| host.into());
             pv.owners = owned.then(|| owner("Node", "some-uid")).into_iter().collect();
@@ -299,7 +296,7 @@ prop_compose! {
                 pv: "pv".into(),
                 path,
                 since: Duration::ZERO,
-                at_work: state == CleanupState::Wiping,
+                running: state == CleanupState::Wiping,
                 stalled: false,
                 disks: std::collections::BTreeSet::new(),
                 basis: 0,
@@ -313,7 +310,7 @@ prop_compose! {
             .filter_map(|(at, since)| Some((format!("uid-{at}"), Duration::from_secs(since?))))
             .collect();
         world.snapshot.writing.extend(writing.map(|at| format!("pv-{at}")));
-        world.snapshot.making.extend(making.map(|(at, identity)| (path(at), identity)));
+        world.snapshot.creating.extend(making.map(|(at, identity)| (path(at), identity)));
         let world = world.config(|config| {
             (config.protect_released_data, config.use_node_name_only) = (protect, name_only);
             (config.set_pv_owner_ref, config.pause_cleaning) = (owned, paused);
@@ -326,7 +323,7 @@ prop_compose! {
 pub fn found<'a>(world: &'a World, path: &HostPath) -> Option<&'a Candidate> {
     world.config.classes.values().find_map(|class| {
         let entry = path.child_of(&class.host_dir)?;
-        match world.snapshot.observed[&class.name].finding(entry)? {
+        match world.snapshot.observed[&class.name].entries.get(entry)? {
             Finding::Volume(candidate) => Some(&**candidate),
             Finding::Skipped(_) => None,
         }

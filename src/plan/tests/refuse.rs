@@ -4,7 +4,7 @@ use super::kit::*;
 use crate::config::Class;
 use crate::inventory::Finding;
 use crate::types::{HostPath, SkipReason, VolumeMode};
-use crate::view::{PvView, Source};
+use crate::view::PvView;
 
 fn due() -> PvView {
     released(pv("pv-a", "/mnt/fast/a", &fs(1)))
@@ -56,24 +56,21 @@ fn fault_1_what_is_not_there_does_not_count_as_cleaned() {
 
 #[test]
 fn fault_4_a_path_must_be_an_entry_of_its_class_s_directory() {
-    let source = |text: &str| match HostPath::from_api(text) {
-        Ok(path) => Source::Local(path),
-        Err(fault) => Source::BadPath(text.into(), fault),
-    };
-    // The last component of the path, by which a PV without an entry is listed.
+    // The last component of a usable path, by which a PV without an entry is listed.
     for (text, name) in [
         ("/mnt/fast", "fast"),
         ("/mnt/fast/", "fast"),
-        ("/mnt/fast/.", "."),
-        ("/mnt/fast/./a", "a"),
-        ("/mnt/fast/../fast/a", "a"),
+        ("/mnt/fast/.", ""),
+        ("/mnt/fast/./a", ""),
+        ("/mnt/fast/../fast/a", ""),
         ("/mnt/fast-ssd/a", "a"),
         ("/mnt/fast/a/b", "b"),
         ("/mnt", "mnt"),
         ("/", ""),
-        ("mnt/fast/a", "a"),
+        ("mnt/fast/a", ""),
     ] {
-        let pv = with(due(), |pv| pv.source = source(text));
+        let local_path = HostPath::from_api(text).map_err(str::to_owned);
+        let pv = with(due(), |pv| pv.local_path = local_path);
         let ssd = with(class("ssd"), |class| class.host_dir = path("/mnt/fast-ssd"));
         let world = world().class(ssd).pv(pv);
         let state = format!("{name} is Refused");
@@ -110,7 +107,7 @@ fn fault_4_an_annotation_alone_justifies_nothing() {
 
 #[test]
 fn fault_17_a_pv_that_is_no_local_volume_is_told_of_and_left_alone() {
-    let host_path = with(due(), |pv| pv.source = Source::NotLocal);
+    let host_path = with(due(), |pv| pv.local_path = Err("no spec.local".into()));
     let told = ["VolumeFailedDelete of pv-a", " is Refused"];
     world().pv(host_path).expect("hostPath", &told);
 }

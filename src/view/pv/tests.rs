@@ -61,7 +61,7 @@ fn every_field_is_read() {
         finalizers: vec!["kubernetes.io/pv-protection".into(), FINALIZER.into()],
         deleting: true,
         class: "fast".into(),
-        source: Source::Local(HostPath::from_api("/mnt/fast/a").unwrap()),
+        local_path: Ok(HostPath::from_api("/mnt/fast/a").unwrap()),
         mode: VolumeMode::Block,
         capacity: Some("11Gi".into()),
         policy: ReclaimPolicy::Delete,
@@ -106,7 +106,8 @@ fn absent_fields_are_read_as_safe_values() {
         (pv.policy.clone(), pv.phase),
         (ReclaimPolicy::Retain, Phase::Pending)
     );
-    assert_eq!((pv.source.clone(), pv.path()), (Source::NotLocal, None));
+    let not_local = Err("it is not a local volume (it has no spec.local)".to_owned());
+    assert_eq!((&pv.local_path, pv.path()), (&not_local, None));
     assert_eq!(pv.provisioned_by, None);
     assert!(!pv.deleting && !pv.used && !pv.bound_by_controller && pv.hostnames.is_empty());
 }
@@ -120,11 +121,12 @@ fn a_path_that_names_no_volume_for_certain_is_no_path() {
         ("", "it is not absolute"),
     ] {
         let pv = read_with("spec", "local", json!({ "path": path }));
-        assert_eq!(pv.source, Source::BadPath(path.into(), fault));
+        let fault = format!("its path {path:?} is not usable: {fault}");
+        assert_eq!(pv.local_path, Err(fault));
         assert_eq!(pv.path(), None);
     }
     let host_path = read_with("spec", "hostPath", json!({ "path": "/mnt/disks/a" }));
-    assert_eq!(host_path.source, Source::NotLocal);
+    assert_eq!(host_path.path(), None);
 }
 
 #[test]

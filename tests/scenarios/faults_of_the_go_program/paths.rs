@@ -48,6 +48,11 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
         bind_and_release(&stage, &format!("claim-of-{pv}"), &pv, "fast");
     }
     for (pv, path) in &forged {
+        // An unusable path is only in the message.
+        let path = match *pv {
+            "the-directory-dot" => &json!(""),
+            _ => path,
+        };
         let pv = stage.named(pv);
         stage.eventually(&format!("{pv} is reported"), || {
             let reasons = ["VolumeFailedDelete", "VolumeDuplicate"];

@@ -95,6 +95,6 @@ fn retain_after_a_job_has_begun_is_warned_about() {
     let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
     stage.patch_pv(&name(&bound), &keep);
     let _successor = stage.provisioner();
-    stage.event("VolumeFailedDelete", "at least a part of the data is gone");
+    stage.event("VolumeFailedDelete", "a part of the data may be gone");
     offered_again(&stage, &path, &bound);
 }

@@ -20,14 +20,8 @@ fn an_invalid_command_line_is_refused_with_a_sentence() {
     let class = "--storageclass-names=a";
     for (args, words) in [
         (&["--v=0"][..], "--storageclass-names"),
-        (
-            &["-storageclass-names", ""],
-            "--storageclass-names is empty",
-        ),
-        (
-            &["--storageclass-names= , "],
-            "--storageclass-names is empty",
-        ),
+        (&["-storageclass-names", ""], "name the StorageClasses"),
+        (&["--storageclass-names= , "], "name the StorageClasses"),
         (
             &[class, "--pvc-deletion-delay=soon"],
             "--pvc-deletion-delay",

@@ -129,7 +129,7 @@ fn the_log_level_follows_the_configuration_while_it_has_one() {
     }
     fs::remove_file(stage.config_dir().join("logLevel")).unwrap();
     becomes("info");
-    for words in ["logLevel debug -> none", "TRACE"] {
+    for words in ["logLevel debug -> -", "TRACE"] {
         logged(&stage, &provisioner, words);
     }
 }

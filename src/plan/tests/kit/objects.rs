@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{GIB, OURS, path, with};
-use crate::host::footprint::{Footprint, FsKey};
+use crate::host::footprint::Footprint;
 use crate::host::identity::Identity;
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{Candidate, Contents};
 use crate::names::FINALIZER;
 use crate::quantity;
 use crate::types::VolumeMode;
-use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy, Source};
+use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 
 pub fn number(text: &str) -> DeviceNumber {
     DeviceNumber::parse(text).unwrap()
@@ -48,7 +48,6 @@ pub fn disk(at: u32) -> Candidate {
         number,
         below: BTreeSet::from([number]),
         wwid: Some(format!("disk-{at}")),
-        holders: Vec::new(),
     };
     candidate(
         VolumeMode::Block,
@@ -77,7 +76,6 @@ pub fn partition(at: u32) -> Candidate {
         number,
         below: BTreeSet::from([disk, number]),
         wwid: None,
-        holders: Vec::new(),
     };
     let identity = format!("v1:partuuid=p{at},start=2048,wwid=disk-{at}");
     candidate(VolumeMode::Block, strong(&identity), footprint)
@@ -98,7 +96,7 @@ pub fn directory(at: u32, root: &str) -> Candidate {
     let (disk, number) = partition_numbers(at);
     let footprint = Footprint::Filesystem {
         devices: BTreeSet::from([disk, number]),
-        fs: FsKey(number),
+        fs: number,
         root: root.into(),
     };
     let identity = format!("v1:fs=ext4,root={root},uuid=u{at}");
@@ -109,10 +107,10 @@ pub fn directory(at: u32, root: &str) -> Candidate {
 pub fn tmpfs(at: u32, mounted: &str) -> Candidate {
     let footprint = Footprint::Filesystem {
         devices: BTreeSet::new(),
-        fs: FsKey(DeviceNumber {
+        fs: DeviceNumber {
             major: 0,
             minor: at,
-        }),
+        },
         root: "/".into(),
     };
     let text = format!("v1:fs=tmpfs,path={mounted},root=/");
@@ -133,7 +131,6 @@ pub fn nameless(at: u32, boot: &str) -> Candidate {
         number,
         below: BTreeSet::from([number]),
         wwid: None,
-        holders: Vec::new(),
     };
     let text = format!("v1:boot={boot},link=/dev/nameless{at},size=1000");
     candidate(VolumeMode::Block, Identity { text, weak: true }, footprint)
@@ -149,7 +146,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         finalizers: Vec::new(),
         deleting: false,
         class: class.into(),
-        source: Source::Local(path(at)),
+        local_path: Ok(path(at)),
         mode: VolumeMode::Filesystem,
         capacity: Some(quantity::offered(candidate.capacity)),
         policy: ReclaimPolicy::Delete,

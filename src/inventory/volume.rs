@@ -1,0 +1,111 @@
+//! An open volume, what it is, and whether it is empty.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::host::Machine;
+use crate::host::device::Device;
+use crate::host::filesystem::FsRoot;
+use crate::host::footprint::Footprint;
+use crate::host::identity;
+use crate::host::users::device_user;
+use crate::types::{MountPath, VolumeMode};
+use crate::wipe::error::WipeError;
+use crate::wipe::progress::Progress;
+use crate::wipe::signature;
+use crate::wipe::tree;
+
+use super::Candidate;
+
+/// What is in a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Not read: it has a PV, it is in use, or its class offers volumes with data.
+    NotLookedAt,
+    /// Nothing but an empty `lost+found`; on a device, no known signature.
+    Empty,
+    /// Data; this names the first that was found.
+    Holds(String),
+}
+
+/// An open volume.
+#[derive(Debug)]
+pub(crate) enum Volume {
+    /// The root directory of the filesystem that is mounted at the path.
+    Filesystem(FsRoot),
+    /// The device. A cleanup opens it exclusively.
+    Device(Device),
+}
+
+impl Volume {
+    /// Identifies it. `path` is where it is offered.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub(crate) fn candidate(&self, path: &MountPath, machine: &Machine) -> io::Result<Candidate> {
+        let sysfs = &machine.sysfs;
+        let mut candidate = match self {
+            Self::Filesystem(root) => Candidate {
+                kind: VolumeMode::Filesystem,
+                capacity: root.total_bytes()?,
+                identity: identity::of_filesystem(root, sysfs)?,
+                footprint: Footprint::of_filesystem(root, sysfs)?,
+                read_only: root.read_only()?,
+                in_use: None,
+                contents: Contents::NotLookedAt,
+                rotational: BTreeSet::new(),
+            },
+            Self::Device(device) => {
+                let facts = sysfs.device(device.number())?;
+                Candidate {
+                    kind: VolumeMode::Block,
+                    capacity: device.size(),
+                    identity: identity::of_device(device, path.as_path(), sysfs)?,
+                    footprint: Footprint::of_device(&facts),
+                    read_only: facts.read_only,
+                    in_use: device_user(&facts, machine)?,
+                    contents: Contents::NotLookedAt,
+                    rotational: BTreeSet::new(),
+                }
+            }
+        };
+        let below = candidate.footprint.devices().iter();
+        let below = below.filter_map(|number| sysfs.device(*number).ok());
+        let rotational = below.filter(|facts| facts.rotational);
+        candidate.rotational = rotational.map(|facts| facts.disk).collect();
+        Ok(candidate)
+    }
+
+    /// Looks for data, for classes with `discoveryPolicy: EmptyOnly`.
+    ///
+    /// These are the checks that verify our own cleaning, so a cleaned volume is offered again. They read one
+    /// directory, or a few hundred KiB of a device, through the open descriptor.
+    ///
+    /// # Errors
+    /// When the volume cannot be read.
+    pub(super) fn contents(&self) -> io::Result<Contents> {
+        let data = match self {
+            Self::Filesystem(root) => match tree::check_empty(root.as_fd()) {
+                Ok(()) => None,
+                Err(WipeError::NotEmpty(path)) => Some(format!("the entry {path}")),
+                Err(error) => return Err(io::Error::other(error)),
+            },
+            Self::Device(device) => {
+                let found = signature::find(device.file(), device.size(), &Progress::default());
+                let found = found.map_err(io::Error::other)?;
+                found.map(|signature| format!("the signature of {signature}"))
+            }
+        };
+        Ok(data.map_or(Contents::Empty, Contents::Holds))
+    }
+}
+
+impl AsFd for Volume {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Filesystem(root) => root.as_fd(),
+            Self::Device(device) => device.file().as_fd(),
+        }
+    }
+}
