@@ -38,7 +38,7 @@ pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> 
     let names = names.filter(|name| !name.is_empty()).map(str::to_owned);
     args.storageclass_names = names.collect();
     if args.storageclass_names.is_empty() {
-        let text = "--storageclass-names names no class: name those whose PersistentVolumes are deleted with their nodes";
+        let text = "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes";
         return Err(UsageError(text.into()).into());
     }
     let shared = SharedMetrics::new().context("registering the metrics")?;
