@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn plans_come_to_rest(world in any_world()) {
         let mut world = world;
-        for _ in 0..6 {
+        for _ in 0..8 {
             let plan = world.plan();
             if plan.actions.is_empty() {
                 let again = world.plan();
