@@ -58,8 +58,6 @@ struct Controller {
     taint: StartupTaint,
     /// By PV, since when its volume is missing, by the latest plan.
     missing_since: BTreeMap<String, Duration>,
-    /// When the first back-off of a write ends.
-    wake_at: Option<Duration>,
     /// The end of the latest pass that waited for no new PV.
     all_created_at: Instant,
     /// The skipped entries and faulty classes that the latest pass logged.
@@ -94,7 +92,6 @@ pub async fn run(
         notices: Notices::default(),
         taint: StartupTaint::default(),
         missing_since: BTreeMap::new(),
-        wake_at: None,
         all_created_at: Instant::now(),
         skips: BTreeSet::new(),
         context,
@@ -146,7 +143,7 @@ impl Controller {
             self.actor.apply(actions, pvs.expectations(), begun);
         }
         self.missing_since = std::mem::take(&mut plan.missing_since);
-        let wake_at = plan.wake_at.into_iter().chain(self.wake_at).min();
+        let wake_at = plan.wake_at;
         self.publish_status(&snapshot, plan);
         wake_at
     }
@@ -175,12 +172,12 @@ impl Controller {
         let mut under_way = self.actor.in_flight().now();
         let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.context.table.view();
-        let mut pvs = None;
+        let (mut pvs, mut back_off_ends) = (None, None);
         if let Some(cache) = &mut self.pvs {
             let (names, first_ends) = cache.expectations().backing_off();
             writing.extend(names);
             let first_ends = first_ends.map(|left| left.max(BACK_OFF_PAUSE));
-            self.wake_at = first_ends.map(|left| self.context.table.now() + left);
+            back_off_ends = first_ends.map(|left| self.context.table.now() + left);
             pvs = cache.views();
         }
         if let Some(pvs) = &pvs {
@@ -204,6 +201,7 @@ impl Controller {
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
             writing,
+            back_off_ends,
             creating: under_way.creating,
             refusals: self.actor.offer_checks().refusals(),
             now: self.context.table.now(),

@@ -1,8 +1,8 @@
 //! The metrics: those of the Go provisioner under its names, labels and types, and ours.
 //!
 //! The handles and their registry are one struct, not globals. Gauges of current state are reset and set from a whole
-//! snapshot, so that a series ends with its object. No scrape sees them empty, since it runs on the same thread. `docs/metrics.md` describes each metric; a test compares the
-//! two.
+//! snapshot, so that a series ends with its object. No scrape sees them empty, since it runs on the same thread.
+//! `docs/metrics.md` describes each metric; a test compares the two.
 
 use std::time::Duration;
 

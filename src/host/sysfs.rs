@@ -212,22 +212,19 @@ impl Sysfs {
         Ok(devices)
     }
 
-    /// The disks whose directories meet a condition, read at the first call.
+    /// What `read` finds in the directories of the disks, read at the first call.
     fn list<'a>(
         &self,
         cache: &'a OnceLock<Vec<DeviceFacts>>,
-        is_one: impl Fn(&Path) -> bool,
+        read: impl Fn(&Path) -> io::Result<Option<DeviceFacts>>,
     ) -> io::Result<&'a [DeviceFacts]> {
         if let Some(disks) = cache.get() {
             return Ok(disks);
         }
         let mut disks = Vec::new();
-        for dir in paths(&self.root.join("block"))?
-            .iter()
-            .filter(|dir| is_one(dir))
-        {
-            match device_number(dir).and_then(|number| self.device(number)) {
-                Ok(disk) => disks.push(disk),
+        for dir in &paths(&self.root.join("block"))? {
+            match read(dir) {
+                Ok(disk) => disks.extend(disk),
                 // A path of a multipath NVMe disk has no number.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 // It was removed meanwhile.

@@ -94,7 +94,10 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         slots: Slots::of(settings, snapshot),
         due: Vec::new(),
         is_faulty: false,
-        plan: Plan::default(),
+        plan: Plan {
+            wake_at: snapshot.back_off_ends,
+            ..Plan::default()
+        },
     };
     planner.occupy_by_pvs();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;

@@ -154,6 +154,9 @@ pub struct Snapshot {
     pub job_source: Arc<JobSource>,
     /// Names of PVs and Jobs with a write in flight: the next decision must wait for its result.
     pub writing: BTreeSet<String>,
+    /// When the first back-off of a failed write ends, on the clock of [`Self::now`]. Its object is among the names above
+    /// until then.
+    pub back_off_ends: Option<Duration>,
     /// Paths of PVs that are being created and that [`Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
     pub creating: BTreeMap<HostPath, String>,

@@ -15,7 +15,7 @@ use super::error::WipeError;
 use super::progress::Progress;
 use super::supervisor;
 
-/// Longer lines of output are split: a program may write without ever ending a line.
+/// Longer lines of output are cut: a program may write without ever ending a line.
 const MAX_LINE_BYTES: u64 = 1024;
 /// The lines kept for the error. An event message is limited to one kilobyte.
 const MAX_LAST_LINES: usize = 5;
@@ -25,7 +25,7 @@ const MAX_LAST_LINES: usize = 5;
 /// `supervisor` is our own executable. `env` is added to the environment. `keep`, the volume's lock, is open in the
 /// command and its descendants. So no other cleaner starts while a descendant hangs on its disk and outlives the
 /// provisioner and the supervisor. `on_line` receives each line of output without its line end: invalid
-/// UTF-8 is replaced, long lines are split.
+/// UTF-8 is replaced, long lines are cut.
 ///
 /// After a cancellation through `progress`, all processes are killed and reaped before this returns. If
 /// the future is dropped, they are killed as well, but not awaited.
