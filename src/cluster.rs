@@ -7,33 +7,34 @@ mod jobs;
 mod node_cleanup;
 mod outage;
 mod permissions;
+mod pods;
 mod pvs;
 mod retries;
 mod taint;
 mod uninstall;
 
 use std::fmt::{self, Debug};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, Volume};
-use kube::api::{ListParams, Preconditions};
-use kube::core::Status;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use kube::api::{ListParams, PostParams, Preconditions};
+use kube::core::{Request, Status};
 use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
-use crate::types::HostPath;
 use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
 pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
+pub use pods::PodView;
 pub(crate) use retries::retries;
 pub use uninstall::ProvisionerPod;
 
@@ -102,32 +103,6 @@ pub struct ClaimView {
     pub volume: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
-}
-
-/// The fields of a Pod that the gate before a wipe requires.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodView {
-    /// `namespace/name`.
-    pub name: String,
-    /// The namespace.
-    pub namespace: String,
-    /// Whether it has ended: Succeeded or Failed.
-    pub terminal: bool,
-    /// When the kubelet started it, or else when it was created.
-    pub started: Option<Timestamp>,
-    /// The names of the claims that it uses.
-    pub claims: Vec<String>,
-    /// The paths of the node that it mounts.
-    pub host_paths: Vec<PathBuf>,
-}
-
-impl PodView {
-    /// Whether it has not ended and mounts this path of the node, or one below it.
-    #[must_use]
-    pub fn mounts(&self, path: &HostPath) -> bool {
-        let mut mounted = self.host_paths.iter();
-        !self.terminal && mounted.any(|it| it.starts_with(path.as_str()))
-    }
 }
 
 /// A client of the API server.
@@ -220,26 +195,17 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &claim.namespace)
     }
 
-    /// Lists the Pods of a node.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn pods_of(&self, node: &str) -> Result<Vec<PodView>, ApiError> {
-        let api: Api<Pod> = Api::all(self.client.clone());
-        let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = self.limited("pods", "list", api.list(&params)).await?;
-        Ok(pods.items.iter().map(pod_view).collect())
-    }
-
-    /// The Pods of a namespace, on all nodes.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
-    pub async fn pods_in(&self, namespace: &str) -> Result<Vec<PodView>, ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let keep = |pod: Pod| Some(pod_view(&pod));
-        self.list_pages("pods", api, ListParams::default(), keep)
-            .await
+    /// Creates an object, and reads the answer as `K`.
+    fn create<K: Resource<DynamicType = ()> + DeserializeOwned>(
+        &self,
+        namespace: Option<&str>,
+        object: &impl Serialize,
+    ) -> Result<impl Future<Output = kube::Result<K>>, ApiError> {
+        let bug = |error: &dyn fmt::Display| ApiError::Bug(error.to_string());
+        let bytes = serde_json::to_vec(object).map_err(|error| bug(&error))?;
+        let request = Request::new(K::url_path(&(), namespace));
+        let request = request.create(&PostParams::default(), bytes);
+        Ok(self.client.request(request.map_err(|error| bug(&error))?))
     }
 
     /// Lists objects page by page, and holds only one page besides the results of `keep`.
@@ -312,42 +278,6 @@ pub(crate) fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)>
         watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchError(status) => Some(("watch", status)),
         _ => None,
-    }
-}
-
-/// Whether a Pod has ended: Succeeded or Failed.
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-fn pod_view(pod: &Pod) -> PodView {
-    let metadata = &pod.metadata;
-    let namespace = metadata.namespace.clone().unwrap_or_default();
-    let name = metadata.name.as_deref().unwrap_or_default();
-    let volumes = || {
-        pod.spec
-            .iter()
-            .flat_map(|spec| spec.volumes.iter().flatten())
-    };
-    let claim_of = |volume: &Volume| match &volume.persistent_volume_claim {
-        Some(claim) => Some(claim.claim_name.clone()),
-        // A generic ephemeral volume's claim is named after the Pod and the volume.
-        None => volume
-            .ephemeral
-            .as_ref()
-            .map(|_| format!("{name}-{}", volume.name)),
-    };
-    let host_path_of = |volume: &Volume| Some(volume.host_path.as_ref()?.path.clone().into());
-    let started = pod.status.as_ref().and_then(|it| it.start_time.as_ref());
-    let started = started.or(metadata.creation_timestamp.as_ref());
-    PodView {
-        name: format!("{namespace}/{name}"),
-        namespace,
-        terminal: has_ended(pod),
-        started: started.map(|time| time.0),
-        claims: volumes().filter_map(claim_of).collect(),
-        host_paths: volumes().filter_map(host_path_of).collect(),
     }
 }
 

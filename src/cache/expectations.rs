@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::ListParams;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::Notify;
@@ -18,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{NodeView, PvRef, PvView};
+use crate::view::{NodeView, PersistentVolume, PvRef, PvView};
 
 /// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
 /// nothing has changed.
@@ -266,29 +265,29 @@ mod tests {
     use axum::http::StatusCode;
     use kube::Client;
     use kube::runtime::reflector;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::metrics::Metrics;
 
     use super::*;
 
-    fn pv(uid: &str, version: &str) -> PersistentVolume {
+    fn pv(uid: &str, version: &str) -> Value {
         let metadata = json!({ "name": "pv", "uid": uid, "resourceVersion": version });
-        serde_json::from_value(json!({ "metadata": metadata, "spec": {} })).unwrap()
+        json!({ "metadata": metadata, "spec": {} })
     }
 
     fn view(version: &str) -> PvView {
-        PvView::from_api(&pv("uid", version))
+        PvView::from_api(&serde_json::from_value(pv("uid", version)).unwrap())
     }
 
     /// Expectations whose API server returns `answer` to each read.
-    fn expectations(answer: Option<&PersistentVolume>) -> Expectations {
+    fn expectations(answer: Option<&Value>) -> Expectations {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": "gone", "reason": "NotFound", "code": 404,
         });
         let answer = answer.map_or((StatusCode::NOT_FOUND, status.to_string()), |pv| {
-            (StatusCode::OK, json!(pv).to_string())
+            (StatusCode::OK, pv.to_string())
         });
         let server = Router::new().fallback(move || std::future::ready(answer.clone()));
         let metrics = Arc::new(Metrics::new().unwrap());

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::batch::v1::Job;
 use kube::runtime::reflector;
 use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
@@ -10,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::Watch;
 use crate::cluster::{Cluster, JOBS, jobs_of};
-use crate::view::{JobView, Jobs};
+use crate::view::{Job, JobView, Jobs};
 
 /// A watch of the Jobs with our hostname label, as long as this node uses Jobs or has any.
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{Config, Event};
@@ -15,7 +14,7 @@ use super::{Watch, is_listed};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{NodeView, PvView};
+use crate::view::{NodeView, PersistentVolume, PvView};
 
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.

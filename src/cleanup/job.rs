@@ -71,7 +71,6 @@ pub(super) async fn create(
     let (order, source) = (&commit.order, &context.jobs);
     let (size, now) = (device.candidate().capacity, context.cluster.now());
     let job = job_object::job(order, terms, source, commit.identity(), size, now);
-    let job = job.map_err(Failure::from)?;
     let lock = device.close();
     if progress.is_cancelled() {
         return Err(Stop::Changed("the program is shutting down".into()));

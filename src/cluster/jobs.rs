@@ -1,14 +1,13 @@
 //! The requests about cleaning Jobs. The metrics of the Go provisioner do not count them.
 
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
 
-use super::{ApiError, Cluster, has_ended, only};
+use super::pods::{Pod, has_ended};
+use super::{ApiError, Cluster, only};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
-use crate::view::{JobState, JobView};
+use crate::view::{Job, JobState, JobView};
 
 /// The resource as RBAC names it.
 pub(crate) const JOBS: &str = "jobs.batch";
@@ -53,10 +52,8 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn create_job(&self, namespace: &str, job: &Job) -> Result<(), ApiError> {
-        let api = self.jobs(namespace);
-        let params = PostParams::default();
-        let created = api.create(&params, job);
+    pub async fn create_job(&self, namespace: &str, job: &Value) -> Result<(), ApiError> {
+        let created = self.create::<Job>(Some(namespace), job)?;
         self.limited(JOBS, "create", created).await.map(drop)
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Each write names the UID and the version of its PV, so that it never changes another PV or a newer version.
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::PersistentVolume as FullPv;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ApiError, Cluster, only};
-use crate::view::{PvRef, PvView};
+use crate::view::{PersistentVolume, PvRef, PvView};
 
 const PVS: &str = "persistentvolumes";
 
@@ -31,10 +31,9 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn create_pv(&self, pv: &PersistentVolume) -> Result<PvView, ApiError> {
-        let (pvs, params) = (self.pvs(), PostParams::default());
-        let created = self.counted("create", pvs.create(&params, pv)).await?;
-        Ok(PvView::from_api(&created))
+    pub async fn create_pv(&self, pv: &FullPv) -> Result<PvView, ApiError> {
+        let created = self.create::<PersistentVolume>(None, pv)?;
+        Ok(PvView::from_api(&self.counted("create", created).await?))
     }
 
     /// Merges `metadata` into the metadata of a PV. The API server returns a conflict unless the PV has the UID and

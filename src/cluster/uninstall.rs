@@ -5,11 +5,12 @@ use std::path::Path;
 
 use http::Request;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Container, Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 
-use super::{ApiError, Cluster, has_ended};
+use super::pods::{Container, Pod, has_ended};
+use super::{ApiError, Cluster};
 use crate::config;
 use crate::names::LABEL_HOSTNAME;
 
@@ -103,24 +104,20 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
     ProvisionerPod {
         name: format!("{namespace}/{}", pod.name_any()),
         daemon_set: owner.map(|owner| owner.name.clone()),
-        is_provisioner: pod
-            .spec
-            .iter()
-            .any(|it| it.containers.iter().any(is_provisioner)),
-        node: pod.spec.and_then(|spec| spec.node_name).unwrap_or_default(),
+        is_provisioner: pod.spec.containers.iter().any(is_provisioner),
+        node: pod.spec.node_name.unwrap_or_default(),
     }
 }
 
 /// Requires the variable and a configuration: network plugins use a variable of the same name.
 fn is_provisioner(container: &Container) -> bool {
-    let mut variables = container.env.iter().flatten();
-    let mut mounts = container.volume_mounts.iter().flatten();
-    let words = [&container.command, &container.args].into_iter().flatten();
+    let mut variables = container.env.iter();
+    let mut mounts = container.volume_mounts.iter();
+    let mut words = container.command.iter().chain(&container.args);
     let has_usual_config =
         mounts.any(|mount| Path::new(config::DEFAULT_DIR).starts_with(&mount.mount_path));
-    let has_other_config = words
-        .flatten()
-        .any(|word| word.starts_with("--config") || word.starts_with("-config"));
+    let has_other_config =
+        words.any(|word| word.starts_with("--config") || word.starts_with("-config"));
     variables.any(|variable| variable.name == NODE_NAME_VARIABLE)
         && (has_usual_config || has_other_config)
 }

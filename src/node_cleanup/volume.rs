@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
 use kube::ResourceExt;
 
 use crate::names::{ANNOTATION_NODE_GONE_SINCE, PROVISIONER_PREFIX};
-use crate::view::{PvView, hosts_of_terms};
+use crate::view::{PersistentVolume, PvSpec, PvView, hosts_of_terms};
 
 /// The lengths of the groups of a UID after a hyphen.
 const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
@@ -30,15 +29,13 @@ impl Volume {
     /// Reads a PV; `None` if it is not local, or of another class.
     #[must_use]
     pub fn read(pv: &PersistentVolume, classes: &[String]) -> Option<Self> {
-        let spec = pv.spec.as_ref()?;
-        spec.local.as_ref()?;
-        classes
-            .contains(spec.storage_class_name.as_ref()?)
-            .then_some(())?;
         let view = PvView::from_api(pv);
+        if !pv.spec.is_local() || !classes.contains(&view.class) {
+            return None;
+        }
         let mark = pv.annotations().get(ANNOTATION_NODE_GONE_SINCE);
         Some(Self {
-            hosts: hosts(spec, &view),
+            hosts: hosts(&pv.spec, &view),
             maker: view.provisioned_by.as_deref().and_then(maker),
             pv: view,
             mark: mark.cloned(),
@@ -77,7 +74,7 @@ impl Volume {
     }
 }
 
-fn hosts(spec: &PersistentVolumeSpec, view: &PvView) -> Vec<String> {
+fn hosts(spec: &PvSpec, view: &PvView) -> Vec<String> {
     // Any node may match a term that names none, even one that joins later.
     if view.hostnames.is_empty() || hosts_of_terms(spec).any(|hosts| hosts.is_empty()) {
         return Vec::new();

@@ -4,7 +4,7 @@ use std::cell::{Ref, RefCell};
 use std::collections::HashMap;
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Resource, ResourceExt};
@@ -16,6 +16,7 @@ use super::volume::Volume;
 use crate::cache::Watch;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
+use crate::view::PersistentVolume;
 
 /// Local PVs of the configured classes, by name.
 pub type Volumes = HashMap<String, Volume>;

@@ -8,7 +8,6 @@
 mod tests;
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
 use crate::config::Cleaner;
@@ -60,9 +59,7 @@ const DEV: &str = "/dev";
 const GRACE_SECONDS: i64 = 10;
 
 /// The Job for a device of this identity and size (in bytes), created at `date`.
-///
-/// # Errors
-/// A bug: the text below is no Job.
+#[must_use]
 pub fn job(
     order: &CleanOrder,
     terms: &JobTerms,
@@ -70,8 +67,10 @@ pub fn job(
     identity: &str,
     size: u64,
     date: Timestamp,
-) -> serde_json::Result<Job> {
-    serde_json::from_value(json!({
+) -> Value {
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
         "metadata": {
             "name": job_name(&order.pv.name),
             "namespace": source.namespace,
@@ -95,7 +94,7 @@ pub fn job(
             }],
         },
         "spec": spec(order, terms, source, identity, size),
-    }))
+    })
 }
 
 /// A hash of the Job's spec, without the identity and size of the device.

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::{Job as FullJob, JobStatus};
 use kube::ResourceExt;
+use serde::de::IgnoredAny;
 
 use crate::names::{
     ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
     ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, LABEL_JOB_PV, LABEL_JOB_PV_UID,
 };
-use crate::view::Tenancy;
+use crate::view::{Partial, Tenancy};
+
+/// A Job, as far as it is read.
+pub type Job = Partial<FullJob, IgnoredAny, JobStatus>;
 
 /// Jobs by name.
 pub type Jobs = Arc<BTreeMap<String, JobView>>;
@@ -82,7 +86,7 @@ impl JobView {
             owned: !job.owner_references().is_empty(),
             created_at: annotation(ANNOTATION_JOB_START).and_then(|at| at.parse().ok()),
             deleting: job.metadata.deletion_timestamp.is_some(),
-            state: job.status.as_ref().map_or(JobState::Pending, state),
+            state: state(&job.status),
         }
     }
 

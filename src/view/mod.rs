@@ -2,11 +2,15 @@
 
 mod job;
 mod node;
+mod partial;
 mod pv;
 mod storage_class;
 
-pub use job::{JobState, JobView, Jobs};
+pub use job::{Job, JobState, JobView, Jobs};
 pub use node::NodeView;
+pub use partial::Partial;
 pub(crate) use pv::hosts_of_terms;
-pub use pv::{ClaimRef, Ownership, Phase, PvRef, PvView, ReclaimPolicy, Tenancy};
+pub use pv::{
+    ClaimRef, Ownership, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy, Tenancy,
+};
 pub use storage_class::StorageClassView;

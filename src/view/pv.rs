@@ -1,9 +1,14 @@
 //! A PersistentVolume.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};
+use k8s_openapi::api::core::v1::{
+    LocalVolumeSource, ObjectReference, PersistentVolume as FullPv, PersistentVolumeStatus,
+    VolumeNodeAffinity,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -17,7 +22,23 @@ use crate::names::{
     pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
-use crate::view::NodeView;
+use crate::view::{NodeView, Partial};
+
+/// A PersistentVolume, as far as it is read.
+pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
+
+/// Its spec.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PvSpec {
+    capacity: BTreeMap<String, Quantity>,
+    claim_ref: Option<ObjectReference>,
+    local: Option<LocalVolumeSource>,
+    node_affinity: Option<VolumeNodeAffinity>,
+    persistent_volume_reclaim_policy: Option<String>,
+    storage_class_name: Option<String>,
+    volume_mode: Option<String>,
+}
 
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -170,14 +191,12 @@ impl PvView {
     #[must_use]
     pub fn from_api(pv: &PersistentVolume) -> Self {
         let metadata = &pv.metadata;
-        let default = PersistentVolumeSpec::default();
-        let spec = pv.spec.as_ref().unwrap_or(&default);
-        let status = pv.status.as_ref();
+        let (spec, status) = (&pv.spec, &pv.status);
         let annotation = |key| pv.annotations().get(key).cloned();
         let policy = spec.persistent_volume_reclaim_policy.as_ref();
-        let capacity = spec.capacity.as_ref().and_then(|it| it.get("storage"));
+        let capacity = spec.capacity.get("storage");
         let deletion = metadata.deletion_timestamp.as_ref();
-        let transition = status.and_then(|status| status.last_phase_transition_time.as_ref());
+        let transition = status.last_phase_transition_time.as_ref();
         Self {
             name: pv.name_any(),
             uid: pv.uid().unwrap_or_default(),
@@ -194,7 +213,7 @@ impl PvView {
                 name: claim.name.clone().unwrap_or_default(),
                 uid: claim.uid.clone().filter(|uid| !uid.is_empty()),
             }),
-            phase: parse(status.and_then(|it| it.phase.as_ref())).unwrap_or(Phase::Pending),
+            phase: parse(status.phase.as_ref()).unwrap_or(Phase::Pending),
             released_at: transition.or(deletion).map(|time| time.0),
             hostnames: hosts_of_terms(spec).flatten().collect(),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
@@ -316,7 +335,15 @@ pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-fn local_path(spec: &PersistentVolumeSpec) -> Result<HostPath, String> {
+impl PvSpec {
+    /// Whether it is a local volume, with a usable path or not.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+}
+
+fn local_path(spec: &PvSpec) -> Result<HostPath, String> {
     let Some(local) = &spec.local else {
         return Err("it is not a local volume (it has no spec.local)".into());
     };
@@ -326,7 +353,7 @@ fn local_path(spec: &PersistentVolumeSpec) -> Result<HostPath, String> {
 
 /// The hostname values that each term of the required affinity allows by `In`. Terms are OR-ed. The other expressions
 /// of a term can only exclude some of its hosts.
-pub fn hosts_of_terms(spec: &PersistentVolumeSpec) -> impl Iterator<Item = Vec<String>> {
+pub fn hosts_of_terms(spec: &PvSpec) -> impl Iterator<Item = Vec<String>> {
     let affinity = spec.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
     let terms = required.into_iter().flat_map(|it| &it.node_selector_terms);

@@ -1,9 +1,9 @@
 //! The whole object, in the API's words.
 
+use k8s_openapi::api::batch::v1::Job;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
 use super::*;
@@ -25,7 +25,7 @@ fn class(settings: &Value) -> Arc<Class> {
 }
 
 fn order(settings: &Value) -> CleanOrder {
-    let pv: PersistentVolume = serde_json::from_value(json!({
+    let pv = serde_json::from_value(json!({
         "metadata": { "name": "local-pv-1a", "uid": "pv-uid" },
         "spec": {
             "local": { "path": "/mnt/raw/di$k" },
@@ -50,6 +50,10 @@ fn order(settings: &Value) -> CleanOrder {
     }
 }
 
+fn view(job: &Job) -> JobView {
+    JobView::from_api(&serde_json::from_value(json!(job)).unwrap())
+}
+
 fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder, Job) {
     let order = order(settings);
     let terms = JobTerms {
@@ -65,7 +69,7 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
     };
     let now = Timestamp::now();
     let job = job(&order, &terms, &source, "v1:wwid=a", 4096, now);
-    (order, job.unwrap())
+    (order, serde_json::from_value(job).unwrap())
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
         &json!([]),
         &[],
     );
-    let view = JobView::from_api(&job);
+    let view = view(&job);
     assert!(view.is_for(&order.pv.tenancy()));
     let age = Timestamp::now().duration_since(view.created_at.unwrap());
     assert!(age.as_secs().abs() < 60, "{age}");
@@ -196,7 +200,7 @@ fn a_directory_is_mounted_once() {
 fn template_fingerprint_covers_everything_but_the_device() {
     let template = |settings: Value, tolerations: Value, secrets: &[&str]| {
         let (_, job) = made(&settings, &tolerations, secrets);
-        JobView::from_api(&job).template.unwrap()
+        view(&job).template.unwrap()
     };
     let zero = json!({ "cleanMethod": "zero" });
     let now = template(zero.clone(), json!([]), &[]);

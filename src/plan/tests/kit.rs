@@ -344,3 +344,8 @@ fn owners_in_words(owners: &[OwnerReference]) -> String {
         .collect();
     words.join(",")
 }
+
+/// The PV of a draft, as the API server returns it.
+pub fn made(draft: &crate::plan::PvDraft) -> PvView {
+    PvView::from_api(&serde_json::from_value(serde_json::json!(draft.object)).unwrap())
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::kit::{World, with};
+use super::kit::{World, made, with};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
 };
@@ -70,7 +70,7 @@ fn create(pvs: &mut BTreeMap<String, PvView>, draft: &PvDraft) {
     let free = [&draft.name, &draft.second_name]
         .into_iter()
         .find(|name| !pvs.contains_key(*name));
-    let made = with(PvView::from_api(&draft.object), |pv| {
+    let made = with(made(draft), |pv| {
         pv.name.clone_from(free.unwrap());
         (pv.uid, pv.resource_version) = (format!("uid-{}", pv.name), "1".into());
         pv.phase = Phase::Available;

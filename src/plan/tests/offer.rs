@@ -189,7 +189,7 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
 #[test]
 fn an_offered_volume_reads_back_as_ours_on_this_node() {
     let world = world().fast("a", &fs(1));
-    let pv = PvView::from_api(&drafts(&world)[0].object);
+    let pv = made(&drafts(&world)[0]);
     let expected = with(pv_of_draft(&drafts(&world)[0]), |pv| {
         pv.name.clone_from(&pv_name("a", "node-1", "fast"));
     });
@@ -215,7 +215,7 @@ fn the_finalizer_is_for_data_that_will_have_to_be_cleaned() {
             .storage_class("fast", Some(storage_class(policy.clone())))
             .config(|config| config.protect_released_data = protect)
             .fast("a", &fs(1));
-        let pv = PvView::from_api(&drafts(&world)[0].object);
+        let pv = made(&drafts(&world)[0]);
         assert_eq!(
             (pv.has_finalizer(), &pv.policy),
             (expected, &policy),
@@ -234,7 +234,7 @@ fn capacity_is_rounded_down_by_size() {
         (10 * GIB + MIB, 10 * GIB),
     ] {
         let world = world().fast("a", &with(fs(1), |fs| fs.capacity = bytes));
-        let pv = PvView::from_api(&drafts(&world)[0].object);
+        let pv = made(&drafts(&world)[0]);
         let capacity = pv.capacity.as_deref().and_then(quantity::parse);
         assert_eq!(capacity, Some(offered), "{bytes}");
     }

@@ -212,7 +212,7 @@ fn ownership_depends_on_name_uid_and_host() {
         name: "node-1".into(),
         uid: "u1".into(),
         hostname: "host-1".into(),
-        labels: std::collections::BTreeMap::new(),
+        labels: BTreeMap::new(),
         paused: false,
     };
     let bare = "local-volume-provisioner-node-1";
