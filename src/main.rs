@@ -14,11 +14,20 @@ use local_volume_provisioner::cmd::{
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
 use local_volume_provisioner::wipe::supervisor;
+use nix::libc;
 
 /// How long idle threads are kept: until the next scan, since that costs less than spawning new ones.
 const KEEP_THREADS: Duration = Duration::from_secs(20);
 
+/// Lets all threads share one arena. glibc makes one for each thread, which keeps what the thread has freed.
+#[expect(unsafe_code, reason = "nix has no wrapper for mallopt")]
+fn share_memory() {
+    // SAFETY: it is called before other threads exist.
+    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 fn main() -> ExitCode {
+    share_memory();
     let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if !matches!(args.command, Some(Command::Supervise { .. })) {
         log::init(args.log_format, args.log_level());

@@ -185,8 +185,6 @@ fn newest(snapshot: &Snapshot) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
@@ -202,7 +200,7 @@ mod tests {
     fn snapshot(pvs: Option<Vec<PvView>>, classes: &[(&str, bool)]) -> Snapshot {
         let observed = classes.iter().map(|&(class, complete)| {
             let seen = Observation {
-                entries: BTreeMap::new(),
+                entries: Arc::default(),
                 complete,
                 fault: None,
             };

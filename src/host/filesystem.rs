@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -41,10 +41,9 @@ impl FsRoot {
             .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
             .map_err(failed)?;
-        let id = mount_id(file.as_fd()).map_err(failed)?;
+        let (id, on) = mount_of(file.as_fd()).map_err(failed)?;
         // The kernel's path of the open directory has no links.
         let real = std::fs::read_link(through_proc(&file)).map_err(failed)?;
-        let on = DeviceNumber::from_rdev(file.metadata().map_err(failed)?.dev());
         let mount = mounts.get(id).cloned();
         let path = path.to_owned();
         match mount.filter(|mount| mount.point == real && may_lie_on(mount, on)) {
@@ -71,22 +70,15 @@ impl FsRoot {
         &self.mount
     }
 
-    /// The size of the whole filesystem, in bytes.
+    /// The size of the whole filesystem in bytes, and whether the mount or the filesystem is read-only now.
     ///
     /// # Errors
     /// When the filesystem does not answer.
-    pub fn total_bytes(&self) -> io::Result<u64> {
+    pub fn size_and_read_only(&self) -> io::Result<(u64, bool)> {
         let facts = fstatvfs(&self.file)?;
-        Ok(facts.blocks().saturating_mul(facts.fragment_size()))
-    }
-
-    /// Whether the mount or the filesystem is read-only now.
-    ///
-    /// # Errors
-    /// When the filesystem does not answer.
-    pub fn read_only(&self) -> io::Result<bool> {
-        let flags = fstatvfs(&self.file)?.flags();
-        Ok(self.mount.read_only || flags.contains(FsFlags::ST_RDONLY))
+        let size = facts.blocks().saturating_mul(facts.fragment_size());
+        let read_only = self.mount.read_only || facts.flags().contains(FsFlags::ST_RDONLY);
+        Ok((size, read_only))
     }
 }
 
@@ -99,12 +91,13 @@ pub(super) fn may_lie_on(mount: &Mount, st_dev: DeviceNumber) -> bool {
     st_dev == mount.device || (mount.fs_type == "btrfs" && st_dev.major == 0)
 }
 
-/// The id of the mount that a descriptor was opened through.
-fn mount_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
+/// The id of the mount that a descriptor was opened through, and the file's `st_dev`.
+fn mount_of(fd: BorrowedFd<'_>) -> io::Result<(u64, DeviceNumber)> {
     let facts = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if facts.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
         let why = "the kernel does not report the directory's mount: run Linux 5.8 or later";
         return Err(io::Error::other(why));
     }
-    Ok(facts.stx_mnt_id)
+    let (major, minor) = (facts.stx_dev_major, facts.stx_dev_minor);
+    Ok((facts.stx_mnt_id, DeviceNumber { major, minor }))
 }

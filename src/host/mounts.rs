@@ -3,12 +3,16 @@
 //! The `procfs` crate requires UTF-8: there, one invalid byte in a mount path, which any pod can cause, makes the
 //! whole table unreadable. The kernel separates fields by a single blank, and escapes blanks within a field in octal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+/// The space for a table of some hundred mounts.
+const TYPICAL_BYTES: usize = 64 << 10;
 
 /// A device's number, as in `8:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +102,7 @@ impl MountTable {
     /// # Errors
     /// When `/proc` is not there.
     pub fn read() -> io::Result<Self> {
-        std::fs::read("/proc/thread-self/mountinfo").map(|bytes| Self::parse(&bytes))
+        read().map(|bytes| Self::parse(&bytes))
     }
 
     /// Parses a `mountinfo` file. A line that does not parse must not hide the other mounts: it makes the table
@@ -201,6 +205,26 @@ impl MountTable {
             .filter(|mount| is_one(mount) && path.starts_with(&mount.point))
             .min_by_key(|mount| mount.point.as_os_str().len())
     }
+}
+
+/// Reads the table of the calling thread's mount namespace.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn read() -> io::Result<Vec<u8>> {
+    // It has no size that could be asked for.
+    let mut bytes = Vec::with_capacity(TYPICAL_BYTES);
+    File::open("/proc/thread-self/mountinfo")?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The mounts in one of two readings that the other lacks.
+#[must_use]
+pub fn changes(before: &[u8], now: &[u8]) -> Vec<Mount> {
+    let lines = |bytes| <[u8]>::split(bytes, |byte| *byte == b'\n').collect::<HashSet<_>>();
+    let (before, now) = (lines(before), lines(now));
+    let changed = before.symmetric_difference(&now);
+    changed.filter_map(|line| parse_line(line)).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {

@@ -46,7 +46,7 @@ pub trait Scanner: Debug + Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// Its entries by name. One that is not UTF-8 is escaped, and the finding is a skip.
-    pub entries: BTreeMap<String, Finding>,
+    pub entries: Arc<BTreeMap<String, Finding>>,
     /// Whether the reading is complete. If not, an absent entry means nothing.
     pub complete: bool,
     /// Why the directory itself could not be read.
@@ -57,7 +57,7 @@ impl Observation {
     /// The observation of a directory that could not be read.
     fn failed(fault: String) -> Self {
         Self {
-            entries: BTreeMap::new(),
+            entries: Arc::default(),
             complete: false,
             fault: Some(fault),
         }

@@ -11,39 +11,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 
-use crate::host::mounts::{DeviceNumber, Mount, MountTable};
+use crate::host::mounts::{self, DeviceNumber, Mount};
 use crate::host::watch::MountEvents;
 
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The part of the mount table that a class depends on.
+/// The mounts that a class depends on.
 #[derive(Debug)]
 pub(super) struct Concern {
     /// The path of its directory, as configured and without links.
     pub(super) dirs: [PathBuf; 2],
     /// Devices that are in use, and not offered for that reason.
     pub(super) devices: BTreeSet<DeviceNumber>,
-    /// That part, as of its last scan.
-    pub(super) seen: Vec<Mount>,
-    /// Notified when that part changes. Without its scanner, nothing concerns the class.
+    /// Notified when one of these mounts changes. Without its scanner, nothing concerns the class.
     pub(super) changed: Weak<Notify>,
 }
 
 impl Concern {
-    /// Takes over the part of a newer table. Returns whether it differs.
-    fn update(&mut self, table: &MountTable) -> bool {
-        let is_part = |mount: &&Mount| {
-            let mut dirs = self.dirs.iter();
-            // A mount above the directory hides it.
-            dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
-                || self.devices.contains(&mount.device)
-        };
-        let now: Vec<_> = table.iter().filter(is_part).cloned().collect();
-        let differs = now != self.seen;
-        self.seen = now;
-        differs
+    fn includes(&self, mount: &Mount) -> bool {
+        let mut dirs = self.dirs.iter();
+        // A mount above the directory hides it.
+        dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
+            || self.devices.contains(&mount.device)
     }
 }
 
@@ -56,9 +48,8 @@ impl MountWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the concern of a scanner that has read this table.
-    pub(super) fn set(&self, mut concern: Concern, table: &MountTable) {
-        concern.update(table);
+    /// Replaces the concern of a scanner. A change that its scan has seen may notify it once more.
+    pub(super) fn set(&self, concern: Concern) {
         let mut concerns = self.concerns();
         concerns.retain(|it| it.changed.strong_count() > 0 && !it.changed.ptr_eq(&concern.changed));
         concerns.push(concern);
@@ -71,12 +62,12 @@ impl MountWatch {
         scanned.map_or(dir, |it| &it.dirs[1]).to_owned()
     }
 
-    /// Notifies the classes that the table concerns. Returns whether there are any.
-    fn notify(&self, table: &MountTable) -> bool {
+    /// Notifies the classes that changed mounts concern. Returns whether there are any.
+    fn notify(&self, mounts: &[Mount]) -> bool {
         let mut any = false;
-        for concern in self.concerns().iter_mut() {
+        for concern in self.concerns().iter() {
             if let Some(changed) = concern.changed.upgrade()
-                && concern.update(table)
+                && mounts.iter().any(|mount| concern.includes(mount))
             {
                 changed.notify_one();
                 any = true;
@@ -91,12 +82,19 @@ impl MountWatch {
     /// When the table cannot be watched.
     pub(super) async fn run(&self, events: io::Result<MountEvents>) -> io::Result<Infallible> {
         let events = events?;
-        let mut pause = MIN_PAUSE;
+        let (mut pause, mut before) = (MIN_PAUSE, mounts::read()?);
         loop {
             events.changed().await?;
-            pause = match tokio::task::spawn_blocking(MountTable::read).await? {
-                Ok(table) if self.notify(&table) => MIN_PAUSE,
-                Ok(_) => MAX_PAUSE.min(pause * 2),
+            pause = match spawn_blocking(mounts::read).await? {
+                Ok(now) => {
+                    let changes = mounts::changes(&before, &now);
+                    before = now;
+                    if self.notify(&changes) {
+                        MIN_PAUSE
+                    } else {
+                        MAX_PAUSE.min(pause * 2)
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the mount table; the next scan sees the change");
                     MAX_PAUSE
@@ -124,8 +122,8 @@ mod tests {
 
     #[test]
     fn only_mounts_near_a_class_or_of_a_device_in_use_concern_it() {
-        let table = |more: &str| MountTable::parse(format!("{TABLE}{more}").as_bytes());
-        let less = |line: &str| MountTable::parse(TABLE.replace(line, "").as_bytes());
+        let table = |more: &str| format!("{TABLE}{more}");
+        let less = |line: &str| TABLE.replace(line, "");
         let elsewhere = "23 20 8:32 / /elsewhere rw - ext4 /dev/sdc rw\n";
         for (what, devices, now, concerns) in [
             ("nothing", vec![], table(""), false),
@@ -167,15 +165,14 @@ mod tests {
             let concern = Concern {
                 dirs: ["/mnt/fast", "/mnt/real"].map(PathBuf::from),
                 devices: devices.collect(),
-                seen: Vec::new(),
                 changed: Arc::downgrade(&changed),
             };
             let watch = MountWatch::default();
-            watch.set(concern, &table(""));
-            assert_eq!(watch.notify(&now), concerns, "{what}");
+            watch.set(concern);
+            let mounts = mounts::changes(TABLE.as_bytes(), now.as_bytes());
+            assert_eq!(watch.notify(&mounts), concerns, "{what}");
             let notified = changed.notified().now_or_never().is_some();
             assert_eq!(notified, concerns, "{what}");
-            assert!(!watch.notify(&now), "{what}: once");
         }
     }
 }

@@ -145,7 +145,7 @@ impl DirScanner {
         let probed = self.probe_all(todo, &machine, taken, &mut entries).await;
         let fault = listing.fault.or(probed.err());
         let observation = Observation {
-            entries,
+            entries: Arc::new(entries),
             complete: fault.is_none(),
             fault,
         };
@@ -156,10 +156,9 @@ impl DirScanner {
         let concern = Concern {
             dirs: [self.class.mount_dir.as_path().to_owned(), listing.real],
             devices: devices.flatten().collect(),
-            seen: Vec::new(),
             changed: Arc::downgrade(&self.mounts_changed),
         };
-        self.mounts.set(concern, &machine.mounts);
+        self.mounts.set(concern);
         Ok(observation)
     }
 

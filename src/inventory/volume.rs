@@ -46,16 +46,19 @@ impl Volume {
     pub(crate) fn candidate(&self, path: &MountPath, machine: &Machine) -> io::Result<Candidate> {
         let sysfs = &machine.sysfs;
         let mut candidate = match self {
-            Self::Filesystem(root) => Candidate {
-                kind: VolumeMode::Filesystem,
-                capacity: root.total_bytes()?,
-                identity: identity::of_filesystem(root, sysfs)?,
-                footprint: Footprint::of_filesystem(root, sysfs)?,
-                read_only: root.read_only()?,
-                in_use: None,
-                contents: Contents::NotLookedAt,
-                rotational: BTreeSet::new(),
-            },
+            Self::Filesystem(root) => {
+                let (capacity, read_only) = root.size_and_read_only()?;
+                Candidate {
+                    kind: VolumeMode::Filesystem,
+                    capacity,
+                    identity: identity::of_filesystem(root, sysfs)?,
+                    footprint: Footprint::of_filesystem(root, sysfs)?,
+                    read_only,
+                    in_use: None,
+                    contents: Contents::NotLookedAt,
+                    rotational: BTreeSet::new(),
+                }
+            }
             Self::Device(device) => {
                 let facts = sysfs.device(device.number())?;
                 Candidate {

@@ -21,15 +21,18 @@ fn every_kind_of_mount_is_a_mount_point() {
         let root = open(&path).unwrap();
         assert_eq!(root.mount().fs_type, fs_type);
         assert_eq!(root.mount().root, Path::new("/"));
-        let total = root.total_bytes().unwrap();
+        let total = root.size_and_read_only().unwrap().0;
         assert!(
             total > size / 2 && total <= size,
             "{fs_type}: {total} of {size}"
         );
-        assert!(!root.read_only().unwrap());
+        assert!(!root.size_and_read_only().unwrap().1);
     }
     let tmpfs = sandbox.tmpfs("tmpfs", "size=4m").unwrap();
-    assert_eq!(open(&tmpfs).unwrap().total_bytes().unwrap(), 4 << 20);
+    assert_eq!(
+        open(&tmpfs).unwrap().size_and_read_only().unwrap().0,
+        4 << 20
+    );
     assert_eq!(open(&tmpfs).unwrap().mount().device.major, 0);
 }
 
@@ -95,12 +98,16 @@ fn a_stale_table_vouches_for_nothing() {
     ));
     let upper = MountTable::read().unwrap();
     assert_eq!(
-        root.total_bytes().unwrap(),
+        root.size_and_read_only().unwrap().0,
         1 << 20,
         "the descriptor still means the lower one"
     );
     assert_eq!(
-        FsRoot::open(&path, &upper).unwrap().total_bytes().unwrap(),
+        FsRoot::open(&path, &upper)
+            .unwrap()
+            .size_and_read_only()
+            .unwrap()
+            .0,
         2 << 20
     );
     umount(&sandbox, &path);
@@ -169,8 +176,8 @@ fn read_only_is_detected_whatever_its_cause() {
     let states = || {
         [&path, &bound].map(|path| {
             let root = open(path).unwrap();
-            assert_eq!(root.mount().read_only, root.read_only().unwrap());
-            root.read_only().unwrap()
+            assert_eq!(root.mount().read_only, root.size_and_read_only().unwrap().1);
+            root.size_and_read_only().unwrap().1
         })
     };
     assert_eq!(states(), [false, false]);
@@ -181,7 +188,7 @@ fn read_only_is_detected_whatever_its_cause() {
     remount(&path, MsFlags::MS_RDONLY);
     assert_eq!(states(), [true, true]);
     assert!(
-        root.read_only().unwrap(),
+        root.size_and_read_only().unwrap().1,
         "asked of the filesystem, not of the table"
     );
 }

@@ -120,7 +120,7 @@ impl Scanner for SimScanner {
             self.seen = version;
             let entries = (0..count).filter_map(|at| self.probe(at, taken));
             Observation {
-                entries: entries.collect(),
+                entries: Arc::new(entries.collect()),
                 complete: true,
                 fault: None,
             }

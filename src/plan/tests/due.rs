@@ -1,5 +1,7 @@
 //! Which PVs have to be cleaned, by the object alone and when.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use super::kit::*;
@@ -241,13 +243,7 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
     };
     let change_disk = |change: fn(&mut crate::inventory::Candidate)| {
         with(failed.clone(), |world| {
-            world
-                .snapshot
-                .observed
-                .get_mut("fast")
-                .unwrap()
-                .entries
-                .clear();
+            world.snapshot.observed.get_mut("fast").unwrap().entries = Arc::default();
         })
         .fast("a", &with(disk(1), change))
     };

@@ -108,7 +108,7 @@ impl World {
     pub fn class(mut self, class: Class) -> Self {
         let (name, view) = (class.name.clone(), storage_class(ReclaimPolicy::Delete));
         let nothing = Observation {
-            entries: BTreeMap::new(),
+            entries: Arc::default(),
             complete: true,
             fault: None,
         };
@@ -129,7 +129,8 @@ impl World {
 
     /// Puts something into a class's directory.
     pub fn entry(mut self, class: &str, name: &str, found: impl Into<Finding>) -> Self {
-        let entries = &mut self.snapshot.observed.get_mut(class).unwrap().entries;
+        let observation = self.snapshot.observed.get_mut(class).unwrap();
+        let entries = Arc::make_mut(&mut observation.entries);
         entries.insert(name.into(), found.into());
         self
     }

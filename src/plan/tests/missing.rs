@@ -1,5 +1,7 @@
 //! `missingVolumePolicy: Delete`: when a PV goes with its disk, and when not.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use super::kit::*;
@@ -171,12 +173,8 @@ fn where_all_volumes_of_a_class_are_gone_none_is_deleted() {
     assert!(!is_deleted(&unmounted), "nothing is mounted in it");
     // When one is back, the others have been missing from then on only.
     let mut back = later(&unmounted, MISSING_LIMIT * 2);
-    back.snapshot
-        .observed
-        .get_mut("fast")
-        .unwrap()
-        .entries
-        .pop_last();
+    let observation = back.snapshot.observed.get_mut("fast").unwrap();
+    Arc::make_mut(&mut observation.entries).pop_last();
     assert!(is_deleted(&back.fast("z", &fs(9))));
 }
 
