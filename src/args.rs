@@ -74,6 +74,10 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub release_quiet_period: Duration,
 
+    /// Take over the PersistentVolumes of another installation once its DaemonSet has been absent for this time.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
+    pub takeover_after: Duration,
+
     /// An admission policy restricts this provisioner to the objects of its own node, by the node's
     /// name. The program does not start if the name is not sufficient.
     #[arg(long)]

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::act::Actor;
-use crate::cache::{ClassCache, JobCache, NodeCache, PvCache};
+use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
 use crate::cleanup::{CleanupContext, ControllerState};
 use crate::inventory::Inventory;
-use crate::plan::{Settings, Snapshot, plan};
+use crate::plan::{Settings, Snapshot, other_installation, plan};
 use crate::report::Notices;
 use crate::status::Pass;
 use crate::taint::StartupTaint;
@@ -36,6 +36,15 @@ const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
 /// For how many periods a volume must be missing before its PV is deleted, in a class configured so.
 const MISSING_PERIODS: u32 = 3;
 
+/// The periods of the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Periods {
+    /// The longest time between two passes.
+    pub discovery: Duration,
+    /// How long the DaemonSet of another installation must be absent before its PVs are taken over.
+    pub absence: Duration,
+}
+
 /// The main loop, with the state that it keeps between passes.
 struct Controller {
     context: Arc<CleanupContext>,
@@ -48,10 +57,12 @@ struct Controller {
     pass: watch::Sender<Arc<Pass>>,
     /// The longest time between two passes.
     period: Duration,
+    absence_limit: Duration,
     node: NodeCache,
     storage_classes: ClassCache,
     pvs: Option<PvCache>,
     jobs: JobCache,
+    installations: InstallationCache,
     inventory: Inventory,
     actor: Actor,
     notices: Notices,
@@ -64,15 +75,16 @@ struct Controller {
     skips: BTreeSet<String>,
 }
 
-/// Runs the main loop, with at most `period` between two passes, until this is dropped. `state` is what the gate of a
-/// cleanup checks, and has the first configuration; `pass` publishes the outcome of each pass.
+/// Runs the main loop until this is dropped. `state` is what the gate of a cleanup checks, and has the first
+/// configuration; `pass` publishes the outcome of each pass.
 pub async fn run(
     context: CleanupContext,
     state: watch::Sender<ControllerState>,
     reloads: Reloads,
     pass: watch::Sender<Arc<Pass>>,
-    period: Duration,
+    periods: Periods,
 ) {
+    let period = periods.discovery;
     let context = Arc::new(context);
     let (cluster, wake) = (&context.cluster, &context.wake);
     let ControllerState { settings, node, .. } = state.borrow().clone();
@@ -83,9 +95,11 @@ pub async fn run(
         reloads,
         pass,
         period,
+        absence_limit: periods.absence,
         node: NodeCache::start(cluster, node, Arc::clone(wake)),
         storage_classes: ClassCache::start(cluster, Arc::clone(wake)),
         pvs: None,
+        installations: InstallationCache::start(cluster, periods.absence, Arc::clone(wake)),
         inventory: Inventory::new(Arc::clone(&context.host) as _, Arc::clone(wake), period),
         actor: Actor::new(Arc::clone(&context), jobs.subscribe()),
         jobs,
@@ -186,6 +200,12 @@ impl Controller {
             let taken = paths.chain(cleaning.map(|it| &it.path)).cloned().collect();
             self.inventory.set_taken(&taken);
         }
+        if let (Some(node), Some(pvs)) = (&node, &pvs) {
+            let others = pvs.iter();
+            let others = others.filter_map(|pv| other_installation(&self.settings, node, pv));
+            self.installations
+                .follow(others.map(str::to_owned).collect());
+        }
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
@@ -208,6 +228,8 @@ impl Controller {
             date: self.context.cluster.now(),
             missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.period * MISSING_PERIODS,
+            absent_for: self.installations.absent_for(),
+            absence_limit: self.absence_limit,
         }
     }
 }

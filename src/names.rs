@@ -15,6 +15,8 @@ pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
 pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 /// `"true"` on a PV or on the Node: nothing new is cleaned.
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
+/// The installation that manages a PV: `<namespace>/<DaemonSet>`.
+pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation";
 /// Written by `node-cleanup` on a PV: the node that is gone, and since when.
 pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.

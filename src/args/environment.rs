@@ -11,6 +11,8 @@ pub struct Environment {
     pub namespace: String,
     /// Whether `MY_NAMESPACE` was not set.
     pub namespace_defaulted: bool,
+    /// This installation, `<namespace>/<DaemonSet>`: `MY_NAMESPACE` and `MY_DAEMONSET`. Absent unless both are set.
+    pub installation: Option<String>,
     /// `JOB_CONTAINER_IMAGE`: the image of cleaning Jobs.
     pub job_image: Option<String>,
     /// `JOB_IMAGE_PULL_SECRETS`: the names of the Secrets to pull it with, separated by commas.
@@ -30,9 +32,11 @@ impl Environment {
             Some(value.to_string_lossy().into_owned())
         };
         let namespace = text("MY_NAMESPACE");
+        let installation = namespace.as_ref().zip(text("MY_DAEMONSET"));
         Self {
             node_name: text("MY_NODE_NAME"),
             namespace_defaulted: namespace.is_none(),
+            installation: installation.map(|(namespace, name)| format!("{namespace}/{name}")),
             namespace: namespace.unwrap_or_else(|| "default".into()),
             job_image: text("JOB_CONTAINER_IMAGE"),
             job_pull_secrets: text("JOB_IMAGE_PULL_SECRETS")

@@ -19,6 +19,7 @@ Long flags may have one dash, as in Go (-listen-address=:9090). The logging flag
 Environment:
   MY_NODE_NAME         the name of this node's Node object; required to run
   MY_NAMESPACE         the pod's namespace [default: default]
+  MY_DAEMONSET         the pod's DaemonSet, whose PersistentVolumes this provisioner manages
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
   POD_NAME, POD_UID    this pod, for events and to recognise the kubelet's directory
   KUBECONFIG           the API server and the credentials for it; not needed in a pod

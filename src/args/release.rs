@@ -19,7 +19,8 @@ pub struct Release {
     #[arg(long, required = true)]
     pub finalizers: bool,
 
-    /// Do nothing while this DaemonSet exists. Delete it first; the command waits for its pods to end.
+    /// Only the PersistentVolumes of this DaemonSet's installation. Delete it first: while it exists, nothing is done. The
+    /// command waits for its pods to end and deletes its cleaning Jobs.
     #[arg(long, value_name = "NAME", conflicts_with = "node")]
     pub daemonset: Option<String>,
 

@@ -36,6 +36,7 @@ fn without_arguments_everything_has_its_default() {
     assert_eq!(args.config_sync_period, Duration::from_secs(5));
     assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
     assert_eq!(args.release_quiet_period, Duration::from_secs(10));
+    assert_eq!(args.takeover_after, Duration::from_mins(1));
     assert_eq!(args.log_format, LogFormat::Text);
     assert_eq!(args.log_level(), LevelFilter::INFO);
 }
@@ -193,6 +194,7 @@ fn the_environment_is_read_through_the_lookup() {
     let full = environment(&[
         ("MY_NODE_NAME", "node-1"),
         ("MY_NAMESPACE", "default"),
+        ("MY_DAEMONSET", "lvp"),
         ("JOB_CONTAINER_IMAGE", "image:1"),
         ("JOB_IMAGE_PULL_SECRETS", "a, b,"),
     ]);
@@ -201,6 +203,9 @@ fn the_environment_is_read_through_the_lookup() {
         !full.namespace_defaulted,
         "set to what the default is, but set"
     );
+    assert_eq!(full.installation.as_deref(), Some("default/lvp"));
+    let unknown = environment(&[("MY_DAEMONSET", "lvp")]);
+    assert_eq!(unknown.installation, None, "the namespace is a guess");
     assert_eq!(full.job_image.as_deref(), Some("image:1"));
     assert_eq!(full.job_pull_secrets, ["a", "b"]);
     assert_eq!((full.pod_name, full.pod_uid), (None, None));

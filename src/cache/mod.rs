@@ -5,6 +5,7 @@
 
 mod classes;
 mod expectations;
+mod installations;
 mod jobs;
 mod node;
 mod pauses;
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 
 pub use classes::ClassCache;
 pub use expectations::Expectations;
+pub use installations::InstallationCache;
 pub use jobs::JobCache;
 pub use node::NodeCache;
 pub use pvs::PvCache;

@@ -63,10 +63,10 @@ fn judge(
     if state.settings.generation != order.generation {
         return changed("the configuration changed meanwhile");
     }
-    let (class, config) = (&order.class, &state.settings.config);
+    let class = &order.class;
     let entry = order.path.child_of(&class.host_dir).unwrap_or_default();
     let location = PvLocation::Volume(class, entry, candidate);
-    may_clean(pv, config, &state.node, &location, &state.occupied)
+    may_clean(pv, &state.settings, &state.node, &location, &state.occupied)
         .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())
 }
 
@@ -88,6 +88,8 @@ async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView
         "the PV is no longer to be cleaned"
     } else if pv.path() != Some(&order.path) || pv.class != order.class.name {
         "the PV was changed meanwhile"
+    } else if pv.installation != order.pv.installation {
+        "the PV was taken over meanwhile"
     } else if context.state.borrow().is_paused() || pv.paused {
         "cleaning was paused meanwhile"
     } else {

@@ -38,6 +38,17 @@ impl Cluster {
         Ok(jobs.items.iter().map(JobView::from_api).collect())
     }
 
+    /// Lists the cleaning Jobs of a namespace, of all nodes.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn cleaning_jobs(&self, namespace: &str) -> Result<Vec<JobView>, ApiError> {
+        let params = ListParams::default().labels(LABEL_JOB_PV_UID);
+        let keep = |job| Some(JobView::from_api(&job));
+        self.list_pages(JOBS, self.jobs(namespace), params, keep)
+            .await
+    }
+
     /// Reads a Job.
     ///
     /// # Errors

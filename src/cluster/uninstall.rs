@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use super::pods::{Container, Pod, has_ended};
 use super::{ApiError, Cluster};
 use crate::config;
-use crate::names::LABEL_HOSTNAME;
+use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 
 /// The environment variable of every provisioner container.
 const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
@@ -26,6 +26,8 @@ pub struct ProvisionerPod {
     pub node: String,
     /// The DaemonSet that owns it, which may be gone.
     pub daemon_set: Option<String>,
+    /// Of a cleaning Job: the UID of its PV.
+    pub job_pv_uid: Option<String>,
     /// Whether one of its containers has the node name variable and the configuration of a provisioner, ours or the
     /// Go program.
     pub is_provisioner: bool,
@@ -104,6 +106,7 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
     ProvisionerPod {
         name: format!("{namespace}/{}", pod.name_any()),
         daemon_set: owner.map(|owner| owner.name.clone()),
+        job_pv_uid: pod.labels().get(LABEL_JOB_PV_UID).cloned(),
         is_provisioner: pod.spec.containers.iter().any(is_provisioner),
         node: pod.spec.node_name.unwrap_or_default(),
     }

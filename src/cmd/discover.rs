@@ -43,7 +43,7 @@ pub async fn command(
         labels,
         paused: false,
     };
-    let settings = Settings::of(&load(args)?.1, 0);
+    let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone());
     let plan = survey(&settings, node, Vec::new(), &[]).await;
     let text = match request.output {
         OutputFormat::Table => table(&plan),

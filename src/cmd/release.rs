@@ -2,9 +2,13 @@
 //!
 //! The finalizer keeps a PV until its volume is clean. An operator runs this command to uninstall the provisioner, or
 //! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
-//! finalizer unless `--abandon-uncleaned` is given. It never deletes anything.
+//! finalizer unless `--abandon-uncleaned` is given. It deletes nothing but the cleaning Jobs of an installation.
 //!
-//! While something is left of the DaemonSet, and after a transient error or a conflict, it runs another pass.
+//! With a DaemonSet, it releases only the PVs of that installation. A PV that names no installation counts as one of
+//! them if no other provisioner runs. While something is left of the DaemonSet, and after a transient error or a
+//! conflict, it runs another pass.
+
+mod running;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -15,14 +19,15 @@ use std::time::Duration;
 use anyhow::{Error, Result, bail, ensure};
 use futures::{StreamExt, stream};
 use kube::api::ListParams;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::run::{UsageError, cluster};
 use super::table::or_dash;
 use crate::args::{Environment, Release};
-use crate::cluster::{ApiError, Cluster, ProvisionerPod};
+use crate::cluster::{ApiError, Cluster};
 use crate::errors::chain;
-use crate::names::FINALIZER;
+use crate::names::{ANNOTATION_INSTALLATION, FINALIZER};
 use crate::plan::verdict::{Due, due, without_ours};
 use crate::view::{Phase, PvView};
 
@@ -93,6 +98,14 @@ fn includes(node: Option<&String>, pv: &PvView) -> bool {
     })
 }
 
+/// Whether a PV has to be released. With an installation: only if the PV names no other one.
+fn concerns(installation: Option<&String>, pv: &PvView) -> bool {
+    match (installation, &pv.installation) {
+        (Some(ours), Some(named)) => ours == named,
+        _ => pv.has_finalizer(),
+    }
+}
+
 /// For `map_err`: adds the purpose of the request.
 fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
     move |error| match error {
@@ -122,10 +135,15 @@ impl Releaser {
         args.namespace.as_deref().zip(args.daemonset.as_deref())
     }
 
-    /// Whether a Pod is of the DaemonSet, for which a dry run does not wait.
-    fn is_left(&self, pod: &ProvisionerPod) -> bool {
-        let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
-        !self.args.dry_run && owner.is_some() && owner == self.daemon_set()
+    /// The installation, as PVs name it.
+    fn installation(&self) -> Option<String> {
+        let set = self.daemon_set();
+        set.map(|(namespace, name)| format!("{namespace}/{name}"))
+    }
+
+    /// Whether a PV names the installation.
+    fn is_recorded(&self, pv: &PvView) -> bool {
+        pv.installation.is_some() && pv.installation == self.installation()
     }
 
     /// Releases the PVs in scope, unless something is left of the DaemonSet.
@@ -139,15 +157,25 @@ impl Releaser {
             Some(_) => {}
             None => self.ensure_gone().await?,
         }
-        if self.args.node.is_none()
-            && let Some(left) = self.check_pods(out).await?
-        {
-            return Ok(Pass::Left(left));
+        let mut others = None;
+        if self.args.node.is_none() {
+            let (left, running) = self.provisioners(out).await?;
+            if let Some(left) = left {
+                return Ok(Pass::Left(left));
+            }
+            others = running;
         }
+        let ours = self.installation();
         let held = self
             .cluster
-            .pvs_in_pages(ListParams::default(), PvView::has_finalizer);
-        let held = held.await.map_err(api("listing the PersistentVolumes"))?;
+            .pvs_in_pages(ListParams::default(), |pv| concerns(ours.as_ref(), pv));
+        let mut held = held.await.map_err(api("listing the PersistentVolumes"))?;
+        if let Some(others) = &others {
+            self.keep_doubtful(&mut held, others, out)?;
+        }
+        if let Some(left) = self.end_jobs(&held).await? {
+            return Ok(Pass::Left(left));
+        }
         let (mut free, mut is_clean) = (Vec::new(), true);
         let node = self.args.node.as_ref();
         for pv in held.iter().filter(|pv| includes(node, pv)) {
@@ -191,8 +219,12 @@ impl Releaser {
         let results = stream::iter(pvs).map(async |pv| {
             // The Node or the DaemonSet may have come back since the first check.
             self.ensure_gone().await?;
-            let (reference, others) = (pv.reference(), without_ours(pv));
-            let removed = self.cluster.remove_finalizer(&reference, &others).await;
+            let mut metadata = json!({ "finalizers": without_ours(pv) });
+            if self.is_recorded(pv) {
+                metadata["annotations"][ANNOTATION_INSTALLATION] = Value::Null;
+            }
+            let removed = self.cluster.patch_pv(&pv.reference(), metadata).await;
+            let removed = removed.map(drop);
             removed.map_err(api(format!("removing the finalizer from {}", data(pv))))
         });
         let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
@@ -253,34 +285,6 @@ impl Releaser {
         })
     }
 
-    /// Looks for the Pods of provisioners in all namespaces. Returns those of the DaemonSet in scope, which the
-    /// garbage collector deletes after it. Until they end, they clean volumes and add the finalizer again.
-    ///
-    /// Another running provisioner adds the finalizer again, too. It may also be cleaning an uncleaned volume, or
-    /// offer it again with the data, so no volume is abandoned meanwhile. The Go provisioner ignores the finalizer but
-    /// looks the same, so otherwise this is only a warning.
-    ///
-    /// # Errors
-    /// [`UsageError`] if one runs and uncleaned volumes were to be abandoned.
-    async fn check_pods(&self, out: &mut (dyn Write + Send)) -> Result<Option<String>> {
-        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || self.is_left(pod);
-        let pods = self.cluster.running_pods(None, wanted).await;
-        let pods = pods.map_err(api("looking for provisioners"))?;
-        let (left, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| self.is_left(pod));
-        match (names(&left), names(&others)) {
-            (Some(left), _) => return Ok(Some(left)),
-            (None, Some(others)) if self.args.abandon_uncleaned => bail!(UsageError(format!(
-                "provisioners run: {others}; one may be cleaning or offering uncleaned volumes: delete their DaemonSet first (a Pod whose node is gone: with --force)"
-            ))),
-            (None, Some(others)) => writeln!(
-                out,
-                "WARNING: these look like provisioners: {others}. If they are this program's, they add the finalizer again; delete their DaemonSet."
-            )?,
-            (None, None) => {}
-        }
-        Ok(None)
-    }
-
     /// Ensures that the node or the DaemonSet is gone. An existing node has its data, and a provisioner that would add
     /// the finalizer again.
     async fn ensure_gone(&self) -> Result<()> {
@@ -303,20 +307,13 @@ impl Releaser {
     }
 }
 
-/// The number of Pods, and the first of them with its node; `None` without any.
-fn names(pods: &[ProvisionerPod]) -> Option<String> {
-    let first = pods.first()?;
-    let count = pods.len();
-    Some(format!(
-        "{count} Pods, such as {} on {}",
-        first.name, first.node
-    ))
-}
-
 /// Why the PV would be deleted, or no longer be cleaned, with a tenant's data on the disk. `None` if nothing is to be
-/// cleaned: the volume was never used, its policy keeps the data, or its PV stays in use. It judges by the PV only,
-/// since the disk is on another machine.
+/// cleaned: the volume was never used, its policy keeps the data, or its PV stays in use. Without the finalizer nothing
+/// changes. It judges by the PV only, since the disk is on another machine.
 fn unclean(pv: &PvView) -> Option<&'static str> {
+    if !pv.has_finalizer() {
+        return None;
+    }
     match (due(pv), pv.deleting) {
         (Due::Unused | Due::Retained, _) | (Due::No, false) => None,
         (Due::Yes, true) => Some("deleted, not cleaned yet"),

@@ -21,7 +21,7 @@ use crate::cleanup::table::ProcTable;
 use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, Loaded, Shown};
-use crate::controller::{self, Reloads, unix_time};
+use crate::controller::{self, Periods, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::isolation;
 use crate::log;
@@ -70,7 +70,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     metrics.config_last_reload_timestamp.set(unix_time());
 
     let cluster = Cluster::new(client_of(infer().await?)?, Arc::clone(&metrics));
-    let settings = Settings::of(&loaded, 1);
+    let settings = Settings::of(&loaded, 1, environment.installation.clone());
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
@@ -150,7 +150,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             metrics: Arc::clone(&metrics),
             jobs: job_source,
         };
-        controller::run(context, state, reloads, pass, args.discovery_period).await;
+        let periods = Periods {
+            discovery: args.discovery_period,
+            absence: args.takeover_after,
+        };
+        controller::run(context, state, reloads, pass, periods).await;
         anyhow::Ok(())
     };
     let result = tokio::select! {

@@ -106,7 +106,8 @@ impl Controller {
             changes.push_str("no effective change");
         }
         if had_faults || *before.config != loaded.config {
-            self.settings = Settings::of(loaded, before.generation + 1);
+            let installation = before.installation.clone();
+            self.settings = Settings::of(loaded, before.generation + 1, installation);
             self.reloads.shown.learn(&loaded.config);
             log::set_level(loaded.config.log_level);
             // A cleanup that is still waiting stops at this change. The next pass starts it again.

@@ -34,8 +34,9 @@ impl<'a> Planner<'a> {
             if self.reconcile_running(pv) {
                 continue;
             }
-            match pv.ownership(self.node, self.settings.config.use_node_name_only) {
+            match self.ownership(pv) {
                 Ownership::Foreign => {}
+                Ownership::OtherInstallation => self.take_over(pv),
                 Ownership::FormerNode => self.adopt(pv),
                 Ownership::Ours => self.reconcile_own(pv),
             }
@@ -91,7 +92,7 @@ impl<'a> Planner<'a> {
             return;
         }
         let config = &self.settings.config;
-        let verdict = may_clean(pv, config, self.node, location, &self.occupied);
+        let verdict = may_clean(pv, self.settings, self.node, location, &self.occupied);
         let (Ok(_), PvLocation::Volume(class, entry, candidate), Some(path)) =
             (&verdict, location, pv.path())
         else {

@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::config::Class;
 use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, provisioner_name,
-    pv_name, pv_name_on_collision,
+    ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_PROVISIONED_BY, FINALIZER,
+    LABEL_HOSTNAME, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
@@ -180,11 +180,8 @@ impl<'a> Planner<'a> {
 
     /// The PV of this entry in this class.
     fn pv_of_entry(&self, class: &Class, path: &HostPath) -> Option<&'a PvView> {
-        let ours = |pv: &&&PvView| {
-            pv.class == class.name
-                && pv.ownership(self.node, self.settings.config.use_node_name_only)
-                    != Ownership::Foreign
-        };
+        let ours =
+            |pv: &&&PvView| pv.class == class.name && self.ownership(pv) != Ownership::Foreign;
         self.by_path.get(path)?.iter().find(ours).copied()
     }
 
@@ -251,10 +248,15 @@ impl<'a> Planner<'a> {
         labels.insert(LABEL_HOSTNAME.into(), node.hostname.clone());
         let by = provisioner_name(&node.name, &node.uid, config.use_node_name_only);
         let identity = candidate.identity.text.clone();
+        let installation = self.settings.installation.clone();
         let annotations = [
-            (ANNOTATION_PROVISIONED_BY.into(), by),
-            (ANNOTATION_IDENTITY.into(), identity.clone()),
+            (ANNOTATION_PROVISIONED_BY, Some(by)),
+            (ANNOTATION_IDENTITY, Some(identity.clone())),
+            (ANNOTATION_INSTALLATION, installation),
         ];
+        let annotations = annotations
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
         let policy = &storage_class.reclaim_policy;
         let is_protected = config.protect_released_data && *policy == ReclaimPolicy::Delete;
         let mut name = pv_name(entry, &node.name, &class.name);
@@ -265,7 +267,7 @@ impl<'a> Planner<'a> {
         let metadata = ObjectMeta {
             name: Some(name.clone()),
             labels: Some(labels),
-            annotations: Some(annotations.into()),
+            annotations: Some(annotations.collect()),
             finalizers: is_protected.then(|| vec![FINALIZER.into()]),
             owner_references: config.set_pv_owner_ref.then(|| vec![node.as_owner()]),
             ..ObjectMeta::default()

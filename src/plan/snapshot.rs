@@ -25,12 +25,14 @@ pub struct Settings {
     pub faults: Vec<String>,
     /// Incremented with each configuration; a new one resets the back-off of failed cleanups.
     pub generation: u64,
+    /// Our own installation, `<namespace>/<DaemonSet>`. `None`: it is unknown, and not recorded on PVs.
+    pub installation: Option<String>,
 }
 
 impl Settings {
-    /// The settings of a loaded configuration.
+    /// The settings of a loaded configuration, in an installation.
     #[must_use]
-    pub fn of(loaded: &Loaded, generation: u64) -> Self {
+    pub fn of(loaded: &Loaded, generation: u64, installation: Option<String>) -> Self {
         let of_class = |fault: &Fault| Some((fault.class.clone()?, fault.message.clone()));
         let others = loaded.faults.iter().filter(|fault| fault.class.is_none());
         Self {
@@ -38,6 +40,7 @@ impl Settings {
             faulty: loaded.faults.iter().filter_map(of_class).collect(),
             faults: others.map(ToString::to_string).collect(),
             generation,
+            installation,
         }
     }
 }
@@ -170,4 +173,8 @@ pub struct Snapshot {
     pub missing_since: BTreeMap<String, Duration>,
     /// For how long that must last before `missingVolumePolicy: Delete` takes effect.
     pub missing_limit: Duration,
+    /// By installation, for how long each read has found its DaemonSet absent.
+    pub absent_for: BTreeMap<String, Duration>,
+    /// How long a DaemonSet must be absent before the PVs of its installation are taken over.
+    pub absence_limit: Duration,
 }

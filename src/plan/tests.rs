@@ -6,6 +6,7 @@ mod cleanup;
 mod due;
 mod empty_only;
 mod identity;
+mod installations;
 mod jobs;
 mod kit;
 mod living;

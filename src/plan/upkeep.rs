@@ -40,6 +40,7 @@ impl<'a> Planner<'a> {
             patch.annotations.insert(ANNOTATION_USED, used);
         }
         self.finalizer(pv, &mut patch);
+        self.installation(pv, location, &mut patch);
         let stays = if let PvLocation::Volume(_, _, candidate) = location {
             let class = self.snapshot.storage_classes.get(&pv.class);
             let expandable = matches!(class, Some(Some(class)) if class.expandable);

@@ -3,15 +3,15 @@
 //! The same rules apply when the plan is made and again at the gate, on fresh facts, right before the first byte is
 //! deleted. An unknown fact refuses.
 
-use crate::config::{Config, WeakIdentity};
+use crate::config::WeakIdentity;
 use crate::host::identity::{Match, compare, only_rebooted};
 use crate::inventory::Candidate;
-use crate::names::{ANNOTATION_CONSENT, FINALIZER, LABEL_HOSTNAME};
+use crate::names::{ANNOTATION_CONSENT, ANNOTATION_INSTALLATION, FINALIZER, LABEL_HOSTNAME};
 use crate::quantity;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Ownership, Phase, PvView, ReclaimPolicy};
 
-use super::{Occupied, PvLocation, VolumeState, reasons};
+use super::{Occupied, PvLocation, Settings, VolumeState, reasons};
 
 /// Whether a PV's volume has to be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,16 +81,26 @@ pub struct Permission {
 /// [`Refusal`] with the first obstacle.
 pub fn may_clean(
     pv: &PvView,
-    config: &Config,
+    settings: &Settings,
     node: &NodeView,
     location: &PvLocation<'_>,
     occupied: &Occupied,
 ) -> Result<Permission, Refusal> {
     let failed = |message| Err(Refusal::new(reasons::VOLUME_FAILED_DELETE, message));
     let duplicate = |message| Err(Refusal::new(reasons::VOLUME_DUPLICATE, message));
-    if pv.ownership(node, config.use_node_name_only) != Ownership::Ours {
-        let text = "its provisioner annotation does not name this provisioner; nothing was touched";
-        return failed(text.to_owned());
+    match settings.ownership(node, pv) {
+        Ownership::Ours => {}
+        Ownership::OtherInstallation => {
+            let other = pv.installation.as_deref().unwrap_or_default();
+            return failed(format!(
+                "installation {other} manages it; nothing was touched; if that is gone, remove the annotation {ANNOTATION_INSTALLATION}"
+            ));
+        }
+        Ownership::FormerNode | Ownership::Foreign => {
+            let text =
+                "its provisioner annotation does not name this provisioner; nothing was touched";
+            return failed(text.to_owned());
+        }
     }
     if let Some(refusal) = elsewhere(pv, node) {
         return Err(refusal);

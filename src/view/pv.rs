@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::names::{
-    ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PAUSED,
-    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
-    pv_name, pv_name_on_collision,
+    ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
+    ANNOTATION_INSTALLATION, ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED,
+    FINALIZER, LABEL_HOSTNAME, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{NodeView, Partial};
@@ -120,13 +120,15 @@ pub struct PvRef {
     pub resource_version: String,
 }
 
-/// The owner of a PV, by its provisioner annotation.
+/// The owner of a PV, by its annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// Created by this provisioner, or one with the same name.
     Ours,
     /// Created on this node before the Node object was deleted and registered again.
     FormerNode,
+    /// Created on this node, and managed by another installation.
+    OtherInstallation,
     /// Created by another provisioner.
     Foreign,
 }
@@ -171,6 +173,8 @@ pub struct PvView {
     pub hostname_label: Option<String>,
     /// Annotation `pv.kubernetes.io/provisioned-by`.
     pub provisioned_by: Option<String>,
+    /// The installation that manages it, see [`ANNOTATION_INSTALLATION`].
+    pub installation: Option<String>,
     /// Whether a controller ever wrote the claimRef.
     pub bound_by_controller: bool,
     /// Whether the PV was ever seen bound.
@@ -218,6 +222,7 @@ impl PvView {
             hostnames: hosts_of_terms(spec).flatten().collect(),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
+            installation: annotation(ANNOTATION_INSTALLATION),
             bound_by_controller: annotation(ANNOTATION_BOUND_BY_CONTROLLER).is_some(),
             used: annotation_is_true(metadata, ANNOTATION_USED),
             identity: annotation(ANNOTATION_IDENTITY),
@@ -301,9 +306,15 @@ impl PvView {
         self.is_on(node) || self.was_made_on(node)
     }
 
-    /// The owner. An annotation can be forged: ownership alone never permits a wipe.
+    /// The owner, for a provisioner of this node and installation. An annotation can be forged: ownership alone never
+    /// permits a wipe.
     #[must_use]
-    pub fn ownership(&self, node: &NodeView, node_name_only: bool) -> Ownership {
+    pub fn ownership(
+        &self,
+        node: &NodeView,
+        node_name_only: bool,
+        installation: Option<&str>,
+    ) -> Ownership {
         let Some(by) = self.provisioned_by.as_deref() else {
             return Ownership::Foreign;
         };
@@ -311,16 +322,17 @@ impl PvView {
         let on_node =
             self.hostname_label.as_ref() == Some(&node.hostname) || self.is_local_to(node);
         let extends_bare = self.names_provisioner_of(node);
-        if by == name
+        let is_this_node = by == name
             || (node_name_only
                 && extends_bare
-                && self.hostname_label.as_ref() == Some(&node.hostname))
-        {
-            Ownership::Ours
-        } else if extends_bare && on_node {
-            Ownership::FormerNode
-        } else {
-            Ownership::Foreign
+                && self.hostname_label.as_ref() == Some(&node.hostname));
+        let manager = self.installation.as_deref();
+        let is_other = manager.is_some() && manager != installation;
+        match (is_this_node, extends_bare && on_node) {
+            (false, false) => Ownership::Foreign,
+            _ if is_other => Ownership::OtherInstallation,
+            (true, _) => Ownership::Ours,
+            (false, true) => Ownership::FormerNode,
         }
     }
 }

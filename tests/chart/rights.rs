@@ -232,7 +232,8 @@ fn the_hook_and_node_cleanup_may_do_what_they_do_and_no_more() {
     assert_eq!(rules("ClusterRole", "uninstall"), json!(hook));
     let set = rule("apps", "daemonsets", "get");
     let set = named(set, "lvp-local-volume-provisioner");
-    assert_eq!(rules("Role", "uninstall"), json!([set]));
+    let jobs = rule("batch", "jobs", "list delete");
+    assert_eq!(rules("Role", "uninstall"), json!([set, jobs]));
     let node_cleanup = [
         rule("", "nodes", "get list watch"),
         rule("", "persistentvolumes", "get list watch patch delete"),

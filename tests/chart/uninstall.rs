@@ -44,6 +44,10 @@ fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
             "--timeout=2m"
         ])
     );
+    let variables = objects.container()["env"].as_array().unwrap();
+    let name = variables.iter().find(|it| it["name"] == "MY_DAEMONSET");
+    let name = format!("--daemonset={}", name.unwrap()["value"].as_str().unwrap());
+    assert_eq!(pod["containers"][0]["args"][2], name, "as PVs name it");
     assert_eq!(pod["serviceAccountName"], NAME);
     assert_eq!(pod["tolerations"], objects.pod()["tolerations"]);
     assert_eq!(pod["containers"][0]["image"], objects.container()["image"]);

@@ -25,6 +25,7 @@ mod http;
 mod hung_disks;
 mod identity;
 mod in_use;
+mod installations;
 mod job_container;
 mod jobs;
 mod kit;

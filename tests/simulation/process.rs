@@ -16,7 +16,7 @@ use local_volume_provisioner::cleanup::table::ProcTable;
 use local_volume_provisioner::cleanup::{CleanupContext, ControllerState};
 use local_volume_provisioner::cluster::Cluster;
 use local_volume_provisioner::config::{Files, Loaded, Reading, Shown};
-use local_volume_provisioner::controller::{self, Reloads};
+use local_volume_provisioner::controller::{self, Periods, Reloads};
 use local_volume_provisioner::metrics::Metrics;
 use local_volume_provisioner::plan::Settings;
 use local_volume_provisioner::plan::job_object::JobSource;
@@ -130,7 +130,7 @@ impl Process {
                 world: Arc::clone(world),
                 is_alive: Arc::clone(&is_alive),
             },
-            Settings::of(loaded, 1),
+            Settings::of(loaded, 1, None),
         );
         let wake = Arc::<Notify>::default();
         let (proc_table, woken) = (Arc::clone(&table), Arc::clone(&wake));
@@ -162,8 +162,11 @@ impl Process {
                     has_udev: false,
                 }),
             };
-            let period = Duration::from_secs(10);
-            controller::run(context, state, reloads, pass, period).await;
+            let periods = Periods {
+                discovery: Duration::from_secs(10),
+                absence: Duration::from_mins(1),
+            };
+            controller::run(context, state, reloads, pass, periods).await;
         });
         Self {
             world: Arc::clone(world),

@@ -61,7 +61,7 @@ impl Finder {
                 .require_node_name(request.node_name.as_ref())
                 .map_err(UsageError)?,
             namespace: environment.namespace.clone(),
-            settings: Settings::of(&load(args)?.1, 0),
+            settings: Settings::of(&load(args)?.1, 0, environment.installation.clone()),
             kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
             cluster: cluster().await?,
         })
@@ -133,7 +133,7 @@ impl Finder {
         );
         if let Some(pv) = &pv {
             let place = PvLocation::Volume(class, &entry.entry, &opened.candidate);
-            may_clean(pv, &self.settings.config, &node, &place, &plan.occupied)
+            may_clean(pv, &self.settings, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }
         Ok(Target {

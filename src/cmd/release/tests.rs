@@ -103,3 +103,35 @@ fn node_scope_excludes_pvs_that_name_another_node() {
         assert!(includes(None, &other), "{what}");
     }
 }
+
+#[test]
+fn scope_of_an_installation_excludes_pvs_that_name_another() {
+    let named = |installation: &str, is_held: bool| {
+        pv(|pv| {
+            if !installation.is_empty() {
+                let annotations = json!({ ANNOTATION_INSTALLATION: installation });
+                pv["metadata"]["annotations"] = annotations;
+            }
+            if !is_held {
+                pv["metadata"]["finalizers"] = json!([]);
+            }
+        })
+    };
+    let ours = "storage/lvp".to_owned();
+    for (installation, is_held, of_ours, by_hand) in [
+        ("storage/lvp", true, true, true),
+        ("storage/lvp", false, true, false),
+        ("storage/other", true, false, true),
+        ("storage/other", false, false, false),
+        ("", true, true, true),
+        ("", false, false, false),
+    ] {
+        let pv = named(installation, is_held);
+        assert_eq!(
+            concerns(Some(&ours), &pv),
+            of_ours,
+            "{installation:?} {is_held}"
+        );
+        assert_eq!(concerns(None, &pv), by_hand, "{installation:?} {is_held}");
+    }
+}

@@ -28,6 +28,8 @@ pub use objects::*;
 pub const GIB: u64 = 1 << 30;
 /// How long a volume must be missing in [`world`] before its PV goes, if it goes.
 pub const MISSING_LIMIT: Duration = Duration::from_secs(30);
+/// How long a DaemonSet must be absent in [`world`] before the PVs of its installation are taken over.
+pub const ABSENCE_LIMIT: Duration = Duration::from_mins(1);
 /// What the provisioner of [`world`] writes on its PVs.
 pub const OURS: &str = "local-volume-provisioner-node-1-node-uid";
 /// The Node's name with another UID.
@@ -69,6 +71,7 @@ pub struct World {
     pub config: Config,
     pub faulty: BTreeMap<String, String>,
     pub generation: u64,
+    pub installation: Option<String>,
     pub snapshot: Snapshot,
 }
 
@@ -85,6 +88,7 @@ pub fn world() -> World {
         config: Config::default(),
         faulty: BTreeMap::new(),
         generation: 1,
+        installation: None,
         snapshot: Snapshot {
             node: Some(node),
             job_source: Arc::new(JobSource {
@@ -96,6 +100,7 @@ pub fn world() -> World {
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
             missing_limit: MISSING_LIMIT,
+            absence_limit: ABSENCE_LIMIT,
             pvs: Some(Vec::new()),
             ..Snapshot::default()
         },
@@ -208,6 +213,18 @@ impl World {
         self
     }
 
+    /// Makes it the world of an installation.
+    pub fn of(mut self, installation: &str) -> Self {
+        self.installation = Some(installation.into());
+        self
+    }
+
+    /// The DaemonSet of an installation has been absent for so long.
+    pub fn absent(mut self, installation: &str, time: Duration) -> Self {
+        self.snapshot.absent_for.insert(installation.into(), time);
+        self
+    }
+
     pub fn plan(&self) -> Plan {
         plan(&self.settings(), &self.snapshot)
     }
@@ -218,6 +235,7 @@ impl World {
             faulty: self.faulty.clone(),
             faults: Vec::new(),
             generation: self.generation,
+            installation: self.installation.clone(),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::kit::{World, made, with};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER,
+    ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_PROVISIONED_BY,
+    ANNOTATION_USED, FINALIZER,
 };
 use crate::plan::{Action, CleanupState, JobWrite, Patch, PvDraft, Withdrawal};
 use crate::quantity;
@@ -85,6 +86,7 @@ fn patch(pv: &mut PvView, change: Patch) {
             ANNOTATION_USED => pv.used = value.as_deref() == Some("true"),
             ANNOTATION_PROVISIONED_BY => pv.provisioned_by = value,
             ANNOTATION_CONSENT => pv.consent = value,
+            ANNOTATION_INSTALLATION => pv.installation = value,
             other => panic!("{other} is not for the plan to write"),
         }
     }

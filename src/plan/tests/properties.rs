@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::due::expected as expected_due;
 use super::kit::*;
 use super::model::apply;
-use super::random::{any_world, found};
+use super::random::{GONE, any_world, found};
 use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::host::footprint::overlap;
 use crate::host::identity::{Match, compare, only_rebooted};
@@ -88,6 +88,11 @@ fn is_the_disk_of(world: &World, pv: &PvView, disk: &Candidate, weak: WeakIdenti
     }
 }
 
+/// Whether another installation manages a PV.
+fn is_others(world: &World, pv: &PvView) -> bool {
+    pv.installation.is_some() && pv.installation != world.installation
+}
+
 /// What forbids an order to clean.
 fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
     let (pv, node) = (&order.pv, world.snapshot.node.as_ref().unwrap());
@@ -109,6 +114,7 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
         ("the PV is not as it was", !world.pvs().contains(pv)),
         ("not due", expected_due(pv) != Due::Yes),
         ("not ours", !ours || (name_only && by != bare && !labelled)),
+        ("another installation's", is_others(world, pv)),
         ("not on this node", !pv.hostnames.contains(&node.hostname)),
         (
             "paused",
@@ -254,6 +260,8 @@ proptest! {
             prop_assert!(!world.snapshot.writing.contains(&write.name));
             prop_assert!(!writes[..at].contains(write), "two writes to {write:?}");
             prop_assert!(pv.provisioned_by.as_deref() != Some("somebody"), "somebody else's");
+            let is_gone = pv.installation.as_deref() == Some(GONE);
+            prop_assert!(is_gone || !is_others(&world, pv), "another installation's");
         }
     }
 
@@ -339,7 +347,7 @@ fn random_worlds_are_eventful() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
-    for _ in 0..2000 {
+    for _ in 0..3000 {
         let plan = any_world().new_tree(&mut runner).unwrap().current().plan();
         let told = plan.actions.iter().filter_map(|action| match action {
             Action::Withdraw(withdrawal) => Some(format!("for-{}", withdrawal.reason)),

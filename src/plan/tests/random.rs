@@ -15,6 +15,10 @@ use crate::plan::{Cleanup, CleanupState};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, Tenancy};
 
+/// The installation of a world that has one, and one whose DaemonSet is gone.
+const INSTALLATION: &str = "ns/ours";
+pub const GONE: &str = "ns/gone";
+
 /// Storage of which some is part of other.
 fn storage() -> Vec<Candidate> {
     vec![
@@ -158,12 +162,16 @@ prop_compose! {
         by in prop_oneof![8 => Just(OURS), 1 => Just(FORMER), 1 => Just("somebody")],
         host in prop_oneof![10 => Just("host-1"), 1 => Just("host-2")],
         label in prop::bool::weighted(0.8), owned in any::<bool>(),
+        installation in prop_oneof![
+            16 => Just(None), 4 => Just(Some(INSTALLATION)), 2 => Just(Some(GONE)), 1 => Just(Some("ns/there")),
+        ],
     ) -> Draft {
         let pv = with(life, |pv| {
             let at = local_path.as_ref().map_or("", HostPath::as_str);
             let of_path = if at.starts_with("/mnt/c1") { "c1" } else { "c0" };
             pv.class = class.unwrap_or(of_path).into();
             (pv.local_path, pv.provisioned_by) = (local_path, Some(by.into()));
+            pv.installation = installation.map(str::to_owned);
             pv.hostnames = vec![host.into()];
             pv.hostname_label = label.then(|| host.into());
             pv.owners = owned.then(|| owner("Node", "some-uid")).into_iter().collect();
@@ -264,6 +272,7 @@ prop_compose! {
         making in prop::option::weighted(0.2, (select(PATHS.to_vec()), select(identities()))),
         missing_since in prop::collection::vec(prop::option::of(0..100_u64), 6),
         (protect, name_only, owned) in any::<(bool, bool, bool)>(),
+        installed in prop::bool::weighted(0.8),
         paused in prop::bool::weighted(0.04), node_paused in prop::bool::weighted(0.04),
     ) -> World {
         let mut world = world;
@@ -311,7 +320,8 @@ prop_compose! {
             .collect();
         world.snapshot.writing.extend(writing.map(|at| format!("pv-{at}")));
         world.snapshot.creating.extend(making.map(|(at, identity)| (path(at), identity)));
-        let world = world.config(|config| {
+        world.installation = installed.then(|| INSTALLATION.into());
+        let world = world.absent(GONE, ABSENCE_LIMIT).config(|config| {
             (config.protect_released_data, config.use_node_name_only) = (protect, name_only);
             (config.set_pv_owner_ref, config.pause_cleaning) = (owned, paused);
         });

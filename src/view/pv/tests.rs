@@ -25,6 +25,7 @@ fn every_field_is_read() {
             "labels": { LABEL_HOSTNAME: "host-1" },
             "annotations": {
                 ANNOTATION_PROVISIONED_BY: "somebody",
+                ANNOTATION_INSTALLATION: "storage/lvp",
                 ANNOTATION_BOUND_BY_CONTROLLER: "yes",
                 ANNOTATION_USED: "true",
                 ANNOTATION_IDENTITY: "v1:wwid=1",
@@ -75,6 +76,7 @@ fn every_field_is_read() {
         hostnames: vec!["host-1".into(), "host-2".into(), "host-3".into()],
         hostname_label: Some("host-1".into()),
         provisioned_by: Some("somebody".into()),
+        installation: Some("storage/lvp".into()),
         bound_by_controller: true,
         used: true,
         identity: Some("v1:wwid=1".into()),
@@ -263,15 +265,24 @@ fn ownership_depends_on_name_uid_and_host() {
         pv.provisioned_by.clone_from(&by);
         pv.hostname_label = Some(label.to_owned()).filter(|label| !label.is_empty());
         pv.hostnames = vec![host.to_owned()];
-        assert_eq!(
-            pv.ownership(&node, false),
-            with_uid,
-            "{by:?} {label:?} {host:?}"
-        );
-        assert_eq!(
-            pv.ownership(&node, true),
-            name_only,
-            "{by:?} {label:?} {host:?}, name only"
-        );
+        for (name_only, wanted) in [(false, with_uid), (true, name_only)] {
+            let situation = format!("{by:?} {label:?} {host:?}, name only: {name_only}");
+            let owner = |pv: &PvView, ours| pv.ownership(&node, name_only, ours);
+            pv.installation = None;
+            assert_eq!(owner(&pv, None), wanted, "{situation}");
+            assert_eq!(
+                owner(&pv, Some("a/b")),
+                wanted,
+                "{situation}, to be recorded"
+            );
+            pv.installation = Some("a/b".into());
+            assert_eq!(owner(&pv, Some("a/b")), wanted, "{situation}, recorded");
+            let of_other = match wanted {
+                Foreign => Foreign,
+                _ => Ownership::OtherInstallation,
+            };
+            assert_eq!(owner(&pv, Some("a/c")), of_other, "{situation}, of another");
+            assert_eq!(owner(&pv, None), of_other, "{situation}, ours is unknown");
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! Provisioners and nodes that still exist, or come back.
 
+use k8s_openapi::api::batch::v1::Job;
+use local_volume_provisioner::names::ANNOTATION_INSTALLATION;
+use support::stage::{annotation, uid};
+
 use super::*;
 
 #[test]
@@ -89,4 +93,81 @@ fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
         "{text}"
     );
     assert!(is_held(&stage, &free));
+}
+
+fn jobs(stage: &Stage) -> Api<Job> {
+    Api::namespaced(stage.client.clone(), &stage.namespace())
+}
+
+/// A cleaning Job of a PV, with a Pod that runs until it is deleted.
+fn clean_by_job(stage: &Stage, pv: &str) {
+    let labels = json!({ "pv": pv, "pvuuid": uid(&stage.pv(pv).unwrap()) });
+    let command = json!(["sleep", "1000"]);
+    let containers = json!([{ "name": "cleaner", "image": "none", "command": command }]);
+    let job = json!({
+        "metadata": { "name": pv, "labels": labels },
+        "spec": { "template": {
+            "metadata": { "labels": labels },
+            "spec": { "restartPolicy": "Never", "containers": containers },
+        } },
+    });
+    stage.create(&jobs(stage), job);
+    stage.eventually("the Job runs", || {
+        let job = stage.request(jobs(stage).get_opt(pv))?;
+        (job.status?.ready? > 0).then_some(())
+    });
+}
+
+#[test]
+fn uninstall_releases_pvs_and_jobs_of_its_own_installation_only() {
+    let stage = or_skip!(own_cluster());
+    install(&stage);
+    let ours = format!("{}/{DAEMON_SET}", stage.namespace());
+    let of = |base: &str, phase: &str, installation: &str| {
+        let pv = held(&stage, base, phase);
+        annotate(&stage, &pv, ANNOTATION_INSTALLATION, installation);
+        pv
+    };
+    let (free, theirs) = (
+        of("free", "Available", &ours),
+        of("theirs", "Available", "other/lvp"),
+    );
+    let unprotected = of("unprotected", "Bound", &ours);
+    let none = json!({ "metadata": { "finalizers": null } });
+    stage.patch_pv(&unprotected, &none);
+    let wiped = of("wiped", "Released", &ours);
+    stage.delete_pv(&wiped);
+    let unnamed = held(&stage, "unnamed", "Available");
+    clean_by_job(&stage, &wiped);
+    clean_by_job(&stage, &theirs);
+    another(&stage);
+    delete_daemon_set(&stage, PropagationPolicy::Background);
+
+    let text = run(&stage, &UNINSTALL, 1);
+    assert!(
+        text.contains("KEPT: 1 Pers") && text.contains("from 2 Pers"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("UNCLEAN: PV {wiped} ")), "{text}");
+    let has_job = |pv: &str| stage.request(jobs(&stage).get_opt(pv)).is_some();
+    assert!(!has_job(&wiped) && has_job(&theirs), "{text}");
+    let named = |pv: &str| {
+        let pv = stage.pv(pv).unwrap();
+        annotation(&pv, ANNOTATION_INSTALLATION).map(str::to_owned)
+    };
+    assert_eq!((named(&free), is_held(&stage, &free)), (None, false));
+    assert_eq!(named(&unprotected), None);
+    let left = (Some("other/lvp".into()), true);
+    assert_eq!((named(&theirs), is_held(&stage, &theirs)), left);
+    assert!(is_held(&stage, &unnamed) && is_held(&stage, &wiped));
+
+    // The other installation cannot be about to clean what names this one.
+    let abandon = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
+    run(&stage, &abandon, 0);
+    stage.eventually("the deleted one is gone", || stage.pv(&wiped).is_none());
+    stage.delete_pod("another", true);
+    no_pod(&stage, "another");
+    run(&stage, &UNINSTALL, 0);
+    assert!(!is_held(&stage, &unnamed));
+    assert_eq!((named(&theirs), is_held(&stage, &theirs)), left);
 }

@@ -156,6 +156,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         hostnames: vec!["host-1".into()],
         hostname_label: Some("host-1".into()),
         provisioned_by: Some(OURS.into()),
+        installation: None,
         bound_by_controller: false,
         used: false,
         identity: Some(candidate.identity.text.clone()),

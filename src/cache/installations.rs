@@ -1,0 +1,202 @@
+//! Whether the DaemonSets of other installations are absent, as long as PVs of this node name them.
+//!
+//! Only a DaemonSet that every read has found absent counts. A failed read proves nothing, a denied one neither.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::Cluster;
+
+/// How often a DaemonSet is read within the time for which it must be absent.
+const READS: u32 = 3;
+
+type Names = BTreeSet<String>;
+type Absences = BTreeMap<String, Duration>;
+
+/// The DaemonSets of the installations that PVs of this node name instead of ours.
+#[derive(Debug)]
+pub struct InstallationCache {
+    named: watch::Sender<Names>,
+    absences: watch::Receiver<Absences>,
+    _task: JoinSet<()>,
+}
+
+impl InstallationCache {
+    /// Starts the task that reads the DaemonSets. It notifies `wake` of changes. Nothing is read until an installation
+    /// is named.
+    #[must_use]
+    pub fn start(cluster: &Cluster, limit: Duration, wake: Arc<Notify>) -> Self {
+        let (named, followed) = watch::channel(Names::new());
+        let (known, absences) = watch::channel(Absences::new());
+        let mut task = JoinSet::new();
+        let period = limit / READS;
+        task.spawn(read(cluster.clone(), followed, known, period, wake));
+        Self {
+            named,
+            absences,
+            _task: task,
+        }
+    }
+
+    /// Sets the installations that PVs name, `<namespace>/<DaemonSet>`.
+    pub fn follow(&self, names: Names) {
+        self.named.send_if_modified(|named| {
+            let before = std::mem::replace(named, names);
+            before != *named
+        });
+    }
+
+    /// By installation, for how long each read has found its DaemonSet absent.
+    #[must_use]
+    pub fn absent_for(&self) -> Absences {
+        self.absences.borrow().clone()
+    }
+}
+
+async fn read(
+    cluster: Cluster,
+    mut named: watch::Receiver<Names>,
+    known: watch::Sender<Absences>,
+    period: Duration,
+    wake: Arc<Notify>,
+) {
+    let mut since: BTreeMap<String, Instant> = BTreeMap::new();
+    loop {
+        if named.borrow().is_empty() {
+            // A DaemonSet that is not read may come back.
+            since.clear();
+            known.send_replace(Absences::new());
+        }
+        let changed = named.wait_for(|named| !named.is_empty()).await;
+        let Ok(installations) = changed.map(|named| named.clone()) else {
+            return;
+        };
+        since.retain(|name, _| installations.contains(name));
+        let mut absences = Absences::new();
+        for name in installations {
+            let asked = Instant::now();
+            if is_absent(&cluster, &name).await {
+                let since = *since.entry(name.clone()).or_insert_with(Instant::now);
+                absences.insert(name, asked.saturating_duration_since(since));
+            } else {
+                since.remove(&name);
+            }
+        }
+        if known.send_replace(absences) != *known.borrow() {
+            wake.notify_one();
+        }
+        sleep(period).await;
+    }
+}
+
+async fn is_absent(cluster: &Cluster, installation: &str) -> bool {
+    // Others would change the path of the request.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.bytes().all(is_plain)
+    };
+    let Some((namespace, name)) = installation.split_once('/') else {
+        return false;
+    };
+    if !is_name(namespace) || !is_name(name) {
+        return false;
+    }
+    let found = cluster.daemon_set(namespace, name).await;
+    if let Err(error) = &found {
+        tracing::debug!(installation, %error, "reading the DaemonSet failed; its PVs are left alone");
+    }
+    matches!(found, Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri};
+    use kube::Client;
+    use serde_json::json;
+
+    use crate::metrics::Metrics;
+
+    use super::*;
+
+    const OTHER: &str = "storage/lvp";
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    /// A cache, the code of the server's next answers, and the paths that were read.
+    fn cache() -> (
+        InstallationCache,
+        watch::Sender<StatusCode>,
+        Arc<Mutex<Vec<String>>>,
+    ) {
+        let (code, codes) = watch::channel(StatusCode::NOT_FOUND);
+        let read = Arc::<Mutex<Vec<String>>>::default();
+        let paths = Arc::clone(&read);
+        let server = Router::new().fallback(move |uri: Uri| {
+            paths.lock().unwrap().push(uri.path().to_owned());
+            let code = *codes.borrow();
+            let mut answer = json!({ "metadata": { "name": "lvp" } });
+            if code != StatusCode::OK {
+                let reason = code.canonical_reason().unwrap().replace(' ', "");
+                answer = json!({ "status": "Failure", "reason": reason, "code": code.as_u16() });
+            }
+            std::future::ready((code, answer.to_string()))
+        });
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let cache = InstallationCache::start(&cluster, LIMIT, Arc::default());
+        (cache, code, read)
+    }
+
+    fn names<const N: usize>(names: [&str; N]) -> Names {
+        names.map(str::to_owned).into()
+    }
+
+    async fn seconds(seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn daemon_set_is_absent_only_while_each_read_finds_it_absent() {
+        let (cache, code, read) = cache();
+        seconds(100).await;
+        assert_eq!(read.lock().unwrap().len(), 0, "no PV names an installation");
+        cache.follow(names([OTHER, "no-slash", "/", "../x"]));
+        seconds(1).await;
+        let path = "/apis/apps/v1/namespaces/storage/daemonsets/lvp".to_owned();
+        assert_eq!(*read.lock().unwrap(), [path], "the others are no names");
+        assert_eq!(cache.absent_for(), [(OTHER.into(), Duration::ZERO)].into());
+        seconds(58).await;
+        assert!(cache.absent_for()[OTHER] < LIMIT);
+        seconds(2).await;
+        assert!(cache.absent_for()[OTHER] >= LIMIT);
+        for other in [
+            StatusCode::OK,
+            StatusCode::FORBIDDEN,
+            StatusCode::INTERNAL_SERVER_ERROR,
+        ] {
+            code.send_replace(other);
+            seconds(20).await;
+            assert_eq!(cache.absent_for(), Absences::new(), "{other}");
+            code.send_replace(StatusCode::NOT_FOUND);
+            seconds(20).await;
+            assert!(cache.absent_for()[OTHER] < LIMIT, "{other}");
+        }
+        // It was not read for a while.
+        seconds(60).await;
+        cache.follow(Names::new());
+        seconds(20).await;
+        let reads = read.lock().unwrap().len();
+        seconds(1000).await;
+        assert_eq!(read.lock().unwrap().len(), reads);
+        cache.follow(names([OTHER]));
+        seconds(1).await;
+        assert_eq!(cache.absent_for(), [(OTHER.into(), Duration::ZERO)].into());
+    }
+}

@@ -1,0 +1,110 @@
+//! What still runs when an installation is released: its Pods, its cleaning Jobs, and other provisioners.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use anyhow::{Result, bail};
+
+use super::super::run::UsageError;
+use super::{Releaser, api, unclean};
+use crate::cluster::ProvisionerPod;
+use crate::view::PvView;
+
+impl Releaser {
+    /// Whether a Pod is of the DaemonSet.
+    fn is_own(&self, pod: &ProvisionerPod) -> bool {
+        let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
+        owner.is_some() && owner == self.daemon_set()
+    }
+
+    /// Looks for the Pods of provisioners in all namespaces. Returns those of the DaemonSet in scope, which the
+    /// garbage collector deletes after it, and others. Until the former end, they clean volumes and add the finalizer
+    /// again. A dry run does not wait for them.
+    ///
+    /// The Go provisioner ignores the finalizer but looks the same, so others are only a warning.
+    pub(super) async fn provisioners(
+        &self,
+        out: &mut (dyn Write + Send),
+    ) -> Result<(Option<String>, Option<String>)> {
+        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || self.is_own(pod);
+        let pods = self.cluster.running_pods(None, wanted).await;
+        let pods = pods.map_err(api("looking for provisioners"))?;
+        let all = names(&pods);
+        let (own, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| self.is_own(pod));
+        let is_dry = self.args.dry_run;
+        if let Some(all) = all.filter(|_| is_dry || self.daemon_set().is_none()) {
+            writeln!(
+                out,
+                "WARNING: these look like provisioners: {all}. If they are this program's, they add the finalizer again; delete their DaemonSet."
+            )?;
+        }
+        Ok((names(&own).filter(|_| !is_dry), names(&others)))
+    }
+
+    /// Drops the PVs that name no installation, since they may belong to another provisioner that runs. That provisioner
+    /// may also be cleaning an uncleaned volume, or offer it again with the data, so none is abandoned meanwhile.
+    ///
+    /// # Errors
+    /// [`UsageError`] if uncleaned volumes were to be abandoned.
+    pub(super) fn keep_doubtful(
+        &self,
+        pvs: &mut Vec<PvView>,
+        others: &str,
+        out: &mut (dyn Write + Send),
+    ) -> Result<()> {
+        let is_doubtful = |pv: &PvView| !self.is_recorded(pv);
+        let is_unclean = |pv: &PvView| is_doubtful(pv) && unclean(pv).is_some();
+        if self.args.abandon_uncleaned && pvs.iter().any(is_unclean) {
+            bail!(UsageError(format!(
+                "provisioners run: {others}; one may be cleaning or offering uncleaned volumes: delete their DaemonSet first (a Pod whose node is gone: with --force)"
+            )));
+        }
+        // Without a DaemonSet, an operator wants all PVs to be released.
+        if self.daemon_set().is_none() {
+            return Ok(());
+        }
+        let before = pvs.len();
+        pvs.retain(|pv| !is_doubtful(pv));
+        let kept = before - pvs.len();
+        if kept > 0 {
+            writeln!(
+                out,
+                "KEPT: {kept} PersistentVolumes name no installation and keep the finalizer, since other provisioners run: {others}."
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first. Returns what is left of them.
+    pub(super) async fn end_jobs(&self, pvs: &[PvView]) -> Result<Option<String>> {
+        let Some((namespace, _)) = self.daemon_set().filter(|_| !self.args.dry_run) else {
+            return Ok(None);
+        };
+        let uids: BTreeSet<_> = pvs.iter().map(|pv| pv.uid.as_str()).collect();
+        let is_ours = |uid: Option<&String>| uid.is_some_and(|uid| uids.contains(uid.as_str()));
+        let jobs = self.cluster.cleaning_jobs(namespace).await;
+        let mut jobs = jobs.map_err(api("listing the cleaning Jobs"))?;
+        jobs.retain(|job| is_ours(job.pv_uid.as_ref()));
+        for job in jobs.iter().filter(|job| !job.deleting) {
+            self.ensure_gone().await?;
+            let deleted = self.cluster.delete_job(namespace, job).await;
+            deleted.map_err(api(format!("deleting Job {namespace}/{}", job.name)))?;
+        }
+        let of_jobs = |pod: &ProvisionerPod| is_ours(pod.job_pv_uid.as_ref());
+        let pods = self.cluster.running_pods(Some(namespace), of_jobs).await;
+        let pods = pods.map_err(api("looking for the Pods of cleaning Jobs"))?;
+        let count = jobs.len();
+        let left = names(&pods).or_else(|| (count > 0).then(|| format!("{count} cleaning Jobs")));
+        Ok(left)
+    }
+}
+
+/// The number of Pods, and the first of them with its node; `None` without any.
+fn names(pods: &[ProvisionerPod]) -> Option<String> {
+    let first = pods.first()?;
+    let count = pods.len();
+    Some(format!(
+        "{count} Pods, such as {} on {}",
+        first.name, first.node
+    ))
+}
