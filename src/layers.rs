@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom to the top.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "types",
     "names",
     "quantity",
     "crash",
     "errors",
+    "escape",
     "backoff",
     "view",
     "host",

@@ -24,6 +24,7 @@ pub mod config;
 pub mod controller;
 pub mod crash;
 pub mod errors;
+mod escape;
 pub mod host;
 pub mod inventory;
 mod isolation;

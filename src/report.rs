@@ -12,6 +12,7 @@ use kube::runtime::events::EventType;
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::cluster::Cluster;
+use crate::log::printable;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
@@ -81,6 +82,7 @@ impl Reporter {
         action: &str,
         note: &str,
     ) {
+        let note = printable(note);
         let namespace = regarding.namespace.clone();
         // The reporting component must be a label value, and the instance's name can be too long for one.
         let component = PROVISIONER_PREFIX.to_owned();

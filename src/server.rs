@@ -128,7 +128,8 @@ mod tests {
 
     use crate::cleanup::table::ProcTable;
     use crate::cluster::Permissions;
-    use crate::plan::Track;
+    use crate::escape::tenants;
+    use crate::plan::{ClassReport, Track, VolumeReport};
     use crate::status::Pass;
     use crate::types::HostPath;
     use crate::view::Tenancy;
@@ -165,6 +166,16 @@ mod tests {
         }
     }
 
+    fn track(state: CleanupState) -> Track {
+        Track {
+            tenancy: tenancy(),
+            pv: "pv-1".into(),
+            path: HostPath::from_api("/mnt/a").unwrap(),
+            state,
+            basis: 1,
+        }
+    }
+
     #[test]
     fn series_of_a_cleanup_end_with_its_state() {
         let metrics = Metrics::new().unwrap();
@@ -173,13 +184,6 @@ mod tests {
         let waits = |reason: &str| CleanupState::Waiting {
             reason: reason.into(),
             job: None,
-        };
-        let track = |state| Track {
-            tenancy: tenancy(),
-            pv: "pv-1".into(),
-            path: HostPath::from_api("/mnt/a").unwrap(),
-            state,
-            basis: 1,
         };
         let tenancy = tenancy();
         let cleanups = |name: &str| scrape(&status, &metrics, &format!("cleanup_{name}"));
@@ -214,6 +218,55 @@ mod tests {
         assert_eq!(cleanups("failed_attempts"), once);
         table.mark_released(&tenancy);
         assert_eq!(cleanups("failed_attempts"), [""; 0]);
+    }
+
+    #[test]
+    fn answers_have_no_names_of_tenants() {
+        let metrics = Metrics::new().unwrap();
+        let because = |what: &str| format!("{what}: {}", tenants(b"secret"));
+        let volume = VolumeReport {
+            pv: Some("pv-1".into()),
+            detail: Some(because("it holds")),
+            ..VolumeReport::default()
+        };
+        let (status, _pass) = status(Pass {
+            not_ready: vec![because("not ready")],
+            degraded: vec![because("degraded")],
+            classes: vec![ClassReport {
+                name: "fast".into(),
+                ready: false,
+                faults: vec![because("fault")],
+                volumes: vec![volume],
+            }],
+            ended: Some(Instant::now()),
+            ..Pass::default()
+        });
+        status.table.track(track(CleanupState::Blocked {
+            reason: because("in use"),
+            notify_at: None,
+            retry_at: Duration::MAX,
+        }));
+        let blocked = status.document().to_string();
+        let metrics = scrape(&status, &metrics, "").join("\n");
+        status
+            .table
+            .mark_failed(&tenancy(), &because("cannot remove"));
+        let document = status.document().to_string();
+        let ready = status.ready().unwrap_err();
+        for (answer, shown) in [
+            (
+                &blocked,
+                &["in use", "it holds", "not ready", "degraded", "fault"][..],
+            ),
+            (&document, &["cannot remove"]),
+            (&ready, &["not ready"]),
+            (&metrics, &["pv-1"]),
+        ] {
+            assert!(!answer.contains("secret"), "{answer}");
+            for shown in shown {
+                assert!(answer.contains(shown), "{answer}");
+            }
+        }
     }
 
     #[test]

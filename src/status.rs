@@ -1,4 +1,6 @@
 //! The document of `/status`, and the answers of `/ready` and `/healthz`.
+//!
+//! They require no authentication, so they have no text that a tenant chose, such as the name of a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::cleanup::table::{ProcEntry, ProcTable};
 use crate::cluster::{Permissions, REMEDY};
+use crate::escape::without_tenants;
 use crate::log;
 use crate::plan::{ClassReport, CleanupState, VolumeState};
 
@@ -69,7 +72,7 @@ impl Status {
     /// The reasons why not, one per line.
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
-        let reasons = self.pass.borrow().not_ready.join("\n");
+        let reasons = without_tenants(&self.pass.borrow().not_ready.join("\n"));
         if reasons.is_empty() {
             Ok(())
         } else {
@@ -99,7 +102,7 @@ impl Status {
         let missing = self.permissions.missing();
         let missing = missing.iter().map(|missing| format!("{missing}; {REMEDY}"));
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
-        json!({
+        let mut document = json!({
             "schemaVersion": 1,
             "node": pass.node,
             "ready": self.ready().is_ok(),
@@ -109,7 +112,19 @@ impl Status {
             "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },
             "logLevel": log::level(),
             "classes": classes,
-        })
+        });
+        make_public(&mut document);
+        document
+    }
+}
+
+/// Removes what tenants chose from all texts.
+fn make_public(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = without_tenants(text),
+        Value::Array(values) => values.iter_mut().for_each(make_public),
+        Value::Object(fields) => fields.values_mut().for_each(make_public),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

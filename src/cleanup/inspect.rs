@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::escape::{quoted, tenants_path};
 use crate::host::Machine;
 use crate::host::access::OpenError;
 use crate::host::kubelet::KubeletDir;
@@ -20,7 +21,6 @@ use crate::host::system::{Dir, SystemStorage};
 use crate::host::users::{device_user, loop_in};
 use crate::plan::reasons;
 use crate::types::MountPath;
-use crate::wipe::escape::escaped;
 
 use super::volume::{OpenVolume, Volume};
 use super::{Failure, SHORT_USE, Stop};
@@ -68,7 +68,10 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse { user, .. } => write!(f, "the volume is in use: {user}"),
-            Self::Nested(point) => write!(f, "{} is mounted inside the volume", point.display()),
+            Self::Nested(point) => {
+                let point = tenants_path(point.as_os_str().as_encoded_bytes());
+                write!(f, "{point} is mounted inside the volume")
+            }
             Self::System(why) => write!(f, "storage that this machine needs ({why})"),
             Self::NotLocal(fs_type) => {
                 write!(f, "{fs_type} may keep its data on another machine")
@@ -278,9 +281,9 @@ fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
     }
 }
 
-/// Escapes a mount point: it may be any bytes, and any pod can create one.
+/// Escapes a mount point outside of the volume: it may be any bytes.
 pub(crate) fn shown(path: &Path) -> String {
-    escaped(path.as_os_str().as_encoded_bytes())
+    quoted(path.as_os_str().as_encoded_bytes())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::run::{UsageError, load};
 use super::table::{or_dash, render, structured};
 use crate::args::{Args, Discover, Environment, OutputFormat};
 use crate::inventory::{Inventory, LocalDisks};
+use crate::log::printable;
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, plan};
 use crate::quantity;
@@ -108,7 +109,8 @@ fn table(plan: &Plan) -> String {
                 or_dash(volume.pv.as_ref().filter(|_| volume.reason.is_none())),
                 or_dash(volume.reason),
             ]);
-            details.extend(volume.detail.clone().filter(|_| volume.reason.is_some()));
+            let detail = volume.detail.as_ref().filter(|_| volume.reason.is_some());
+            details.extend(detail.map(|it| printable(it)));
         }
     }
     let heading = ["CLASS", "ENTRY", "MODE", "CAPACITY", "PV", "REASON"];

@@ -11,6 +11,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::escape::tenants;
+
 /// The space for a table of some hundred mounts.
 const TYPICAL_BYTES: usize = 64 << 10;
 
@@ -116,7 +118,7 @@ impl MountTable {
                 Some(mount) => {
                     table.by_id.insert(mount.id, mount);
                 }
-                None => table.unparsed.push(line.escape_ascii().to_string()),
+                None => table.unparsed.push(tenants(line)),
             }
         }
         table

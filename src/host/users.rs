@@ -13,6 +13,7 @@ use super::filesystem::{FsRoot, may_lie_on};
 use super::mounts::{DeviceNumber, Mount, MountTable};
 use super::sysfs::DeviceFacts;
 use super::system::swaps;
+use crate::escape::{quoted, tenants_path};
 
 /// The visible user of a device, of a partition of it, or of its disk.
 ///
@@ -25,8 +26,8 @@ pub fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<
     for number in &through {
         let DeviceFacts { name, holders, .. } = sysfs.device(*number)?;
         if let Some(mount) = mounts.of_device(*number) {
-            let text = format!("{name} is mounted on {}", mount.point.display());
-            return Ok(Some(text));
+            let point = quoted(mount.point.as_os_str().as_encoded_bytes());
+            return Ok(Some(format!("{name} is mounted on {point}")));
         }
         if let Some(holder) = holders.first() {
             return Ok(Some(format!("{name} is held by {holder}")));
@@ -90,9 +91,8 @@ pub fn loop_in(volume: &FsRoot, machine: &Machine) -> io::Result<Option<String>>
 
 fn in_words(device: &DeviceFacts) -> String {
     let file = device.loop_backing.clone().unwrap_or_default();
-    // A tenant chooses the path: `Debug` quotes and escapes it.
-    let file = file.to_string_lossy();
-    format!("{} is a loop device over {file:?} in it", device.name)
+    let file = tenants_path(file.as_os_str().as_encoded_bytes());
+    format!("{} is a loop device over {file} in it", device.name)
 }
 
 /// `whole` is the number that only files of the volume have.
@@ -179,6 +179,6 @@ mod tests {
             ..DeviceFacts::default()
         };
         let words = in_words(&it);
-        assert_eq!(words, r#"loop0 is a loop device over "/x\u{1b}[2J" in it"#);
+        assert_eq!(words, r"loop0 is a loop device over “/x\u{1b}[2J” in it");
     }
 }

@@ -14,6 +14,7 @@ use tokio::process::Command;
 use super::error::WipeError;
 use super::progress::Progress;
 use super::supervisor;
+use crate::escape::tenants;
 
 /// Longer lines of output are cut: a program may write without ever ending a line.
 const MAX_LINE_BYTES: u64 = 1024;
@@ -129,7 +130,8 @@ async fn read_lines(
     }
     match last.join(" | ") {
         none if none.is_empty() => none,
-        last => format!("; last output: {last}"),
+        // It may contain names from the tenant's data.
+        last => format!("; last output: {}", tenants(last.as_bytes())),
     }
 }
 
@@ -147,7 +149,7 @@ mod tests {
     async fn output_is_split_into_lines() {
         let (seen, last) = lines(b"one\ntwo\r\n\n50%\r99%\r\xffend").await;
         assert_eq!(seen, ["one", "two", "50%", "99%", "\u{fffd}end"]);
-        assert_eq!(last, "; last output: one | two | 50% | 99% | \u{fffd}end");
+        assert_eq!(last, "; last output: “one | two | 50% | 99% | \u{fffd}end”");
         assert_eq!(lines(b"").await, (vec![], String::new()));
     }
 
@@ -156,6 +158,6 @@ mod tests {
         let (seen, _) = lines(&[&b"x".repeat(1500)[..], b"\nnext"].concat()).await;
         assert_eq!(seen, ["x".repeat(1024), "next".into()]);
         let (_, last) = lines(b"1\n2\n3\n4\n5\n6\n7\n").await;
-        assert_eq!(last, "; last output: 3 | 4 | 5 | 6 | 7");
+        assert_eq!(last, "; last output: “3 | 4 | 5 | 6 | 7”");
     }
 }

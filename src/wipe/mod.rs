@@ -7,7 +7,6 @@ pub mod command;
 pub mod device;
 mod dirfd;
 pub mod error;
-pub(crate) mod escape;
 pub(crate) mod method;
 pub(crate) mod pace;
 pub(crate) mod priority;

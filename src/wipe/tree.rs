@@ -23,9 +23,9 @@ use nix::unistd::{fsync, syncfs};
 
 use super::dirfd::{DirFd, Entry};
 use super::error::WipeError;
-use super::escape::{escaped, shown};
 use super::progress::Progress;
 use super::protect;
+use crate::escape::{shown, tenants_path};
 
 use walk::Walk;
 
@@ -52,7 +52,7 @@ pub fn empty(
     progress: &Progress,
 ) -> Result<(), WipeError> {
     if let Some(point) = nested.first() {
-        let path = escaped(point.as_os_str().as_bytes());
+        let path = tenants_path(point.as_os_str().as_bytes());
         return Err(failure("enter", &path, Errno::EXDEV));
     }
     let dir = open_root(root)?;

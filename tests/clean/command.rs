@@ -160,7 +160,7 @@ async fn a_failed_cleaner_is_reported_with_its_code_and_last_output() {
     let script = "for n in 1 2 3 4 5 6 7; do echo line $n; done; exit 77";
     let (result, lines) = clean(script, &mark("fails"), &Progress::default()).await;
     let error = result.unwrap_err();
-    let said = "ended with exit code 77; last output: line 3 | line 4 | line 5 | line 6 | line 7";
+    let said = "ended with exit code 77; last output: “line 3 | line 4 | line 5 | line 6 | line 7”";
     assert!(error.to_string().ends_with(said), "{error}");
     assert_eq!(lines.len(), 7);
 

@@ -214,7 +214,7 @@ fn without_the_capability_a_flag_is_reported_and_the_rest_is_deleted() {
     }
     let root = Path::new("/mnt/volume-ext4");
     let error = clean(root).unwrap_err();
-    for words in ["\"dir/kept\"", "CAP_LINUX_IMMUTABLE"] {
+    for words in ["“dir/kept”", "CAP_LINUX_IMMUTABLE"] {
         assert!(error.to_string().contains(words), "{error}");
     }
     assert_eq!(
@@ -256,7 +256,7 @@ fn a_swap_file_in_use_is_named() {
         let error = clean(root).unwrap_err();
         let said = error.to_string();
         assert!(
-            said.contains("\"swap\"") && said.contains("swapoff"),
+            said.contains("“swap”") && said.contains("swapoff"),
             "{said}"
         );
         assert!(!root.join("other").exists(), "what can be deleted is");

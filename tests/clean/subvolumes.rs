@@ -77,7 +77,7 @@ fn without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted(
         );
         let error = clean(root).unwrap_err();
         let said = error.to_string();
-        let named = said.contains("\"dir/frozen") && said.contains("`btrfs subvolume delete`");
+        let named = said.contains("“dir/frozen") && said.contains("`btrfs subvolume delete`");
         assert!(named, "{said}");
         assert!(!root.join("sub").exists());
         btrfs(&["subvolume", "delete"], &[&frozen]);

@@ -103,7 +103,7 @@ fn a_line_that_does_not_parse_hides_no_other() {
     assert!(table.at(Path::new("/c")).is_some());
     assert_eq!(
         table.unparsed,
-        ["garbage \\x01", "1 0 0:x / /b rw - t s rw"]
+        ["“garbage \\u{1}”", "“1 0 0:x / /b rw - t s rw”"]
     );
 }
 
@@ -228,7 +228,7 @@ fn mount_table_that_lacks_something_is_incomplete() {
     assert!(chroot.contains("outside of the chroot"), "{chroot}");
     let strange = complete(&format!("{root}what is this\n")).unwrap_err();
     assert!(
-        strange.ends_with("does not parse: what is this"),
+        strange.ends_with("does not parse: “what is this”"),
         "{strange}"
     );
 }

@@ -13,8 +13,8 @@ use nix::Result;
 use nix::errno::Errno;
 
 use super::frame::{Frame, Listing};
+use crate::escape::shown;
 use crate::wipe::dirfd::DirFd;
-use crate::wipe::escape::shown;
 
 /// The directories open at a time, in addition to the root and those of the helper. A process may be limited to 64
 /// descriptors.

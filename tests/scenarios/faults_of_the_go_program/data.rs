@@ -115,6 +115,10 @@ fn fault_5_deletion_never_reaches_into_a_nested_mount() {
         all.all(|dir| has_secret(dir))
     });
     in_state(&stage, &mut provisioner, &volume, "CleaningFailed");
+    // Only the event and the log have the names of a tenant's directories.
+    let status = status_of(&mut provisioner, &volume).to_string();
+    assert!(status.contains("is mounted inside the volume"), "{status}");
+    assert!(!status.contains(inner.to_str().unwrap()), "{status}");
 
     stage.sandbox.umount(&inner).unwrap();
     stage.sandbox.umount(&same_filesystem).unwrap();

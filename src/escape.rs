@@ -1,0 +1,132 @@
+//! Escapes what tenants choose, such as the names of their files, for messages.
+//!
+//! A name may contain line breaks and terminal escape sequences. [`tenants`] also encloses it in quotation marks that no
+//! other text has: logs, events and terminals show it, and [`without_tenants`] removes it from answers that require no
+//! authentication.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+/// The longest path that is shown completely. A path may have megabytes, and an event message is limited to
+/// one kilobyte.
+const MAX_SHOWN_BYTES: usize = 512;
+
+const OPEN: char = '“';
+const CLOSE: char = '”';
+
+/// Joins the components of a path below a volume's root, and encloses it.
+pub fn shown<'a>(components: impl IntoIterator<Item = &'a CStr>) -> String {
+    let (mut path, mut length) = (Vec::new(), 0);
+    for component in components {
+        let separator = usize::from(length > 0);
+        length += separator + component.count_bytes();
+        if path.len() <= MAX_SHOWN_BYTES {
+            path.extend_from_slice(&b"/"[..separator]);
+            path.extend_from_slice(component.to_bytes());
+        }
+    }
+    match length {
+        0 => tenants(b"."),
+        length => truncated(&path, length),
+    }
+}
+
+/// A tenant's path, without the end of a very long one.
+pub fn tenants_path(path: &[u8]) -> String {
+    truncated(path, path.len())
+}
+
+/// The start of a path of this length.
+fn truncated(path: &[u8], length: usize) -> String {
+    let start = tenants(&path[..path.len().min(MAX_SHOWN_BYTES)]);
+    match length.saturating_sub(MAX_SHOWN_BYTES) {
+        0 => start,
+        more => format!("{start}… ({more} more bytes)"),
+    }
+}
+
+/// A tenant's text: enclosed, with escapes for unprintable characters.
+pub fn tenants(text: &[u8]) -> String {
+    let quoted = quoted(text);
+    let inner = quoted[1..quoted.len() - 1]
+        .replace(OPEN, "\\u{201c}")
+        .replace(CLOSE, "\\u{201d}");
+    format!("{OPEN}{inner}{CLOSE}")
+}
+
+/// A path that no tenant has chosen: quoted, with escapes for unprintable characters.
+#[expect(
+    clippy::unnecessary_debug_formatting,
+    reason = "Debug quotes and escapes"
+)]
+pub fn quoted(path: &[u8]) -> String {
+    format!("{:?}", OsStr::from_bytes(path))
+}
+
+/// The message without what [`tenants`] has enclosed.
+pub fn without_tenants(message: &str) -> String {
+    let mut parts = message.split(OPEN);
+    let mut public = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Without its end, the message was truncated inside the enclosed text.
+        let (_, rest) = part.split_once(CLOSE).unwrap_or_default();
+        public.extend([OPEN, '…', CLOSE]);
+        public.push_str(rest);
+    }
+    public
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::iter;
+
+    use super::*;
+
+    #[test]
+    fn unprintable_characters_are_escaped() {
+        for (components, shown) in [
+            (&[][..], "“.”"),
+            (&[c"a", c"b c"], "“a/b c”"),
+            (&[c"Grüße"], "“Grüße”"),
+            (&[c"a\nb"], "“a\\nb”"),
+            (&[c"\x1b[2J"], "“\\u{1b}[2J”"),
+            (&[c"\xff\xfe!"], "“\\xFF\\xFE!”"),
+            (&[c"\""], "“\\\"”"),
+            (&[c"”“"], "“\\u{201d}\\u{201c}”"),
+        ] {
+            assert_eq!(super::shown(components.iter().copied()), shown);
+        }
+    }
+
+    #[test]
+    fn very_long_path_is_truncated() {
+        let name = CString::new("a".repeat(250)).unwrap();
+        let deep = shown(iter::repeat_n(name.as_c_str(), 1000));
+        for (shown, more) in [(tenants_path(&b"a".repeat(2000)), 1488), (deep, 250_487)] {
+            assert!(shown.starts_with("“aaa"), "{shown}");
+            let end = format!("”… ({more} more bytes)");
+            assert!(shown.ends_with(&end), "{shown}");
+            assert!(shown.len() < MAX_SHOWN_BYTES + 50, "{shown}");
+        }
+    }
+
+    #[test]
+    fn answers_without_authentication_have_no_text_of_tenants() {
+        let [secret, forged] = [&b"secret"[..], "a” secret “b".as_bytes()].map(tenants);
+        for (message, public) in [
+            (
+                "class \"fast\": no disk".to_owned(),
+                "class \"fast\": no disk",
+            ),
+            (
+                format!("cannot remove {secret}: no"),
+                "cannot remove “…”: no",
+            ),
+            (format!("{forged} and {secret}"), "“…” and “…”"),
+            (forged[..forged.len() - 5].to_owned(), "“…”"),
+        ] {
+            assert_eq!(without_tenants(&message), public);
+        }
+    }
+}
