@@ -30,12 +30,24 @@ pub fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<
             return Ok(Some(format!("{name} is mounted on {point}")));
         }
         if let Some(holder) = holders.first() {
-            return Ok(Some(format!("{name} is held by {holder}")));
+            return Ok(Some(held_by(&name, holder)));
         }
     }
     // A loop device over it does not make an exclusive open fail.
     let loops = sysfs.loops_over(&through)?;
     Ok(loops.first().map(|name| format!("{name} lies on it")))
+}
+
+/// Names the holder, and how to detach it: the host may have activated LVM or RAID that a tenant wrote to a raw device.
+fn held_by(device: &str, holder: &str) -> String {
+    let command = match holder {
+        dm if dm.starts_with("dm-") => "dmsetup remove",
+        md if md.starts_with("md") => "mdadm --stop",
+        _ => return format!("{device} is held by {holder}"),
+    };
+    format!(
+        "{device} is held by {holder}; if the host activated it from a tenant's data: {command} /dev/{holder}"
+    )
 }
 
 /// Describes what has claimed the device at a path, a partition of it, or its disk, for messages.

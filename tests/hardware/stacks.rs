@@ -59,8 +59,9 @@ fn a_partition_is_cleaned_and_its_neighbour_and_the_table_stay() {
     assert!(after[end..] == before[end..], "the neighbour is touched");
 }
 
-/// The disk is in use when it is released: it is cleaned once that has ended, and not before.
-fn waits_while_in_use(make: &str, remove: &str) {
+/// The disk is in use when it is released: it is cleaned once that has ended, and not before. The
+/// event has the command that ends it.
+fn waits_while_in_use(make: &str, remedy: &str, remove: &str) {
     let bench = or_skip!(Bench::set());
     let dir = bench.raw_class("raw", &json!({ "cleanMethod": "zero" }));
     let (disk, place) = (bench.disk("member", SIZE), Place::Nvme(16));
@@ -72,7 +73,7 @@ fn waits_while_in_use(make: &str, remove: &str) {
     let before = disk.content();
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
-    stage.event("VolumeInUse", "");
+    stage.event("VolumeInUse", remedy);
     bench.stays(&bound);
     assert!(disk.content() == before, "what is in use is touched");
     bench.run(remove);
@@ -87,7 +88,8 @@ fn a_member_of_an_md_array_waits_until_the_array_is_stopped() {
         "mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --metadata=1.2 {} missing",
         disk.display()
     );
-    waits_while_in_use(&make, "mdadm --stop /dev/md0");
+    let stop = "mdadm --stop /dev/md0";
+    waits_while_in_use(&make, stop, stop);
 }
 
 #[test]
@@ -97,7 +99,8 @@ fn a_disk_below_a_logical_volume_waits_until_that_is_deactivated() {
         "dmsetup --noudevsync create vg-lv --uuid LVM-of-a-test --table '0 8192 linear {} 2048'",
         Place::Nvme(16).path().display()
     );
-    waits_while_in_use(&make, "dmsetup --noudevsync remove vg-lv");
+    let remedy = "dmsetup remove /dev/dm-";
+    waits_while_in_use(&make, remedy, "dmsetup --noudevsync remove vg-lv");
 }
 
 #[test]

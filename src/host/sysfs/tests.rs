@@ -5,6 +5,9 @@ use std::os::unix::fs::symlink;
 use proptest::prelude::*;
 
 use super::*;
+use crate::host::Machine;
+use crate::host::mounts::MountTable;
+use crate::host::users::device_user;
 
 /// A tree that looks like `/sys` and udev's database.
 struct Fixture {
@@ -336,5 +339,36 @@ proptest! {
         prop_assert_eq!(DeviceNumber::parse(&number.to_string()), Some(number));
         let raw = nix::sys::stat::makedev(major.into(), minor.into());
         prop_assert_eq!(DeviceNumber::from_rdev(raw), number);
+    }
+}
+
+/// A tenant writes signatures of LVM or md to a raw device, and the host activates them.
+#[test]
+fn holder_of_a_device_is_named_with_the_remedy() {
+    for (holder, command) in [
+        (
+            "dm-3",
+            "; if the host activated it from a tenant's data: dmsetup remove /dev/dm-3",
+        ),
+        (
+            "md127",
+            "; if the host activated it from a tenant's data: mdadm --stop /dev/md127",
+        ),
+        ("bcache0", ""),
+    ] {
+        let fixture = two_disks();
+        fixture
+            .device(holder, "253:3", &[])
+            .stack(holder, "pci/sda/sda2");
+        fs::create_dir_all(fixture.dir.path().join("sys/block")).unwrap();
+        let machine = Machine {
+            mounts: MountTable::default(),
+            sysfs: fixture.sysfs(),
+        };
+        let user = |number| device_user(&fixture.facts(number), &machine).unwrap();
+        let named = format!("sda2 is held by {holder}{command}");
+        assert_eq!(user("8:0"), Some(named.clone()));
+        assert_eq!(user("8:2"), Some(named));
+        assert_eq!(user("8:16"), None);
     }
 }
