@@ -3,6 +3,7 @@
 //! It never deletes anything outside the volume, whatever the tenant left in it and whatever processes still
 //! run in it. `dirfd` provides the safe operations, `walk` the order.
 
+mod attributes;
 mod batch;
 mod dir_stack;
 mod frame;
@@ -69,9 +70,9 @@ pub fn empty(
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
     if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
-        root::reset(&lost_and_found, "lost+found")?;
+        root::reset(&lost_and_found, "lost+found", progress)?;
     }
-    root::reset(&dir, ".")
+    root::reset(&dir, ".", progress)
 }
 
 /// Checks that a volume is empty except for an empty `lost+found`. It reads the directory again.
