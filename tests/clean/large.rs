@@ -1,6 +1,7 @@
 //! Trees that are wide, deep, or large: with few descriptors and little memory.
 
 use std::fs::{self, File, Permissions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -14,17 +15,21 @@ use crate::volume::{clean, on_filesystems, without_capabilities};
 /// What lets root read and change directories of any mode and owner.
 const UNPRIVILEGED: &str = "-dac_override,-dac_read_search";
 
-/// Makes `depth` directories, one in the other, and a file in each hundredth.
-fn dig(root: &Path, depth: usize) {
-    let mut dir = std::os::fd::OwnedFd::from(File::open(root).unwrap());
+/// More than the levels of which the names are in memory.
+const LEVELS: usize = 120_000;
+
+/// Makes `depth` directories, one in the other, and a file in each hundredth. Returns the deepest one.
+fn dig(root: &Path, depth: usize, name: &str) -> OwnedFd {
+    let mut dir = OwnedFd::from(File::open(root).unwrap());
     for level in 0..depth {
         if level % 100 == 0 {
             let flags = OFlag::O_CREAT | OFlag::O_WRONLY;
             drop(openat(&dir, "file", flags, Mode::S_IRWXU).unwrap());
         }
-        mkdirat(&dir, "level", Mode::S_IRWXU).unwrap();
-        dir = openat(&dir, "level", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        mkdirat(&dir, name, Mode::S_IRWXU).unwrap();
+        dir = openat(&dir, name, OFlag::O_DIRECTORY, Mode::empty()).unwrap();
     }
+    dir
 }
 
 #[test]
@@ -34,7 +39,7 @@ fn ten_thousand_levels_with_64_descriptors() {
         return run_prepared(&prepare);
     }
     on_filesystems(&["tmpfs", "ext4"], |_, root| {
-        dig(root, 10_000);
+        dig(root, 10_000, "level");
         let start = std::time::Instant::now();
         assert_eq!(clean(root).unwrap(), 10_100);
         eprintln!("{:?}", start.elapsed());
@@ -79,6 +84,49 @@ fn any_tree_takes_little_memory() {
         let grown = resident("VmHWM:").saturating_sub(before);
         eprintln!("{grown} KiB");
         assert!(grown <= 16 << 10, "{grown} KiB");
+    });
+}
+
+#[test]
+fn memory_is_independent_of_the_depth() {
+    // In a process of its own, for its memory to be measured.
+    if prepared_by().is_none() {
+        return run_prepared(&["env"]);
+    }
+    on_filesystems(&["tmpfs"], |sandbox, _| {
+        let root = sandbox.tmpfs("deep", "size=2g,nr_inodes=0").unwrap();
+        dig(&root, LEVELS, &"x".repeat(250));
+        // Resets the peak.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = resident("VmRSS:");
+        let start = std::time::Instant::now();
+        assert_eq!(clean(&root).unwrap(), (LEVELS + LEVELS / 100) as u64);
+        let grown = resident("VmHWM:").saturating_sub(before);
+        eprintln!("{grown} KiB, {:?}", start.elapsed());
+        assert!(grown <= 32 << 10, "{grown} KiB");
+    });
+}
+
+/// The levels below those that fit into memory are removed in rounds, which must end.
+#[test]
+fn directory_in_the_depth_that_cannot_be_deleted_is_one_error() {
+    if !without_capabilities(UNPRIVILEGED) {
+        return;
+    }
+    on_filesystems(&["tmpfs"], |sandbox, _| {
+        let root = sandbox.tmpfs("deep", "size=2g,nr_inodes=0").unwrap();
+        let bottom = dig(&root, LEVELS, "level");
+        mkdirat(&bottom, "closed", Mode::empty()).unwrap();
+        for branch in ["a", "z"] {
+            fs::create_dir_all(root.join(branch).join("free")).unwrap();
+        }
+        let error = clean(&root).unwrap_err().to_string();
+        assert!(error.contains("CAP_DAC_OVERRIDE"), "{error}");
+        assert!(!error.contains("more could not be removed"), "{error}");
+        let left = fs::read_dir(&root)
+            .unwrap()
+            .map(|it| it.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["level"]);
     });
 }
 

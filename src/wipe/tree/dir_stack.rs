@@ -3,6 +3,9 @@
 //! The depth is unlimited, but the number of open directories is bounded. Directories nearer to the root are
 //! closed and later opened again *from above*, one component at a time, with a check of their identity. `..`
 //! is never used: it leads to wherever the directory was moved.
+//!
+//! The number of directories is bounded too, and with it the memory: at the limit, the stack forgets all above its
+//! top. After that directory is empty, the walk starts again from the volume's root.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -12,6 +15,7 @@ use std::sync::Arc;
 use nix::Result;
 use nix::errno::Errno;
 
+use super::LOST_AND_FOUND;
 use super::frame::{Frame, Listing};
 use crate::escape::shown;
 use crate::wipe::dirfd::DirFd;
@@ -23,25 +27,57 @@ const MAX_OPEN: usize = if cfg!(test) { 3 } else { 32 };
 /// Closed directories that are deeper keep no names. They are read again.
 const MAX_CLOSED_LEVELS: usize = if cfg!(test) { 6 } else { 1 << 10 };
 
+/// The maximum number of directories. With names of 255 bytes, they need 24 MiB.
+pub(super) const MAX_LEVELS: usize = if cfg!(test) { 20 } else { 1 << 16 };
+
 /// The directories from the root (always present) to the one that is being emptied, the *top*.
 pub(super) struct DirStack {
+    volume: Arc<DirFd>,
+    /// The volume's root, or a directory below it.
     root: Arc<DirFd>,
+    /// The path of a root below the volume's, for messages.
+    root_path: Option<String>,
     pub(super) frames: Vec<Frame>,
     /// The open directories below the root with their depth, deepest last.
     open: VecDeque<(usize, Arc<DirFd>)>,
 }
 
 impl DirStack {
-    pub(super) fn new(root: DirFd) -> Self {
-        let frame = Frame {
-            id: root.id,
-            ..Frame::default()
-        };
+    pub(super) fn new(volume: Arc<DirFd>) -> Self {
         Self {
-            frames: vec![frame],
-            root: root.into(),
+            frames: vec![root_frame(&volume)],
+            root: volume.clone(),
+            root_path: None,
+            volume,
             open: VecDeque::new(),
         }
+    }
+
+    /// Whether no further directory can be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.frames.len() >= MAX_LEVELS
+    }
+
+    /// Makes the top, which must be open, the root.
+    pub(super) fn forget_above(&mut self) {
+        self.root_path = Some(self.path(None));
+        self.root = self.dir().clone();
+        self.frames = vec![root_frame(&self.root)];
+        self.open.clear();
+    }
+
+    /// Returns to the volume's root. Returns `false` if it is the root already.
+    pub(super) fn start_again(&mut self) -> bool {
+        let is_below = self.root_path.is_some();
+        if is_below {
+            *self = Self::new(self.volume.clone());
+        }
+        is_below
+    }
+
+    /// Whether a directory at this depth is emptied but not removed: the root, and the volume's `lost+found`.
+    pub(super) fn keeps(&self, depth: usize, name: &CStr) -> bool {
+        depth == 0 || depth == 1 && self.root_path.is_none() && *name == *LOST_AND_FOUND
     }
 
     /// The directory that is being emptied.
@@ -50,8 +86,9 @@ impl DirStack {
         &mut self.frames[depth]
     }
 
-    pub(super) fn root(&self) -> &DirFd {
-        &self.root
+    /// The volume's root.
+    pub(super) fn volume(&self) -> &DirFd {
+        &self.volume
     }
 
     /// The depth of the top below the root.
@@ -155,14 +192,26 @@ impl DirStack {
         }
     }
 
-    /// The path of the top or of one of its entries.
+    /// The path of the top or of one of its entries; below a root that is not the volume's, only the path of that.
     pub(super) fn path(&self, name: Option<&CStr>) -> String {
+        if let Some(path) = &self.root_path {
+            return path.clone();
+        }
         let names = self.frames[1..].iter().map(|frame| frame.name.as_c_str());
         shown(names.chain(name))
     }
 
     /// Whether the top is in a subvolume (btrfs) of the volume. Each subvolume has its own device number.
     pub(super) fn is_in_subvolume(&self) -> bool {
-        self.frames[self.depth()].id.device != self.root.id.device
+        self.frames[self.depth()].id.device != self.volume.id.device
+    }
+}
+
+/// The frame of a root, which is read from its first entry.
+fn root_frame(root: &DirFd) -> Frame {
+    Frame {
+        id: root.id,
+        listing: Listing::Lost,
+        ..Frame::default()
     }
 }

@@ -3,6 +3,8 @@
 //! It does not recurse, because tenants may nest directories to any depth. Where a second thread is faster,
 //! the helper may unlink a directory's files while the walk continues with other directories. If a file
 //! cannot be unlinked, the walk reads its directory again and removes the files one by one.
+//!
+//! In a tree deeper than the stack, it removes the deepest levels in rounds, each from the volume's root.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,7 @@ use super::batch::Batch;
 use super::dir_stack::DirStack;
 use super::frame::{Frame, Listing};
 use super::helper::Helper;
-use super::{BUFFER, LOST_AND_FOUND, failure, is_read_only};
+use super::{BUFFER, failure, is_read_only};
 use crate::wipe::dirfd::{DirFd, Entry};
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
@@ -64,6 +66,10 @@ pub(super) struct Walk<'a> {
     buffer: Vec<MaybeUninit<u8>>,
     first_failure: Option<WipeError>,
     failures: u64,
+    /// The number of entries removed before this round.
+    removed_before: u64,
+    /// Why a round removed nothing below the deepest level of the stack: the next one leaves those directories.
+    deep_failure: Option<WipeError>,
 }
 
 impl<'a> Walk<'a> {
@@ -76,7 +82,7 @@ impl<'a> Walk<'a> {
         Self {
             progress,
             sort_directories: filesystem != Ok(XFS_SUPER_MAGIC),
-            stack: DirStack::new(root),
+            stack: DirStack::new(root.into()),
             helper: if two_threads {
                 Helper::start()
             } else {
@@ -85,6 +91,8 @@ impl<'a> Walk<'a> {
             buffer: vec![MaybeUninit::uninit(); BUFFER],
             first_failure: None,
             failures: 0,
+            removed_before: 0,
+            deep_failure: None,
         }
     }
 
@@ -107,8 +115,8 @@ impl<'a> Walk<'a> {
             return Ok(true);
         }
         let (depth, removed) = (self.stack.depth(), self.progress.entries());
+        let is_kept = self.stack.keeps(depth, &self.stack.frames[depth].name);
         let top = self.stack.top();
-        let is_kept = is_kept(depth, top);
         if let Some(below) = top.take_finished() {
             self.remove_directory(below)?;
         } else if let Some(name) = top.pending.pop() {
@@ -124,9 +132,26 @@ impl<'a> Walk<'a> {
         } else if let Some(frame) = self.stack.ascend() {
             self.leave(frame)?;
         } else {
-            return Ok(false);
+            return Ok(self.next_round());
         }
         Ok(true)
+    }
+
+    /// After a directory at the depth limit was emptied: starts again from the volume's root. Returns `false` if
+    /// nothing is left to do.
+    fn next_round(&mut self) -> bool {
+        let failure = self.first_failure.clone();
+        if !self.stack.start_again() {
+            return false;
+        }
+        let removed = self.progress.entries();
+        if removed == self.removed_before {
+            self.deep_failure = Some(failure.unwrap_or_else(|| self.still_written()));
+        }
+        self.removed_before = removed;
+        // What failed is tried again.
+        (self.first_failure, self.failures) = (None, 0);
+        true
     }
 
     /// Opens the top. Returns `false` if the path has changed: then another directory is the top.
@@ -140,6 +165,13 @@ impl<'a> Walk<'a> {
 
     /// Descends into a subdirectory of the top.
     fn enter(&mut self, name: CString) -> Result<(), WipeError> {
+        if self.stack.is_full() {
+            if let Some(error) = self.deep_failure.clone() {
+                return self.fail(error);
+            }
+            self.stack.forget_above();
+            return Ok(());
+        }
         match self.stack.dir().open_dir(&name) {
             Ok(dir) => {
                 if dir.id.device != self.stack.top().id.device {
@@ -174,7 +206,7 @@ impl<'a> Walk<'a> {
             self.stack.return_to(frame);
         } else if frame.failed {
             self.stack.top().failed = true;
-        } else if is_kept(self.stack.depth() + 1, &frame) {
+        } else if self.stack.keeps(self.stack.depth() + 1, &frame.name) {
             // It must only be empty.
         } else if self.remove(&frame.name, RemoveDir)? {
             self.stack.return_to(frame);
@@ -196,10 +228,11 @@ impl<'a> Walk<'a> {
         } else {
             directories.reverse();
         }
-        let in_root = self.stack.depth() == 0;
-        let is_kept = |entry: &Entry| in_root && *entry.name == *LOST_AND_FOUND;
+        let depth = self.stack.depth() + 1;
+        let is_kept = |entry: &Entry| self.stack.keeps(depth, &entry.name);
+        let is_found = !files.is_empty() || !directories.iter().all(is_kept);
         let top = self.stack.top();
-        top.found |= !files.is_empty() || !directories.iter().all(is_kept);
+        top.found |= is_found;
         top.pending = directories.into_iter().map(|entry| entry.name).collect();
         let one_by_one = top.one_by_one;
         files.sort_unstable_by_key(|file| file.inode);
@@ -301,15 +334,19 @@ impl<'a> Walk<'a> {
         let passes = frame.passes;
         if passes > MAX_PASSES {
             self.stack.top().listing = Listing::Complete;
-            return self.fail(WipeError::Failed(format!(
-                "after {MAX_PASSES} passes {} still gets new entries: a process is writing to the volume; stop it",
-                self.stack.path(None)
-            )));
+            return self.fail(self.still_written());
         }
         if self.stack.top_is_open() {
             self.rewind()?;
         }
         Ok(())
+    }
+
+    fn still_written(&self) -> WipeError {
+        WipeError::Failed(format!(
+            "after {MAX_PASSES} passes {} still gets new entries: a process is writing to the volume; stop it",
+            self.stack.path(None)
+        ))
     }
 
     /// Records a failure in the top, and returns any other error.
@@ -326,17 +363,12 @@ impl<'a> Walk<'a> {
     /// The error for an errno about the top or one of its entries.
     fn error(&self, what: &str, name: Option<&CStr>, errno: Errno) -> WipeError {
         let path = self.stack.path(name);
-        if errno == Errno::EROFS && self.stack.is_in_subvolume() && !is_read_only(self.stack.root())
-        {
+        let is_of_subvolume = errno == Errno::EROFS && self.stack.is_in_subvolume();
+        if is_of_subvolume && !is_read_only(self.stack.volume()) {
             return WipeError::Failed(format!(
                 "the subvolume or snapshot of {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
             ));
         }
         failure(what, &path, errno)
     }
-}
-
-/// Whether a directory is emptied but not removed: the root and `lost+found` in it.
-fn is_kept(depth: usize, frame: &Frame) -> bool {
-    depth == 0 || depth == 1 && *frame.name == *LOST_AND_FOUND
 }

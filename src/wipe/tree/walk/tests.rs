@@ -3,6 +3,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::*;
+use crate::wipe::tree::LOST_AND_FOUND;
+use crate::wipe::tree::dir_stack::MAX_LEVELS;
 
 /// The memory of the names that are kept.
 fn names(stack: &DirStack) -> usize {
@@ -88,5 +90,35 @@ fn directories_are_removed_after_the_helper_has_unlinked_their_files() {
             assert_eq!((progress.entries(), walk.stack.top().passes), (made, 1));
             assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
         }
+    }
+}
+
+#[test]
+fn tree_of_any_depth_is_emptied_with_a_bounded_stack() {
+    for levels in [MAX_LEVELS - 1, MAX_LEVELS, MAX_LEVELS + 1, 5 * MAX_LEVELS] {
+        let volume = tempfile::tempdir().unwrap();
+        let mut dir = volume.path().to_owned();
+        let (mut made, mut peak) = (0, 0);
+        for _ in 0..levels {
+            // Only that in the volume's root is kept.
+            dir.push(LOST_AND_FOUND.to_str().unwrap());
+            fs::create_dir_all(dir.join("branch/below")).unwrap();
+            File::create(dir.join("file")).unwrap();
+            made += 4;
+        }
+        let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
+        let progress = Progress::default();
+        let mut walk = Walk::new(root, &progress);
+        while walk.step().unwrap() {
+            peak = peak.max(walk.stack.frames.len());
+        }
+        walk.run().unwrap();
+        assert_eq!(
+            (peak, progress.entries()),
+            (MAX_LEVELS, made - 1),
+            "{levels}"
+        );
+        let kept = volume.path().join(LOST_AND_FOUND.to_str().unwrap());
+        assert_eq!(fs::read_dir(kept).unwrap().count(), 0);
     }
 }
