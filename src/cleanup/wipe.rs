@@ -142,6 +142,9 @@ impl Outcome {
             Some(Trim::NotOffered(Errno::EPERM)) => "CAP_SYS_ADMIN is missing".to_owned(),
             Some(Trim::Failed(errno)) => format!("{errno}; see the kernel log"),
             Some(Trim::OutOfTime) => "the cleanupTimeout of its class left no time".to_owned(),
+            Some(Trim::TooEarly) => {
+                return tracing::info!(%path, "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again");
+            }
             None | Some(Trim::Done { .. } | Trim::NotOffered(_)) => return,
         };
         tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({problem}): deleted data stays on the disk until it is overwritten");
@@ -157,7 +160,7 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<Option<Trim>,
         return Ok(None);
     }
     progress.mark_data_gone();
-    let trimmed = trim::trim(root.as_fd(), progress)?;
+    let trimmed = trim::trim_rarely(root.as_fd(), root.mount().device, progress)?;
     if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
         let message = format!(
             "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \

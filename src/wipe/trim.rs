@@ -8,7 +8,9 @@
 //! that are free in memory may belong to files on the disk. So the trim runs after
 //! [`sync`](super::tree::sync), which detects that.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,14 @@ use nix::unistd::syncfs;
 
 use super::error::WipeError;
 use super::progress::Progress;
+use crate::host::mounts::DeviceNumber;
+
+/// The minimum time between two trims of a filesystem. A tenant may create and delete volumes on it without end, and
+/// a trim may load the disk for minutes.
+const TRIM_INTERVAL: Duration = Duration::from_mins(10);
+
+/// When this process trimmed each filesystem.
+static LAST_TRIMS: Mutex<BTreeMap<DeviceNumber, Instant>> = Mutex::new(BTreeMap::new());
 
 /// The bytes of the filesystem in one call, which cannot be interrupted.
 const STEP: u64 = 1 << 30;
@@ -52,6 +62,37 @@ pub enum Trim {
     OutOfTime,
     /// It started and failed.
     Failed(Errno),
+    /// The filesystem was trimmed a moment ago.
+    TooEarly,
+}
+
+/// Trims the whole filesystem of `root`, unless this process did so a moment ago. `filesystem` is its number in the
+/// mount table, which all subvolumes of btrfs share.
+///
+/// # Errors
+/// Only when it was cancelled by a shutdown.
+pub fn trim_rarely(
+    root: BorrowedFd<'_>,
+    filesystem: DeviceNumber,
+    progress: &Progress,
+) -> Result<Trim, WipeError> {
+    let mut last = last_trims();
+    last.retain(|_, at| at.elapsed() < TRIM_INTERVAL);
+    if last.contains_key(&filesystem) {
+        return Ok(Trim::TooEarly);
+    }
+    last.insert(filesystem, Instant::now());
+    drop(last);
+    let trimmed = trim(root, progress);
+    // After a failure, the next attempt must not succeed without a trim.
+    if !matches!(trimmed, Ok(Trim::Done { .. } | Trim::OutOfTime)) {
+        last_trims().remove(&filesystem);
+    }
+    trimmed
+}
+
+fn last_trims() -> MutexGuard<'static, BTreeMap<DeviceNumber, Instant>> {
+    LAST_TRIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Trims the whole filesystem of `root`.

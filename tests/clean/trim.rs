@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::wipe::progress::Progress;
-use local_volume_provisioner::wipe::trim::{Trim, trim};
+use local_volume_provisioner::wipe::trim::{Trim, trim, trim_rarely};
 use nix::errno::Errno;
 use support::{LoopDevice, sandbox, skip};
 
@@ -88,6 +89,33 @@ fn a_trim_touches_no_file_beside_the_volume() {
         assert_cleans(&root);
         assert!(matches!(trimmed(&root), Trim::Done { .. }));
         assert!(read_from_disk(&beside) == contents);
+    });
+}
+
+/// A tenant creates and deletes volumes on one filesystem without end.
+#[test]
+fn filesystem_is_not_trimmed_again_at_once() {
+    let filesystem = |path: &Path| DeviceNumber::from_rdev(fs::metadata(path).unwrap().dev());
+    let rarely = |path: &Path, progress: &Progress| {
+        let root = File::open(path).unwrap();
+        trim_rarely(root.as_fd(), filesystem(path), progress)
+    };
+    on_filesystems(&["ext4", "xfs"], |_, root| {
+        let cancelled = Progress::default();
+        cancelled.cancel();
+        assert!(rarely(root, &cancelled).is_err());
+        let trimmed = rarely(root, &Progress::default()).unwrap();
+        assert!(matches!(trimmed, Trim::Done { .. }), "{trimmed:?}");
+        for _ in 0..2 {
+            let again = rarely(root, &Progress::default());
+            assert_eq!(again, Ok(Trim::TooEarly));
+        }
+    });
+    on_filesystems(&["tmpfs"], |_, root| {
+        for _ in 0..2 {
+            let refused = rarely(root, &Progress::default());
+            assert_eq!(refused, Ok(Trim::NotOffered(Errno::ENOTTY)));
+        }
     });
 }
 
