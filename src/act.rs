@@ -4,6 +4,7 @@ mod create;
 mod in_flight;
 mod jobs;
 mod offer_checks;
+mod owners;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::view::{JobView, Jobs, PvRef, Tenancy};
 use in_flight::InFlightGuard;
 pub use in_flight::{InFlight, InFlightWrites};
 pub use offer_checks::OfferChecks;
+pub use owners::OwnerChecks;
+use owners::PassOwners;
 
 /// Concurrent writes to the API server.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -37,6 +40,7 @@ pub struct Actor {
     jobs: watch::Receiver<Option<Jobs>>,
     in_flight: InFlightWrites,
     offer_checks: OfferChecks,
+    owner_checks: OwnerChecks,
     permits: Arc<Semaphore>,
 }
 
@@ -49,6 +53,7 @@ impl Actor {
             context,
             jobs,
             in_flight: InFlightWrites::default(),
+            owner_checks: OwnerChecks::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         }
     }
@@ -65,9 +70,15 @@ impl Actor {
         &self.offer_checks
     }
 
+    /// The PVs of other nodes with the identities of ours.
+    #[must_use]
+    pub fn owner_checks(&self) -> &OwnerChecks {
+        &self.owner_checks
+    }
+
     /// Starts all actions and does not wait for them.
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
-        let facts = PassFacts::default();
+        let (facts, owners) = (PassFacts::default(), PassOwners::of(&actions));
         for action in actions {
             let this = self.clone();
             match action {
@@ -88,8 +99,10 @@ impl Actor {
                 }
                 Action::WriteJob(job, write) => self.write_job(job, write, expectations),
                 Action::Create(draft) => {
-                    self.offer(draft, facts.clone(), expectations.clone(), pass);
+                    let (facts, owners) = (facts.clone(), owners.clone());
+                    self.offer(draft, facts, owners, expectations.clone(), pass);
                 }
+                Action::FindOwners(queries) => self.find_owners(queries, expectations),
                 Action::Patch(patch) => {
                     let (pv, now) = (patch.pv.clone(), expectations.clone());
                     let work = async move { this.patch(&patch, &now).await };

@@ -194,6 +194,7 @@ impl Controller {
             back_off_ends = first_ends.map(|left| self.context.table.now() + left);
             pvs = cache.views();
         }
+        let others = pvs.as_deref().map(|pvs| self.actor.owner_checks().now(pvs));
         if let Some(pvs) = &pvs {
             let cleaning = cleanups.values().filter(|it| it.is_active());
             let paths = pvs.iter().filter_map(PvView::path);
@@ -223,6 +224,7 @@ impl Controller {
             writing,
             back_off_ends,
             creating: under_way.creating,
+            others: others.unwrap_or_default(),
             refusals: self.actor.offer_checks().refusals(),
             now: self.context.table.now(),
             date: self.context.cluster.now(),

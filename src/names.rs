@@ -9,6 +9,8 @@ pub const ANNOTATION_BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-cont
 
 /// The volume's recorded identity, see [`crate::host::identity`].
 pub const ANNOTATION_IDENTITY: &str = "local-volume-provisioner/identity";
+/// Label with the hash of the volume's identity, see [`crate::host::identity::GlobalIdentity`].
+pub const LABEL_IDENTITY_HASH: &str = "local-volume-provisioner/identity-hash";
 /// `"true"` once a PV was seen bound; never removed.
 pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
 /// An administrator's consent to clean or forget a volume whose identity does not match.

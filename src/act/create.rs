@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::Actor;
 use super::offer_checks::Refused;
+use super::owners::{OWNED_PAUSE, PassOwners};
 use crate::cache::Expectations;
 use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
@@ -18,6 +19,7 @@ impl Actor {
         &self,
         draft: Box<PvDraft>,
         facts: PassFacts,
+        owners: PassOwners,
         expectations: Expectations,
         pass: Instant,
     ) {
@@ -33,7 +35,7 @@ impl Actor {
             match checked {
                 Ok(()) if is_current => {
                     let (actor, now) = (this.clone(), expectations.clone());
-                    let work = async move { actor.create(&draft, &now, pass).await };
+                    let work = async move { actor.create(&draft, &owners, &now, pass).await };
                     // The PV is ours, or an unlabelled one.
                     this.write(Some(guard), &expectations, work, |is_ok| is_ok);
                 }
@@ -46,10 +48,11 @@ impl Actor {
         });
     }
 
-    /// Creates a PV, unless one of its volume exists.
+    /// Creates a PV, unless one of its volume exists, here or on another node.
     async fn create(
         &self,
         draft: &PvDraft,
+        owners: &PassOwners,
         expectations: &Expectations,
         pass: Instant,
     ) -> Result<(), ApiError> {
@@ -61,6 +64,11 @@ impl Actor {
         if first != second && self.find(second, draft, expectations).await? == Some(true) {
             return Ok(());
         }
+        if let Some(skip) = self.offered_elsewhere(draft, owners).await? {
+            self.offer_checks.refuse(draft, skip, OWNED_PAUSE);
+            return Ok(());
+        }
+        self.offer_checks.allow(&draft.path);
         let mut pv = draft.object.clone();
         for name in [first, second] {
             pv.metadata.name = Some(name.clone());

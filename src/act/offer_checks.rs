@@ -1,5 +1,5 @@
 //! Inspects a volume before its PV is created, with the inspection of a cleanup. Only what depends on the API server is
-//! left to the plan.
+//! left to the plan, and to the list of the PVs of other nodes in `owners.rs`.
 //!
 //! A device is opened exclusively for that. The open fails while the device, one of its partitions or its parent disk
 //! is mounted in any mount namespace, or claimed by swap, btrfs, a journal, LVM or md. A device that has a PV, or shares
@@ -21,12 +21,12 @@ use crate::types::{HostPath, SkipReason, VolumeMode};
 
 /// How long a refusal is valid. It is shorter than the period of idle passes, so that each of these inspects again.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// How long the refusal of a removed entry is kept.
+/// How long the refusal of a removed entry is kept, once the next check is due.
 const REFUSAL_TTL: Duration = Duration::from_mins(10);
 /// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
 const MAX_CONCURRENT: usize = 64;
 
-/// The volumes that did not pass the inspection, by path, and when.
+/// The volumes that must not be offered, by path, and when the next check is due.
 #[derive(Clone, Debug)]
 pub struct OfferChecks {
     host: Arc<dyn Host>,
@@ -76,21 +76,30 @@ impl OfferChecks {
         let before = before.filter(|(_, refusal)| refusal.identity == identity);
         if before
             .as_ref()
-            .is_some_and(|(at, _)| at.elapsed() < MAX_AGE)
+            .is_some_and(|(due, _)| Instant::now() < *due)
         {
             return Err(Refused { is_new: false });
         }
-        let skip = self.inspect(draft, &identity, config, facts).await;
-        let mut refusals = self.lock();
-        refusals.retain(|_, (at, _)| at.elapsed() < REFUSAL_TTL);
-        let Some(skip) = skip else {
-            refusals.remove(path);
+        let Some(skip) = self.inspect(draft, &identity, config, facts).await else {
             return Ok(());
         };
         let is_new = before.is_none_or(|(_, before)| before.skip != skip);
-        let refusal = Refusal { identity, skip };
-        refusals.insert(path.clone(), (Instant::now(), refusal));
+        self.refuse(draft, skip, MAX_AGE);
         Err(Refused { is_new })
+    }
+
+    /// Records that the draft's volume must not be offered for this time.
+    pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) {
+        let (now, identity) = (Instant::now(), draft.identity.clone());
+        let mut refusals = self.lock();
+        refusals.retain(|_, (due, _)| now < *due + REFUSAL_TTL);
+        let refusal = Refusal { identity, skip };
+        refusals.insert(draft.path.clone(), (now + pause, refusal));
+    }
+
+    /// Records that the volume at a path is offered.
+    pub(super) fn allow(&self, path: &HostPath) {
+        self.lock().remove(path);
     }
 
     /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.

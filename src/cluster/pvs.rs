@@ -4,14 +4,17 @@
 
 use k8s_openapi::api::core::v1::PersistentVolume as FullPv;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, only};
+use super::{ApiError, Cluster, PAGE_SIZE, only};
+use crate::names::LABEL_IDENTITY_HASH;
 use crate::view::{PersistentVolume, PvRef, PvView};
 
 const PVS: &str = "persistentvolumes";
+/// The identity hashes that one list selects.
+const HASHES_PER_LIST: usize = 100;
 
 impl Cluster {
     fn pvs(&self) -> Api<PersistentVolume> {
@@ -89,6 +92,29 @@ impl Cluster {
     ) -> Result<Vec<PvView>, ApiError> {
         let keep = move |pv: PersistentVolume| Some(PvView::from_api(&pv)).filter(&wanted);
         self.list_pages(PVS, self.pvs(), params, keep).await
+    }
+
+    /// Lists the metadata of all PVs with one of these identity hashes.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pvs_with_identities(&self, hashes: &[&str]) -> Result<Vec<ObjectMeta>, ApiError> {
+        let (pvs, mut found) = (self.pvs(), Vec::new());
+        for some in hashes.chunks(HASHES_PER_LIST) {
+            let selector = format!("{LABEL_IDENTITY_HASH} in ({})", some.join(","));
+            let mut params = ListParams::default().labels(&selector).limit(PAGE_SIZE);
+            loop {
+                let page = self
+                    .limited(PVS, "list", pvs.list_metadata(&params))
+                    .await?;
+                found.extend(page.items.into_iter().map(|pv| pv.metadata));
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => params = params.continue_token(&token),
+                    None => break,
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Counts and times a request, for metrics that the Go provisioner also has.

@@ -20,6 +20,7 @@
 //! Mount ids, device numbers and device names are never part of it: they change at a reboot. Data that a pod or the
 //! kubelet writes to a device does not change the device's identity.
 
+mod global;
 mod sharing;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use super::filesystem::FsRoot;
 use super::ioctl;
 use super::sysfs::{DeviceFacts, Sysfs};
 
+pub use global::GlobalIdentity;
 pub use sharing::may_share;
 
 const VERSION: &str = "v1:";

@@ -75,6 +75,8 @@ pub struct DeviceFacts {
     pub rotational: bool,
     /// Whether the device is read-only.
     pub read_only: bool,
+    /// Whether several machines can reach the *disk*: by FC, iSCSI, SAS or NVMe with several controllers.
+    pub shared_transport: bool,
 }
 
 impl Sysfs {
@@ -154,6 +156,7 @@ impl Sysfs {
             md_uuid: md_uuid(dir, &udev),
             diskseq: number_in(&dir.join("diskseq")),
             rotational: number_in(&dir.join("queue/rotational")) == Some(1),
+            shared_transport: twins::has_shared_transport(dir),
             ..DeviceFacts::default()
         };
         self.read_loop(dir, &mut disk);

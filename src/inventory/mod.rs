@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 
 use crate::config::Class;
 use crate::host::footprint::Footprint;
-use crate::host::identity::Identity;
+use crate::host::identity::{GlobalIdentity, Identity};
 use crate::host::mounts::DeviceNumber;
 use crate::types::{SkipReason, VolumeMode};
 
@@ -121,6 +121,8 @@ pub struct Candidate {
     pub capacity: u64,
     /// Its identity.
     pub identity: Identity,
+    /// Its identity among all nodes.
+    pub global: Option<GlobalIdentity>,
     /// The storage that it occupies.
     pub footprint: Footprint,
     /// Whether the mount or the device is read-only.

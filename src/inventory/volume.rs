@@ -8,7 +8,7 @@ use crate::host::Machine;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::footprint::Footprint;
-use crate::host::identity;
+use crate::host::identity::{self, GlobalIdentity};
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::error::WipeError;
@@ -48,10 +48,12 @@ impl Volume {
         let mut candidate = match self {
             Self::Filesystem(root) => {
                 let (capacity, read_only) = root.size_and_read_only()?;
+                let identity = identity::of_filesystem(root, sysfs)?;
                 Candidate {
                     kind: VolumeMode::Filesystem,
                     capacity,
-                    identity: identity::of_filesystem(root, sysfs)?,
+                    global: GlobalIdentity::of_filesystem(root, &identity, sysfs)?,
+                    identity,
                     footprint: Footprint::of_filesystem(root, sysfs)?,
                     read_only,
                     in_use: None,
@@ -61,10 +63,12 @@ impl Volume {
             }
             Self::Device(device) => {
                 let facts = sysfs.device(device.number())?;
+                let identity = identity::of_device(device, path.as_path(), sysfs)?;
                 Candidate {
                     kind: VolumeMode::Block,
                     capacity: device.size(),
-                    identity: identity::of_device(device, path.as_path(), sysfs)?,
+                    global: GlobalIdentity::of_device(device.number(), &identity, sysfs)?,
+                    identity,
                     footprint: Footprint::of_device(&facts),
                     read_only: facts.read_only,
                     in_use: device_user(&facts, machine)?,

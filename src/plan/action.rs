@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::config::Class;
 use crate::host::footprint::Footprint;
+use crate::host::identity::GlobalIdentity;
 use crate::host::mounts::DeviceNumber;
-use crate::names::LABEL_HOSTNAME;
 use crate::quantity;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::CleanupState;
+use super::{CleanupState, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub enum Action {
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
+    /// List the PVs of other nodes that may be of the same storage as these of ours.
+    FindOwners(Vec<OwnerQuery>),
     /// Change or delete a cleaning Job.
     WriteJob(JobView, JobWrite),
 }
@@ -82,6 +84,10 @@ pub struct PvDraft {
     pub hostname: String,
     /// The recorded identity.
     pub identity: String,
+    /// The identity among all nodes.
+    pub global: Option<GlobalIdentity>,
+    /// The volume's size in bytes.
+    pub capacity: u64,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// The volume in our mount namespace.
@@ -110,8 +116,8 @@ pub struct Patch {
     pub pv: PvRef,
     /// Annotations to set or (`None`) to remove.
     pub annotations: BTreeMap<&'static str, Option<String>>,
-    /// The hostname label to set.
-    pub hostname_label: Option<String>,
+    /// Labels to set or (`None`) to remove.
+    pub labels: BTreeMap<&'static str, Option<String>>,
     /// The complete new list of finalizers.
     pub finalizers: Option<Vec<String>>,
     /// The complete new list of owners.
@@ -139,8 +145,8 @@ impl Patch {
         for (key, value) in &self.annotations {
             metadata["annotations"][*key] = json!(value);
         }
-        if let Some(hostname) = &self.hostname_label {
-            metadata["labels"][LABEL_HOSTNAME] = json!(hostname);
+        for (key, value) in &self.labels {
+            metadata["labels"][*key] = json!(value);
         }
         if let Some(finalizers) = &self.finalizers {
             metadata["finalizers"] = json!(finalizers);

@@ -13,7 +13,7 @@ use crate::config::Class;
 use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_PROVISIONED_BY, FINALIZER,
-    LABEL_HOSTNAME, provisioner_name, pv_name, pv_name_on_collision,
+    LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
@@ -246,6 +246,9 @@ impl<'a> Planner<'a> {
             }
         }
         labels.insert(LABEL_HOSTNAME.into(), node.hostname.clone());
+        labels.remove(LABEL_IDENTITY_HASH);
+        let hash = candidate.global.iter().map(|it| it.hash.clone());
+        labels.extend(hash.map(|hash| (LABEL_IDENTITY_HASH.into(), hash)));
         let by = provisioner_name(&node.name, &node.uid, config.use_node_name_only);
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
@@ -308,6 +311,8 @@ impl<'a> Planner<'a> {
             path,
             hostname: node.hostname.clone(),
             identity,
+            global: candidate.global.clone(),
+            capacity: candidate.capacity,
             mode: class.volume_mode,
             mount_path: class.mount_dir.join(entry),
             footprint: candidate.footprint.clone(),

@@ -15,6 +15,7 @@ mod jobs;
 mod location;
 mod missing;
 mod occupied;
+mod owners;
 mod report;
 mod shared;
 mod slots;
@@ -39,6 +40,7 @@ pub use installations::other_installation;
 pub use location::PvLocation;
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
+pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
 use slots::Slots;
 pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot};
@@ -95,6 +97,8 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         states: BTreeMap::new(),
         slots: Slots::of(settings, snapshot),
         due: Vec::new(),
+        owner_queries: Vec::new(),
+        alike: Vec::new(),
         is_faulty: false,
         plan: Plan {
             wake_at: snapshot.back_off_ends,
@@ -108,6 +112,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     planner.start_cleanups();
     planner.discover_local_volumes();
     planner.report_shared_filesystems();
+    planner.find_owners();
     planner.plan.is_creating = !planner.is_faulty && !planner.plan.not_ready.is_empty();
     planner.plan.made = true;
     planner.plan.occupied = Arc::new(planner.occupied);
@@ -144,6 +149,10 @@ struct Planner<'a> {
     slots: Slots,
     /// The attempts that are due, before slots are assigned.
     due: Vec<CleanOrder>,
+    /// Our PVs whose other owners have to be listed.
+    owner_queries: Vec<OwnerQuery>,
+    /// Our PVs whose identity other nodes have too, although it is other storage.
+    alike: Vec<&'a str>,
     /// Whether a class has a fault or an unreadable volume.
     is_faulty: bool,
     plan: Plan,

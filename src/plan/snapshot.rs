@@ -12,6 +12,7 @@ use crate::inventory::{Observation, Skip};
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
 
+use super::OtherPvs;
 use super::job_object::JobSource;
 
 /// The configuration and what is wrong with it.
@@ -129,10 +130,10 @@ impl Cleanup {
     }
 }
 
-/// Why a device is not offered, by an exclusive open of it.
+/// Why a volume is not offered, by its inspection or a list of the PVs of other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The identity of what was opened.
+    /// The identity of what was inspected.
     pub identity: String,
     /// The reason.
     pub skip: Skip,
@@ -163,7 +164,9 @@ pub struct Snapshot {
     /// Paths of PVs that are being created and that [`Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
     pub creating: BTreeMap<HostPath, String>,
-    /// The devices that could not be opened exclusively.
+    /// The PVs of other nodes with the identities of ours, by [`super::OwnerQuery::key`].
+    pub others: BTreeMap<String, OtherPvs>,
+    /// The devices that could not be opened exclusively, and the volumes that other nodes offer.
     pub refusals: BTreeMap<HostPath, Refusal>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,

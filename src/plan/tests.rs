@@ -15,6 +15,7 @@ mod missing;
 mod model;
 mod occupied;
 mod offer;
+mod owners;
 mod properties;
 mod purity;
 mod random;

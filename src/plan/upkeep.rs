@@ -3,7 +3,8 @@
 use crate::host::identity::{Match, compare};
 use crate::inventory::Candidate;
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, provisioner_name,
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
+    LABEL_IDENTITY_HASH, provisioner_name,
 };
 use crate::quantity;
 use crate::types::{SkipReason, VolumeMode};
@@ -30,6 +31,22 @@ fn capacity(pv: &PvView, candidate: &Candidate, expandable: bool) -> Option<u64>
     (is_wanted && is_its_disk && !is_directory).then_some(offered)
 }
 
+/// Sets the label with the hash of the identity to that of the volume, which is the PV's own.
+fn label_identity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
+    let hash = candidate.global.as_ref().map(|it| it.hash.clone());
+    if pv.identity_hash == hash {
+        return;
+    }
+    if let Some(before) = &pv.identity_hash {
+        let text = format!(
+            "the label {LABEL_IDENTITY_HASH} was {before:?}, which is not the hash of its identity, and was corrected"
+        );
+        let reason = reasons::VOLUME_IDENTITY_RECORDED;
+        patch.events.push((reason, text));
+    }
+    patch.labels.insert(LABEL_IDENTITY_HASH, hash);
+}
+
 impl<'a> Planner<'a> {
     /// Reconciles a PV that is neither due nor Terminating.
     pub(super) fn upkeep(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
@@ -45,7 +62,9 @@ impl<'a> Planner<'a> {
             let class = self.snapshot.storage_classes.get(&pv.class);
             let expandable = matches!(class, Some(Some(class)) if class.expandable);
             patch.capacity = capacity(pv, candidate, expandable);
-            self.identity(pv, candidate, &mut patch) && self.check_unique(pv, candidate)
+            self.identity(pv, candidate, &mut patch)
+                && self.check_unique(pv, candidate)
+                && self.check_owners(pv, candidate)
         } else {
             self.report_absence(pv, location)
         };
@@ -64,7 +83,8 @@ impl<'a> Planner<'a> {
     /// Adds the hostname label, by which our watch selects PVs.
     pub(super) fn label(&self, pv: &PvView, patch: &mut Patch) {
         if self.lacks_label(pv) {
-            patch.hostname_label = Some(self.node.hostname.clone());
+            let hostname = Some(self.node.hostname.clone());
+            patch.labels.insert(LABEL_HOSTNAME, hostname);
             let text = "found without a hostname label, as older provisioners make PVs; the label was added";
             patch.events.push((reasons::VOLUME_ADOPTED, text.into()));
         }
@@ -90,7 +110,10 @@ impl<'a> Planner<'a> {
         let belongs_to_another = !observed.weak && owner.is_some();
         let recorded = pv.identity.as_deref();
         let event = match recorded.map(|recorded| (recorded, compare(recorded, observed))) {
-            Some((_, Match::Same)) => return true,
+            Some((_, Match::Same)) => {
+                label_identity(pv, candidate, patch);
+                return true;
+            }
             _ if belongs_to_another && pv.never_used() => {
                 let because = format!(
                     "the disk at its path is the one of another PV now ({text:?}), and it was never used"
@@ -125,6 +148,7 @@ impl<'a> Planner<'a> {
         };
         let identity = Some(text.clone());
         patch.annotations.insert(ANNOTATION_IDENTITY, identity);
+        label_identity(pv, candidate, patch);
         patch
             .events
             .push((reasons::VOLUME_IDENTITY_RECORDED, event));
@@ -252,7 +276,8 @@ impl<'a> Planner<'a> {
             patch.owners = Some(owners);
         }
         if pv.hostname_label.is_none() {
-            patch.hostname_label = Some(self.node.hostname.clone());
+            let hostname = Some(self.node.hostname.clone());
+            patch.labels.insert(LABEL_HOSTNAME, hostname);
         }
         Ok(patch)
     }

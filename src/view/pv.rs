@@ -19,7 +19,8 @@ use serde_json::Value;
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
     ANNOTATION_INSTALLATION, ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED,
-    FINALIZER, LABEL_HOSTNAME, provisioner_name, pv_name, pv_name_on_collision,
+    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
+    pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{NodeView, Partial};
@@ -146,6 +147,8 @@ pub struct PvView {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// `metadata.finalizers`, in order.
     pub finalizers: Vec<String>,
     /// Whether `metadata.deletionTimestamp` is set ("Terminating").
@@ -181,6 +184,8 @@ pub struct PvView {
     pub used: bool,
     /// The recorded identity.
     pub identity: Option<String>,
+    /// The label with the hash of the identity.
+    pub identity_hash: Option<String>,
     /// An administrator's consent, see [`ANNOTATION_CONSENT`].
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
@@ -205,6 +210,7 @@ impl PvView {
             name: pv.name_any(),
             uid: pv.uid().unwrap_or_default(),
             resource_version: pv.resource_version().unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             finalizers: pv.finalizers().to_vec(),
             deleting: deletion.is_some(),
             class: spec.storage_class_name.clone().unwrap_or_default(),
@@ -226,6 +232,7 @@ impl PvView {
             bound_by_controller: annotation(ANNOTATION_BOUND_BY_CONTROLLER).is_some(),
             used: annotation_is_true(metadata, ANNOTATION_USED),
             identity: annotation(ANNOTATION_IDENTITY),
+            identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
             owners: pv.owner_references().to_vec(),

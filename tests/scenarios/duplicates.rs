@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use local_volume_provisioner::names::LABEL_IDENTITY_HASH;
 use serde_json::json;
-use support::stage::name;
+use support::stage::{name, uid};
 use support::{LoopDevice, Stage};
 
 use crate::kit::*;
@@ -143,4 +146,38 @@ fn an_entry_that_two_classes_match_is_offered_once() {
     let bound = stage.used(&stage.bind("claim", &volume));
     stage.delete_claim("claim");
     assert_eq!(name(&offered_again(&stage, &volume, &bound)), name(&bound));
+}
+
+fn identity_hash(pv: &PersistentVolume) -> &str {
+    &pv.metadata.labels.as_ref().unwrap()[LABEL_IDENTITY_HASH]
+}
+
+/// The file behind a loop device has the same name on cloned machines.
+#[test]
+fn identity_that_is_not_unique_is_reported_and_deletes_no_pv() {
+    let stage = or_skip!(stage());
+    let (_disk, path) = raw_volume(&stage, &json!({}));
+    let mut provisioner = stage.provisioner();
+    let pv = stage.available(&path, None);
+    let mut command = Command::new("sh");
+    command.args(["-c", "printf %s \"$1\" | sha256sum", "sh"]);
+    let sum = command.arg(identity(&pv)).output().unwrap().stdout;
+    let hash = str::from_utf8(&sum[..32]).unwrap();
+    assert_eq!(identity_hash(&pv), hash);
+
+    let other = foreign_pv(&stage, &stage.named("other"), "disk");
+    for (pv, hash) in [(&other, hash), (&pv, "forged")] {
+        let labels = json!({ "metadata": { "labels": { LABEL_IDENTITY_HASH: hash } } });
+        stage.patch_pv(&name(pv), &labels);
+    }
+    stage.event("VolumeIdentityRecorded", "\"forged\"");
+    let now = stage.pv(&name(&pv)).unwrap();
+    assert_eq!((uid(&now), identity_hash(&now)), (uid(&pv), hash));
+    assert!(provisioner.stop(stage.timeout()).unwrap().success());
+
+    let mut provisioner = stage.provisioner();
+    stage.event("VolumeDuplicate", &name(&pv));
+    in_state(&stage, &mut provisioner, &path, "Available");
+    assert_eq!(uid(&stage.available(&path, None)), uid(&pv));
+    assert!(stage.pv(&name(&other)).is_some());
 }

@@ -7,6 +7,7 @@
 
 mod host;
 mod job_pod;
+mod nodes;
 mod process;
 mod script;
 mod world;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use control_plane::store::EventKind;
 use control_plane::{InProcess, NodeOptions, Options, resource};
 use local_volume_provisioner::config::{Loaded, from_files};
+use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -58,16 +60,7 @@ async fn run() -> End {
         ..Options::default()
     });
     let api = api.unwrap();
-    for class in CLASSES {
-        let class = json!({
-            "metadata": { "name": class },
-            "provisioner": "kubernetes.io/no-provisioner",
-            "reclaimPolicy": "Delete",
-            "volumeBindingMode": "Immediate",
-        });
-        let store = api.store();
-        store.create(&resource::STORAGE_CLASSES, "", class).unwrap();
-    }
+    create_classes(&api);
     let mut loaded = configuration();
     let world = World::new(api.store().clone(), disks());
     let mut events = api.store().subscribe();
@@ -86,7 +79,7 @@ async fn run() -> End {
         }
     });
     let log = Log::default();
-    let start = |loaded: &Loaded| Process::start(api.service(), &world, loaded, &log);
+    let start = |loaded: &Loaded| Process::start(api.service(), NODE, &world, loaded, &log);
     let mut process = start(&loaded);
     let mut script = Script::new(&api, &world);
     for _ in 0..fastrand::u32(30..80) {
@@ -132,6 +125,19 @@ async fn run() -> End {
     }
 }
 
+fn create_classes(api: &InProcess) {
+    for class in CLASSES {
+        let class = json!({
+            "metadata": { "name": class },
+            "provisioner": "kubernetes.io/no-provisioner",
+            "reclaimPolicy": "Delete",
+            "volumeBindingMode": "Immediate",
+        });
+        let store = api.store();
+        store.create(&resource::STORAGE_CLASSES, "", class).unwrap();
+    }
+}
+
 fn configuration() -> Loaded {
     let class = |(at, name): (usize, &str)| {
         let mode = ["Filesystem", "Block"][at];
@@ -160,28 +166,38 @@ fn configuration() -> Loaded {
 }
 
 fn disks() -> Vec<Disk> {
-    let disk = |at: u32| {
+    let some = |at: u32| {
         let class = fastrand::usize(..2);
         let is_block = class == 1 || fastrand::bool();
-        Disk {
-            class: CLASSES[class].to_owned(),
-            path: format!("/mnt/{}/d{at}", CLASSES[class]),
-            kind: if is_block {
-                VolumeMode::Block
-            } else {
-                VolumeMode::Filesystem
-            },
-            is_present: true,
-            hangs: false,
-            data: None,
-            mounted_for: BTreeSet::new(),
-            is_wiped: false,
-            next_wipe_fails: false,
-            lock: None,
-            is_locked_by_job: false,
-        }
+        let global = GlobalIdentity {
+            hash: format!("{at:032}"),
+            is_unique: fastrand::bool(),
+            is_shared: false,
+        };
+        disk(at, class, is_block, global)
     };
-    (0..fastrand::u32(1..7)).map(disk).collect()
+    (0..fastrand::u32(1..7)).map(some).collect()
+}
+
+fn disk(at: u32, class: usize, is_block: bool, global: GlobalIdentity) -> Disk {
+    Disk {
+        class: CLASSES[class].to_owned(),
+        path: format!("/mnt/{}/d{at}", CLASSES[class]),
+        kind: if is_block {
+            VolumeMode::Block
+        } else {
+            VolumeMode::Filesystem
+        },
+        global,
+        is_present: true,
+        hangs: false,
+        data: None,
+        mounted_for: BTreeSet::new(),
+        is_wiped: false,
+        next_wipe_fails: false,
+        lock: None,
+        is_locked_by_job: false,
+    }
 }
 
 /// Waits until every volume is in use or offered, and the API server has been idle for a minute.

@@ -31,6 +31,7 @@ use tower::ServiceExt;
 use crate::host::SimHost;
 use crate::world::World;
 
+/// The only node of most worlds.
 pub const NODE: &str = "n1";
 
 thread_local! {
@@ -109,7 +110,13 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn start(service: Service, world: &Arc<World>, loaded: &Loaded, log: &Log) -> Self {
+    pub fn start(
+        service: Service,
+        node: &'static str,
+        world: &Arc<World>,
+        loaded: &Loaded,
+        log: &Log,
+    ) -> Self {
         let is_alive = Arc::new(AtomicBool::new(true));
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = client(service, Arc::clone(&is_alive), log.clone());
@@ -133,10 +140,11 @@ impl Process {
             Settings::of(loaded, 1, None),
         );
         let wake = Arc::<Notify>::default();
+        let instance = node;
         let (proc_table, woken) = (Arc::clone(&table), Arc::clone(&wake));
         let task = tokio::spawn(async move {
             let node = loop {
-                if let Ok(metadata) = cluster.node(NODE).await {
+                if let Ok(metadata) = cluster.node(node).await {
                     break NodeView::from_metadata(&metadata).unwrap();
                 }
                 tokio::time::sleep(Duration::from_secs(2)).await;
@@ -149,7 +157,7 @@ impl Process {
             let context = CleanupContext {
                 host: Arc::new(host),
                 state: known_state,
-                reporter: Reporter::new(&cluster, "provisioner", ObjectReference::default()),
+                reporter: Reporter::new(&cluster, instance, ObjectReference::default()),
                 cluster,
                 table: proc_table,
                 metrics,

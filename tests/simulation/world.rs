@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control_plane::{Store, resource};
 use local_volume_provisioner::host::footprint::Footprint;
-use local_volume_provisioner::host::identity::Identity;
+use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
 use local_volume_provisioner::names::FINALIZER;
@@ -21,6 +21,7 @@ pub struct Disk {
     /// Its path on the host, and in the container.
     pub path: String,
     pub kind: VolumeMode,
+    pub global: GlobalIdentity,
     pub is_present: bool,
     pub hangs: bool,
     /// The PV whose tenant has written data, by its UID.
@@ -268,6 +269,7 @@ pub fn candidate(at: usize, disk: &Disk, reads: bool) -> Candidate {
         kind: disk.kind,
         capacity: u64::from(number(at)) << 30,
         identity: Identity { text, weak: false },
+        global: Some(disk.global.clone()),
         footprint,
         read_only: false,
         in_use: None,

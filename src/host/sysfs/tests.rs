@@ -303,6 +303,31 @@ fn disks_with_the_same_bytes_are_twins() {
 }
 
 #[test]
+fn transport_that_several_machines_reach_is_shared() {
+    for (place, expected) in [
+        ("pci0/host0/rport-0:0-1/target0:0:0/0:0:0:0/block/sda", true),
+        (
+            "platform/host3/session1/target3:0:0/3:0:0:0/block/sda",
+            true,
+        ),
+        (
+            "pci0/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sda",
+            true,
+        ),
+        ("virtual/nvme-fabrics/ctl/nvme0/nvme0n1", true),
+        ("virtual/nvme-subsystem/nvme-subsys0/nvme0n1", true),
+        ("pci0/ata1/host0/target0:0:0/0:0:0:0/block/sda", false),
+        ("pci0/nvme/nvme0/nvme0n1", false),
+        ("virtual/block/loop0", false),
+    ] {
+        let fixture = Fixture::new();
+        fixture.device(place, "8:0", &[]);
+        let shared = fixture.facts("8:0").shared_transport;
+        assert_eq!(shared, expected, "{place}");
+    }
+}
+
+#[test]
 fn device_is_read_once() {
     let fixture = two_disks();
     let wwid = fixture.dir.path().join("sys/devices/pci/sdb/wwid");

@@ -138,6 +138,23 @@ impl Sysfs {
     }
 }
 
+/// The names that begin a directory of a transport by which several machines can reach a disk.
+const SHARED_TRANSPORTS: [&str; 5] = [
+    "rport-",
+    "session",
+    "end_device-",
+    "nvme-fabrics",
+    "nvme-subsys",
+];
+
+/// Whether several machines can reach the disk of a directory in `/sys/devices`.
+pub(super) fn has_shared_transport(disk: &Path) -> bool {
+    disk.iter().filter_map(OsStr::to_str).any(|part| {
+        let mut transports = SHARED_TRANSPORTS.iter();
+        transports.any(|transport| part.starts_with(transport))
+    })
+}
+
 /// Whether both are loop devices, over parts of one file that have bytes in common.
 fn share_a_file(one: &DeviceFacts, other: &DeviceFacts) -> bool {
     let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));

@@ -273,6 +273,7 @@ fn action(action: &Action) -> String {
     match action {
         Action::Create(draft) => format!("create {}", draft.path),
         Action::Clean(order) => format!("clean {}", order.pv.name),
+        Action::FindOwners(queries) => format!("list the owners of {}", queries.len()),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
         Action::WriteJob(job, write) => match write {
             JobWrite::Disown => format!("disown Job {}", job.name),
@@ -295,12 +296,13 @@ fn action(action: &Action) -> String {
                 let key = key.rsplit('/').next().unwrap();
                 parts.push(format!("{key}={}", value.as_deref().unwrap_or("(off)")));
             }
-            parts.extend(
-                patch
-                    .hostname_label
-                    .iter()
-                    .map(|host| format!("label={host}")),
-            );
+            for (key, value) in &patch.labels {
+                let key = match *key {
+                    LABEL_HOSTNAME => "label",
+                    key => key.rsplit('/').next().unwrap(),
+                };
+                parts.push(format!("{key}={}", value.as_deref().unwrap_or("(off)")));
+            }
             parts.extend(
                 patch
                     .finalizers

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::kit::{World, made, with};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_PROVISIONED_BY,
-    ANNOTATION_USED, FINALIZER,
+    ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
 };
-use crate::plan::{Action, CleanupState, JobWrite, Patch, PvDraft, Withdrawal};
+use crate::plan::{Action, CleanupState, JobWrite, OtherPvs, Patch, PvDraft, Withdrawal};
 use crate::quantity;
 use crate::view::{Phase, PvRef, PvView};
 
@@ -33,6 +33,15 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 world = world.cleanup(&order.pv, released);
             }
             Action::WriteJob(_, JobWrite::Disown) => {}
+            Action::FindOwners(queries) => {
+                for query in queries {
+                    let found = OtherPvs {
+                        hash: query.identity.hash,
+                        ..OtherPvs::default()
+                    };
+                    world.snapshot.others.insert(query.key, found);
+                }
+            }
             Action::Release(tenancy) => {
                 let done = world.snapshot.cleanups.get_mut(&tenancy).unwrap();
                 pvs.remove(&done.pv);
@@ -90,8 +99,12 @@ fn patch(pv: &mut PvView, change: Patch) {
             other => panic!("{other} is not for the plan to write"),
         }
     }
-    if let Some(hostname) = change.hostname_label {
-        pv.hostname_label = Some(hostname);
+    for (key, value) in change.labels {
+        match key {
+            LABEL_HOSTNAME => pv.hostname_label = value,
+            LABEL_IDENTITY_HASH => pv.identity_hash = value,
+            other => panic!("{other} is not for the plan to write"),
+        }
     }
     if let Some(finalizers) = change.finalizers {
         let added = finalizers.contains(&FINALIZER.to_owned()) && !pv.has_finalizer();

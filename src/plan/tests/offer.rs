@@ -54,6 +54,8 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         identity: "v1:fs=ext4,root=/,uuid=u1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
+        global: None,
+        capacity: 100 * GIB,
         footprint: fs(1).footprint,
         object: object(json!({
             "metadata": {
@@ -117,6 +119,8 @@ fn a_new_volume_is_offered_with_every_setting() {
         identity: "v1:wwid=disk-1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
+        global: None,
+        capacity: 11 * GIB + 5,
         footprint: disk(1).footprint,
         object: object(json!({
             "metadata": {

@@ -28,7 +28,7 @@ fn storage() -> Vec<Candidate> {
         fs(1),
         directory(1, "/x"),
         directory(1, "/x/y"),
-        disk(2),
+        global(disk(2), true),
         fs(2),
         fs(3),
         fs(4),

@@ -21,8 +21,9 @@ fn every_field_is_read() {
             "uid": "uid-a",
             "resourceVersion": "7",
             "finalizers": ["kubernetes.io/pv-protection", FINALIZER],
+            "creationTimestamp": "2025-01-01T00:00:00Z",
             "deletionTimestamp": "2026-01-02T03:04:05Z",
-            "labels": { LABEL_HOSTNAME: "host-1" },
+            "labels": { LABEL_HOSTNAME: "host-1", LABEL_IDENTITY_HASH: "0123" },
             "annotations": {
                 ANNOTATION_PROVISIONED_BY: "somebody",
                 ANNOTATION_INSTALLATION: "storage/lvp",
@@ -59,6 +60,7 @@ fn every_field_is_read() {
         name: "pv-a".into(),
         uid: "uid-a".into(),
         resource_version: "7".into(),
+        created: Some("2025-01-01T00:00:00Z".parse().unwrap()),
         finalizers: vec!["kubernetes.io/pv-protection".into(), FINALIZER.into()],
         deleting: true,
         class: "fast".into(),
@@ -80,6 +82,7 @@ fn every_field_is_read() {
         bound_by_controller: true,
         used: true,
         identity: Some("v1:wwid=1".into()),
+        identity_hash: Some("0123".into()),
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
         owners: [

@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
+use local_volume_provisioner::names::LABEL_IDENTITY_HASH;
 use serde_json::{Value, json};
 use support::names::DEFAULT_TAINT_KEY;
 use support::skip;
@@ -130,6 +131,7 @@ impl Scene {
         let [own, adopted, unlisted] = &["pv", "go-pv", "unlisted"].map(|name| self.name(name));
         let ours = finalizers(&json!(["local-volume-provisioner/cleanup"]));
         let unlabelled = with(pv(adopted, mine), "/metadata/labels", json!({}));
+        let hash = json!({ "metadata": { "labels": { LABEL_IDENTITY_HASH: "0" } } });
         let larger = json!({ "spec": { "capacity": { "storage": "2Gi" } } });
         let of_old_class = with(pv(unlisted, mine), "/spec/storageClassName", json!("gone"));
         create(&self.pvs, of_old_class).await.unwrap();
@@ -144,6 +146,7 @@ impl Scene {
             ("a PV without the label", CreatePv(unlabelled)),
             ("the label that it lacks", PatchPv(adopted, hostname(mine))),
             ("a PV's size", PatchPv(adopted, larger)),
+            ("the hash of its identity", PatchPv(adopted, hash)),
             (
                 "the label of a PV of a class that is gone",
                 PatchPv(unlisted, hostname(mine)),

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{GIB, OURS, path, with};
 use crate::host::footprint::Footprint;
-use crate::host::identity::Identity;
+use crate::host::identity::{GlobalIdentity, Identity};
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{Candidate, Contents};
 use crate::names::FINALIZER;
@@ -30,12 +30,24 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
         kind,
         capacity: 100 * GIB,
         identity,
+        global: None,
         footprint,
         read_only: false,
         in_use: None,
         contents: Contents::NotLookedAt,
         rotational: BTreeSet::new(),
     }
+}
+
+/// The same storage with an identity among all nodes, whose hash is `hash`.
+pub fn global(candidate: Candidate, is_unique: bool) -> Candidate {
+    with(candidate, |candidate| {
+        candidate.global = Some(GlobalIdentity {
+            hash: "hash".into(),
+            is_unique,
+            is_shared: false,
+        });
+    })
 }
 
 /// A whole disk. Its partition 1 has the next minor number, as has the filesystem of [`fs`].
@@ -143,6 +155,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         name: name.into(),
         uid: format!("uid-{name}"),
         resource_version: format!("version-{name}"),
+        created: None,
         finalizers: Vec::new(),
         deleting: false,
         class: class.into(),
@@ -160,6 +173,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         bound_by_controller: false,
         used: false,
         identity: Some(candidate.identity.text.clone()),
+        identity_hash: candidate.global.as_ref().map(|it| it.hash.clone()),
         consent: None,
         paused: false,
         owners: Vec::new(),

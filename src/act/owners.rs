@@ -1,0 +1,166 @@
+//! Lists the PVs of other nodes with the identities of ours, before a PV is created and once it exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::api::ObjectMeta;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::Actor;
+use crate::cache::Expectations;
+use crate::cluster::ApiError;
+use crate::inventory::Skip;
+use crate::names::{LABEL_HOSTNAME, LABEL_IDENTITY_HASH};
+use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
+use crate::view::PvView;
+
+/// The pause between two lists while another node has the disk.
+pub(super) const OWNED_PAUSE: Duration = Duration::from_mins(5);
+/// The pause while no other node has it. A node that creates a PV later finds ours, but PVs of earlier versions have no
+/// label until the provisioner of their node is upgraded.
+const FREE_PAUSE: Duration = Duration::from_hours(1);
+
+/// By identity hash.
+type Found = BTreeMap<String, OtherPvs>;
+
+/// The PVs of other nodes with the identities of ours, by [`OwnerQuery::key`].
+#[derive(Clone, Debug, Default)]
+pub struct OwnerChecks(Arc<Mutex<Entries>>);
+
+/// With the time of the next list. There is none for an identity that is not unique.
+type Entries = BTreeMap<String, (OtherPvs, Option<Instant>)>;
+
+impl OwnerChecks {
+    /// What is known about these PVs; what is known about others is dropped.
+    #[must_use]
+    pub fn now(&self, pvs: &[PvView]) -> BTreeMap<String, OtherPvs> {
+        let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
+        let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();
+        let (mut entries, now) = (self.lock(), Instant::now());
+        entries.retain(|key, _| keys.contains(key));
+        let known = entries.iter().map(|(key, (found, due))| {
+            let is_due = due.is_some_and(|due| due <= now);
+            let found = found.clone();
+            (key.clone(), OtherPvs { is_due, ..found })
+        });
+        known.collect()
+    }
+
+    fn record(&self, query: &OwnerQuery, found: OtherPvs) {
+        let is_free = found.owners.is_empty();
+        let pause = if is_free { FREE_PAUSE } else { OWNED_PAUSE };
+        let is_listed_again = query.identity.is_unique;
+        let due = is_listed_again.then(|| Instant::now() + pause);
+        self.lock().insert(query.key.clone(), (found, due));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The PVs of other nodes with the identities that one pass offers, listed once at the first creation.
+#[derive(Clone, Debug)]
+pub(super) struct PassOwners {
+    queries: Arc<Vec<OwnerQuery>>,
+    found: Arc<OnceCell<Found>>,
+}
+
+impl PassOwners {
+    /// Nothing is listed yet.
+    pub(super) fn of(actions: &[Action]) -> Self {
+        let queries = actions.iter().filter_map(|action| match action {
+            Action::Create(draft) => query(draft),
+            _ => None,
+        });
+        Self {
+            queries: Arc::new(queries.collect()),
+            found: Arc::default(),
+        }
+    }
+}
+
+/// The query of a volume whose identity may forbid its offer.
+fn query(draft: &PvDraft) -> Option<OwnerQuery> {
+    let identity = draft.global.as_ref().filter(|it| it.is_unique)?;
+    Some(OwnerQuery::new("", identity, draft.capacity))
+}
+
+impl Actor {
+    /// Why a volume is not offered, if another node has a PV of it.
+    pub(super) async fn offered_elsewhere(
+        &self,
+        draft: &PvDraft,
+        owners: &PassOwners,
+    ) -> Result<Option<Skip>, ApiError> {
+        let Some(query) = query(draft) else {
+            return Ok(None);
+        };
+        let list = || self.list_owners(&owners.queries);
+        let found = owners.found.get_or_try_init(list).await?;
+        let others = found.get(&query.identity.hash);
+        Ok(others.and_then(|others| others.skip(&draft.path)))
+    }
+
+    /// Lists the PVs of other nodes with the identities of these PVs of ours.
+    pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>, expectations: &Expectations) {
+        let (this, guard) = (self.clone(), self.in_flight.enter(OWNER_LIST, None));
+        let work = async move {
+            let found = this.list_owners(&queries).await?;
+            for query in &queries {
+                let hash = query.identity.hash.clone();
+                let others = found.get(&hash).cloned().unwrap_or_default();
+                this.owner_checks.record(query, OtherPvs { hash, ..others });
+            }
+            Ok(())
+        };
+        self.write(guard, expectations, work, |is_ok| is_ok);
+    }
+
+    async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {
+        let hashes: BTreeSet<_> = queries.iter().map(|it| &*it.identity.hash).collect();
+        let hashes: Vec<_> = hashes.into_iter().collect();
+        let hostname = self.context.state.borrow().node.hostname.clone();
+        let mut by_hash: BTreeMap<String, Vec<ObjectMeta>> = BTreeMap::new();
+        for pv in self.context.cluster.pvs_with_identities(&hashes).await? {
+            let hash = label(&pv, LABEL_IDENTITY_HASH).map(str::to_owned);
+            if let Some(hash) = hash.filter(|_| label(&pv, LABEL_HOSTNAME) != Some(&hostname)) {
+                by_hash.entry(hash).or_default().push(pv);
+            }
+        }
+        let mut found = Found::new();
+        for query in queries {
+            let hash = &query.identity.hash;
+            if let Some(others) = by_hash.remove(hash) {
+                found.insert(hash.clone(), self.others(query, others).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads those of the PVs of other nodes with the identity of a query that may be of the same storage.
+    async fn others(&self, query: &OwnerQuery, pvs: Vec<ObjectMeta>) -> Result<OtherPvs, ApiError> {
+        let nodes: BTreeSet<_> = pvs.iter().map(|pv| label(pv, LABEL_HOSTNAME)).collect();
+        let is_same = query.identity.is_same_storage(nodes.len());
+        let count = pvs.len();
+        let names = pvs.into_iter().filter_map(|pv| pv.name);
+        let node = self.context.state.borrow().node.clone();
+        let mut owners = Vec::new();
+        for name in names.filter(|_| is_same) {
+            let pv = self.context.cluster.pv(&name).await?;
+            owners.extend(pv.filter(|pv| query.is_answered_by(pv, &node)));
+        }
+        Ok(OtherPvs {
+            hash: query.identity.hash.clone(),
+            count,
+            owners,
+            is_due: false,
+        })
+    }
+}
+
+fn label<'a>(pv: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    pv.labels.as_ref()?.get(key).map(String::as_str)
+}
