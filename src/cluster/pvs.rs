@@ -129,3 +129,43 @@ impl Cluster {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::http::Uri;
+    use kube::Client;
+
+    use crate::metrics::Metrics;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_list_selects_100_hashes_and_every_page_is_read() {
+        let asked = Arc::<Mutex<Vec<(usize, bool)>>>::default();
+        let seen = Arc::clone(&asked);
+        let server = Router::new().fallback(move |uri: Uri| {
+            let query = uri.query().unwrap_or_default();
+            let is_first_page = !query.contains("continue=");
+            let hashes = query.matches("hash-").count();
+            seen.lock().unwrap().push((hashes, is_first_page));
+            let token = if is_first_page { "more" } else { "" };
+            let pv = json!({ "metadata": { "name": "pv" } });
+            let list = json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": { "continue": token }, "items": [pv],
+            });
+            std::future::ready(list.to_string())
+        });
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let hashes: Vec<_> = (0..150).map(|number| format!("hash-{number}")).collect();
+        let hashes: Vec<_> = hashes.iter().map(String::as_str).collect();
+        let found = cluster.pvs_with_identities(&hashes).await.unwrap();
+        assert_eq!(found.len(), 4);
+        let pages = [(100, true), (100, false), (50, true), (50, false)];
+        assert_eq!(*asked.lock().unwrap(), pages);
+    }
+}

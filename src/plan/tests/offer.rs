@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::kit::*;
 use crate::config::AccessMode;
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, pv_name, pv_name_on_collision,
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_IDENTITY_HASH, pv_name,
+    pv_name_on_collision,
 };
 use crate::plan::{Action, CleanupState, PvDraft};
 use crate::quantity;
@@ -82,6 +83,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
 
 #[test]
 fn a_new_volume_is_offered_with_every_setting() {
+    let disk = with(global(disk(1), true), |it| it.capacity = 11 * GIB + 5);
     let policy = StorageClassView {
         reclaim_policy: ReclaimPolicy::Delete,
         mount_options: vec!["noatime".into()],
@@ -103,13 +105,14 @@ fn a_new_volume_is_offered_with_every_setting() {
                 ("team", "blue"),
                 ("both", "of the configuration"),
                 ("kubernetes.io/hostname", "forged"),
+                (LABEL_IDENTITY_HASH, "forged"),
             ]);
         })
         .node(|node| {
             node.labels
                 .extend(labels(&[("zone", "z1"), ("both", "of the node")]));
         })
-        .fast("a", &with(disk(1), |disk| disk.capacity = 11 * GIB + 5));
+        .fast("a", &disk);
     let expected = PvDraft {
         name: pv_name("a", "node-1", "fast"),
         second_name: pv_name_on_collision("a", "node-1", "fast"),
@@ -119,14 +122,15 @@ fn a_new_volume_is_offered_with_every_setting() {
         identity: "v1:wwid=disk-1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
-        global: None,
+        global: disk.global,
         capacity: 11 * GIB + 5,
-        footprint: disk(1).footprint,
+        footprint: disk.footprint,
         object: object(json!({
             "metadata": {
                 "name": pv_name("a", "node-1", "fast"),
                 "labels": {
                     "kubernetes.io/hostname": "host-1",
+                    LABEL_IDENTITY_HASH: "hash",
                     "zone": "z1",
                     "team": "blue",
                     "both": "of the configuration",
