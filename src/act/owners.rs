@@ -18,6 +18,9 @@ use crate::view::PvView;
 
 /// The pause between two lists while another node has the disk.
 pub(super) const OWNED_PAUSE: Duration = Duration::from_mins(5);
+/// The pause after the first list of a new PV. Another node may create a PV right after that list, whose age in seconds
+/// is the same.
+const NEW_PAUSE: Duration = Duration::from_secs(5);
 /// The pause while no other node has it. A node that creates a PV later finds ours, but PVs of earlier versions have no
 /// label until the provisioner of their node is upgraded.
 const FREE_PAUSE: Duration = Duration::from_hours(1);
@@ -49,11 +52,15 @@ impl OwnerChecks {
     }
 
     fn record(&self, query: &OwnerQuery, found: OtherPvs) {
-        let is_free = found.owners.is_empty();
-        let pause = if is_free { FREE_PAUSE } else { OWNED_PAUSE };
+        let mut entries = self.lock();
+        let pause = match entries.contains_key(&query.key) {
+            _ if !found.owners.is_empty() => OWNED_PAUSE,
+            true => FREE_PAUSE,
+            false => NEW_PAUSE,
+        };
         let is_listed_again = query.identity.is_unique;
         let due = is_listed_again.then(|| Instant::now() + pause);
-        self.lock().insert(query.key.clone(), (found, due));
+        entries.insert(query.key.clone(), (found, due));
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {

@@ -18,7 +18,7 @@ use crate::process::{self, Log, Process};
 use crate::world::World;
 use crate::{create_classes, disk};
 
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 40;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTLED: Duration = Duration::from_mins(1);
 
