@@ -175,9 +175,9 @@ fn device_whose_second_path_is_in_use_is_kept() {
     volume.device().format("ext4").unwrap();
     let name = other.path().file_name().unwrap().to_str().unwrap();
     let (node, point) = (other.path(), stage.sandbox.dir("other").unwrap());
-    // Where only the kernel sees it.
+    // Where only the kernel sees it, and without writes to the noted data.
     let script = format!(
-        "mount -t ext4 {node} {point} && echo mounted && exec sleep 120",
+        "mount -t ext4 -o ro,noload {node} {point} && echo mounted && exec sleep 120",
         node = node.display(),
         point = point.display()
     );
