@@ -55,9 +55,7 @@ struct Controller {
     reloads: Reloads,
     /// The outcome of the latest pass.
     pass: watch::Sender<Arc<Pass>>,
-    /// The longest time between two passes.
-    period: Duration,
-    absence_limit: Duration,
+    periods: Periods,
     node: NodeCache,
     storage_classes: ClassCache,
     pvs: Option<PvCache>,
@@ -84,7 +82,6 @@ pub async fn run(
     pass: watch::Sender<Arc<Pass>>,
     periods: Periods,
 ) {
-    let period = periods.discovery;
     let context = Arc::new(context);
     let (cluster, wake) = (&context.cluster, &context.wake);
     let ControllerState { settings, node, .. } = state.borrow().clone();
@@ -94,13 +91,16 @@ pub async fn run(
         state,
         reloads,
         pass,
-        period,
-        absence_limit: periods.absence,
+        periods,
         node: NodeCache::start(cluster, node, Arc::clone(wake)),
         storage_classes: ClassCache::start(cluster, Arc::clone(wake)),
         pvs: None,
         installations: InstallationCache::start(cluster, periods.absence, Arc::clone(wake)),
-        inventory: Inventory::new(Arc::clone(&context.host) as _, Arc::clone(wake), period),
+        inventory: Inventory::new(
+            Arc::clone(&context.host) as _,
+            Arc::clone(wake),
+            periods.discovery,
+        ),
         actor: Actor::new(Arc::clone(&context), jobs.subscribe()),
         jobs,
         notices: Notices::default(),
@@ -131,7 +131,9 @@ impl Controller {
     /// Waits until the next pass is due.
     async fn wait(&self, took: Duration, wake_at: Option<Duration>) {
         let until = wake_at.map(|at| at.saturating_sub(self.context.table.now()));
-        let longest = until.map_or(self.period, |until| until.min(self.period));
+        let longest = until.map_or(self.periods.discovery, |until| {
+            until.min(self.periods.discovery)
+        });
         tokio::select! {
             biased;
             () = self.context.wake.notified() => tracing::trace!("woken"),
@@ -229,9 +231,9 @@ impl Controller {
             now: self.context.table.now(),
             date: self.context.cluster.now(),
             missing_since: std::mem::take(&mut self.missing_since),
-            missing_limit: self.period * MISSING_PERIODS,
+            missing_limit: self.periods.discovery * MISSING_PERIODS,
             absent_for: self.installations.absent_for(),
-            absence_limit: self.absence_limit,
+            absence_limit: self.periods.absence,
         }
     }
 }

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, PAGE_SIZE, only};
+use super::{ApiError, Cluster, only};
 use crate::names::LABEL_IDENTITY_HASH;
 use crate::view::{PersistentVolume, PvRef, PvView};
 
@@ -99,20 +99,16 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`].
     pub async fn pvs_with_identities(&self, hashes: &[&str]) -> Result<Vec<ObjectMeta>, ApiError> {
-        let (pvs, mut found) = (self.pvs(), Vec::new());
+        let list = |params| {
+            let pvs = self.pvs();
+            async move { pvs.list_metadata(&params).await }
+        };
+        let mut found = Vec::new();
         for some in hashes.chunks(HASHES_PER_LIST) {
             let selector = format!("{LABEL_IDENTITY_HASH} in ({})", some.join(","));
-            let mut params = ListParams::default().labels(&selector).limit(PAGE_SIZE);
-            loop {
-                let page = self
-                    .limited(PVS, "list", pvs.list_metadata(&params))
-                    .await?;
-                found.extend(page.items.into_iter().map(|pv| pv.metadata));
-                match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => params = params.continue_token(&token),
-                    None => break,
-                }
-            }
+            let params = ListParams::default().labels(&selector);
+            let page = self.pages(PVS, params, |pv| Some(pv.metadata), list);
+            found.extend(page.await?);
         }
         Ok(found)
     }

@@ -28,7 +28,8 @@ impl Controller {
         let was_ready = before.ended.is_some() && before.not_ready.is_empty();
         if !plan.is_creating {
             self.all_created_at = Instant::now();
-        } else if was_ready && self.all_created_at.elapsed() < self.period * CREATION_GRACE_PERIODS
+        } else if was_ready
+            && self.all_created_at.elapsed() < self.periods.discovery * CREATION_GRACE_PERIODS
         {
             plan.not_ready.clear();
         }

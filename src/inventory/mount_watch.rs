@@ -173,6 +173,8 @@ mod tests {
             assert_eq!(watch.notify(&mounts), concerns, "{what}");
             let notified = changed.notified().now_or_never().is_some();
             assert_eq!(notified, concerns, "{what}");
+            let mounts = mounts::changes(now.as_bytes(), now.as_bytes());
+            assert!(!watch.notify(&mounts), "{what}: once");
         }
     }
 }

@@ -15,10 +15,12 @@ pub fn other_installation<'a>(
     node: &NodeView,
     pv: &'a PvView,
 ) -> Option<&'a str> {
+    // Cheap, and false for most PVs of each pass.
+    let other = pv.installation.as_deref();
+    let other = other.filter(|it| Some(*it) != settings.installation.as_deref())?;
     let class = settings.config.classes.get(&pv.class)?;
     pv.path()?.child_of(&class.host_dir)?;
-    let is_other = settings.ownership(node, pv) == Ownership::OtherInstallation;
-    pv.installation.as_deref().filter(|_| is_other)
+    (settings.ownership(node, pv) == Ownership::OtherInstallation).then_some(other)
 }
 
 impl Settings {

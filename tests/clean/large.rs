@@ -56,6 +56,17 @@ fn resident(which: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// By how many KiB the process grows at most during some work.
+fn growth(work: impl FnOnce()) -> u64 {
+    // Resets the peak.
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let (before, start) = (resident("VmRSS:"), std::time::Instant::now());
+    work();
+    let grown = resident("VmHWM:").saturating_sub(before);
+    eprintln!("{grown} KiB, {:?}", start.elapsed());
+    grown
+}
+
 #[test]
 fn any_tree_takes_little_memory() {
     // In a process of its own, for its memory to be measured.
@@ -77,12 +88,7 @@ fn any_tree_takes_little_memory() {
         let short = root.join("short");
         fs::create_dir(&short).unwrap();
         (0..30_000).for_each(|n| drop(File::create(short.join(n.to_string())).unwrap()));
-        // Resets the peak.
-        fs::write("/proc/self/clear_refs", "5").unwrap();
-        let before = resident("VmRSS:");
-        assert_eq!(clean(&root).unwrap(), 90_000 + 30_001);
-        let grown = resident("VmHWM:").saturating_sub(before);
-        eprintln!("{grown} KiB");
+        let grown = growth(|| assert_eq!(clean(&root).unwrap(), 90_000 + 30_001));
         assert!(grown <= 16 << 10, "{grown} KiB");
     });
 }
@@ -96,13 +102,8 @@ fn memory_is_independent_of_the_depth() {
     on_filesystems(&["tmpfs"], |sandbox, _| {
         let root = sandbox.tmpfs("deep", "size=2g,nr_inodes=0").unwrap();
         dig(&root, LEVELS, &"x".repeat(250));
-        // Resets the peak.
-        fs::write("/proc/self/clear_refs", "5").unwrap();
-        let before = resident("VmRSS:");
-        let start = std::time::Instant::now();
-        assert_eq!(clean(&root).unwrap(), (LEVELS + LEVELS / 100) as u64);
-        let grown = resident("VmHWM:").saturating_sub(before);
-        eprintln!("{grown} KiB, {:?}", start.elapsed());
+        let entries = (LEVELS + LEVELS / 100) as u64;
+        let grown = growth(|| assert_eq!(clean(&root).unwrap(), entries));
         assert!(grown <= 32 << 10, "{grown} KiB");
     });
 }

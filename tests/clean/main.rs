@@ -17,7 +17,7 @@
 //! - names of any bytes: `random_trees::everything_inside_is_deleted_and_nothing_outside`
 //! - thousands of levels, few descriptors, little memory: `large::ten_thousand_levels_with_64_descriptors`,
 //!   `large::any_tree_takes_little_memory`, `large::memory_is_independent_of_the_depth`
-//! - more attributes of the root than the kernel lists: `hazards::more_attributes_than_can_be_listed_are_removed`
+//! - more attributes of the root than the kernel lists: `attributes::more_attributes_than_can_be_listed_are_removed`
 //! - files that are still open: `below::an_open_file_is_unlinked_and_not_truncated`
 //! - writers: `attackers::a_writer_that_does_not_stop_is_reported_and_the_cleaning_ends`
 //! - a full disk: `hazards::a_full_filesystem_can_be_emptied`
@@ -50,6 +50,7 @@
 extern crate support;
 
 mod attackers;
+mod attributes;
 mod below;
 mod cancelled;
 mod command;

@@ -105,7 +105,7 @@ fn only_pvs_of_a_configured_class_and_directory_are_taken_over() {
         ("no path", with(a(), |pv| pv.local_path = Err("no".into()))),
         (
             "another node",
-            with(a(), |pv| pv.provisioned_by = Some("somebody".into())),
+            with(a(), |pv| pv.provisioned_by = Some("another".into())),
         ),
     ] {
         gone(pv).expect(situation, &[]);
