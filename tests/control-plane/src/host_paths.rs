@@ -106,12 +106,6 @@ impl HostPaths {
         })
     }
 
-    /// Where it really is.
-    #[cfg(test)]
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// The directory of a volume, held open.
     pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, Refused> {
         let rest = self.rest(path)?;

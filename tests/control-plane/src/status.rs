@@ -266,11 +266,6 @@ impl Status {
         self.code == 404
     }
 
-    /// Whether the object changed in between, or a precondition failed.
-    pub fn is_conflict(&self) -> bool {
-        self.code == 409 && self.reason == "Conflict"
-    }
-
     /// Whether an object of that name is already there.
     pub fn is_already_exists(&self) -> bool {
         self.code == 409 && self.reason == "AlreadyExists"

@@ -5,13 +5,8 @@
 
 mod common;
 
-use std::pin::pin;
-
 use common::*;
-use control_plane::{
-    faults::{Answer, Fault},
-    requests::{Request, Verb},
-};
+use control_plane::{faults::Answer, requests::Verb};
 use serde_json::{Value, json};
 
 macro_rules! on_both {
@@ -34,16 +29,11 @@ macro_rules! on_both {
 on_both! {
     errors_by_verb_resource_and_name_so_many_times
     connections_are_reset_before_or_after_the_store_acted
-    a_request_is_held_until_its_fault_is_cleared
-    an_answer_is_held_although_the_store_has_acted
-    what_is_forbidden_is_said_in_the_words_of_rbac
     running_watches_are_cut
-    a_watch_that_waits_for_its_answer_is_cut_too
     a_watch_can_be_told_that_its_version_expired
     held_watches_are_stale_while_reads_are_fresh
     a_held_watch_that_times_out_loses_nothing
     every_request_is_on_record
-    a_watch_counts_its_bytes_while_it_streams
 }
 
 async fn errors_by_verb_resource_and_name_so_many_times(api: Api) {
@@ -108,67 +98,6 @@ async fn connections_are_reset_before_or_after_the_store_acted(api: Api) {
     assert_eq!(unanswered, 2);
 }
 
-async fn a_request_is_held_until_its_fault_is_cleared(api: Api) {
-    let faults = api.faults();
-    let (clear_one, clear_all) = (|fault: &Fault| fault.clear(), |_: &Fault| faults.clear());
-    for (name, clear) in [("a", &clear_one as &dyn Fn(&Fault)), ("b", &clear_all)] {
-        let held = faults.on(Verb::Create).hold();
-        let mark = api.requests().mark();
-        let json = [("content-type", JSON)];
-        let body = config_map(name).to_string().into_bytes();
-        let create = api.send("POST", CMS, &json, body);
-        let let_go = async {
-            let is_create = |it: &Request| it.verb == Verb::Create;
-            let asked = api.requests().wait_for(mark, SOON, is_create).await;
-            asked.unwrap();
-            tokio::time::sleep(A_MOMENT).await;
-            let path = format!("{CMS}/{name}");
-            api.get(&path).await.refused(404, "NotFound");
-            clear(&held);
-        };
-        let (created, ()) = tokio::join!(create, let_go);
-        created.unwrap().ok();
-    }
-}
-
-async fn an_answer_is_held_although_the_store_has_acted(api: Api) {
-    let mut maps = api.watch(&format!("{CMS}?watch=1")).await;
-    let held = api.faults().on(Verb::Create).hold_answer();
-    let json = [("content-type", JSON)];
-    let mut create = pin!(api.send("POST", CMS, &json, config_map("a").to_string().into_bytes()));
-    tokio::select! {
-        _ = &mut create => panic!("answered while held"),
-        event = maps.next_short() => assert_eq!(event, is("ADDED", "a")),
-    }
-    let silence = tokio::time::timeout(A_MOMENT, &mut create).await;
-    assert!(silence.is_err(), "answered while held");
-    held.clear();
-    create.await.unwrap().ok();
-}
-
-async fn what_is_forbidden_is_said_in_the_words_of_rbac(api: Api) {
-    api.faults().on_any().forbid();
-    let event = "/apis/events.k8s.io/v1/namespaces/default/events/a";
-    let status = format!("{PVS}/a/status");
-    for (answer, words) in [
-        (
-            api.get(CMS).await,
-            r#"cannot list resource "configmaps" in API group """#,
-        ),
-        (
-            api.patch(event, MERGE, &json!({})).await,
-            r#"cannot patch resource "events" in API group "events.k8s.io""#,
-        ),
-        (
-            api.patch(&status, MERGE, &json!({})).await,
-            r#"cannot patch resource "persistentvolumes/status" in API group """#,
-        ),
-    ] {
-        let message = answer.refused(403, "Forbidden");
-        assert!(message.contains(words), "{message}");
-    }
-}
-
 async fn running_watches_are_cut(api: Api) {
     let mut claims = api.watch(&format!("{PVCS}?watch=1")).await;
     let mut maps = api.watch(&format!("{CMS}?watch=1")).await;
@@ -182,22 +111,6 @@ async fn running_watches_are_cut(api: Api) {
     claims.expect_silence().await;
     let mut again = api.watch(&format!("{CMS}?watch=1")).await;
     assert_eq!(again.next_short().await, is("ADDED", "a"));
-}
-
-async fn a_watch_that_waits_for_its_answer_is_cut_too(api: Api) {
-    let (faults, requests) = (api.faults(), api.requests());
-    faults.on(Verb::Watch).latency(A_MOMENT);
-    let mark = requests.mark();
-    let watch = async {
-        let mut lines = api.try_watch(&format!("{CMS}?watch=1"), JSON).await?;
-        lines.try_next().await
-    };
-    let cut = async {
-        let on_record = requests.wait_for(mark, SOON, |r| r.verb == Verb::Watch);
-        on_record.await.unwrap();
-        faults.cut_watches("configmaps");
-    };
-    assert!(tokio::join!(watch, cut).0.is_err());
 }
 
 async fn a_watch_can_be_told_that_its_version_expired(api: Api) {
@@ -301,25 +214,5 @@ async fn every_request_is_on_record(api: Api) {
     assert_eq!(
         requests.all().last().map(|r| r.resource.clone()),
         Some(String::new())
-    );
-}
-
-async fn a_watch_counts_its_bytes_while_it_streams(api: Api) {
-    let requests = api.requests();
-    let mark = requests.mark();
-    let mut lines = api.watch(&format!("{CMS}?watch=1")).await;
-    let watch = requests
-        .wait_for(mark, SOON, |r| r.verb == Verb::Watch)
-        .await
-        .unwrap();
-    assert_eq!(watch.bytes(), 0);
-    api.post(CMS, &config_map("a")).await.ok();
-    let first = lines.next().await.to_string().len() as u64;
-    assert_eq!(watch.bytes(), first + 1, "the line and its end");
-    let mark = requests.mark();
-    let nothing = requests.wait_for(mark, A_MOMENT, |_| true).await;
-    assert!(
-        nothing.is_none(),
-        "an idle watch asks for nothing: {nothing:?}"
     );
 }

@@ -9,31 +9,6 @@ use control_plane::Options;
 use serde_json::Value;
 
 #[tokio::test]
-async fn a_short_history_expires_by_itself() {
-    let options = Options {
-        controllers: false,
-        history: 2,
-        ..Options::default()
-    };
-    let api = Api::with(options).await;
-    let versions: Vec<_> = {
-        let mut versions = Vec::new();
-        for name in ["a", "b", "c", "d"] {
-            versions.push(version(&api.post(CMS, &config_map(name)).await.ok()).to_owned());
-        }
-        versions
-    };
-    let watch = |version: &str| format!("{CMS}?watch=1&resourceVersion={version}");
-    assert_eq!(
-        api.watch(&watch(&versions[0])).await.next().await["type"],
-        "ERROR"
-    );
-    let mut lines = api.watch(&watch(&versions[1])).await;
-    assert_eq!(lines.next_short().await, is("ADDED", "c"));
-    assert_eq!(lines.next_short().await, is("ADDED", "d"));
-}
-
-#[tokio::test]
 async fn bookmarks_and_timeouts() {
     let bookmarks = Duration::from_millis(50);
     let api = Api::with(Options {

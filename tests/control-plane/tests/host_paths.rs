@@ -157,17 +157,6 @@ async fn a_volume_is_emptied_and_available_again() {
 }
 
 #[tokio::test]
-async fn a_directory_is_deleted_with_its_volume() {
-    let fixture = Fixture::new().await;
-    fixture.released("Delete").await;
-    let volume = format!("{PVS}/v");
-    fixture.until(&volume, "gone", |pv| pv.is_none()).await;
-    assert_eq!(fixture.left(), 0);
-    assert!(!fixture.path("root/v").exists());
-    assert!(fixture.path("root").exists());
-}
-
-#[tokio::test]
 async fn without_a_root_nothing_is_touched() {
     for policy in ["Recycle", "Delete"] {
         let fixture = Fixture::with(|options| options.host_paths = None).await;

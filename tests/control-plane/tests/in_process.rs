@@ -7,11 +7,11 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use control_plane::{InProcess, NodeOptions, Options, faults::Answer, requests::Verb};
+use control_plane::{InProcess, NodeOptions, Options};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{
-    Api, Client, Error,
+    Api, Client,
     api::{PostParams, WatchEvent, WatchParams},
     runtime::wait::await_condition,
 };
@@ -80,47 +80,4 @@ async fn a_claim_is_bound_and_a_watch_reports_it() {
     }
     assert_eq!(seen.first().unwrap(), "added Pending");
     assert_eq!(seen.last().unwrap(), "modified Bound");
-}
-
-#[tokio::test(start_paused = true)]
-async fn faults_hit_and_requests_are_on_record() {
-    let (control_plane, client) = start();
-    let volumes: Api<PersistentVolume> = Api::all(client);
-    let faults = control_plane.faults();
-    faults.on(Verb::Create).times(1).reset_after();
-    faults.on(Verb::Get).times(1).answer(Answer::code(503));
-    faults.on(Verb::Get).latency(Duration::from_hours(1));
-
-    let create = PostParams::default();
-    let lost = volumes.create(&create, &typed(volume("v"))).await;
-    assert!(matches!(lost, Err(Error::Service(_))));
-    let refused = volumes.get("v").await;
-    assert!(matches!(refused, Err(Error::Api(status)) if status.code == 503));
-    let begin = Instant::now();
-    volumes.get("v").await.unwrap();
-    assert_eq!(begin.elapsed().as_secs(), 3600);
-
-    let everything = WatchParams::default();
-    let mut lines = volumes.watch(&everything, "0").await.unwrap().boxed();
-    assert!(matches!(
-        lines.try_next().await,
-        Ok(Some(WatchEvent::Added(_)))
-    ));
-    control_plane.faults().cut_watches("persistentvolumes");
-    while let Some(event) = lines.next().await {
-        if event.is_err() {
-            break;
-        }
-    }
-    let asked = control_plane.requests().all();
-    let asked: Vec<_> = asked.iter().map(|r| (r.verb, r.status())).collect();
-    assert_eq!(
-        asked,
-        [
-            (Verb::Create, 0),
-            (Verb::Get, 503),
-            (Verb::Get, 200),
-            (Verb::Watch, 200)
-        ]
-    );
 }

@@ -96,47 +96,6 @@ fn is_alive(pid: &str) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn has(job: &Value, condition: &str) -> bool {
-    let conditions = job["status"]["conditions"].as_array();
-    conditions.is_some_and(|c| {
-        c.iter()
-            .any(|c| c["type"] == condition && c["status"] == "True")
-    })
-}
-
-/// The Job at its end, and the conditions that it had on the way.
-async fn end(jobs: &mut Lines) -> Value {
-    loop {
-        let event = jobs.next().await;
-        let job = &event["object"];
-        if has(job, "Complete") || has(job, "Failed") {
-            return job.clone();
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_job_that_succeeds() {
-    let fixture = Fixture::new().await;
-    let script = "echo hello from $HOSTNAME in $(DIR)";
-    let mut jobs = fixture.run(script, |_| {}).await;
-    let job = end(&mut jobs).await;
-    assert!(has(&job, "SuccessCriteriaMet"));
-    assert_eq!(job["status"]["succeeded"], 1);
-    assert!(job["status"]["completionTime"].is_string());
-    let [pod] = &fixture.pods().await[..] else {
-        panic!()
-    };
-    assert_eq!(pod["status"]["phase"], "Succeeded");
-    let name = pod["metadata"]["name"].as_str().unwrap();
-    let log = fixture.api.get(&format!("{PODS}/{name}/log")).await;
-    let dir = fixture.dir.path().display();
-    assert_eq!(log.ok(), format!("hello from {name} in {dir}\n"));
-    let unknown = format!("{PODS}/{name}/log?container=x");
-    let unknown = fixture.api.get(&unknown).await;
-    unknown.refused(400, "BadRequest");
-}
-
 #[tokio::test]
 async fn a_job_that_is_deleted_while_it_runs_stays_until_its_process_is_gone() {
     let fixture = Fixture::new().await;

@@ -3,19 +3,14 @@
 pub(crate) mod disturbance;
 mod relay;
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use self::relay::Relay;
 use super::{ControllerOptions, Manager, NodeOptions};
 use crate::{
-    meta, node,
+    node,
     resource::{EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource},
     store::{DeleteOptions, Part, Store},
 };
@@ -75,35 +70,6 @@ impl World {
             relay.pass_on();
         }
         self.manager.work()
-    }
-
-    /// Below it the volumes' directories are emptied and deleted.
-    pub(crate) fn root(&self) -> Option<PathBuf> {
-        let host_paths = self.manager.cx.options.host_paths.as_ref()?;
-        Some(host_paths.root().to_owned())
-    }
-
-    /// Works until no directory is being emptied any more, and no pod is ending.
-    pub(crate) fn settle_outside(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            self.settle();
-            let is_busy = !self.manager.cx.reclaims.recycling.is_empty() || self.is_stopping();
-            if !self.work() && !is_busy || disturbance::has_crashed() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "a directory takes too long");
-            thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// Whether a pod waits for the end of its processes. As long as it is there, a volume that it
-    /// emptied gets no other.
-    fn is_stopping(&self) -> bool {
-        let pods = self.store.list(&PODS, None).items;
-        let on_node = |pod: &Value| pod["spec"]["nodeName"].is_string();
-        pods.iter()
-            .any(|pod| on_node(pod) && meta::is_terminating(pod))
     }
 
     pub(crate) fn disturb_no_more(&mut self) {

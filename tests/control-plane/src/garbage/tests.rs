@@ -1,12 +1,12 @@
-//! Owners, dependents and namespaces, on a real store.
+//! Owners and dependents, on a real store.
 
 use serde_json::{Value, json};
 
 use crate::{
-    controllers::tests::{World, but, claim, pod, volume},
+    controllers::tests::{World, but, claim, volume},
     resource::{
-        CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS,
-        PERSISTENT_VOLUMES as VOLUMES, PODS, SECRETS,
+        CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS as CLAIMS, PERSISTENT_VOLUMES as VOLUMES,
+        SECRETS,
     },
 };
 
@@ -65,36 +65,4 @@ fn what_is_not_understood_is_not_deleted() {
         world.get(&VOLUMES, "v").is_some(),
         "a namespaced owner of what is in no namespace"
     );
-}
-
-#[test]
-fn a_namespace_is_deleted_after_all_its_objects() {
-    let mut world = World::new();
-    world.add_node("n1");
-    world.create(&NAMESPACES, config("team"));
-    let inside = |object: Value| but(object, |o| o["metadata"]["namespace"] = json!("team"));
-    world.create(&VOLUMES, volume("v", "1Gi"));
-    world.create(&CLAIMS, inside(claim("c", "1Gi")));
-    let user = but(inside(pod("p", &["c"])), |p| {
-        p["metadata"]["annotations"] = json!({"control-plane/hold-termination": "true"});
-    });
-    world.create(&PODS, user);
-    world.create(&CONFIG_MAPS, inside(config("a")));
-    assert_eq!(world.phase(&VOLUMES, "v"), "Bound");
-
-    world.delete(&NAMESPACES, "team");
-    assert!(world.store.get(&CONFIG_MAPS, "team", "a").is_err());
-    assert_eq!(world.phase(&NAMESPACES, "team"), "Terminating");
-    assert_eq!(world.phase(&VOLUMES, "v"), "Bound", "the pod still runs");
-
-    let mut user = (*world.store.get(&PODS, "team", "p").unwrap()).clone();
-    user["metadata"]["annotations"] = json!({});
-    world
-        .store
-        .update(&PODS, "team", "p", user, crate::store::Part::Main)
-        .unwrap();
-    world.settle();
-    assert!(world.store.get(&CLAIMS, "team", "c").is_err());
-    assert!(world.get(&NAMESPACES, "team").is_none());
-    assert_eq!(world.phase(&VOLUMES, "v"), "Released");
 }

@@ -13,7 +13,7 @@ use crate::{
 
 const POD: &str = "recycler-for-v";
 
-pub(super) fn host_path(policy: &str) -> Value {
+fn host_path(policy: &str) -> Value {
     but(volume("v", "1Gi"), |v| {
         let spec = v["spec"].as_object_mut().unwrap();
         spec.remove("local");
@@ -44,7 +44,7 @@ fn end_pod(world: &mut World, phase: &str, message: &str) {
     world.settle();
 }
 
-pub(super) fn messages(world: &World, reason: &str) -> Vec<String> {
+fn messages(world: &World, reason: &str) -> Vec<String> {
     let events = world.store.list(&EVENTS, Some("default")).items;
     let about = events.iter().filter(|event| {
         event["reason"] == reason && event["involvedObject"]["kind"] == "PersistentVolume"

@@ -1,11 +1,5 @@
 //! What may happen to the controllers, in any order.
 
-use std::{
-    fs,
-    path::Path,
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -150,34 +144,13 @@ fn reclaim() -> impl Strategy<Value = Reclaim> {
 }
 
 impl Step {
-    /// The volume that this may take from its claim by hand.
-    pub(super) fn frees(&self) -> Option<String> {
-        let (Self::Act(action)
-        | Self::Disturb {
-            by: By::Action(action),
-            ..
-        }) = self
-        else {
-            return None;
-        };
-        match action {
-            Action::Edit(r, name, Edit::DropClaimRef | Edit::DropUid) if *r == &VOLUMES => {
-                Some(key(r, *name).1)
-            }
-            _ => None,
-        }
-    }
-
     pub(super) fn take(&self, world: &mut World) {
         match self {
-            Self::Act(action) => action.take(&world.store, world.root().as_deref()),
+            Self::Act(action) => action.take(&world.store),
             Self::Disturb { after, by } => disturbance::plan(
                 *after,
                 match by.clone() {
-                    By::Action(action) => {
-                        let root = world.root();
-                        Disturbance::Rival(Box::new(move |s| action.take(s, root.as_deref())))
-                    }
+                    By::Action(action) => Disturbance::Rival(Box::new(move |s| action.take(s))),
                     By::Fault => Disturbance::Fault,
                     By::Crash => Disturbance::Crash,
                 },
@@ -200,8 +173,8 @@ impl Step {
 }
 
 impl Action {
-    /// What the API server refuses does not happen. With a test root volumes are directories below it.
-    fn take(&self, store: &Store, root: Option<&Path>) {
+    /// What the API server refuses does not happen.
+    fn take(&self, store: &Store) {
         let _ = match self {
             Self::Volume {
                 name,
@@ -221,10 +194,6 @@ impl Action {
                     if let Some(claim) = reserved {
                         v["spec"]["claimRef"] =
                             json!({"namespace": "default", "name": format!("c{claim}")});
-                    }
-                    if let Some(root) = root {
-                        v["spec"].as_object_mut().unwrap().remove("local");
-                        v["spec"]["hostPath"] = json!({"path": directory(root)});
                     }
                 });
                 store.create(&VOLUMES, "", made).map(drop)
@@ -278,14 +247,6 @@ impl Action {
             }
         };
     }
-}
-
-/// A new directory, for one volume alone.
-fn directory(root: &Path) -> String {
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    let path = root.join(MADE.fetch_add(1, Ordering::Relaxed).to_string());
-    fs::create_dir(&path).unwrap();
-    path.display().to_string()
 }
 
 fn key(r: &'static Resource, name: u8) -> (&'static str, String) {
