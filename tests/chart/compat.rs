@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::helm::{Helm, NAMESPACE, Objects, named};
+use crate::helm::{Helm, Objects, named};
 
 /// Each mount as (volume, path, propagation, read-only).
 pub fn mounts(container: &Value) -> Vec<(&str, &str, &str, bool)> {
@@ -86,19 +86,6 @@ fn storage_classes_are_made_when_asked_for() {
         );
     }
     assert!(helm.render(&[]).names("StorageClass").is_empty());
-}
-
-#[test]
-fn metrics_are_scraped_when_asked_for() {
-    let helm = or_skip!(Helm::find());
-    let quiet = helm.render(&[]);
-    assert!(quiet.names("Service").is_empty() && quiet.names("ServiceMonitor").is_empty());
-    let plain = helm.render(&["serviceMonitor.enabled=true"]);
-    let monitor = plain.only("ServiceMonitor");
-    let endpoint = &monitor["spec"]["endpoints"][0];
-    assert_eq!(endpoint["interval"], "10s");
-    assert_eq!(endpoint["relabelings"][0]["targetLabel"], "node");
-    assert_eq!(monitor["metadata"]["namespace"], NAMESPACE);
 }
 
 #[test]

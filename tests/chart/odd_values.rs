@@ -147,18 +147,6 @@ fn a_long_name_is_truncated_and_stays_unique() {
     );
 }
 
-#[test]
-fn annotations_are_those_that_are_given() {
-    let helm = or_skip!(Helm::find());
-    let annotations = |values: &Value| {
-        let objects = helm.render_values(values);
-        objects.only("DaemonSet")["spec"]["template"]["metadata"]["annotations"].clone()
-    };
-    let given = json!({ "a": "b" });
-    assert_eq!(annotations(&json!({ "podAnnotations": given })), given);
-    assert_eq!(annotations(&json!({})), Value::Null);
-}
-
 /// The other chart took whatever YAML makes of them.
 #[test]
 fn quoted_truths_are_what_they_say() {

@@ -56,34 +56,6 @@ fn exchange(one: &Path, other: &Path) -> bool {
 }
 
 #[test]
-fn a_directory_that_is_swapped_for_a_symlink_all_the_time() {
-    on_filesystems(&["tmpfs", "ext4"], |sandbox, root| {
-        let canary = sandbox.dir("canary").unwrap();
-        make_canary(&canary.join("x"));
-        let before = snapshot(&canary);
-        let (real, link) = (root.join("real"), root.join("link"));
-        let attack = || exchange(&real, &link);
-        let mut cleaned = 0;
-        while_attacked(&[&attack], |_| {
-            let end = Instant::now() + Duration::from_secs(2);
-            let late = end + Duration::from_secs(28);
-            while Instant::now() < end || (cleaned <= 10 && Instant::now() < late) {
-                // Made elsewhere: nothing of this goes through the link. The attacker may be in the
-                // way of any of these; then it is tried again in the next round.
-                make_canary(&root.join("fresh/x"));
-                let _ = fs::rename(root.join("fresh"), &real);
-                let _ = symlink(&canary, &link);
-                cleaned += u32::from(clean(root).is_ok());
-            }
-        });
-        assert_eq!(snapshot(&canary), before);
-        assert!(cleaned > 10, "only {cleaned} rounds");
-        assert_cleans(root);
-        fs::remove_file(canary.join("x/link")).unwrap();
-    });
-}
-
-#[test]
 fn a_deep_directory_that_is_moved_out_of_the_volume_and_back() {
     on_filesystems(&["ext4"], |sandbox, fs_root| {
         // The volume is a part of a larger filesystem, in which the attacker can move things.

@@ -78,7 +78,7 @@ fn a_quick_reset_reports_progress_and_whether_it_dropped_the_contents() {
 }
 
 /// What other tools see on a device: nothing.
-pub fn assert_looks_new(device: &LoopDevice) {
+fn assert_looks_new(device: &LoopDevice) {
     let path = device.path().to_str().unwrap();
     assert_eq!(run("wipefs", &["--no-act", path]), "");
     let output = Command::new("blkid")

@@ -1,21 +1,17 @@
 //! Overwriting and discarding, on loop devices.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use local_volume_provisioner::wipe::device::{
-    WipeOutcome, check_reset, check_zeroed, discard, overwrite,
-};
+use local_volume_provisioner::wipe::device::{WipeOutcome, check_zeroed, discard, overwrite};
 use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
-use support::{LoopDevice, Sandbox, skip};
+use support::{LoopDevice, Sandbox};
 
 use crate::device::{
-    SIZES, assert_all_zero, assert_direct_is_off, assert_looks_new, cancel_when, open,
-    without_offload, write_secrets,
+    SIZES, assert_all_zero, assert_direct_is_off, cancel_when, open, without_offload, write_secrets,
 };
-use crate::volume::has;
 
 const SECTOR: usize = 512;
 
@@ -129,26 +125,5 @@ fn a_device_that_cannot_discard_is_zeroed() {
         assert_eq!(outcome, WipeOutcome::Written);
         check_zeroed(&file, size, &Progress::default()).unwrap();
         assert_all_zero(&device);
-    }
-}
-
-#[test]
-fn no_filesystem_is_found_after_either() {
-    let sandbox = or_skip!(Sandbox::enter());
-    if !has("mkfs.ext4") {
-        return skip("no mkfs.ext4 on this machine");
-    }
-    let size = 64 << 20;
-    let device = LoopDevice::new(sandbox.path(), size).unwrap();
-    let once = |file: &File, size, progress: &Progress| overwrite(file, size, 1, progress);
-    let wipes: [fn(&File, u64, &Progress) -> _; 2] = [discard, once];
-    for wipe in wipes {
-        device.format("ext4").unwrap();
-        check_reset(device.file(), size, &Progress::default()).unwrap_err();
-        let file = open(&device);
-        wipe(&file, size, &Progress::default()).unwrap();
-        check_reset(&file, size, &Progress::default()).unwrap();
-        drop(file);
-        assert_looks_new(&device);
     }
 }
