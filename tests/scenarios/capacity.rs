@@ -130,22 +130,6 @@ fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
 }
 
 #[test]
-fn capacity_of_a_bound_pv_stays_when_its_volume_is_resized() {
-    let stage = or_skip!(often());
-    let [volume] = fast_volumes(&stage, ["vol"]);
-    let mut provisioner = stage.provisioner();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    for (options, bytes) in [("size=40m", 40 * MIB), ("size=15m", 15 * MIB)] {
-        remount(&volume, options);
-        stage.eventually("a pass has seen the size", || {
-            status_of(&mut provisioner, &volume)["capacity"] == bytes
-        });
-        passes(&stage, &mut provisioner, 2);
-        assert_eq!(capacity(&stage.pv(&name(&bound)).unwrap()), "20Mi");
-    }
-}
-
-#[test]
 fn capacity_of_a_bound_pv_grows_in_a_class_that_allows_expansion() {
     let stage = or_skip!(often());
     stage.class("fast", &json!({}));

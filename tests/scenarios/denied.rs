@@ -128,16 +128,6 @@ fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {
     }
 }
 
-#[test]
-fn classes_that_cannot_be_read_at_all_are_not_called_missing() {
-    let (stage, mut provisioner) = or_skip!(without(CLASSES, &[Verb::List, Verb::Watch]));
-    let reported = stage.eventually("a reason", || {
-        let reported = status(&mut provisioner)["notReady"].to_string();
-        reported.contains("StorageClass").then_some(reported)
-    });
-    assert!(reported.contains("could not be read so far"), "{reported}");
-}
-
 /// An event that comes again requires another permission than a new one.
 #[test]
 fn each_permission_that_events_require_is_reported_by_its_name() {

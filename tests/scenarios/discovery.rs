@@ -162,19 +162,6 @@ fn a_pv_has_all_that_the_configuration_says() {
 }
 
 #[test]
-fn use_node_name_only_names_the_provisioner_without_the_uid() {
-    let stage = or_skip!(stage());
-    stage.configure("useNodeNameOnly", "true");
-    stage.class("fast", &json!({}));
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=11m").unwrap();
-    let _provisioner = stage.provisioner();
-    let pv = stage.available(&volume, None);
-    let by = format!("local-volume-provisioner-{}", stage.node());
-    assert_eq!(maker(&pv), Some(by.as_str()));
-    assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, "11Mi");
-}
-
-#[test]
 fn a_read_only_mount_is_offered_with_a_warning() {
     let (stage, []) = or_skip!(fast_stage([]));
     let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m,ro").unwrap();

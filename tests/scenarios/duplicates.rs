@@ -122,32 +122,6 @@ fn a_filesystem_and_its_device_are_one_volume() {
     volume.is_kept("Bound", "the device is not offered");
 }
 
-#[test]
-fn an_entry_that_two_classes_match_is_offered_once() {
-    let stage = or_skip!(stage());
-    let dir = stage.class("a", &json!({}));
-    stage.class("b", &json!({ "hostDir": dir, "mountDir": dir }));
-    let volume = tmpfs(&stage, "disks/a/vol-1");
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&volume, None);
-    assert_eq!(
-        pv.spec.as_ref().unwrap().storage_class_name.as_deref(),
-        Some(stage.named("a").as_str())
-    );
-    stage.still(&mut provisioner, "once", || stage.pvs().len() == 1);
-    let (_, metrics) = provisioner.http_get("/metrics").unwrap();
-    assert!(
-        metrics.contains(&format!(
-            "skipped_entries{{class=\"{}\",reason=\"PathClaimedByOtherPV\"}} 1",
-            stage.named("b")
-        )),
-        "the other class says why not"
-    );
-    let bound = stage.used(&stage.bind("claim", &volume));
-    stage.delete_claim("claim");
-    assert_eq!(name(&offered_again(&stage, &volume, &bound)), name(&bound));
-}
-
 fn identity_hash(pv: &PersistentVolume) -> &str {
     &pv.metadata.labels.as_ref().unwrap()[LABEL_IDENTITY_HASH]
 }

@@ -120,14 +120,3 @@ fn another_writer_that_reverts_our_metadata_costs_few_writes() {
         "{writes} writes, of which {reverted} were reverted"
     );
 }
-
-#[test]
-fn those_of_another_node_are_none_of_ours() {
-    let (stage, [volume]) = or_skip!(fast_stage(["vol-1"]));
-    let theirs = foreign_pv(&stage, &stage.named("of-node-2"), "vol-1");
-    let _provisioner = stage.provisioner();
-    stage.eventually("a PV of our own for the same path on our node", || {
-        stage.pvs_at(&volume).len() == 2
-    });
-    assert!(is_untouched(&stage, &theirs, "Available"));
-}

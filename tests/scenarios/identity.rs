@@ -151,21 +151,6 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
     );
 }
 
-#[test]
-fn a_disk_replaced_while_unused_is_recorded_again() {
-    let swap = or_skip!(Swap::set());
-    let stage = &swap.stage;
-    let _provisioner = stage.provisioner();
-    let unused = stage.available(&swap.path, None);
-    swap.put_second();
-    stage.event("VolumeIdentityRecorded", "changed while the PV was unused");
-    let now = stage.pv(&name(&unused)).unwrap();
-    assert_eq!(now.metadata.uid, unused.metadata.uid);
-    assert_ne!(identity(&now), identity(&unused));
-    assert!(has_secret(&swap.path));
-    assert!(stage.events("VolumeIdentityMismatch").is_empty());
-}
-
 /// Whether two PVs that could be bound say that they stand for one disk.
 fn twins(stage: &Stage) -> bool {
     let pvs = stage.pvs();

@@ -211,18 +211,6 @@ fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
 }
 
 #[test]
-fn what_is_mounted_is_cleaned_in_the_process() {
-    let stage = or_skip!(stage_with_jobs());
-    let [volume] = fast_volumes(&stage, ["vol"]);
-    let _provisioner = stage.provisioner();
-    let bound = stage.occupy("claim", &volume);
-    stage.delete_claim("claim");
-    offered_again(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
-    assert_eq!(made_jobs(&stage), 0);
-}
-
-#[test]
 fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
     let stage = or_skip!(stage_with_jobs());
     let (held, device, path, mut provisioner, bound) = held_job(&stage);
@@ -243,24 +231,4 @@ fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
     offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
-}
-
-#[test]
-fn a_job_that_runs_is_waited_for_although_jobs_are_switched_off() {
-    let stage = or_skip!(stage_with_jobs());
-    let (held, device, path, mut provisioner, bound) = held_job(&stage);
-    provisioner.kill();
-    stage.configure("useJobForCleaning", "false");
-    let mut successor = stage.provisioner();
-    stage.eventually("it waits for the Job", || {
-        cleanup_of(&mut successor, &path)["state"] == "Running"
-    });
-    held.go_on();
-    let fresh = offered_again(&stage, &path, &bound);
-    assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
-    // From now on it is done in the process.
-    assert_eq!(uid(&release_device(&stage, &device, &path)), uid(&fresh));
-    offered_again(&stage, &path, &fresh);
-    assert!(secrets_on(device.path()).is_empty());
-    assert_eq!((held.ran().len(), made_jobs(&stage)), (2, 1));
 }

@@ -29,28 +29,6 @@ fn set<const N: usize>(volumes: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
     Some((stage, volumes))
 }
 
-/// Another class with the policy, a volume of which goes missing now and then.
-struct Control(u32);
-
-impl Control {
-    fn new(stage: &Stage) -> Self {
-        let settings = json!({ "missingVolumePolicy": "Delete" });
-        stage.class("control", &settings);
-        tmpfs(stage, "disks/control/other");
-        Self(0)
-    }
-
-    /// Waits until a PV is deleted whose volume has gone missing after all that are missing now.
-    fn is_gone(&mut self, stage: &Stage) {
-        self.0 += 1;
-        let volume = format!("disks/control/{}", self.0);
-        let volume = tmpfs(stage, &volume);
-        let pv = stage.available(&volume, None);
-        stage.sandbox.umount(&volume).unwrap();
-        is_gone(stage, &pv);
-    }
-}
-
 /// Holds the request that takes the finalizer off the PV of a volume that is missing.
 fn hold_release(stage: &Stage, pv: &PersistentVolume, volume: &Path) -> Fault {
     let patch = stage.faults().on(Verb::Patch).resource(PVS);
@@ -147,56 +125,6 @@ fn a_device_that_was_pulled_counts_as_missing() {
     is_gone(&stage, &pv);
     link(&disk, &by_id, "a-disk");
     stage.available(&entry, None);
-}
-
-#[test]
-fn where_the_whole_directory_is_gone_every_pv_stays() {
-    let (stage, [first, second]) = or_skip!(set(["first", "second"]));
-    let mut control = Control::new(&stage);
-    let mut provisioner = stage.provisioner();
-    let pvs = [&first, &second].map(|at| stage.available(at, None));
-    for at in [&first, &second] {
-        stage.sandbox.umount(at).unwrap();
-    }
-    stage.event("VolumeNotMounted", "no volume of the class is there");
-    let mut both_stay = || {
-        control.is_gone(&stage);
-        stage.still(&mut provisioner, "both PVs stay", || {
-            pvs.iter().all(|pv| is_untouched(&stage, pv, "Available"))
-        });
-    };
-    both_stay();
-
-    for at in [&first, &second] {
-        fs::remove_dir(at).unwrap();
-    }
-    fs::remove_dir(first.parent().unwrap()).unwrap();
-    both_stay();
-}
-
-#[test]
-fn a_pv_that_was_ever_used_stays() {
-    let (stage, [used, released, _]) = or_skip!(set(["used", "released", "other"]));
-    let mut control = Control::new(&stage);
-    let mut provisioner = stage.provisioner();
-    let bound = stage.used(&stage.bind("bound", &used));
-    let kept = stage.used(&stage.bind("kept", &released));
-    set_policy(&stage, &kept, "Retain");
-    stage.delete_claim("kept");
-    stage.in_phase(&name(&kept), "Released");
-    clear_claim_ref(&stage, &name(&kept));
-    let kept = stage.eventually("it is offered, and needs no protection", || {
-        let kept = stage.in_phase(&name(&kept), "Available");
-        (!is_protected(&kept)).then_some(kept)
-    });
-    for at in [&used, &released] {
-        stage.sandbox.umount(at).unwrap();
-    }
-    stage.event("VolumeNotMounted", "");
-    control.is_gone(&stage);
-    stage.still(&mut provisioner, "neither goes", || {
-        is_untouched(&stage, &bound, "Bound") && is_untouched(&stage, &kept, "Available")
-    });
 }
 
 /// The watch is late: what the provisioner knows is old when it decides.

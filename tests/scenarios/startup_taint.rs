@@ -100,16 +100,6 @@ fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before()
 }
 
 #[test]
-fn a_class_that_is_not_ready_keeps_the_taint() {
-    let (stage, volume) = or_skip!(tainted());
-    stage.class("broken", &json!({ "accessMode": "Nonsense" }));
-    let mut provisioner = stage.provisioner();
-    stage.available(&volume, None);
-    stage.event("ClassInvalid", "Nonsense");
-    stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
-}
-
-#[test]
 fn without_the_option_or_the_taint_nothing_is_written() {
     let (stage, volume) = or_skip!(tainted());
     stage.configure("removeNodeNotReadyTaint", "false");

@@ -166,33 +166,6 @@ fn fault_2_another_ones_job_is_deleted_and_waited_for() {
     }
 }
 
-#[test]
-fn jobs_of_pvs_that_are_gone_are_deleted_and_their_devices_wait_for_that() {
-    let stage = or_skip!(stage_with_jobs());
-    let (device, path) = raw_volume(&stage, &json!({ "cleanMethod": "zero" }));
-    let job = json!({
-        "metadata": {
-            "name": "cleanup-gone",
-            "labels": { LABEL_HOSTNAME: stage.node(), "pv": "gone", "pvuuid": "gone" },
-            "annotations": { "device": path },
-        },
-        "spec": { "template": {
-            "metadata": { "annotations": { "control-plane/run": "fail" } },
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [{ "name": "cleaner", "image": "go" }],
-            },
-        }, "backoffLimit": 0 },
-    });
-    stage.create(&jobs(&stage), job);
-    let _provisioner = stage.provisioner();
-    stage.available(&path, None);
-    let left = stage.request(jobs(&stage).get_opt("cleanup-gone"));
-    assert!(left.is_none(), "the Job is deleted first");
-    stage.event("VolumeDelete", "cleanup-gone");
-    drop(device);
-}
-
 /// The Job is made for one disk, and when its pod can start at last another one is there.
 #[test]
 fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {

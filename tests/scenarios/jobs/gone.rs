@@ -14,13 +14,6 @@ fn is_seen_running(stage: &Stage, pv: &PersistentVolume) {
     stage.eventually("it is seen running", || owners().is_null());
 }
 
-fn is_seen_although_denied(stage: &Stage, provisioner: &mut Program) {
-    let permission = "missing_permission{resource=\"jobs.batch\",verb=\"patch\"}";
-    stage.eventually("the metric names the permission", || {
-        metric(provisioner, permission) == Some(1)
-    });
-}
-
 #[test]
 fn a_running_job_ends_although_its_pv_is_gone() {
     let stage = or_skip!(stage_with_jobs());
@@ -37,21 +30,6 @@ fn a_running_job_ends_although_its_pv_is_gone() {
     offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());
     assert_eq!((held.ran().len(), made_jobs(&stage)), (1, 1));
-}
-
-#[test]
-fn a_job_that_is_stopped_together_with_its_pv_is_reported() {
-    let stage = or_skip!(stage_with_jobs());
-    let (held, device, path) = Held::volume(&stage);
-    let _denied = stage.faults().on(Verb::Patch).resource("jobs").forbid();
-    let mut provisioner = stage.provisioner();
-    let bound = release_device(&stage, &device, &path);
-    held.runs(&stage);
-    is_seen_although_denied(&stage, &mut provisioner);
-    remove_finalizers(&stage, &bound);
-    let event = stage.event("VolumeFailedDelete", "only partly clean");
-    assert!(event.contains(&job_name(&name(&bound))), "{event}");
-    assert_eq!(secrets_on(device.path()).len(), 4);
 }
 
 #[test]

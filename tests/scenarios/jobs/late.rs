@@ -132,31 +132,6 @@ fn a_pause_is_noticed_although_a_job_waits_to_start() {
     }
 }
 
-/// The successor finds a Job, and a PV that is not (any more) to be cleaned.
-#[test]
-fn the_successor_deletes_a_job_before_it_releases_the_pv_or_pauses() {
-    let (late, mut provisioner) = or_skip!(Late::job());
-    provisioner.kill();
-    late.keep();
-    let mut successor = late.stage.provisioner();
-    offered_again(&late.stage, &late.path, &late.bound);
-    assert!(
-        job(&late.stage, &late.bound).is_none(),
-        "first the Job goes"
-    );
-    late.is_left_alone(&mut successor);
-    successor.kill();
-
-    let (late, mut provisioner) = or_skip!(Late::job());
-    provisioner.kill();
-    late.annotate(PAUSED, "true");
-    let mut successor = late.stage.provisioner();
-    late.job_goes();
-    late.is_left_alone(&mut successor);
-    late.annotate(PAUSED, "false");
-    late.is_cleaned();
-}
-
 #[test]
 fn a_job_is_deleted_with_its_pv_although_no_provisioner_runs() {
     let (late, mut provisioner) = or_skip!(Late::job());
@@ -187,38 +162,4 @@ fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
     uncordon(&late.stage);
     late.is_cleaned();
     assert_eq!(made_jobs(&late.stage), 2);
-}
-
-#[test]
-fn a_job_that_would_be_made_otherwise_today_is_made_again() {
-    let (late, mut provisioner) = or_skip!(Late::job());
-    let first = job(&late.stage, &late.bound).unwrap();
-    late.stage.eventually("it is said to wait", || {
-        let cleanup = cleanup_of(&mut provisioner, &late.path);
-        let text = cleanup.to_string();
-        cleanup["state"] == "Waiting" && text.contains("cleanup-")
-    });
-    let tolerations = "- {key: full, operator: Exists}\n";
-    late.stage.configure("jobTolerations", tolerations);
-    late.stage
-        .eventually("the configuration is another one", || {
-            let log = provisioner.log();
-            log.contains("configuration reloaded")
-        });
-    let what = "it gets its time to start";
-    late.stage.still(&mut provisioner, what, || {
-        job(&late.stage, &late.bound)
-            .is_some_and(|now| now["metadata"]["uid"] == first["metadata"]["uid"])
-    });
-    let long_ago =
-        json!({ "metadata": { "annotations": { "start-time": "2026-01-01T00:00:00Z" } } });
-    let (jobs, its) = (jobs(&late.stage), job_name(&name(&late.bound)));
-    let (params, patch) = (PatchParams::default(), Patch::Merge(long_ago));
-    late.stage.request(jobs.patch(&its, &params, &patch));
-    let timeout = Duration::from_secs(30);
-    late.stage.within(timeout, "another Job is made", || {
-        let now = job(&late.stage, &late.bound)?;
-        (now["metadata"]["uid"] != first["metadata"]["uid"]).then_some(())
-    });
-    late.is_cleaned();
 }

@@ -58,30 +58,6 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 0);
 }
 
-#[test]
-fn a_node_without_the_label_is_unclear() {
-    let stage = or_skip!(stage());
-    stage.storage_class("fast", "Delete", "Immediate");
-    let nameless = stage.named("nameless");
-    stage.register_node(&nameless, None);
-    let by_hand = pv(&stage, "by-hand", &stage.named("nowhere"), |pv| {
-        pv["metadata"]["annotations"] = json!({});
-    });
-    let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
-    let cleanup = synced(&stage, "cleanup", &[]);
-    pv_goes(&stage, &lost);
-    stage.eventually("it says why the other stays", || {
-        let log = cleanup.log();
-        log.contains("has no label kubernetes.io/hostname") && log.contains(&by_hand)
-    });
-    assert!(stage.pv(&by_hand).is_some());
-    if stage.embedded().is_some() {
-        // Others have such nodes, too.
-        lose(&stage, &nameless);
-        pv_goes(&stage, &by_hand);
-    }
-}
-
 /// The watch is behind: it has seen the node's deletion and not its return.
 #[test]
 fn a_node_that_the_watch_has_lost_is_read() {

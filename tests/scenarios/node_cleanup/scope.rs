@@ -3,29 +3,6 @@
 use super::*;
 
 #[test]
-fn a_node_exists_by_its_name_or_by_its_label() {
-    let stage = or_skip!(stage());
-    stage.storage_class("fast", "Delete", "Immediate");
-    let (name, label) = (stage.named("machine"), stage.named("host"));
-    stage.register_node(&name, Some(&label));
-    let by_name = pv(&stage, "by-name", &name, |_| {});
-    let by_label = pv(&stage, "by-label", &label, |_| {});
-    // Only the provisioner's name identifies its node: the label was changed since.
-    let by_maker = pv(&stage, "by-maker", &name, |pv| {
-        *pv.pointer_mut(HOSTS).unwrap() = json!([stage.named("former")]);
-    });
-    let lost = pv(&stage, "lost", &stage.named("nowhere"), |_| {});
-    let _cleanup = synced(&stage, "cleanup", &[]);
-    pv_goes(&stage, &lost);
-    reconciles_again(&stage);
-    stay(&stage, &[&by_name, &by_label, &by_maker]);
-    lose(&stage, &name);
-    for pv in [by_name, by_label, by_maker] {
-        pv_goes(&stage, &pv);
-    }
-}
-
-#[test]
 fn what_goes_depends_on_phase_and_policy() {
     let (stage, node) = or_skip!(stage_with_node());
     stage.storage_class("other", "Delete", "Immediate");

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::cluster::{Cluster, ID_PREFIX, namespace};
-use crate::namespace::{Sandbox, skip};
+use crate::namespace::Sandbox;
 use crate::program::{Program, bare_command};
 
 pub use objects::{annotation, is_terminating, name, phase, uid};
@@ -69,7 +69,7 @@ impl Stage {
     }
 
     /// Like [`Stage::set`], with changes to the control plane's options. In a real cluster only the
-    /// node's labels and the binder's haste can be chosen; without the controllers there is no stage.
+    /// node's labels and the binder's haste can be chosen.
     pub fn set_with(binary: &str, change: impl FnOnce(&mut Options)) -> Option<Self> {
         let id = if Cluster::is_real() {
             format!("{ID_PREFIX}{:016x}", RandomState::new().hash_one(()))
@@ -82,10 +82,6 @@ impl Stage {
             ..Options::default()
         };
         change(&mut options);
-        if Cluster::is_real() && !options.controllers {
-            skip("a real cluster has its controllers, which this test cannot do with");
-            return None;
-        }
         let sandbox = Sandbox::enter()?;
         options.processes.get_or_insert_with(|| ProcessOptions {
             programs: [(IN_THE_IMAGE.into(), binary.into())].into(),
