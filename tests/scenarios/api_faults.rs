@@ -18,7 +18,7 @@ use support::stage::{name, uid};
 use support::{Program, Stage};
 
 use super::stage;
-use crate::kit::{fast, fast_volumes, metric, ready};
+use crate::kit::{fast, fast_volumes, metric};
 
 const PVS: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -154,80 +154,4 @@ fn every_step_of_a_cleanup_survives_every_kind_of_trouble() {
     for (at, fault) in in_force.iter().enumerate() {
         assert_eq!(fault.hits(), 1, "fault {at} met its request");
     }
-}
-
-#[test]
-fn a_release_that_fails_again_and_again_does_not_repeat_the_wipe() {
-    let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner();
-    let old = stage.occupy("claim", &volume);
-    let faults = stage.faults();
-    let fault = faults
-        .on(Verb::Patch)
-        .resource(PVS)
-        .skip(1)
-        .answer(Answer::code(500));
-    stage.delete_claim("claim");
-    stage.eventually("the release failed twice", || fault.hits() >= 2);
-    // No claim can be bound to it. What is here from now on survives, unless it is wiped again.
-    fs::write(volume.join("witness"), "").unwrap();
-    stage.eventually("the release failed four times", || fault.hits() >= 4);
-    fault.clear();
-    stage.available(&volume, Some(&uid(&old)));
-    assert_eq!(entries(&volume), ["witness"]);
-    assert_eq!(wipes(&provisioner, &volume), 1);
-    let counted = ["delete_total", "delete_failed_total"].map(|what| {
-        let series = format!("persistentvolume_{what}{{mode=\"Filesystem\",type=\"process\"}}");
-        metric(&mut provisioner, &series).unwrap_or_default()
-    });
-    assert_eq!(counted, [1, 0], "as one cleanup, and no failure");
-}
-
-#[test]
-fn cut_and_expired_watches_lose_nothing() {
-    let (stage, volume) = or_skip!(bare_volume());
-    let mut provisioner = stage.provisioner();
-    let mut old = stage.occupy("claim-0", &volume);
-    let faults = stage.faults();
-    for round in 0..3 {
-        let gone = faults.on(Verb::Watch).resource(PVS).times(1).watch_gone();
-        faults.cut_watches(PVS);
-        faults.cut_watches("storageclasses");
-        faults.cut_watches("nodes");
-        stage.delete_claim(&format!("claim-{round}"));
-        let fresh = stage.available(&volume, Some(&uid(&old)));
-        assert_eq!(entries(&volume), [""; 0]);
-        assert_eq!(stage.pvs().len(), 1);
-        stage.eventually("the watch began with 410", || gone.hits() == 1);
-        assert_eq!(name(&fresh), name(&old));
-        old = stage.occupy(&format!("claim-{}", round + 1), &volume);
-    }
-    let restarts = "watch_restarts_total{resource=\"persistentvolumes\"}";
-    let restarts = metric(&mut provisioner, restarts);
-    assert!(restarts >= Some(3), "{restarts:?}");
-}
-
-#[test]
-fn an_answer_lost_when_a_pv_is_made_makes_no_second_one() {
-    let stage = or_skip!(bare_stage());
-    let dir = stage.class("fast", &json!({}));
-    let faults = stage.faults();
-    // The watch is silent meanwhile: nothing tells that the first attempt succeeded.
-    let hold = faults.hold_watches(PVS);
-    let lost = faults.on(Verb::Create).resource(PVS).times(1).reset_after();
-    let volume = fast(&stage, "vol");
-    assert_eq!(volume.parent(), Some(dir.as_path()));
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&volume, None);
-    ready(&stage, &mut provisioner);
-    assert_eq!(lost.hits(), 1);
-    drop(hold);
-    stage.still(&mut provisioner, "one PV", || {
-        let pvs = stage.pvs();
-        pvs.len() == 1 && uid(&pvs[0]) == uid(&pv)
-    });
-    let tries = stage
-        .requests()
-        .count(|r| r.verb == Verb::Create && r.resource == PVS);
-    assert_eq!(tries, 2, "the lost one, and one that finds its PV");
 }

@@ -1,12 +1,7 @@
 //! Faults of configurations and disks: reported once, and survived where that is possible.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -14,7 +9,7 @@ use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
-use super::kit::{fast, fast_stage, metric, ready, skipped, status_of, tmpfs};
+use super::kit::{fast_stage, metric, ready, tmpfs};
 use super::stage;
 
 /// Sooner than anything is tried again by the clock, and time enough on a busy machine.
@@ -179,80 +174,6 @@ fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
         ),
     );
     assert_eq!(check_config(&stage).0, 0);
-}
-
-#[test]
-fn bad_entries_neither_stop_nor_delay_good_ones() {
-    let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({}));
-    let fifo = dir.join("a-fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let _socket = UnixListener::bind(dir.join("a-socket")).unwrap();
-    symlink("/nowhere", dir.join("dangling")).unwrap();
-    symlink("loop", dir.join("loop")).unwrap();
-    symlink("/mnt", dir.join("link-to-a-directory")).unwrap();
-    symlink("/dev/null", dir.join("character-device")).unwrap();
-    fs::write(dir.join("file"), "").unwrap();
-    fs::create_dir(dir.join("no-mount")).unwrap();
-    fs::create_dir(dir.join(OsStr::from_bytes(b"not-\xff-utf8"))).unwrap();
-    let long = "l".repeat(255);
-    let names = [
-        "new\nline",
-        "sp ace",
-        "back\\slash",
-        "t\tab",
-        "\u{e4}\u{a0}\u{1f4be}",
-        "-o",
-        "quo\"te'",
-        "0",
-        &long,
-    ];
-    let good = names.map(|name| fast(&stage, name));
-
-    let mut provisioner = stage.provisioner();
-    stage.within(AT_ONCE, "a PV for each good entry", || {
-        good.iter().all(|volume| !stage.pvs_at(volume).is_empty())
-    });
-    for volume in &good {
-        stage.available(volume, None);
-    }
-    for (name, reason) in [
-        ("a-fifo", "NotADirectoryOrBlockDevice"),
-        ("a-socket", "NotADirectoryOrBlockDevice"),
-        ("dangling", "NotADirectoryOrBlockDevice"),
-        ("loop", "Unreadable"),
-        ("link-to-a-directory", "NotADirectoryOrBlockDevice"),
-        ("character-device", "NotADirectoryOrBlockDevice"),
-        ("file", "NotADirectoryOrBlockDevice"),
-        ("no-mount", "NotMounted"),
-        ("not-\\xff-utf8", "NameNotUtf8"),
-    ] {
-        skipped(&stage, &mut provisioner, &dir.join(name), reason);
-        let volume = status_of(&mut provisioner, &dir.join(name));
-        assert!(
-            volume["detail"]
-                .as_str()
-                .is_some_and(|detail| detail.contains(name)),
-            "{volume}"
-        );
-    }
-    let line = format!(
-        "path \"{}\" is not a valid mount point",
-        dir.join("no-mount").display()
-    );
-    let mounts = provisioner.log().matches(&line).count();
-    assert_eq!(mounts, 1, "tools look for this line, once for each change");
-    assert_eq!(stage.pvs().len(), good.len());
-
-    // They are volumes like others: used, released and cleaned.
-    let cleaned = |volume: &Path| fs::read_dir(volume).unwrap().count() == 0;
-    for (number, volume) in good.iter().enumerate() {
-        let claim = format!("claim-{number}");
-        let old = stage.occupy(&claim, volume);
-        stage.delete_claim(&claim);
-        stage.available(volume, old.metadata.uid.as_deref());
-        assert!(cleaned(volume), "{}", volume.display());
-    }
 }
 
 #[test]

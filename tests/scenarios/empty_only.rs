@@ -36,6 +36,12 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
     // Only the log names a tenant's file.
     assert!(!detail.contains("secret"), "{detail}");
     assert!(provisioner.log().contains("it holds the entry “secret”"));
+    let mut discover = stage.command();
+    discover
+        .args(["discover", "--config"])
+        .arg(stage.config_dir());
+    let listed = String::from_utf8(discover.output().unwrap().stdout).unwrap();
+    assert_eq!(listed.matches("NotEmpty").count(), 2, "{listed}");
     let event = stage.event("VolumeNotEmpty", "data, lost");
     assert!(event.contains(&stage.named("fast")), "{event}");
     let class = stage.named("fast");
@@ -129,23 +135,4 @@ fn data_that_was_kept_is_not_offered_until_it_is_cleaned_by_hand() {
         .unwrap();
     assert!(cleaned.status.success(), "{cleaned:?}");
     stage.available(&volume, None);
-}
-
-#[test]
-fn discover_says_what_is_not_empty() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &policy());
-    let volume = fast(&stage, "vol");
-    let reason = || {
-        let output = stage
-            .command()
-            .args(["discover", "--config"])
-            .arg(stage.config_dir())
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(!reason().contains("NotEmpty"), "{}", reason());
-    keep_secret(&volume);
-    assert!(reason().contains("NotEmpty"), "{}", reason());
 }

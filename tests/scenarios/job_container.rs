@@ -168,22 +168,6 @@ fn a_device_in_use_is_left_alone_and_its_users_are_named() {
 }
 
 #[test]
-fn a_process_that_reads_the_device_is_waited_for() {
-    let fixture = or_skip!(fixture());
-    let user = fixture.device.open_alone().unwrap();
-    let mut program = fixture.start(fixture.command(&["--method=zero"]));
-    let begun = || program.log().contains("cleaning the device");
-    support::until(TIMEOUT, Duration::from_millis(5), begun).unwrap();
-    // It tries every 100 ms, and reports nothing of that.
-    std::thread::sleep(Duration::from_millis(700));
-    assert!(program.is_running(), "{}", program.log());
-    drop(user);
-    let status = program.wait(TIMEOUT).unwrap();
-    assert_eq!(status.code(), Some(0), "{}", program.log());
-    assert!(fixture.device.is_zero().unwrap());
-}
-
-#[test]
 fn a_wrong_container_or_cleaner_is_reported() {
     let fixture = or_skip!(fixture());
     for (variable, value) in [

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::kit::*;
-use crate::stage;
 
 /// The cleanup is refused with an event, and neither the PV nor its data changes.
 fn is_paused(volume: &mut Occupied) {
@@ -13,12 +12,13 @@ fn is_paused(volume: &mut Occupied) {
 
 #[test]
 fn the_configuration_pauses_the_node() {
-    let stage = or_skip!(stage());
-    stage.configure("pauseCleaning", "true");
-    let mut volume = Occupied::fast(stage);
+    let mut volume = or_skip!(occupied());
+    volume.stage.configure("pauseCleaning", "true");
+    volume.stage.eventually("the pause is in force", || {
+        status(&mut volume.provisioner)["paused"] == true
+    });
     volume.release();
     is_paused(&mut volume);
-    assert_eq!(status(&mut volume.provisioner)["paused"], true);
     in_state(
         &volume.stage,
         &mut volume.provisioner,
@@ -29,10 +29,10 @@ fn the_configuration_pauses_the_node() {
     let another = fast(&volume.stage, "vol-2");
     volume.stage.available(&another, None);
 
-    volume.stop();
-    volume.stage.configure("pauseCleaning", "false");
-    volume.start();
+    let key = volume.stage.config_dir().join("pauseCleaning");
+    std::fs::remove_file(key).unwrap();
     volume.is_cleaned();
+    assert_eq!(status(&mut volume.provisioner)["paused"], false);
 }
 
 #[test]
@@ -49,17 +49,6 @@ fn an_annotation_pauses_one_pv() {
     is_paused(&mut held);
     held.annotate(PAUSED, Value::Null);
     held.is_cleaned();
-}
-
-#[test]
-fn an_annotation_on_the_node_pauses_all_and_ends_at_once() {
-    let stage = or_skip!(stage());
-    annotate_node(&stage, PAUSED, "true");
-    let mut volume = Occupied::fast(stage);
-    volume.release();
-    is_paused(&mut volume);
-    annotate_node(&volume.stage, PAUSED, Value::Null);
-    volume.is_cleaned();
 }
 
 #[test]

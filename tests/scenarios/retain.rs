@@ -1,9 +1,7 @@
 //! Volumes whose data is kept, and reclaim policies that change on the way.
 
-use std::path::Path;
-
 use control_plane::requests::Verb;
-use serde_json::{Value, json};
+use serde_json::json;
 use support::stage::name;
 
 use crate::kit::*;
@@ -135,38 +133,4 @@ fn recycle_is_refused_with_its_own_reason() {
         let now = stage.pv(&name(pv));
         has_secret(path) && now.is_some_and(|now| now.metadata.uid == pv.metadata.uid)
     });
-}
-
-#[test]
-fn a_class_that_left_the_configuration_is_reported_and_not_cleaned() {
-    let stage = or_skip!(stage());
-    let gone = stage.class("gone", &json!({}));
-    let stays = stage.class("stays", &json!({}));
-    let path = tmpfs(&stage, "disks/gone/vol-1");
-    let mut volume = Occupied::at(stage, path);
-    volume.stop();
-    let configure = |volume: &Occupied, dirs: &[(&str, &Path)]| {
-        let class = |(name, dir): &(&str, &Path)| {
-            (
-                volume.stage.named(name),
-                json!({ "hostDir": dir, "mountDir": dir }),
-            )
-        };
-        let map: Value = dirs.iter().map(class).collect();
-        let map = map.to_string();
-        volume.stage.configure("storageClassMap", &map);
-    };
-    configure(&volume, &[("stays", &stays)]);
-    volume.start();
-    volume.release();
-    let stage = &volume.stage;
-    stage.event("VolumeFailedDelete", "no longer in the configuration");
-    volume.is_kept("Released", "nothing is wiped");
-    let events = volume.stage.events("VolumeFailedDelete");
-    assert_eq!(events.len(), 1, "reported once");
-    volume.stop();
-
-    configure(&volume, &[("gone", &gone), ("stays", &stays)]);
-    volume.start();
-    volume.is_cleaned();
 }

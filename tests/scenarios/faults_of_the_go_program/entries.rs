@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
@@ -32,7 +34,16 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     mount(none, &dir, none, MsFlags::MS_SHARED, none).unwrap();
     assert!(dir.join("lost+found").exists());
     fs::create_dir(dir.join("plain")).unwrap();
+    fs::write(dir.join("file"), "").unwrap();
     nix::unistd::mkfifo(&dir.join("fifo"), Mode::S_IRWXU).unwrap();
+    let _socket = UnixListener::bind(dir.join("socket")).unwrap();
+    for (target, name) in [
+        ("/nowhere", "dangling"),
+        ("/mnt", "link-to-a-directory"),
+        ("/dev/null", "character-device"),
+    ] {
+        symlink(target, dir.join(name)).unwrap();
+    }
     let [source, volume, odd] = [
         "no\u{a0}break",
         "disks/fast/vol-1",
@@ -40,6 +51,16 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     ]
     .map(|at| tmpfs(&stage, at));
     tmpfs(&stage, "tab\tand\\newline\n");
+    let long = "l".repeat(255);
+    let names = [
+        "new\nline",
+        "back\\slash",
+        "\u{e4}\u{1f4be}",
+        "-o",
+        "quo\"te'",
+        &long,
+    ];
+    let good = names.map(|name| fast(&stage, name));
     let not_utf8 = dir.join(OsStr::from_bytes(b"odd-\xff"));
     fs::create_dir(&not_utf8).unwrap();
     let flags = MsFlags::MS_BIND;
@@ -50,15 +71,25 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     for (entry, reason) in [
         ("plain", "NotMounted"),
         ("lost+found", "NotMounted"),
+        ("file", "NotADirectoryOrBlockDevice"),
         ("fifo", "NotADirectoryOrBlockDevice"),
+        ("socket", "NotADirectoryOrBlockDevice"),
+        ("dangling", "NotADirectoryOrBlockDevice"),
+        ("link-to-a-directory", "NotADirectoryOrBlockDevice"),
+        ("character-device", "NotADirectoryOrBlockDevice"),
         ("odd-\\xff", "NameNotUtf8"),
     ] {
         skipped(&stage, &mut provisioner, &dir.join(entry), reason);
+        let detail = status_of(&mut provisioner, &dir.join(entry))["detail"].to_string();
+        assert!(detail.contains(&entry.replace('\\', "\\\\")), "{detail}");
     }
-    is_recycled(&stage, &volume);
-    is_recycled(&stage, &odd);
+    for volume in good.iter().chain([&volume, &odd]) {
+        is_recycled(&stage, volume);
+    }
     ready(&stage, &mut provisioner);
-    stage.still(&mut provisioner, "two PVs", || stage.pvs().len() == 2);
+    stage.still(&mut provisioner, "no other PV", || {
+        stage.pvs().len() == good.len() + 2
+    });
     // The log line that monitoring matches, once for each entry and not once for each scan.
     for entry in ["plain", "lost+found"] {
         let line = format!(
@@ -67,6 +98,8 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
         );
         assert_eq!(provisioner.log().matches(&line).count(), 1, "{line}");
     }
+    symlink("loop", dir.join("loop")).unwrap();
+    skipped(&stage, &mut provisioner, &dir.join("loop"), "Unreadable");
 }
 
 #[test]

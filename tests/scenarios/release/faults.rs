@@ -38,20 +38,6 @@ fn a_missing_permission_and_a_race_are_reported_and_survived() {
 }
 
 #[test]
-fn an_error_is_reported_once() {
-    let stage = or_skip!(own_cluster());
-    let reading = stage.faults().on(Verb::Get).resource("daemonsets");
-    let _denied = reading.forbid();
-    let text = run(&stage, &UNINSTALL, 1);
-    assert_eq!(
-        text.matches("denies permission to get").count(),
-        1,
-        "{text}"
-    );
-    assert!(text.contains("deploy/uninstall.yaml"), "{text}");
-}
-
-#[test]
 fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
     let stage = or_skip!(own_cluster());
     let args = ["release", "--finalizers", "--abandon-uncleaned"];

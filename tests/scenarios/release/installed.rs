@@ -76,35 +76,28 @@ fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
 
 #[test]
 fn pods_that_do_not_end_keep_every_finalizer() {
-    let stage = or_skip!(own_cluster());
-    install(&stage);
-    let free = held(&stage, "free", "Available");
-    pod_finalizers(&stage, &json!(["example.com/stays"]));
-    delete_daemon_set(&stage, PropagationPolicy::Background);
-    let text = run(&stage, &UNINSTALL_TIMES_OUT, 1);
-    let pod = format!("provisioner-1 on {}", stage.node());
-    assert!(text.contains(&pod), "{text}");
-    assert!(is_held(&stage, &free));
+    for policy in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
+        let stage = or_skip!(own_cluster());
+        install(&stage);
+        let free = held(&stage, "free", "Available");
+        pod_finalizers(&stage, &json!(["example.com/stays"]));
+        let in_the_foreground = policy == PropagationPolicy::Foreground;
+        delete_daemon_set(&stage, policy);
+        // In the foreground until its Pod is gone.
+        assert_eq!(is_installed(&stage), in_the_foreground);
+        let times_out = [&UNINSTALL_TIMES_OUT[..], &["--unless-installed"]].concat();
+        let text = run(&stage, &times_out, 1);
+        let words = if in_the_foreground {
+            "which is being deleted".to_owned()
+        } else {
+            format!("provisioner-1 on {}", stage.node())
+        };
+        assert!(text.contains(&words), "{text}");
+        assert!(is_held(&stage, &free));
 
-    // Run again, it continues.
-    pod_finalizers(&stage, &json!(null));
-    run(&stage, &UNINSTALL, 0);
-    assert!(!is_held(&stage, &free));
-}
-
-#[test]
-fn daemon_set_that_is_being_deleted_is_waited_for() {
-    let stage = or_skip!(own_cluster());
-    install(&stage);
-    let free = held(&stage, "free", "Available");
-    pod_finalizers(&stage, &json!(["example.com/stays"]));
-    delete_daemon_set(&stage, PropagationPolicy::Foreground);
-    assert!(is_installed(&stage), "until its Pod is gone");
-    let times_out = [&UNINSTALL_TIMES_OUT[..], &["--unless-installed"]].concat();
-    let text = run(&stage, &times_out, 1);
-    assert!(text.contains("which is being deleted"), "{text}");
-    assert!(is_held(&stage, &free));
-    pod_finalizers(&stage, &json!(null));
-    run(&stage, &UNINSTALL, 0);
-    assert!(!is_held(&stage, &free));
+        // Run again, it continues.
+        pod_finalizers(&stage, &json!(null));
+        run(&stage, &UNINSTALL, 0);
+        assert!(!is_held(&stage, &free));
+    }
 }

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::Stage;
-use support::stage::is_terminating;
 
 use super::{edit_classes, remove_class, set};
 use crate::kit::*;
@@ -169,27 +167,4 @@ fn a_raised_limit_of_concurrent_cleanups_applies_at_once() {
         offered_again(&stage, path, pv);
     }
     assert_eq!(lines(&begun(&stage)).len(), 2);
-}
-
-#[test]
-fn a_pause_begins_and_ends_by_reload() {
-    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
-    let mut provisioner = stage.provisioner();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let is_paused = |provisioner: &mut support::Program| status(provisioner)["paused"] == true;
-    stage.configure("pauseCleaning", "true");
-    stage.within(Duration::from_secs(2), "the pause is in force", || {
-        is_paused(&mut provisioner)
-    });
-    super::logged(&stage, &provisioner, "pauseCleaning false -> true");
-    stage.delete_claim("claim");
-    stage.event("CleaningPaused", "");
-    stage.still(&mut provisioner, "nothing is cleaned", || {
-        let pv = stage.pvs_at(&volume);
-        has_secret(&volume) && pv.iter().all(|pv| !is_terminating(pv))
-    });
-    fs::remove_file(stage.config_dir().join("pauseCleaning")).unwrap();
-    offered_again(&stage, &volume, &bound);
-    assert!(entries(&volume).is_empty() && !is_paused(&mut provisioner));
 }

@@ -135,23 +135,6 @@ fn a_class_that_was_faulty_at_the_start_runs_when_it_is_fixed() {
 }
 
 #[test]
-fn a_directory_that_vanishes_and_returns() {
-    let (stage, volume, mut provisioner) = or_skip!(serving());
-    let before = stage.available(&volume, None);
-    let aside = stage.sandbox.path().join("aside");
-    fs::rename(stage.config_dir(), &aside).unwrap();
-    stage.event("ConfigReloadFailed", "cannot be read");
-    let another = fast(&stage, "another");
-    stage.available(&another, None);
-    assert_eq!(uid(&stage.available(&volume, None)), uid(&before));
-    fs::rename(&aside, stage.config_dir()).unwrap();
-    reloaded(&stage, &mut provisioner, true);
-    stage.event("ConfigReloaded", "good again");
-    stage.configure("pauseCleaning", "true");
-    logged(&stage, &provisioner, "pauseCleaning false -> true");
-}
-
-#[test]
 fn node_isolation_judges_a_reload_as_it_does_a_start() {
     let stage = or_skip!(stage_with(&["--node-isolation"]));
     let [volume] = fast_volumes(&stage, ["vol"]);
