@@ -65,35 +65,6 @@ fn alerts_fire_only_when_they_should() {
 }
 
 #[test]
-fn promtool_accepts_the_rules_as_rendered() {
-    let (Some(helm), Some(promtool)) = (Helm::find(), Promtool::find()) else {
-        return;
-    };
-    let check = |objects: &Objects| {
-        let dir = written(objects);
-        let file = dir.path().join("rules.yaml");
-        promtool.run(["check".as_ref(), "rules".as_ref(), file.as_os_str()], "")
-    };
-    let rule = |expr: &str| {
-        let rule = json!({ "alert": "Mine", "expr": expr });
-        let values = json!({ "prometheusRule": {
-            "enabled": true, "interval": "1m", "additionalRules": [rule],
-        } });
-        check(&helm.render_values(&values))
-    };
-    let count = alerts().len();
-    let said = check(&helm.render(&[ON])).unwrap();
-    assert!(said.contains(&format!("{count} rules found")), "{said}");
-    let said = rule("up == 0").unwrap();
-    assert!(
-        said.contains(&format!("{} rules found", count + 1)),
-        "{said}"
-    );
-    let said = rule("up ==").unwrap_err();
-    assert!(said.contains("Mine"), "{said}");
-}
-
-#[test]
 fn alerts_use_existing_metrics_and_labels() {
     let known = Known::new();
     let events = read("docs/events.md");

@@ -7,7 +7,7 @@ use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
-use local_volume_provisioner::host::sysfs::{DeviceFacts, Sysfs};
+use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
 use support::{LoopDevice, Sandbox, skip};
 
@@ -290,24 +290,6 @@ fn a_device_keeps_its_identity_whatever_is_put_on_it() {
         compare(&first.text, &device_identity(other.path())),
         Match::Different
     );
-}
-
-#[test]
-fn a_loop_over_a_device_shares_its_storage() {
-    let sandbox = or_skip!(Sandbox::enter());
-    let lower = LoopDevice::new(sandbox.path(), 16 << 20).unwrap();
-    let upper = LoopDevice::over(lower.file()).unwrap();
-    let sysfs = Sysfs::default();
-    let [below, above] = [&lower, &upper].map(|device| {
-        sysfs
-            .device(Device::open(device.path(), Access::Probe).unwrap().number())
-            .unwrap()
-    });
-    let over = |device: &DeviceFacts| sysfs.loops_over(&[device.number].into()).unwrap();
-    assert_eq!(over(&below), [above.name.as_str()]);
-    assert_eq!(over(&above), [] as [String; 0]);
-    let shared = overlap(&Footprint::of_device(&below), &Footprint::of_device(&above));
-    assert_eq!(shared, Some(Overlap::PartOf));
 }
 
 #[test]

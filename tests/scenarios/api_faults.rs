@@ -25,18 +25,6 @@ const CLAIMS: &str = "persistentvolumeclaims";
 /// A failed cleanup pauses for ten seconds.
 const A_RETRY_LATER: Duration = Duration::from_secs(40);
 
-#[test]
-fn sigterm_before_the_first_answer_ends_the_program() {
-    let stage = or_skip!(stage());
-    let get = stage.faults().on(Verb::Get).resource("nodes");
-    let held = get.name(&stage.node()).hold();
-    let mut provisioner = stage.provisioner();
-    stage.eventually("it asks for its Node", || held.hits() == 1);
-    provisioner.stop(stage.timeout()).unwrap();
-    let log = provisioner.log();
-    assert!(log.contains("SIGTERM: stopping"), "{log}");
-}
-
 /// A stage on which our finalizer is put on by the commit, so that every step has a request.
 fn bare_stage() -> Option<Stage> {
     let mut stage = stage()?;

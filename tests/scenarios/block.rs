@@ -139,19 +139,6 @@ fn a_device_that_a_process_has_claimed_waits_without_a_slot() {
 }
 
 #[test]
-fn a_mounted_device_is_not_offered() {
-    let stage = or_skip!(stage());
-    let dir = raw_class(&stage, &json!({}));
-    let device = ext4(&stage);
-    let path = link(&device, &dir, "disk");
-    let mounted = mount(&stage, &device, "elsewhere");
-    let mut provisioner = stage.provisioner();
-    skipped(&stage, &mut provisioner, &path, "DeviceInUse");
-    stage.sandbox.umount(&mounted).unwrap();
-    stage.available(&path, None);
-}
-
-#[test]
 fn a_class_of_raw_devices_refuses_directories() {
     let stage = or_skip!(stage());
     raw_class(&stage, &json!({}));

@@ -161,22 +161,6 @@ fn a_pv_has_all_that_the_configuration_says() {
     ready(&stage, &mut provisioner);
 }
 
-#[test]
-fn a_read_only_mount_is_offered_with_a_warning() {
-    let (stage, []) = or_skip!(fast_stage([]));
-    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m,ro").unwrap();
-    let mut provisioner = stage.provisioner();
-    let pv = name(&stage.available(&volume, None));
-    stage.event("VolumeReadOnly", "read-only");
-    let path = "/mnt/disks/fast/vol";
-    let series = format!(
-        "unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"VolumeReadOnly\"}}"
-    );
-    stage.eventually("the metric says so", || {
-        metric(&mut provisioner, &series) == Some(1)
-    });
-}
-
 /// Two entries whose PVs would have one name, by looking for them.
 fn colliding_entries(stage: &Stage) -> (String, String) {
     let (node, class) = (stage.node(), stage.named("fast"));

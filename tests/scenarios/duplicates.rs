@@ -109,19 +109,6 @@ fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
     assert!(entries(&outer).is_empty());
 }
 
-#[test]
-fn a_filesystem_and_its_device_are_one_volume() {
-    let (stage, []) = or_skip!(fast_stage([]));
-    let raw_dir = raw_class(&stage, &json!({}));
-    let disk = ext4(&stage);
-    let mounted = mount(&stage, &disk, "disks/fast/vol-1");
-    let mut volume = Occupied::at(stage, mounted);
-    let device = link(&disk, &raw_dir, "disk");
-    in_state(&volume.stage, &mut volume.provisioner, &device, "Skipped");
-    assert!(volume.stage.pvs_at(&device).is_empty());
-    volume.is_kept("Bound", "the device is not offered");
-}
-
 fn identity_hash(pv: &PersistentVolume) -> &str {
     &pv.metadata.labels.as_ref().unwrap()[LABEL_IDENTITY_HASH]
 }

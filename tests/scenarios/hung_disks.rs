@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fuse::Fuse;
 use serde_json::{Value, json};
-use support::stage::{name, uid};
+use support::stage::uid;
 use support::{Program, Stage};
 
 use super::kit::{fast, raw, ready, tmpfs};
@@ -205,38 +205,6 @@ fn a_slow_disk_is_offered_and_delays_no_other() {
     // Its own class waits until all of it was scanned, the other one does not.
     recycling_time(&stage, "neighbour", &neighbour);
     is_not_held_up(&stage, "other", &other);
-}
-
-#[test]
-fn a_disk_that_hangs_when_its_volume_is_released_is_cleaned_when_it_is_back() {
-    let (stage, neighbour, other) = or_skip!(two_classes("1s"));
-    let disk = raw(&stage);
-    let path = stage.sandbox.dir("disks/dead/disk").unwrap();
-    let fuse = Fuse::on_disk(disk.path(), &path);
-    let mut provisioner = stage.provisioner();
-    let old = stage.bind("claim", fuse.path());
-    stage.eventually("it is marked as used", || {
-        let pv = stage.pv(&name(&old))?;
-        pv.metadata
-            .annotations?
-            .contains_key("local-volume-provisioner/used")
-            .then_some(())
-    });
-    stage.available(&neighbour, None);
-    fuse.freeze();
-    stage.delete_claim("claim");
-    times_out(&stage, &mut provisioner);
-    for (claim, volume) in [("here", &neighbour), ("there", &other)] {
-        is_not_held_up(&stage, claim, volume);
-    }
-    assert_eq!(stage.pvs_at(fuse.path()).len(), 1);
-    fuse.thaw();
-    stage.within(Duration::from_secs(15), "it is cleaned", || {
-        stage
-            .pvs_at(fuse.path())
-            .iter()
-            .any(|pv| uid(pv) != uid(&old))
-    });
 }
 
 /// Not when the hour has gone.

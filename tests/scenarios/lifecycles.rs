@@ -58,24 +58,6 @@ fn stopped_amid_wipe(stage: &Stage, volume: &Path, files: usize) -> Option<Persi
 }
 
 #[test]
-fn sigterm_does_not_wait_for_what_waits() {
-    let (stage, [volume]) = or_skip!(fast_stage(["vol-1"]));
-    let mut provisioner = stage.provisioner();
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let mounted = mounted_by_kubelet(&stage, &bound);
-    stage.delete_claim("claim");
-    stage.eventually("the cleanup waits", || {
-        status_of(&mut provisioner, &volume)["cleanup"]["state"] == "Waiting"
-    });
-    assert!(provisioner.stop(stage.timeout()).unwrap().success());
-    assert!(has_secret(&volume));
-    fs::remove_dir(&mounted).unwrap();
-    let _successor = stage.provisioner();
-    offered_again(&stage, &volume, &bound);
-}
-
-#[test]
 fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
     let stage = or_skip!(lively_stage());
     let [volume] = fast_volumes(&stage, ["vol-1"]);

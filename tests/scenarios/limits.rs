@@ -272,14 +272,4 @@ fn a_class_may_leave_the_disk_untrimmed() {
         let left = blocks_of_data(file);
         assert_eq!(left == 0, *class == "trimmed", "{class}: {left}");
     }
-    // A filesystem is not trimmed again at once.
-    let (class, file, _device, path) = &volumes[0];
-    let bound = stage.bind("again", path);
-    let data = File::create(path.join("data")).unwrap();
-    (&data).write_all(&vec![0xa5; 8 << 20]).unwrap();
-    data.sync_all().unwrap();
-    drop(data);
-    stage.delete_claim("again");
-    offered_again(&stage, path, &bound);
-    assert_eq!(blocks_of_data(file), 8 << 10, "{class}");
 }

@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 use support::Stage;
 
-use super::kit::{cleaned_by, fast_stage, ready, stage_with, status, status_of};
+use super::kit::{fast_stage, ready, stage_with, status, status_of};
 use super::stage;
 
 struct Said {
@@ -72,25 +72,6 @@ fn status_reports_a_healthy_node() {
     assert_eq!(yaml["node"], document["node"]);
     let said = ask(&stage, &["--listen-address", &address, "--problems"]);
     assert!(said.out.contains("No problems found"), "{}", said.out);
-}
-
-#[test]
-fn a_failing_cleanup_is_shown_with_its_cause_and_the_next_retry() {
-    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
-    let (_device, disk) = cleaned_by(&stage, "echo no power >&2\nexit 3\n");
-    let mut provisioner = stage.provisioner();
-    stage.bind("claim", &disk);
-    stage.delete_claim("claim");
-    let address = provisioner.http_address().unwrap();
-    let said = stage.eventually("the failure is reported", || {
-        let said = ask(&stage, &["--listen-address", &address, "--problems"]);
-        said.out.contains("CleaningFailed").then_some(said)
-    });
-    assert!(
-        said.out.contains("attempt 1 failed") && said.out.contains("next try"),
-        "{}",
-        said.out
-    );
 }
 
 #[test]

@@ -44,20 +44,3 @@ fn a_signal_ends_it_despite_a_watch_and_removes_the_kubeconfig() {
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
 }
-
-#[test]
-fn a_failed_start_reports_the_cause() {
-    let home = tempfile::tempdir().unwrap();
-    let kubeconfig = home.path().join("kubeconfig");
-    fs::write(&kubeconfig, "notes\n").unwrap();
-    let mut command = program();
-    let failed = command.arg("--kubeconfig").arg(&kubeconfig).output();
-    let failed = failed.unwrap();
-    assert_eq!(failed.status.code(), Some(1));
-    let error = String::from_utf8(failed.stderr).unwrap();
-    let expected = format!(
-        "cannot write the kubeconfig {}: the file exists",
-        kubeconfig.display()
-    );
-    assert!(error.contains(&expected), "{error}");
-}

@@ -106,22 +106,3 @@ fn without_permission_to_watch_nodes_or_classes_all_else_continues() {
         reported(&stage, &mut provisioner, "watch", "storageclasses");
     }
 }
-
-#[test]
-fn without_permission_to_create_events_all_else_continues() {
-    let (stage, volume) = or_skip!(bare_volume());
-    let denied = stage.faults().on(Verb::Create).resource("events").forbid();
-    let mut provisioner = stage.provisioner();
-    let old = stage.occupy("claim-1", &volume);
-    stage.delete_claim("claim-1");
-    let old = stage.available(&volume, Some(&uid(&old)));
-    assert_eq!(entries(&volume), [""; 0]);
-    reported(&stage, &mut provisioner, "create", "events");
-    assert_eq!(stage.events("VolumeDelete"), [""; 0]);
-    denied.clear();
-    stage.occupy("claim-2", &volume);
-    stage.delete_claim("claim-2");
-    stage.available(&volume, Some(&uid(&old)));
-    stage.event("VolumeDelete", "cleaning");
-    no_longer_reported(&stage, &mut provisioner, "create", "events");
-}

@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 use super::leftovers::namespace;
 
 const EVERY: Duration = Duration::from_millis(100);
-/// How a pod runs and ends: the annotations of the embedded control plane's pods.
+/// Whether a pod ends by itself: an annotation of the embedded control plane's pods.
 const RUN: &str = "control-plane/run";
-const HOLD_TERMINATION: &str = "control-plane/hold-termination";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Registers a node, Ready. (The API server taints each new node as not ready.)
@@ -66,14 +65,7 @@ async fn sync(
     pod: &Pod,
 ) -> Result<(), kube::Error> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let annotation = |key| {
-        let annotations = pod.metadata.annotations.as_ref()?;
-        annotations.get(key).map(String::as_str)
-    };
     if pod.metadata.deletion_timestamp.is_some() {
-        if annotation(HOLD_TERMINATION) == Some("true") {
-            return Ok(());
-        }
         let params = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(Preconditions {
@@ -85,10 +77,10 @@ async fn sync(
         pods.delete(name, &params).await?;
         return Ok(());
     }
-    let phase = match annotation(RUN) {
-        Some("hold") => return Ok(()),
+    let annotations = pod.metadata.annotations.as_ref();
+    let run = annotations.and_then(|annotations| annotations.get(RUN));
+    let phase = match run.map(String::as_str) {
         Some("succeed") => "Succeeded",
-        Some("fail") => "Failed",
         _ => "Running",
     };
     let current = pod
