@@ -63,9 +63,7 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
         Some(Command::Clean(request)) => {
             block_on(clean::command(&request, &args, &environment, &mut out))
         }
-        Some(Command::Release(request)) => {
-            block_on(release::command(request, environment, &mut out))
-        }
+        Some(Command::Release(request)) => block_on(release::command(request, &mut out)),
         Some(Command::NodeCleanup(request)) => {
             block_on(node_cleanup::run(request, environment)).map(|()| ExitCode::SUCCESS)
         }

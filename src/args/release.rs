@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
+
 use crate::config::duration;
 
 /// Arguments of `release`.
@@ -10,10 +12,9 @@ use crate::config::duration;
     after_help = "PVs whose volumes still hold a tenant's data are listed and stay (exit code 1), unless \
     --abandon-uncleaned is given. It can be run again at any time.\n\n\
     Examples:\n  \
-    $ local-volume-provisioner release --finalizers --node worker-3 --dry-run\n  \
+    $ local-volume-provisioner release --finalizers --node worker-3\n  \
     $ local-volume-provisioner release --finalizers --daemonset local-volumes --namespace kube-system"
 )]
-#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Release {
     /// Remove the finalizer, so that the PersistentVolumes can be deleted without the provisioner.
     #[arg(long, required = true)]
@@ -21,7 +22,8 @@ pub struct Release {
 
     /// Only the PersistentVolumes of this DaemonSet's installation. Delete it first: while it exists, nothing is done. The
     /// command waits for its pods to end and deletes its cleaning Jobs.
-    #[arg(long, value_name = "NAME", conflicts_with = "node")]
+    #[arg(long, value_name = "NAME", requires = "namespace")]
+    #[arg(required_unless_present = "node", conflicts_with = "node")]
     pub daemonset: Option<String>,
 
     /// How long the DaemonSet must be absent first.
@@ -32,8 +34,14 @@ pub struct Release {
     #[arg(long, requires = "daemonset")]
     pub unless_installed: bool,
 
-    /// The provisioner's namespace [default: MY_NAMESPACE].
-    #[arg(long, value_name = "NAME")]
+    /// The namespace of the DaemonSet.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "MY_NAMESPACE",
+        hide_env_values = true
+    )]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub namespace: Option<String>,
 
     /// Only the PersistentVolumes of this node, which must be gone.
@@ -47,8 +55,4 @@ pub struct Release {
     /// How long to wait for the DaemonSet and its pods to end, and to retry transient errors.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
-
-    /// Only report what would be done.
-    #[arg(long)]
-    pub dry_run: bool,
 }

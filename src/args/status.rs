@@ -1,6 +1,6 @@
 //! Arguments of `status`.
 
-use super::{OutputFormat, listen_address};
+use super::OutputFormat;
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, clap::Args)]
@@ -11,7 +11,7 @@ use super::{OutputFormat, listen_address};
     not answer, 2 on a usage error.\n\n\
     Examples:\n  \
     $ kubectl exec POD -- /local-volume-provisioner status\n  \
-    $ local-volume-provisioner status --all --problems\n  \
+    $ local-volume-provisioner status --all\n  \
     $ local-volume-provisioner status --node worker-3 -o json"
 )]
 pub struct Status {
@@ -28,12 +28,8 @@ pub struct Status {
     pub namespace: Option<String>,
 
     /// The server at this address, for example behind a port-forward [default: :8080].
-    #[arg(long, value_name = "[HOST]:PORT", group = "target", value_parser = listen_address)]
+    #[arg(long, value_name = "[HOST]:PORT", group = "target")]
     pub listen_address: Option<String>,
-
-    /// Show only problems in the table.
-    #[arg(long)]
-    pub problems: bool,
 
     /// Format of the output.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

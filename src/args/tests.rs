@@ -153,7 +153,6 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("discover -node-nam a", "'--node-name'"),
         ("statsu", "'status'"),
         ("--node-isolation=maybe", "'maybe' for '--node-isolation'"),
-        ("status --listen-address=here", "the port is missing"),
     ] {
         let text = refusal(line);
         assert!(text.contains(reason), "{line}: {text}");
@@ -226,22 +225,27 @@ fn the_environment_is_read_through_the_lookup() {
 #[test]
 fn release_requires_a_scope() {
     let parse = |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")));
-    let Some(Command::Release(release)) = parse("-finalizers -daemonset=a -timeout 30s")
-        .unwrap()
-        .command
+    let Some(Command::Release(release)) =
+        parse("-finalizers -daemonset=a -namespace b -timeout 30s")
+            .unwrap()
+            .command
     else {
         panic!("another command");
     };
     assert_eq!(release.daemonset.as_deref(), Some("a"));
     assert_eq!(release.timeout, Duration::from_secs(30));
     assert_eq!(release.absent_for, Duration::from_mins(1));
-    assert!(!release.abandon_uncleaned && !release.dry_run && !release.unless_installed);
+    assert!(!release.abandon_uncleaned && !release.unless_installed);
     for refused in [
         "",
-        "--dry-run",
-        "--finalizers --node a --daemonset b",
-        "--finalizers --timeout=soon",
-        "--finalizers --unless-installed",
+        "--node a",
+        "--finalizers",
+        "--finalizers --namespace a",
+        "--finalizers --node a --daemonset b --namespace c",
+        "--finalizers --node a --timeout=soon",
+        "--finalizers --node a --unless-installed",
+        "--finalizers --daemonset a",
+        "--finalizers --daemonset a --namespace=",
     ] {
         assert!(parse(refused).is_err(), "{refused:?}");
     }

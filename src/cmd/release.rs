@@ -4,14 +4,13 @@
 //! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
 //! finalizer unless `--abandon-uncleaned` is given. It deletes nothing but the cleaning Jobs of an installation.
 //!
-//! With a DaemonSet, it releases only the PVs of that installation. A PV that names no installation counts as one of
-//! them if no other provisioner runs. While something is left of the DaemonSet, and after a transient error or a
+//! It releases the PVs of one node or of one DaemonSet's installation. A PV that names no installation counts as one of
+//! the latter if no other provisioner runs. While something is left of the DaemonSet, and after a transient error or a
 //! conflict, it runs another pass.
 
 mod running;
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use super::run::{UsageError, cluster};
 use super::table::or_dash;
-use crate::args::{Environment, Release};
+use crate::args::Release;
 use crate::cluster::{ApiError, Cluster};
 use crate::errors::chain;
 use crate::names::{ANNOTATION_INSTALLATION, FINALIZER};
@@ -38,30 +37,17 @@ const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until 
 /// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
-/// The result of a pass.
-enum Pass {
-    /// It is over; whether all PVs in scope were released, or in a dry run would be.
-    Over(bool),
-    /// This is left of the DaemonSet.
-    Left(String),
-}
+/// What is left of the DaemonSet. It ends a pass.
+#[derive(Debug, thiserror::Error)]
+#[error("this is left of the DaemonSet: {0}")]
+struct Left(String);
 
 /// Removes the finalizer from the PVs of the command line.
 ///
 /// # Errors
 /// [`UsageError`] when nothing was changed because of the command line, a running provisioner or an existing node;
 /// another error when a request failed. Earlier changes are not rolled back.
-pub async fn command(
-    mut args: Release,
-    environment: Environment,
-    out: &mut (dyn Write + Send),
-) -> Result<ExitCode> {
-    let known = (!environment.namespace_defaulted).then_some(environment.namespace);
-    args.namespace = args.namespace.or(known);
-    if args.daemonset.is_some() && args.namespace.is_none() {
-        let text = "name the namespace of the DaemonSet with --namespace";
-        bail!(UsageError(text.into()));
-    }
+pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let releaser = Releaser {
         cluster: cluster().await?,
         args,
@@ -72,10 +58,8 @@ pub async fn command(
     let mut reported = String::new();
     loop {
         let why = match releaser.pass(out).await {
-            Ok(Pass::Over(good)) => return Ok(ExitCode::from(u8::from(!good))),
-            Ok(Pass::Left(left)) => format!("this is left of the DaemonSet: {left}"),
             Err(error) if is_passing(&error) => chain(error.as_ref()),
-            Err(error) => return Err(error),
+            ended => return ended,
         };
         ensure!(
             Instant::now() < deadline,
@@ -89,20 +73,18 @@ pub async fn command(
     }
 }
 
-/// Whether a PV is in scope. With a node: only if the PV names no other node. (With a `selector` in its class, other
-/// nodes may use the data too, but the PV was created by the provisioner of that node.)
-fn includes(node: Option<&String>, pv: &PvView) -> bool {
-    node.is_none_or(|node| {
-        let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
-        names.peek().is_some() && names.all(|name| name == node)
-    })
+/// Whether a PV is of this node, and of no other one. (With a `selector` in its class, other nodes may use the data too,
+/// but the PV was created by the provisioner of that node.)
+fn is_of_node(node: &str, pv: &PvView) -> bool {
+    let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
+    pv.has_finalizer() && names.peek().is_some() && names.all(|name| name == node)
 }
 
-/// Whether a PV has to be released. With an installation: only if the PV names no other one.
-fn concerns(installation: Option<&String>, pv: &PvView) -> bool {
-    match (installation, &pv.installation) {
-        (Some(ours), Some(named)) => ours == named,
-        _ => pv.has_finalizer(),
+/// Whether a PV is of this installation, or may be as it names no other one.
+fn is_of_installation(installation: &str, pv: &PvView) -> bool {
+    match &pv.installation {
+        Some(named) => installation == named,
+        None => pv.has_finalizer(),
     }
 }
 
@@ -118,7 +100,7 @@ fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
 
 fn is_passing(error: &Error) -> bool {
     let api = error.downcast_ref::<ApiError>();
-    api.is_some_and(|error| error.is_passing() || error.is_change())
+    error.is::<Left>() || api.is_some_and(|error| error.is_passing() || error.is_change())
 }
 
 struct Releaser {
@@ -146,72 +128,59 @@ impl Releaser {
         pv.installation.is_some() && pv.installation == self.installation()
     }
 
+    /// The PVs in scope.
+    async fn pvs(&self) -> Result<Vec<PvView>> {
+        let (node, installation) = (self.args.node.as_deref(), self.installation());
+        let is_wanted = |pv: &PvView| match &installation {
+            Some(installation) => is_of_installation(installation, pv),
+            None => node.is_some_and(|node| is_of_node(node, pv)),
+        };
+        let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_wanted);
+        pvs.await.map_err(api("listing the PersistentVolumes"))
+    }
+
     /// Releases the PVs in scope, unless something is left of the DaemonSet.
-    async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<Pass> {
-        match self.daemon_set() {
-            Some((namespace, name)) if !self.args.dry_run => {
-                if let Some(found) = self.look(namespace, name, out).await? {
-                    return Ok(found);
+    async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+        let pvs = match self.daemon_set() {
+            Some((namespace, name)) => {
+                if self.is_installed(namespace, name).await? {
+                    writeln!(
+                        out,
+                        "DaemonSet {namespace}/{name} exists: nothing was changed. To uninstall it, delete it and run this again."
+                    )?;
+                    return Ok(ExitCode::from(u8::from(!self.args.unless_installed)));
                 }
+                let others = self.other_provisioners(namespace, name).await?;
+                let mut pvs = self.pvs().await?;
+                if let Some(others) = others {
+                    self.keep_doubtful(&mut pvs, &others, out)?;
+                }
+                self.end_jobs(namespace, &pvs).await?;
+                pvs
             }
-            Some(_) => {}
-            None => self.ensure_gone().await?,
-        }
-        let mut others = None;
-        if self.args.node.is_none() {
-            let (left, running) = self.provisioners(out).await?;
-            if let Some(left) = left {
-                return Ok(Pass::Left(left));
+            None => {
+                self.ensure_gone().await?;
+                self.pvs().await?
             }
-            others = running;
-        }
-        let ours = self.installation();
-        let held = self
-            .cluster
-            .pvs_in_pages(ListParams::default(), |pv| concerns(ours.as_ref(), pv));
-        let mut held = held.await.map_err(api("listing the PersistentVolumes"))?;
-        if let Some(others) = &others {
-            self.keep_doubtful(&mut held, others, out)?;
-        }
-        if let Some(left) = self.end_jobs(&held).await? {
-            return Ok(Pass::Left(left));
-        }
+        };
         let (mut free, mut is_clean) = (Vec::new(), true);
-        let node = self.args.node.as_ref();
-        for pv in held.iter().filter(|pv| includes(node, pv)) {
-            match unclean(pv) {
-                None => free.push(pv),
+        for pv in &pvs {
+            let Some(why) = unclean(pv) else {
+                free.push(pv);
+                continue;
+            };
+            let data = data(pv);
+            if self.args.abandon_uncleaned {
                 // Before the write, whose response may be lost.
-                Some(why) if self.args.abandon_uncleaned => {
-                    let data = data(pv);
-                    writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
-                    free.push(pv);
-                }
-                Some(why) => {
-                    let data = data(pv);
-                    writeln!(out, "UNCLEAN: {data}: {why}; {HOW_TO_PROCEED}.")?;
-                    is_clean = false;
-                }
+                writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
+                free.push(pv);
+            } else {
+                writeln!(out, "UNCLEAN: {data}: {why}; {HOW_TO_PROCEED}.")?;
+                is_clean = false;
             }
         }
-        if let Some(node) = node.filter(|_| is_clean && free.is_empty()) {
-            let nodes: BTreeSet<_> = held.iter().map(node_of).collect();
-            let nodes = Vec::from_iter(nodes).join(", ");
-            writeln!(
-                out,
-                "No PersistentVolume with the finalizer belongs to node {node:?} only; nodes with such PersistentVolumes: {nodes}; the name is the value of the label kubernetes.io/hostname."
-            )?;
-        }
-        if self.args.dry_run {
-            let count = free.len();
-            writeln!(
-                out,
-                "Dry run: nothing was changed. The finalizer would be removed from {count} PersistentVolumes."
-            )?;
-        } else {
-            self.release(&free, out).await?;
-        }
-        Ok(Pass::Over(is_clean))
+        self.release(&free, out).await?;
+        Ok(ExitCode::from(u8::from(!is_clean)))
     }
 
     /// Removes the finalizer from the listed versions of these PVs.
@@ -250,39 +219,30 @@ impl Releaser {
         Ok(())
     }
 
-    /// Looks for the DaemonSet. `None` if it was absent for a while.
+    /// Looks for the DaemonSet.
     ///
     /// If the chart was rendered and applied, its hook is an ordinary Job that may run before the DaemonSet is
     /// applied. So the DaemonSet must be absent for a while, not only in one look.
-    async fn look(
-        &self,
-        namespace: &str,
-        name: &str,
-        out: &mut (dyn Write + Send),
-    ) -> Result<Option<Pass>> {
+    ///
+    /// # Errors
+    /// [`Left`] while it is being deleted, and until it was absent for a while.
+    async fn is_installed(&self, namespace: &str, name: &str) -> Result<bool> {
         // A failed request does not prove that the DaemonSet is absent.
         let since = self.absent_since.take().unwrap_or_else(Instant::now);
         let found = self.cluster.daemon_set(namespace, name).await;
         let found = found.map_err(api("looking for the DaemonSet"))?;
+        match found.map(|set| set.deletion_timestamp) {
+            Some(None) => return Ok(true),
+            Some(Some(_)) => bail!(Left("itself, which is being deleted".into())),
+            None => self.absent_since.set(Some(since)),
+        }
         let absent_for = self.args.absent_for;
-        Ok(match found.map(|set| set.deletion_timestamp) {
-            Some(None) => {
-                writeln!(
-                    out,
-                    "DaemonSet {namespace}/{name} exists: nothing was changed. To uninstall it, delete it and run this again."
-                )?;
-                Some(Pass::Over(self.args.unless_installed))
-            }
-            Some(Some(_)) => Some(Pass::Left("itself, which is being deleted".into())),
-            None => {
-                self.absent_since.set(Some(since));
-                (since.elapsed() < absent_for).then(|| {
-                    Pass::Left(format!(
-                        "nothing; it must be absent for {absent_for:?}, as it may be about to be applied"
-                    ))
-                })
-            }
-        })
+        if since.elapsed() < absent_for {
+            bail!(Left(format!(
+                "nothing; it must be absent for {absent_for:?}, as it may be about to be applied"
+            )));
+        }
+        Ok(false)
     }
 
     /// Ensures that the node or the DaemonSet is gone. An existing node has its data, and a provisioner that would add

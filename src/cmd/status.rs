@@ -10,6 +10,7 @@ use anyhow::{Context, Error, Result, ensure};
 use futures::{StreamExt, stream};
 use http::Request;
 use kube::{Client, Config};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -29,12 +30,13 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const CONCURRENCY: usize = 16;
 
 /// The status of one provisioner.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Answer {
     node: String,
     /// Its pod, with the namespace; empty if it was asked by address.
     pod: String,
-    /// The document of `/status`. If there is none, it has the reason as `error` and in `notReady`.
+    /// The document of `/status`. If there is none, it has the reason in `notReady`.
+    #[serde(rename = "status")]
     document: Value,
 }
 
@@ -52,10 +54,12 @@ pub async fn command(
     } else {
         let address = request.listen_address.as_ref();
         let address = address.unwrap_or(&args.listen_address);
-        let port = address.strip_prefix("[::]:");
-        let port = port.or_else(|| address.strip_prefix("0.0.0.0:"));
-        let here = port.map(|port| format!("127.0.0.1:{port}"));
-        let url = format!("http://{}", here.as_ref().unwrap_or(address));
+        let host = if address.starts_with(':') {
+            "127.0.0.1"
+        } else {
+            ""
+        };
+        let url = format!("http://{host}{address}");
         let asked = ask(&url).await.with_context(|| {
             format!("asking {url} failed (in the pod: has the provisioner started, and with this --listen-address? elsewhere: ask with --node NAME or --all)")
         });
@@ -117,7 +121,7 @@ async fn ask_pod(cluster: &Cluster, pod: ProvisionerPod) -> Answer {
             chain(error.as_ref())
         );
         let not_ready = format!("pod {}: {why}", pod.name);
-        json!({ "node": pod.node, "notReady": [not_ready], "error": why })
+        json!({ "node": pod.node, "ready": false, "notReady": [not_ready] })
     });
     Answer {
         node: pod.node,
@@ -128,32 +132,16 @@ async fn ask_pod(cluster: &Cluster, pod: ProvisionerPod) -> Answer {
 
 fn text(request: &Status, answers: &[Answer]) -> Result<String> {
     // `--all` shows a list even for one node.
-    let only = match answers {
-        [only] if !request.all && only.document["error"].is_null() => Some(&only.document),
-        _ => None,
-    };
+    let only = answers
+        .first()
+        .filter(|_| answers.len() == 1 && !request.all);
+    let only = only.map(|answer| &answer.document);
     match (request.output, only) {
-        (OutputFormat::Table, Some(document)) => Ok(show::node(document, request.problems)),
-        (OutputFormat::Table, None) => Ok(show::nodes(answers, request.problems)),
+        (OutputFormat::Table, Some(document)) => Ok(show::node(document)),
+        (OutputFormat::Table, None) => Ok(show::nodes(answers)),
         (format, Some(document)) => structured(format, document),
-        (format, None) => structured(format, &list(answers)),
+        (format, None) => structured(format, &json!({ "nodes": answers })),
     }
-}
-
-fn list(answers: &[Answer]) -> Value {
-    let nodes = answers.iter().map(
-        |Answer {
-             node,
-             pod,
-             document,
-         }| {
-            match document["error"].as_str() {
-                None => json!({ "node": node, "pod": pod, "status": document }),
-                Some(why) => json!({ "node": node, "pod": pod, "error": why }),
-            }
-        },
-    );
-    json!({ "nodes": nodes.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

@@ -3,42 +3,37 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use super::super::run::UsageError;
-use super::{Releaser, api, unclean};
+use super::{Left, Releaser, api, unclean};
 use crate::cluster::ProvisionerPod;
 use crate::view::PvView;
 
 impl Releaser {
-    /// Whether a Pod is of the DaemonSet.
-    fn is_own(&self, pod: &ProvisionerPod) -> bool {
-        let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
-        owner.is_some() && owner == self.daemon_set()
-    }
-
-    /// Looks for the Pods of provisioners in all namespaces. Returns those of the DaemonSet in scope, which the
-    /// garbage collector deletes after it, and others. Until the former end, they clean volumes and add the finalizer
-    /// again. A dry run does not wait for them.
+    /// Looks for the Pods of other provisioners in all namespaces. The Go provisioner, which ignores the finalizer, looks
+    /// the same.
     ///
-    /// The Go provisioner ignores the finalizer but looks the same, so others are only a warning.
-    pub(super) async fn provisioners(
+    /// # Errors
+    /// [`Left`] with the Pods of the DaemonSet, which the garbage collector deletes after it. Until they end, they clean
+    /// volumes and add the finalizer again.
+    pub(super) async fn other_provisioners(
         &self,
-        out: &mut (dyn Write + Send),
-    ) -> Result<(Option<String>, Option<String>)> {
-        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || self.is_own(pod);
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<String>> {
+        let is_own = |pod: &ProvisionerPod| {
+            let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
+            owner == Some((namespace, name))
+        };
+        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || is_own(pod);
         let pods = self.cluster.running_pods(None, wanted).await;
         let pods = pods.map_err(api("looking for provisioners"))?;
-        let all = names(&pods);
-        let (own, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| self.is_own(pod));
-        let is_dry = self.args.dry_run;
-        if let Some(all) = all.filter(|_| is_dry || self.daemon_set().is_none()) {
-            writeln!(
-                out,
-                "WARNING: these look like provisioners: {all}. If they are this program's, they add the finalizer again; delete their DaemonSet."
-            )?;
+        let (own, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(is_own);
+        match names(&own) {
+            Some(own) => bail!(Left(own)),
+            None => Ok(names(&others)),
         }
-        Ok((names(&own).filter(|_| !is_dry), names(&others)))
     }
 
     /// Drops the PVs that name no installation, since they may belong to another provisioner that runs. That provisioner
@@ -59,10 +54,6 @@ impl Releaser {
                 "provisioners run: {others}; one may be cleaning or offering uncleaned volumes: delete their DaemonSet first (a Pod whose node is gone: with --force)"
             )));
         }
-        // Without a DaemonSet, an operator wants all PVs to be released.
-        if self.daemon_set().is_none() {
-            return Ok(());
-        }
         let before = pvs.len();
         pvs.retain(|pv| !is_doubtful(pv));
         let kept = before - pvs.len();
@@ -75,11 +66,11 @@ impl Releaser {
         Ok(())
     }
 
-    /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first. Returns what is left of them.
-    pub(super) async fn end_jobs(&self, pvs: &[PvView]) -> Result<Option<String>> {
-        let Some((namespace, _)) = self.daemon_set().filter(|_| !self.args.dry_run) else {
-            return Ok(None);
-        };
+    /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first.
+    ///
+    /// # Errors
+    /// [`Left`] with what is left of them.
+    pub(super) async fn end_jobs(&self, namespace: &str, pvs: &[PvView]) -> Result<()> {
         let uids: BTreeSet<_> = pvs.iter().map(|pv| pv.uid.as_str()).collect();
         let is_ours = |uid: Option<&String>| uid.is_some_and(|uid| uids.contains(uid.as_str()));
         let jobs = self.cluster.cleaning_jobs(namespace).await;
@@ -93,9 +84,12 @@ impl Releaser {
         let of_jobs = |pod: &ProvisionerPod| is_ours(pod.job_pv_uid.as_ref());
         let pods = self.cluster.running_pods(Some(namespace), of_jobs).await;
         let pods = pods.map_err(api("looking for the Pods of cleaning Jobs"))?;
+        if let Some(pods) = names(&pods) {
+            bail!(Left(pods));
+        }
         let count = jobs.len();
-        let left = names(&pods).or_else(|| (count > 0).then(|| format!("{count} cleaning Jobs")));
-        Ok(left)
+        ensure!(count == 0, Left(format!("{count} cleaning Jobs")));
+        Ok(())
     }
 }
 

@@ -13,7 +13,6 @@ use crate::log::printable;
 use crate::quantity;
 use crate::wipe::pace::Pace;
 
-const NO_PROBLEMS: &str = "No problems found.";
 /// A longer wait is a problem.
 const LONG_WAIT_SECONDS: u64 = 600;
 /// The states that require nothing of an operator. An unknown state counts as a problem, so that it is never hidden.
@@ -48,7 +47,7 @@ pub(super) fn is_well(document: &Value) -> bool {
 }
 
 /// Why a node is not well, and its volumes that require an operator.
-pub(super) fn problems(document: &Value) -> Vec<String> {
+fn problems(document: &Value) -> Vec<String> {
     let reasons = texts(document, "notReady").chain(texts(document, "degraded"));
     let volumes = list(document, "classes").flat_map(|class| list(class, "volumes"));
     let volumes = volumes.filter(|volume| is_problem(volume));
@@ -65,8 +64,8 @@ pub(super) fn is_problem(volume: &Value) -> bool {
     }
 }
 
-/// The state of a node and its volumes: problems first, then cleanups. With `problems`, only the volumes with problems.
-pub(super) fn node(document: &Value, problems: bool) -> String {
+/// The state of a node and its volumes: problems first, then cleanups.
+pub(super) fn node(document: &Value) -> String {
     let mut lines = vec![format!("{}: {}", text(document, "node"), state(document))];
     for (key, heading) in [("notReady", "not ready:"), ("degraded", "degraded:")] {
         lines.extend(texts(document, key).map(|reason| format!("  {heading:<11} {reason}")));
@@ -76,82 +75,54 @@ pub(super) fn node(document: &Value, problems: bool) -> String {
             "  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node";
         lines.push(text.into());
     }
-    let heading = lines.len();
     for class in list(document, "classes") {
-        let volumes = list(class, "volumes");
-        let mut volumes: Vec<_> = volumes.filter(|it| !problems || is_problem(it)).collect();
-        if problems && volumes.is_empty() && texts(class, "faults").next().is_none() {
-            continue;
-        }
-        volumes.sort_by_key(|volume| (!is_problem(volume), volume["cleanup"].is_null()));
-        lines.extend([String::new(), class_heading(class)]);
+        let heading = format!("class {}: {}", text(class, "name"), readiness(class));
+        lines.extend([String::new(), heading]);
         lines.extend(texts(class, "faults").map(|fault| format!("fault: {fault}")));
+        let mut volumes: Vec<_> = list(class, "volumes").collect();
+        volumes.sort_by_key(|volume| (!is_problem(volume), volume["cleanup"].is_null()));
         if !volumes.is_empty() {
             let heading = ["ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "WHAT"];
             let table = render(heading, volumes.into_iter().map(row));
             lines.extend(table.lines().map(String::from));
         }
     }
-    if lines.len() == heading && is_well(document) {
-        lines.push(NO_PROBLEMS.into());
-    }
     let lines = lines.iter().map(|line| printable(line) + "\n");
     lines.collect()
 }
 
-/// The nodes, those with problems first. With `problems`, only these, each also with its volumes with problems.
-pub(super) fn nodes(answers: &[Answer], problems: bool) -> String {
+/// The nodes, those with problems first.
+pub(super) fn nodes(answers: &[Answer]) -> String {
     let ready = answers.iter().filter(|it| is_well(&it.document)).count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
-    let summary = format!("{} {nodes}: {ready} ready", answers.len());
-    let answers = answers.iter().map(|it| {
-        let found = self::problems(&it.document);
-        (found.is_empty() && is_well(&it.document), it, found)
-    });
-    let mut shown: Vec<_> = answers
-        .filter(|(is_fine, ..)| !problems || !is_fine)
-        .collect();
-    if shown.is_empty() {
-        return format!("{summary}\n{NO_PROBLEMS}\n");
-    }
-    shown.sort_by_key(|(is_fine, it, _)| (*is_fine, &it.node));
-    let rows = shown.iter().map(|(_, it, found)| {
-        let first = found.first().cloned().unwrap_or_default();
-        let count = found.len().to_string();
+    let with_problems = answers.iter().map(|it| (problems(&it.document), it));
+    let mut shown: Vec<_> = with_problems.collect();
+    shown.sort_by_key(|(problems, it)| (problems.is_empty(), &it.node));
+    let rows = shown.into_iter().map(|(problems, it)| {
+        let count = problems.len().to_string();
+        let first = problems.into_iter().next().unwrap_or_default();
         [it.node.clone(), state(&it.document), count, first]
     });
     let table = render(["NODE", "STATE", "PROBLEMS", "FIRST PROBLEM"], rows);
-    let details = shown.iter().filter(|_| problems);
-    let details = details.map(|(_, it, _)| format!("\n{}", node(&it.document, true)));
-    let details: Vec<_> = details.collect();
-    format!("{summary}\n\n{table}{}", details.concat())
+    format!("{} {nodes}: {ready} ready\n\n{table}", answers.len())
 }
 
 /// Whether a node is ready, degraded or paused.
 fn state(document: &Value) -> String {
     let is_degraded = texts(document, "degraded").next().is_some();
-    let mut words = vec![if document["ready"] == true {
-        "ready"
-    } else {
-        "NOT READY"
-    }];
+    let mut words = vec![readiness(document)];
     words.extend(is_degraded.then_some("DEGRADED"));
     words.extend((document["paused"] == true).then_some("PAUSED"));
     words.join(", ")
 }
 
-fn class_heading(class: &Value) -> String {
-    let ready = if class["ready"] == true {
+/// Whether a node or a class is ready.
+fn readiness(value: &Value) -> &'static str {
+    if value["ready"] == true {
         "ready"
     } else {
-        "not ready"
-    };
-    let empty = if list(class, "volumes").next().is_none() {
-        "; no volumes"
-    } else {
-        ""
-    };
-    format!("class {}: {ready}{empty}", text(class, "name"))
+        "NOT READY"
+    }
 }
 
 fn row(volume: &Value) -> [String; 6] {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::args::Command;
 use crate::plan::VolumeState;
 
 /// A node whose volumes have all kinds of states.
@@ -58,7 +59,7 @@ fn answer(value: &Value) -> Answer {
 
 #[test]
 fn node_is_shown_with_problems_first() {
-    let text = show::node(&eventful(), false);
+    let text = show::node(&eventful());
     assert_eq!(
         text,
         r#"worker-3: NOT READY, DEGRADED, PAUSED
@@ -66,7 +67,7 @@ fn node_is_shown_with_problems_first() {
   degraded:   no permission to patch persistentvolumes: forbidden
   paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
 
-class fast: not ready
+class fast: NOT READY
 ENTRY           PV          STATE                    CAPACITY  SINCE    WHAT
 sdc             local-pv-3  Released/CleaningFailed  1Ti       3m20s    attempt 4 failed: writing at 4096: input/output error; next try in 40s
 sdd\u{1b}[2J\n  -           Skipped                  -         -        Unreadable: opening it: input/output error
@@ -75,9 +76,9 @@ sdf             local-pv-6  Released/Waiting         777       59s      waiting:
 sda             local-pv-1  Bound                    1Ti       -
 sde             -           Skipped                  -         -        NamePatternMismatch
 
-class empty: ready; no volumes
+class empty: ready
 
-class broken: not ready; no volumes
+class broken: NOT READY
 fault: volumeMode: "Blok" is none
 "#
     );
@@ -90,7 +91,7 @@ fn running_job_is_named() {
         "entry": "sda", "pv": "local-pv-1", "phase": "Released", "capacity": 777, "state": "Cleaning",
         "cleanup": { "state": "Running", "seconds": 59, "job": "storage/cleanup-local-pv-1" },
     }] }]);
-    let text = show::node(&status, false);
+    let text = show::node(&status);
     assert!(
         text.contains("59s    by Job storage/cleanup-local-pv-1"),
         "{text}"
@@ -98,32 +99,15 @@ fn running_job_is_named() {
 }
 
 #[test]
-fn problems_flag_hides_other_volumes() {
-    let text = show::node(&eventful(), true);
-    for (word, is_there) in [
-        ("sdc", true),
-        ("Unreadable", true),
-        ("Blok", true),
-        ("sdb", false),
-        ("sde", false),
-        ("class empty", false),
-    ] {
-        assert_eq!(text.contains(word), is_there, "{word} in\n{text}");
-    }
-    let text = show::node(&well("a"), true);
-    assert_eq!(text, "a: ready\nNo problems found.\n");
-}
-
-#[test]
 fn nodes_have_one_line_each_with_problems_first() {
     let lost = Answer {
         node: "b".into(),
         pod: "kube-system/x".into(),
-        document: json!({ "notReady": ["pod kube-system/x: it is gone"], "error": "it is gone" }),
+        document: json!({ "ready": false, "notReady": ["pod kube-system/x: it is gone"] }),
     };
     let answers = [answer(&well("a")), lost, answer(&eventful())];
     assert_eq!(
-        show::nodes(&answers, false),
+        show::nodes(&answers),
         r#"3 nodes: 1 ready
 
 NODE      STATE                        PROBLEMS  FIRST PROBLEM
@@ -132,21 +116,25 @@ worker-3  NOT READY, DEGRADED, PAUSED  4         class "fast": entry "sdd" canno
 a         ready                        0
 "#
     );
-    let text = show::nodes(&answers, true);
-    assert!(!text.contains("\na "), "{text}");
-    assert!(
-        text.contains("class fast") && text.contains("sdc"),
-        "{text}"
-    );
-    let text = show::nodes(&[answer(&well("a"))], true);
-    assert_eq!(text, "1 node: 1 ready\nNo problems found.\n");
 }
 
 #[test]
 fn json_is_the_document_or_a_list_of_documents() {
+    let shown = |answers: &[Answer], line: &str| {
+        let line = format!("local-volume-provisioner status -o json {line}");
+        let args = Args::from_command_line(line.split_whitespace().map(Into::into));
+        let Some(Command::Status(request)) = args.unwrap().command else {
+            panic!("another command");
+        };
+        let json = text(&request, answers).unwrap();
+        serde_json::from_str::<Value>(&json).unwrap()
+    };
     let answers = [answer(&well("a")), answer(&eventful())];
-    let list = list(&answers);
+    assert_eq!(shown(&answers[..1], "--node a"), well("a"));
+    let list = shown(&answers[..1], "--all");
+    assert_eq!(list["nodes"][0]["pod"], "kube-system/on-a");
     assert_eq!(list["nodes"][0]["status"], well("a"));
+    let list = shown(&answers, "--node a");
     assert_eq!(list["nodes"][1]["status"], eventful());
 }
 

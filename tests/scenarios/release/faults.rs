@@ -22,17 +22,16 @@ fn a_short_api_server_outage_does_not_end_the_wait() {
 fn a_missing_permission_and_a_race_are_reported_and_survived() {
     let stage = or_skip!(own_cluster());
     let free = held(&stage, "free", "Available");
-    let args = ["release", "--finalizers"];
     let denied = stage.faults().on(Verb::Patch).resource(PVS);
     let denied = denied.forbid();
-    let text = run(&stage, &args, 1);
+    let text = run(&stage, &UNINSTALL, 1);
     let right = "denies permission to patch persistentvolumes";
     assert_eq!(text.matches(right).count(), 1, "{text}");
     assert!(text.contains("deploy/uninstall.yaml"), "{text}");
     denied.clear();
     let conflict = stage.faults().on(Verb::Patch).resource(PVS).times(2);
     let conflict = conflict.answer(Answer::code(409));
-    run(&stage, &args, 0);
+    run(&stage, &UNINSTALL, 0);
     assert_eq!(conflict.hits(), 2);
     assert!(!is_held(&stage, &free));
 }
@@ -40,7 +39,7 @@ fn a_missing_permission_and_a_race_are_reported_and_survived() {
 #[test]
 fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
     let stage = or_skip!(own_cluster());
-    let args = ["release", "--finalizers", "--abandon-uncleaned"];
+    let args = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
     let [first, second, third] =
         ["first", "second", "third"].map(|base| held(&stage, base, "Released"));
     let patch = |pv: &str| stage.faults().on(Verb::Patch).resource(PVS).name(pv);

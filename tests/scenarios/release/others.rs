@@ -19,30 +19,29 @@ fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
         }
         ended(spawn(command.args(args)), code)
     };
-    let refused = |what: &str, args: &[&str], with_namespace: bool| {
-        let text = abandon(args, with_namespace, 2);
+    let refused = |what: &str, args: &[&str]| {
+        let text = abandon(args, true, 2);
         assert!(text.contains("provisioners run: "), "{what}: {text}");
         assert!(is_held(&stage, &released), "{what}");
     };
     let named = ["--daemonset", DAEMON_SET, "--absent-for=0s", "--timeout=3s"];
     let wrong_name = ["--daemonset=typo", "--absent-for=0s"];
-    refused("no DaemonSet named", &[], true);
-    refused("by hand, no namespace known", &[], false);
-    refused("a wrong name", &wrong_name, true);
+    refused("a wrong name", &wrong_name);
     let wrong = [&named[..], &["--namespace=elsewhere"]].concat();
-    refused("a wrong namespace", &wrong, true);
+    refused("a wrong namespace", &wrong);
     let text = abandon(&named, false, 2);
     assert!(text.contains("--namespace"), "{text}");
 
-    let text = run(&stage, &["release", "--finalizers"], 1);
-    assert!(text.contains("WARNING"), "{text}");
+    let text = run(&stage, &["release", "--finalizers"], 2);
+    assert!(text.contains("--daemonset"), "{text}");
+    assert!(is_held(&stage, &released));
 
     delete_daemon_set(&stage, PropagationPolicy::Orphan);
     another(&stage);
-    refused("another installation", &named, true);
+    refused("another installation", &named);
     stage.delete_pod("another", true);
     no_pod(&stage, "another");
-    refused("Pods without their DaemonSet", &named, true);
+    refused("Pods without their DaemonSet", &named);
     stage.delete_pod("provisioner-1", true);
     no_pod(&stage, "provisioner-1");
     abandon(&named, true, 0);
