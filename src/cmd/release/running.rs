@@ -1,12 +1,10 @@
 //! What still runs when an installation is released: its Pods, its cleaning Jobs, and other provisioners.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use anyhow::{Result, bail, ensure};
 
-use super::super::run::UsageError;
-use super::{Left, Releaser, api, unclean};
+use super::{Left, Releaser, api};
 use crate::cluster::ProvisionerPod;
 use crate::view::PvView;
 
@@ -34,36 +32,6 @@ impl Releaser {
             Some(own) => bail!(Left(own)),
             None => Ok(names(&others)),
         }
-    }
-
-    /// Drops the PVs that name no installation, since they may belong to another provisioner that runs. That provisioner
-    /// may also be cleaning an uncleaned volume, or offer it again with the data, so none is abandoned meanwhile.
-    ///
-    /// # Errors
-    /// [`UsageError`] if uncleaned volumes were to be abandoned.
-    pub(super) fn keep_doubtful(
-        &self,
-        pvs: &mut Vec<PvView>,
-        others: &str,
-        out: &mut (dyn Write + Send),
-    ) -> Result<()> {
-        let is_doubtful = |pv: &PvView| !self.is_recorded(pv);
-        let is_unclean = |pv: &PvView| is_doubtful(pv) && unclean(pv).is_some();
-        if self.args.abandon_uncleaned && pvs.iter().any(is_unclean) {
-            bail!(UsageError(format!(
-                "provisioners run: {others}; one may be cleaning or offering uncleaned volumes: delete their DaemonSet first (a Pod whose node is gone: with --force)"
-            )));
-        }
-        let before = pvs.len();
-        pvs.retain(|pv| !is_doubtful(pv));
-        let kept = before - pvs.len();
-        if kept > 0 {
-            writeln!(
-                out,
-                "KEPT: {kept} PersistentVolumes name no installation and keep the finalizer, since other provisioners run: {others}."
-            )?;
-        }
-        Ok(())
     }
 
     /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first.

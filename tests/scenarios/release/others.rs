@@ -20,8 +20,9 @@ fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
         ended(spawn(command.args(args)), code)
     };
     let refused = |what: &str, args: &[&str]| {
-        let text = abandon(args, true, 2);
+        let text = abandon(args, true, 0);
         assert!(text.contains("provisioners run: "), "{what}: {text}");
+        assert!(text.contains("KEPT: 1 Pers"), "{what}: {text}");
         assert!(is_held(&stage, &released), "{what}");
     };
     let named = ["--daemonset", DAEMON_SET, "--absent-for=0s", "--timeout=3s"];
