@@ -4,7 +4,6 @@ mod clean;
 mod environment;
 mod help;
 mod job;
-mod listen;
 mod node_cleanup;
 mod release;
 mod spelling;
@@ -22,7 +21,6 @@ use crate::config::{self, duration};
 pub use clean::Clean;
 pub use environment::Environment;
 pub use job::Job;
-use listen::listen_address;
 pub use node_cleanup::NodeCleanup;
 pub use release::Release;
 pub use spelling::program;
@@ -41,15 +39,16 @@ pub struct Args {
 
     /// Directory with the configuration, one file per key.
     #[arg(long, global = true, value_name = "DIR", default_value = config::DEFAULT_DIR)]
-    #[arg(help_heading = help::DIRECTORIES)]
     pub config: PathBuf,
 
-    /// Address of the HTTP server for metrics, probes and status; without a host, all addresses.
-    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080", value_parser = listen_address)]
+    /// Address of the HTTP server for metrics, probes and status; without a host, all addresses. `status` asks it.
+    #[arg(long, global = true, value_name = "[HOST]:PORT")]
+    #[arg(default_value = ":8080")]
     pub listen_address: String,
 
     /// Path of the metrics on that server.
-    #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
+    #[arg(long, global = true, value_name = "PATH", default_value = "/metrics")]
+    #[arg(value_parser = absolute)]
     pub metrics_path: String,
 
     /// Time between two scans of the discovery directories when nothing changes.
@@ -61,13 +60,8 @@ pub struct Args {
     pub config_sync_period: Duration,
 
     /// The kubelet's directory. A volume that a pod uses is mounted below it.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/var/lib/kubelet"
-    )]
-    #[arg(help_heading = help::DIRECTORIES)]
+    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(default_value = "/var/lib/kubelet")]
     pub kubelet_dir: PathBuf,
 
     /// Time to wait after a release if the kubelet's directory is not visible.
@@ -85,17 +79,15 @@ pub struct Args {
 
     /// Format of log lines.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    #[arg(help_heading = help::LOGGING)]
     pub log_format: LogFormat,
 
     /// Log level until the configuration sets one (key logLevel): error, warn, info, debug or trace. Overrides -v.
     #[arg(long, global = true, value_name = "LEVEL")]
-    #[arg(help_heading = help::LOGGING)]
     log_level: Option<LevelFilter>,
 
     /// Verbosity as in klog: 4 and more is debug, 6 and more is trace.
     #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
-    #[arg(allow_negative_numbers = true, help_heading = help::LOGGING)]
+    #[arg(allow_negative_numbers = true)]
     verbosity: Option<i32>,
 }
 
@@ -114,7 +106,14 @@ pub enum Command {
     /// Shows the state of a node's provisioner and its volumes, problems first.
     Status(Status),
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
-    Discover(Discover),
+    #[command(
+        after_help = "Example, as in the pod:\n  $ kubectl exec POD -- /local-volume-provisioner discover"
+    )]
+    Discover {
+        /// Format of the output.
+        #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+        output: OutputFormat,
+    },
     /// Checks the configuration. Exits with 2 if it has a fault.
     #[command(
         after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
@@ -136,20 +135,6 @@ pub enum Command {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<OsString>,
     },
-}
-
-/// Arguments of `discover`.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Example, as in the pod:\n  \
-    $ kubectl exec POD -- /local-volume-provisioner discover")]
-pub struct Discover {
-    /// Name of the node, which is part of the PVs' names [default: MY_NODE_NAME].
-    #[arg(long, value_name = "NAME")]
-    pub node_name: Option<String>,
-
-    /// Format of the output.
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: OutputFormat,
 }
 
 /// The format of a result.

@@ -28,10 +28,6 @@ pub(crate) fn crash_point(name: &str) {
     static CRASH_AT: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
         let at = std::env::var("CRASH_AT").ok()?;
         let (point, pass) = at.split_once(':').unwrap_or((&at, "1"));
-        debug_assert!(
-            CRASH_POINTS.contains(&point),
-            "CRASH_AT={at} is no crash point"
-        );
         Some((point.to_owned(), pass.parse().ok()?))
     });
     static PASSES: AtomicU32 = AtomicU32::new(0);

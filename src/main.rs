@@ -1,5 +1,5 @@
 //! The program: parses the command line and runs the command. It exits with 0 for success, 2 for a usage or
-//! configuration error, 1 for any other failure, and 130 when `clean` was interrupted.
+//! configuration error, 1 for any other failure, and 130 when a signal interrupted `clean` or `job`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use local_volume_provisioner::args::{Args, Command, Environment};
+use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
     check_config, clean, discover, job, node_cleanup, release, run, status,
@@ -43,9 +44,12 @@ fn main() -> ExitCode {
     match dispatch(args) {
         Ok(code) => code,
         Err(error) => {
-            let is_usage_error = error.downcast_ref::<UsageError>().is_some();
             let _ = writeln!(io::stderr(), "error: {}", chain(error.as_ref()));
-            ExitCode::from(if is_usage_error { 2 } else { 1 })
+            match error {
+                error if error.is::<UsageError>() => ExitCode::from(2),
+                error if error.is::<Interrupted>() => ExitCode::from(130),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -56,18 +60,18 @@ fn dispatch(mut args: Args) -> Result<ExitCode> {
     match args.command.take() {
         None => block_on(run::run(args, environment)).map(|()| ExitCode::SUCCESS),
         Some(Command::Status(request)) => block_on(status::command(&request, &args, &mut out)),
-        Some(Command::Discover(request)) => {
-            block_on(discover::command(&request, &args, &environment, &mut out))
+        Some(Command::Discover { output }) => {
+            block_on(discover::command(output, &args, &environment, &mut out))
         }
-        Some(Command::CheckConfig) => Ok(check_config::run(&args.config, &mut out)?),
+        Some(Command::CheckConfig) => check_config::run(&args.config, &mut out),
         Some(Command::Clean(request)) => {
             block_on(clean::command(&request, &args, &environment, &mut out))
         }
         Some(Command::Release(request)) => block_on(release::command(request, &mut out)),
         Some(Command::NodeCleanup(request)) => {
-            block_on(node_cleanup::run(request, environment)).map(|()| ExitCode::SUCCESS)
+            block_on(node_cleanup::run(request, &args, environment)).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Job(request)) => block_on(job::run(&request)),
+        Some(Command::Job(request)) => block_on(job::run(request)),
         Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
     }
 }

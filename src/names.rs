@@ -37,6 +37,15 @@ pub const ANNOTATION_JOB_DEVICE: &str = "device";
 /// Annotation of a cleaning Job: its creation time, in RFC 3339 with nanoseconds.
 pub const ANNOTATION_JOB_START: &str = "start-time";
 
+/// In the container of a cleaning Job: the variable with the path of the device.
+pub const ENV_DEVICE: &str = "LOCAL_PV_BLKDEVICE";
+/// In the container of a cleaning Job: the variable with the PV's name.
+pub const ENV_PV: &str = "LOCAL_PV_NAME";
+/// In the container of a cleaning Job: the variable with the expected identity of the device.
+pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
+/// In the container of a cleaning Job: the variable with the expected size of the device in bytes.
+pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
+
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";
 

@@ -23,10 +23,6 @@ pub struct Clean {
     #[arg(long, value_name = "METHOD")]
     pub method: Option<CleanMethod>,
 
-    /// Name of the node [default: MY_NODE_NAME].
-    #[arg(long, value_name = "NAME")]
-    pub node_name: Option<String>,
-
     /// Only check, and show what would be done.
     #[arg(long)]
     pub dry_run: bool,

@@ -50,14 +50,13 @@ impl Environment {
         }
     }
 
-    /// The node's name: the one of the command line, or else `MY_NODE_NAME`.
+    /// The node's name.
     ///
     /// # Errors
-    /// The remedy if neither is set.
-    pub fn require_node_name(&self, requested: Option<&String>) -> Result<String, String> {
-        let name = requested.or(self.node_name.as_ref()).cloned();
-        name.ok_or_else(|| {
-            "the node's name is unknown: set MY_NODE_NAME from the field spec.nodeName in the pod's template, or use --node-name"
+    /// The remedy if it is not set.
+    pub fn require_node_name(&self) -> Result<String, String> {
+        self.node_name.clone().ok_or_else(|| {
+            "the node's name is unknown: set MY_NODE_NAME, in the pod's template from the field spec.nodeName"
                 .to_owned()
         })
     }

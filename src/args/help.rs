@@ -2,10 +2,6 @@
 
 use std::sync::LazyLock;
 
-/// Headings over the flags.
-pub(super) const DIRECTORIES: &str = "Directories";
-pub(super) const LOGGING: &str = "Logging";
-
 /// The version, and the revision that it was built from where the build names one.
 pub(super) static VERSION: LazyLock<String> = LazyLock::new(|| {
     let revision = option_env!("LVP_REVISION").unwrap_or("unknown");

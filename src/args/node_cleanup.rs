@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::{absolute, listen_address, positive};
+use super::positive;
 use crate::config::duration;
 
 /// Arguments of `node-cleanup`.
@@ -37,14 +37,6 @@ pub struct NodeCleanup {
     /// The maximum number of volumes that are processed concurrently.
     #[arg(long, value_name = "NUMBER", default_value = "10")]
     pub worker_threads: NonZeroU16,
-
-    /// Address of the HTTP server for metrics and probes; without a host, all addresses.
-    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080", value_parser = listen_address)]
-    pub listen_address: String,
-
-    /// Path of the metrics on that server.
-    #[arg(long, value_name = "PATH", default_value = "/metrics", value_parser = absolute)]
-    pub metrics_path: String,
 
     /// The kubeconfig [default: KUBECONFIG, else the pod's ServiceAccount].
     #[arg(long, value_name = "FILE")]
@@ -88,18 +80,6 @@ mod tests {
         assert_eq!(args.pvc_deletion_delay, Duration::from_mins(1));
         assert_eq!(args.stale_pv_discovery_interval, Duration::from_secs(10));
         assert_eq!(args.requests_per_second.get(), 20);
-        assert_eq!(args.listen_address, "[::]:8080");
-        assert_eq!(args.metrics_path, "/metrics");
-    }
-
-    #[test]
-    fn metrics_path_in_use_or_with_a_pattern_is_refused() {
-        for path in [
-            "/healthz", "/ready", "/status", "metrics", "/{m}", "/:m", "/*m",
-        ] {
-            assert!(absolute(path).is_err(), "{path}");
-        }
-        assert_eq!(absolute("/a-b/c_d.e"), Ok("/a-b/c_d.e".into()));
     }
 
     #[test]

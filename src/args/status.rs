@@ -5,7 +5,7 @@ use super::OutputFormat;
 /// Arguments of `status`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Without --node or --all it requests the status of the provisioner in the same container. With \
+    after_help = "Without --node or --all it requests the status at --listen-address, by default of the provisioner in the same container. With \
     them it sends requests through the API server, and requires the permissions to list pods and to get pods/proxy.\n\n\
     Exit code: 0 when each requested node is ready, 1 when one is not ready, is degraded or does \
     not answer, 2 on a usage error.\n\n\
@@ -16,20 +16,16 @@ use super::OutputFormat;
 )]
 pub struct Status {
     /// The provisioner of this node, through the API server.
-    #[arg(long, value_name = "NAME", groups = ["target", "outside"])]
+    #[arg(long, value_name = "NAME", group = "outside")]
     pub node: Option<String>,
 
     /// The provisioners of all nodes, through the API server.
-    #[arg(long, groups = ["target", "outside"])]
+    #[arg(long, group = "outside")]
     pub all: bool,
 
     /// The provisioner's namespace, for --node and --all [default: all namespaces].
     #[arg(long, value_name = "NAME", requires = "outside")]
     pub namespace: Option<String>,
-
-    /// The server at this address, for example behind a port-forward [default: :8080].
-    #[arg(long, value_name = "[HOST]:PORT", group = "target")]
-    pub listen_address: Option<String>,
 
     /// Format of the output.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

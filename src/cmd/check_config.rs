@@ -1,29 +1,23 @@
 //! `check-config`: reports the faults of a configuration and its effective values.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use serde::Serialize;
 
+use super::run::UsageError;
 use super::table::render;
 use crate::config::{self, rows};
 
-/// The exit code for a configuration that has faults or cannot be read.
-const FAULTY: u8 = 2;
-
-/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`.
+/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`. The exit code is 2 if it
+/// has faults.
 ///
 /// # Errors
-/// Only when `out` cannot be written. Faults of the configuration are in the exit code.
-pub fn run(dir: &Path, out: &mut dyn Write) -> io::Result<ExitCode> {
-    let loaded = match config::load(dir) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            writeln!(out, "error: {error}")?;
-            return Ok(ExitCode::from(FAULTY));
-        }
-    };
+/// [`UsageError`] if it cannot be read; another error if `out` cannot be written.
+pub fn run(dir: &Path, out: &mut dyn Write) -> Result<ExitCode> {
+    let loaded = config::load(dir).map_err(UsageError)?;
     for fault in &loaded.faults {
         writeln!(out, "fault: {fault}")?;
     }
@@ -35,7 +29,7 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> io::Result<ExitCode> {
         writeln!(out, "Class {}\n{}", class.name, table(&**class))?;
     }
     let good = loaded.faults.is_empty();
-    Ok(ExitCode::from(if good { 0 } else { FAULTY }))
+    Ok(ExitCode::from(if good { 0 } else { 2 }))
 }
 
 fn table(keys: &impl Serialize) -> String {
@@ -118,7 +112,7 @@ mod tests {
             ),
             ("useJobsForCleaning", "true"),
         ]);
-        assert_eq!(code, ExitCode::from(FAULTY), "{text}");
+        assert_eq!(code, ExitCode::from(2), "{text}");
         for part in [
             "fault: class \"bad\": hostDir \"mnt\": not a usable path",
             "warning: key \"useJobsForCleaning\" is unknown",
@@ -139,20 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_configuration_is_one_error_line() {
-        let (code, text) = check(&[("storageClassMap", "a: [")]);
-        assert_eq!(code, ExitCode::from(FAULTY));
-        assert!(
-            text.starts_with("error: the configuration key storageClassMap"),
-            "{text}"
-        );
-        let mut out = Vec::new();
-        let code = run(Path::new("/nonexistent/config"), &mut out).unwrap();
-        assert_eq!(code, ExitCode::from(FAULTY));
-        let text = String::from_utf8(out).unwrap();
-        assert!(
-            text.contains("/nonexistent/config") && text.contains("No such file"),
-            "{text}"
-        );
+    fn unreadable_configuration_is_a_usage_error() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("storageClassMap"), "a: [").unwrap();
+        for (dir, words) in [
+            (dir.path(), "the configuration key storageClassMap"),
+            (Path::new("/nonexistent/config"), "No such file"),
+        ] {
+            let error = run(dir, &mut Vec::new()).unwrap_err();
+            let UsageError(text) = error.downcast_ref().unwrap();
+            assert!(text.contains(words), "{text}");
+        }
     }
 }

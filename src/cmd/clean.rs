@@ -3,20 +3,20 @@
 //! It decides by the provisioner's plan, inspects and wipes with the code of a cleanup, and never changes an object.
 //! Instead of the commit of a cleanup, the operator confirms by typing the volume's path.
 
-mod confirm;
 mod show;
 mod target;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use nix::sys::termios::{FlushArg, tcflush};
+use tokio::task::spawn_blocking;
 
 use super::cleaner;
 use super::run::{UsageError, stop_signal};
 use crate::args::{Args, Clean, Environment};
-use crate::config::duration;
+use crate::types::MountPath;
 use crate::wipe::progress::Progress;
 use target::{Finder, Target};
 
@@ -36,37 +36,19 @@ pub async fn command(
     if request.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let stopped = stop_signal()?;
     let progress = Progress::default();
-    let (path, begun) = (target.path.clone(), Instant::now());
+    let path = target.path.clone();
     let wipe = Box::pin(target.wipe(&progress));
-    let end = cleaner::watch(&progress, stopped, wipe).await;
-    let so_far = progress.pace(begun.elapsed());
-    match end {
-        Some(Ok(outcome)) => {
-            let took = duration::format(Duration::from_secs(begun.elapsed().as_secs()));
-            // The volume is clean even if the output is closed.
-            let _ = writeln!(out, "Cleaned {path} in {took}: {outcome}.");
-            Ok(ExitCode::SUCCESS)
-        }
-        Some(Err(failure)) => bail!(
-            "cleaning {path} failed: {} ({so_far}); the volume is not clean: fix the cause and run this again",
-            failure.message
-        ),
-        None => {
-            let _ = writeln!(
-                io::stderr(),
-                "error: interrupted ({so_far}); {path} is half cleaned, and the rest can still be read: run this again, it starts from the beginning"
-            );
-            Ok(ExitCode::from(130))
-        }
-    }
+    let took = cleaner::finish(&path, &progress, stop_signal()?, wipe).await?;
+    // The volume is clean even if the output is closed.
+    let _ = writeln!(out, "Cleaned {path} in {took}.");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Shows the volume, and returns it after the operator has confirmed. It is then open again.
 async fn confirmed(
     request: &Clean,
-    finder: &Finder,
+    finder: &Finder<'_>,
     out: &mut (dyn Write + Send),
 ) -> Result<Target> {
     let asks = !request.dry_run && !request.yes;
@@ -87,7 +69,7 @@ async fn confirmed(
     let (path, shown) = (target.path.clone(), target.identity().clone());
     // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
     drop(target);
-    confirm::confirm(path.clone()).await?;
+    confirm(&path).await?;
     let target = finder.open().await?;
     let found = target.identity();
     ensure!(
@@ -95,4 +77,25 @@ async fn confirmed(
         "what is at {path} changed before the answer: it was {shown}, and is now {found}"
     );
     Ok(target)
+}
+
+/// Requires the operator to type the path, which cannot be confirmed by habit.
+async fn confirm(path: &MountPath) -> Result<()> {
+    let answer = spawn_blocking(|| {
+        // Discards input that was typed before the question.
+        tcflush(io::stdin(), FlushArg::TCIFLUSH)?;
+        write!(
+            io::stderr(),
+            "\nAll data in it will be lost. To go on, type its path: "
+        )?;
+        let mut answer = Vec::new();
+        io::stdin().lock().read_until(b'\n', &mut answer)?;
+        io::Result::Ok(answer)
+    });
+    let answer = answer.await?.context("the question cannot be asked")?;
+    ensure!(
+        answer.trim_ascii() == path.as_path().as_os_str().as_encoded_bytes(),
+        "that is not its path"
+    );
+    Ok(())
 }

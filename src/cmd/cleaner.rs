@@ -1,36 +1,59 @@
 //! The code that `clean` and the container of a cleaning Job share: it waits for the wipe.
 
 use std::pin::pin;
+use std::time::Duration;
 
+use anyhow::{Result, bail};
 use tokio::time::{Instant, interval_at, timeout};
 
 use crate::cleanup::Failure;
 use crate::cleanup::monitor::{PROGRESS_LOG_PERIOD, STOP_TIMEOUT};
+use crate::config::duration;
+use crate::types::MountPath;
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
 
-/// Waits for a wipe and logs its progress. SIGINT and SIGTERM cancel it. `None` if it was cancelled before it finished.
-pub async fn watch<T>(
+/// A signal interrupted a wipe: exit code 130.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Interrupted(String);
+
+/// Waits for a wipe and logs its progress. SIGINT and SIGTERM cancel it. Returns the time that it took.
+///
+/// # Errors
+/// [`Interrupted`], or another error with the cause. The volume is not clean.
+pub async fn finish(
+    path: &MountPath,
     progress: &Progress,
     stopped: impl Future<Output = &'static str>,
-    wipe: impl Future<Output = Result<T, Failure>>,
-) -> Option<Result<T, Failure>> {
+    wipe: impl Future<Output = Result<(), Failure>>,
+) -> Result<String> {
     let begun = Instant::now();
     let mut ticks = interval_at(begun + PROGRESS_LOG_PERIOD, PROGRESS_LOG_PERIOD);
     let (mut wipe, mut stopped) = (pin!(wipe), pin!(stopped));
-    let signal = loop {
+    let end = loop {
         tokio::select! {
-            result = &mut wipe => return Some(result),
-            signal = &mut stopped => break signal,
+            end = &mut wipe => break end,
+            signal = &mut stopped => {
+                tracing::info!("{signal}: stopping");
+                progress.cancel();
+                let end = timeout(STOP_TIMEOUT, wipe).await;
+                break end.unwrap_or_else(|_| Err(WipeError::Cancelled.into()));
+            }
             _ = ticks.tick() => tracing::info!("cleaning goes on: {}", progress.pace(begun.elapsed())),
         }
     };
-    tracing::info!("{signal}: stopping");
-    progress.cancel();
-    match timeout(STOP_TIMEOUT, wipe).await.ok()? {
-        // It ended before the cancellation took effect.
-        Ok(done) => Some(Ok(done)),
-        Err(failure) if failure == WipeError::Cancelled.into() => None,
-        failed => Some(failed),
+    let so_far = progress.pace(begun.elapsed());
+    match end {
+        Ok(()) => Ok(duration::format(Duration::from_secs(
+            begun.elapsed().as_secs(),
+        ))),
+        Err(failure) if failure == WipeError::Cancelled.into() => bail!(Interrupted(format!(
+            "interrupted ({so_far}); {path} is half cleaned, and the rest can still be read: run this again, it starts from the beginning"
+        ))),
+        Err(failure) => bail!(
+            "cleaning {path} failed: {} ({so_far}); the volume is not clean: fix the cause and run this again",
+            failure.message
+        ),
     }
 }

@@ -11,13 +11,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::run::{UsageError, load};
-use super::table::{or_dash, render, structured};
-use crate::args::{Args, Discover, Environment, OutputFormat};
+use super::status::show;
+use super::table::structured;
+use crate::args::{Args, Environment, OutputFormat};
 use crate::inventory::{Inventory, LocalDisks};
-use crate::log::printable;
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, plan};
-use crate::quantity;
 use crate::view::{JobView, NodeView, PvView, StorageClassView};
 
 /// How long to wait for slow disks.
@@ -29,13 +28,12 @@ const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`UsageError`] if the node's name or the configuration is missing; another error if the output cannot be
 /// written.
 pub async fn command(
-    request: &Discover,
+    output: OutputFormat,
     args: &Args,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let name = environment.require_node_name(request.node_name.as_ref());
-    let name = name.map_err(UsageError)?;
+    let name = environment.require_node_name().map_err(UsageError)?;
     let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), name.clone())]);
     let node = NodeView {
         uid: "offline".into(),
@@ -46,11 +44,12 @@ pub async fn command(
     };
     let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone());
     let plan = survey(&settings, node, Vec::new(), &[]).await;
-    let text = match request.output {
-        OutputFormat::Table => table(&plan),
-        format => structured(format, &list(&plan))?,
+    let list = list(&plan);
+    let text = match output {
+        OutputFormat::Table => show::classes(&list),
+        format => structured(format, &list)?,
     };
-    writeln!(out, "{}", text.trim_end())?;
+    writeln!(out, "{}", text.trim())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -92,27 +91,4 @@ fn list(plan: &Plan) -> Value {
     });
     let pvs: Vec<_> = pvs.collect();
     json!({ "apiVersion": "v1", "kind": "List", "items": pvs, "classes": plan.classes })
-}
-
-fn table(plan: &Plan) -> String {
-    let (mut rows, mut details) = (Vec::new(), Vec::new());
-    for class in &plan.classes {
-        for fault in &class.faults {
-            details.push(format!("class {}: {fault}", class.name));
-        }
-        for volume in &class.volumes {
-            rows.push([
-                class.name.clone(),
-                volume.entry.clone(),
-                or_dash(volume.mode),
-                or_dash(volume.capacity.map(quantity::offered)),
-                or_dash(volume.pv.as_ref().filter(|_| volume.reason.is_none())),
-                or_dash(volume.reason),
-            ]);
-            let detail = volume.detail.as_ref().filter(|_| volume.reason.is_some());
-            details.extend(detail.map(|it| printable(it)));
-        }
-    }
-    let heading = ["CLASS", "ENTRY", "MODE", "CAPACITY", "PV", "REASON"];
-    format!("{}\n{}", render(heading, rows), details.join("\n"))
 }

@@ -2,7 +2,7 @@
 
 pub mod check_config;
 pub mod clean;
-mod cleaner;
+pub mod cleaner;
 pub mod discover;
 pub mod job;
 pub mod node_cleanup;

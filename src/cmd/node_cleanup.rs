@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Config;
@@ -11,8 +11,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::run::{UsageError, client_of, infer, listen, own_pod, stop_signal};
-use crate::args::{Environment, NodeCleanup};
+use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
+use crate::args::{Args, Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::errors::chain;
 use crate::metrics::Metrics as SharedMetrics;
@@ -26,14 +26,12 @@ use crate::report::Reporter;
 
 /// The name of the reporting instance, and of the pod if its name is unknown.
 const NAME: &str = "node-cleanup";
-/// The time limit for writing the last events.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// [`UsageError`] for an error in the command line or the kubeconfig.
-pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> {
+pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment) -> Result<()> {
     let names = args.storageclass_names.iter().map(|name| name.trim());
     let names = names.filter(|name| !name.is_empty()).map(str::to_owned);
     args.storageclass_names = names.collect();
@@ -45,12 +43,12 @@ pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> 
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
 
-    let listener = listen(&args.listen_address).await?;
-    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.metrics_path);
+    let listener = listen(&program.listen_address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", program.metrics_path);
     let (heartbeat, received) = watch::channel(Instant::now());
     let served = server::serve(
         listener,
-        &args.metrics_path,
+        &program.metrics_path,
         received,
         Arc::clone(&metrics),
         cluster.clone(),
@@ -94,23 +92,21 @@ pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> 
 async fn config(args: &NodeCleanup) -> Result<Config> {
     let mut config = match &args.kubeconfig {
         None => infer().await?,
-        Some(path) => {
-            let read = async {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
-            };
-            let failed = |error: KubeconfigError| {
-                UsageError(format!(
-                    "--kubeconfig {}: {}",
-                    path.display(),
-                    chain(&error)
-                ))
-            };
-            read.await.map_err(failed)?
-        }
+        Some(path) => from_file(path).await.map_err(|error| {
+            UsageError(format!(
+                "--kubeconfig {}: {}",
+                path.display(),
+                chain(&error)
+            ))
+        })?,
     };
     if let Some(url) = &args.kube_api_endpoint {
         config.cluster_url = url.clone();
     }
     Ok(config)
+}
+
+async fn from_file(path: &Path) -> Result<Config, KubeconfigError> {
+    let file = Kubeconfig::read_from(path)?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
 use kube::{Client, Config as ClientConfig};
@@ -37,7 +38,7 @@ use crate::view::NodeView;
 /// The pause between attempts to read our Node at start.
 const START_RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// The time limit for stopping the cleaners, and for writing the last events.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of requests that can wait to be sent, as in the buffer of the client itself.
 const REQUEST_BACKLOG: usize = 1024;
 /// How long a pass may take before `/healthz` fails: in periods, and the minimum.
@@ -59,7 +60,7 @@ pub struct UsageError(pub String);
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let stopped = stop_signal()?;
-    let node_name = environment.require_node_name(None).map_err(UsageError)?;
+    let node_name = environment.require_node_name().map_err(UsageError)?;
     if environment.namespace_defaulted {
         tracing::warn!("MY_NAMESPACE is not set; using {:?}", environment.namespace);
     }
@@ -215,15 +216,16 @@ pub(super) async fn infer() -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// Listens on `--listen-address`.
+/// Listens on `--listen-address`. Without a host, on all addresses.
 pub(super) async fn listen(address: &str) -> Result<TcpListener, UsageError> {
-    let bound = match (
-        TcpListener::bind(address).await,
-        address.strip_prefix("[::]"),
-    ) {
-        // The kernel may have no IPv6.
-        (Err(_), Some(port)) => TcpListener::bind(format!("0.0.0.0{port}")).await,
-        (bound, _) => bound,
+    let bound = if address.starts_with(':') {
+        // The IPv6 wildcard also serves IPv4, but the kernel may have no IPv6.
+        let bound = TcpListener::bind(format!("[::]{address}"));
+        bound
+            .or_else(|_| TcpListener::bind(format!("0.0.0.0{address}")))
+            .await
+    } else {
+        TcpListener::bind(address).await
     };
     bound.map_err(|error| {
         UsageError(format!(
@@ -285,4 +287,23 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = &'static str>> {
             _ = int.recv() => "SIGINT",
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn address_without_a_host_is_every_address() {
+        let listener = listen(":0").await.unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_unspecified());
+        for address in ["127.0.0.1:0", "localhost:0"] {
+            let listener = listen(address).await.unwrap();
+            assert!(listener.local_addr().unwrap().ip().is_loopback());
+        }
+        for address in ["8080", ":http", "nowhere", ""] {
+            let error = listen(address).await.unwrap_err().to_string();
+            assert!(error.contains("--listen-address"), "{error}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `status`: shows `/status` of provisioners as a table. It changes nothing.
 
-mod show;
+pub(super) mod show;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -52,14 +52,10 @@ pub async fn command(
     let answers = if request.all || request.node.is_some() {
         through_api_server(request).await?
     } else {
-        let address = request.listen_address.as_ref();
-        let address = address.unwrap_or(&args.listen_address);
-        let host = if address.starts_with(':') {
-            "127.0.0.1"
-        } else {
-            ""
-        };
-        let url = format!("http://{host}{address}");
+        let address = &args.listen_address;
+        let port = address.strip_prefix(':');
+        let here = port.map(|port| format!("127.0.0.1:{port}"));
+        let url = format!("http://{}", here.as_ref().unwrap_or(address));
         let asked = ask(&url).await.with_context(|| {
             format!("asking {url} failed (in the pod: has the provisioner started, and with this --listen-address? elsewhere: ask with --node NAME or --all)")
         });

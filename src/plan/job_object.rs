@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::config::Cleaner;
 use crate::names::{
     ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
-    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID,
-    fnv1a_64, job_name, job_volume_name, pv_label,
+    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE,
+    LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID, fnv1a_64, job_name, job_volume_name, pv_label,
 };
 
 use super::{CleanOrder, JobTerms};
@@ -42,14 +42,6 @@ impl JobSource {
 
 /// Where our program is in the image.
 pub const PROGRAM: &str = "/local-volume-provisioner";
-/// The variable with the path of the device.
-pub const ENV_DEVICE: &str = "LOCAL_PV_BLKDEVICE";
-/// The variable with the PV's name.
-pub const ENV_PV: &str = "LOCAL_PV_NAME";
-/// The variable with the expected identity of the device.
-pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
-/// The variable with the expected size of the device in bytes.
-pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
 /// udev's database, the source of some identities.
 pub const UDEV: &str = "/run/udev/data";
 

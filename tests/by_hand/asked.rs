@@ -99,12 +99,15 @@ fn only_the_path_is_a_yes() {
     let path = root.to_str().unwrap();
     for (answer, code, words) in [
         ("y\n", 2, "nothing was touched"),
+        ("yes\n", 2, "that is not its path"),
+        ("/mnt/disks/fast/volume/\n", 2, "that is not its path"),
+        ("/mnt/disks/fast\n", 2, "that is not its path"),
         ("\n", 2, "that is not its path"),
         // The end of the input.
         ("\x04", 2, "that is not its path"),
         ("/mnt/disks/fast/volumes\n", 2, "that is not its path"),
         (
-            "/mnt/disks/fast/volume\n",
+            " /mnt/disks/fast/volume \n",
             0,
             "Cleaned /mnt/disks/fast/volume in",
         ),

@@ -205,7 +205,7 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
     let row = |entry: &str| {
         table
             .lines()
-            .find(|line| line.split_whitespace().nth(1) == Some(entry))
+            .find(|line| line.split_whitespace().next() == Some(entry))
     };
     assert!(
         row("vol")

@@ -222,6 +222,6 @@ fn on_sigterm_it_stops_and_nothing_of_it_stays() {
     assert!(is_alive(child));
     program.signal(Signal::SIGTERM).unwrap();
     let status = program.wait(TIMEOUT).unwrap();
-    assert_eq!(status.code(), Some(1), "{}", program.log());
+    assert_eq!(status.code(), Some(130), "{}", program.log());
     assert!(!is_alive(child));
 }

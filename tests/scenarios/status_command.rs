@@ -85,7 +85,7 @@ fn a_node_that_is_not_ready_is_reported_with_the_reason_and_the_exit_code() {
     });
     assert_eq!(said.code, Some(1), "{}", said.out);
     assert!(said.out.contains("NOT READY"), "{}", said.out);
-    let broken = format!("class {}: NOT READY", stage.named("broken"));
+    let broken = format!("class {}\nfault: ", stage.named("broken"));
     assert!(said.out.contains(&broken), "{}", said.out);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use control_plane::controllers::{HOLD_TERMINATION, RUN};
 use control_plane::resource;
 use control_plane::store::Part;
-use local_volume_provisioner::plan::job_object::{ENV_DEVICE, ENV_IDENTITY, ENV_PV};
+use local_volume_provisioner::names::{ENV_DEVICE, ENV_IDENTITY, ENV_PV};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -63,8 +63,6 @@ fn help_names_the_environment_and_the_signals() {
         "KUBECONFIG",
         "SIGTERM",
         "Exit code",
-        "Directories:",
-        "Logging:",
         "node-cleanup",
     ] {
         assert!(help.contains(word), "no {word} in\n{help}");

@@ -1,6 +1,8 @@
 //! Shows a volume before it is cleaned.
 
-use std::io::{self, Write};
+use std::io::Write;
+
+use anyhow::Result;
 
 use crate::cleanup::volume::Volume;
 use crate::log::printable;
@@ -11,7 +13,7 @@ use crate::wipe::signature;
 use super::target::Target;
 
 /// Writes the properties of the volume and how it will be cleaned.
-pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(target: &Target, out: &mut dyn Write) -> Result<()> {
     let pv = target.pv.as_ref();
     let pv = pv.map(|pv| format!("{} ({})", pv.name, pv.phase));
     let mut rows = vec![
@@ -27,11 +29,8 @@ pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
         Volume::Device(device) => {
             let real = target.path.as_path().canonicalize()?;
             rows.push(("is", format!("the block device {}", real.display())));
-            let found = signature::find(device.file(), device.size(), &Progress::default());
-            let holds = match found {
-                Ok(found) => found.unwrap_or_else(|| "no known signature".into()),
-                Err(error) => format!("unknown: {error}"),
-            };
+            let found = signature::find(device.file(), device.size(), &Progress::default())?;
+            let holds = found.unwrap_or_else(|| "no known signature".into());
             rows.push(("holds", holds));
         }
     }
@@ -44,5 +43,6 @@ pub fn write(target: &Target, out: &mut dyn Write) -> io::Result<()> {
     for (key, value) in rows {
         writeln!(out, "  {key:<8}  {}", printable(&value))?;
     }
-    out.flush()
+    out.flush()?;
+    Ok(())
 }

@@ -11,7 +11,6 @@ use crate::args::{Args, Clean, Environment};
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
 use crate::cleanup::volume::{Access, OpenVolume};
-use crate::cleanup::wipe::Outcome;
 use crate::cleanup::{Failure, external};
 use crate::cluster::Cluster;
 use crate::cmd::discover;
@@ -24,9 +23,7 @@ use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, Phase, PvView};
 use crate::wipe::method::Method;
-use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
-use crate::wipe::trim::Trim;
 
 /// How long to wait while other programs have the volume open.
 const IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -41,26 +38,26 @@ pub struct Target {
 }
 
 /// Finds the requested volume.
-pub struct Finder {
-    requested: String,
-    method: Option<Cleaner>,
+pub struct Finder<'a> {
+    request: &'a Clean,
     node: String,
-    namespace: String,
+    namespace: &'a str,
     settings: Settings,
     kubelet: KubeletDir,
     cluster: Cluster,
 }
 
-impl Finder {
+impl<'a> Finder<'a> {
     /// Reads the configuration and connects to the cluster.
-    pub async fn new(request: &Clean, args: &Args, environment: &Environment) -> Result<Self> {
+    pub async fn new(
+        request: &'a Clean,
+        args: &Args,
+        environment: &'a Environment,
+    ) -> Result<Self> {
         Ok(Self {
-            requested: request.volume.clone(),
-            method: request.method.map(Cleaner::Method),
-            node: environment
-                .require_node_name(request.node_name.as_ref())
-                .map_err(UsageError)?,
-            namespace: environment.namespace.clone(),
+            request,
+            node: environment.require_node_name().map_err(UsageError)?,
+            namespace: &environment.namespace,
             settings: Settings::of(&load(args)?.1, 0, environment.installation.clone()),
             kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
             cluster: cluster().await?,
@@ -76,7 +73,7 @@ impl Finder {
         let node =
             NodeView::from_metadata(&node.context("reading the Node")?).map_err(Error::msg)?;
         let pvs = self.pvs(&node).await?;
-        let jobs = self.cluster.list_jobs(&self.namespace, &node.hostname);
+        let jobs = self.cluster.list_jobs(self.namespace, &node.hostname);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
         let pods = self.cluster.pods_of(&node.name);
         let pods = pods.await.context("listing the Pods of the Node")?;
@@ -106,7 +103,8 @@ impl Finder {
             "{} does not show which volumes Pods use: name the kubelet's directory with --kubelet-dir",
             self.kubelet.path().display()
         );
-        let method = Method::of(kind, self.method.as_ref().unwrap_or(&class.cleaner));
+        let cleaner = self.request.method.map(Cleaner::Method);
+        let method = Method::of(kind, cleaner.as_ref().unwrap_or(&class.cleaner));
         ensure!(
             kind == VolumeMode::Filesystem || method != Method::DeleteContents,
             "{method} does not clean devices: choose another --method"
@@ -155,15 +153,16 @@ impl Finder {
     }
 
     /// The requested class and entry, by PV, or by the path on the host or in this container.
-    fn find<'a>(
-        &'a self,
-        classes: &'a [ClassReport],
-    ) -> Result<(&'a Arc<Class>, &'a VolumeReport)> {
-        let path = std::path::absolute(&self.requested)?;
+    fn find<'b>(
+        &'b self,
+        classes: &'b [ClassReport],
+    ) -> Result<(&'b Arc<Class>, &'b VolumeReport)> {
+        let requested = &self.request.volume;
+        let path = std::path::absolute(requested)?;
         let mut entries = classes.iter().filter_map(|report| {
             let class = self.settings.config.classes.get(&report.name)?;
             let is_requested = |entry: &&VolumeReport| {
-                entry.pv.as_ref() == Some(&self.requested)
+                entry.pv.as_ref() == Some(requested)
                     || path == Path::new(&entry.path)
                     || path == class.mount_dir.join(&entry.entry).as_path()
             };
@@ -174,8 +173,8 @@ impl Finder {
         });
         entries.next().with_context(|| {
             format!(
-                "{} is no entry of a configured class, and no PersistentVolume of one on node {}; see discover",
-                self.requested, self.node
+                "{requested} is no entry of a configured class, and no PersistentVolume of one on node {}; see discover",
+                self.node
             )
         })
     }
@@ -204,23 +203,17 @@ impl Target {
         &self.opened.candidate.identity
     }
 
-    /// Deletes the data and verifies it. Returns a description of the outcome.
-    pub async fn wipe(self, progress: &Progress) -> Result<String, Failure> {
+    /// Deletes the data and verifies it.
+    pub async fn wipe(self, progress: &Progress) -> Result<(), Failure> {
         let target = external::Target {
             identity: self.identity().text.clone(),
             pv: self.pv.map_or_else(String::new, |pv| pv.name),
             path: self.path,
         };
-        let cleaned = self
-            .opened
-            .clean(&target, &self.method, self.class.trim, progress);
+        let trim = self.class.trim;
+        let cleaned = self.opened.clean(&target, &self.method, trim, progress);
         let (outcome, _lock) = cleaned.await?;
-        let trimmed = match outcome {
-            Outcome::Wiped(outcome) => return Ok(outcome.as_str().to_owned()),
-            Outcome::CommandSucceeded => return Ok("the external cleaner succeeded".to_owned()),
-            Outcome::Emptied(Some(Trim::Done { bytes })) => format!("trimmed {}", amount(bytes)),
-            Outcome::Emptied(_) => "not trimmed".to_owned(),
-        };
-        Ok(format!("{} entries removed, {trimmed}", progress.entries()))
+        outcome.log(&target, progress);
+        Ok(())
     }
 }

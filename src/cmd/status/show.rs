@@ -1,4 +1,4 @@
-//! The tables: of one node, and of all nodes.
+//! The tables: of one node, of its classes, and of all nodes.
 //!
 //! The document may come from another version. An unknown field is ignored, and a missing one is empty.
 
@@ -64,7 +64,7 @@ pub(super) fn is_problem(volume: &Value) -> bool {
     }
 }
 
-/// The state of a node and its volumes: problems first, then cleanups.
+/// The state of a node and its volumes.
 pub(super) fn node(document: &Value) -> String {
     let mut lines = vec![format!("{}: {}", text(document, "node"), state(document))];
     for (key, heading) in [("notReady", "not ready:"), ("degraded", "degraded:")] {
@@ -75,9 +75,15 @@ pub(super) fn node(document: &Value) -> String {
             "  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node";
         lines.push(text.into());
     }
+    let lines = lines.iter().map(|line| printable(line) + "\n");
+    lines.collect::<String>() + &classes(document)
+}
+
+/// The volumes of each class: problems first, then cleanups.
+pub fn classes(document: &Value) -> String {
+    let mut lines = Vec::new();
     for class in list(document, "classes") {
-        let heading = format!("class {}: {}", text(class, "name"), readiness(class));
-        lines.extend([String::new(), heading]);
+        lines.extend([String::new(), format!("class {}", text(class, "name"))]);
         lines.extend(texts(class, "faults").map(|fault| format!("fault: {fault}")));
         let mut volumes: Vec<_> = list(class, "volumes").collect();
         volumes.sort_by_key(|volume| (!is_problem(volume), volume["cleanup"].is_null()));
@@ -110,19 +116,14 @@ pub(super) fn nodes(answers: &[Answer]) -> String {
 /// Whether a node is ready, degraded or paused.
 fn state(document: &Value) -> String {
     let is_degraded = texts(document, "degraded").next().is_some();
-    let mut words = vec![readiness(document)];
-    words.extend(is_degraded.then_some("DEGRADED"));
-    words.extend((document["paused"] == true).then_some("PAUSED"));
-    words.join(", ")
-}
-
-/// Whether a node or a class is ready.
-fn readiness(value: &Value) -> &'static str {
-    if value["ready"] == true {
+    let mut words = vec![if document["ready"] == true {
         "ready"
     } else {
         "NOT READY"
-    }
+    }];
+    words.extend(is_degraded.then_some("DEGRADED"));
+    words.extend((document["paused"] == true).then_some("PAUSED"));
+    words.join(", ")
 }
 
 fn row(volume: &Value) -> [String; 6] {

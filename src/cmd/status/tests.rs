@@ -67,7 +67,7 @@ fn node_is_shown_with_problems_first() {
   degraded:   no permission to patch persistentvolumes: forbidden
   paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
 
-class fast: NOT READY
+class fast
 ENTRY           PV          STATE                    CAPACITY  SINCE    WHAT
 sdc             local-pv-3  Released/CleaningFailed  1Ti       3m20s    attempt 4 failed: writing at 4096: input/output error; next try in 40s
 sdd\u{1b}[2J\n  -           Skipped                  -         -        Unreadable: opening it: input/output error
@@ -76,9 +76,9 @@ sdf             local-pv-6  Released/Waiting         777       59s      waiting:
 sda             local-pv-1  Bound                    1Ti       -
 sde             -           Skipped                  -         -        NamePatternMismatch
 
-class empty: ready
+class empty
 
-class broken: NOT READY
+class broken
 fault: volumeMode: "Blok" is none
 "#
     );
