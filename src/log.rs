@@ -80,11 +80,15 @@ impl<W: Write> Write for OneLine<W> {
 /// Escapes control characters: a file name can contain line breaks and terminal sequences.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    let escaped = |character: char| match character.is_control() {
-        true => character.escape_debug().to_string(),
-        false => character.to_string(),
-    };
-    text.chars().map(escaped).collect()
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            safe.extend(character.escape_debug());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
 }
 
 #[cfg(test)]

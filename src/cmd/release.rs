@@ -45,8 +45,8 @@ struct Left(String);
 /// Removes the finalizer from the PVs of the command line.
 ///
 /// # Errors
-/// [`UsageError`] when nothing was changed because of the command line, a running provisioner or an existing node;
-/// another error when a request failed. Earlier changes are not rolled back.
+/// [`UsageError`] when nothing was changed because of an existing node; another error when a request failed. Earlier
+/// changes are not rolled back.
 pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let releaser = Releaser {
         cluster: cluster().await?,
@@ -141,32 +141,29 @@ impl Releaser {
 
     /// Releases the PVs in scope, unless something is left of the DaemonSet.
     async fn pass(&self, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-        let pvs = match self.daemon_set() {
-            Some((namespace, name)) => {
-                if self.is_installed(namespace, name).await? {
-                    writeln!(
-                        out,
-                        "DaemonSet {namespace}/{name} exists: nothing was changed. To uninstall it, delete it and run this again."
-                    )?;
-                    return Ok(ExitCode::from(u8::from(!self.args.unless_installed)));
-                }
-                let others = self.other_provisioners(namespace, name).await?;
-                let mut pvs = self.pvs().await?;
-                if let Some(others) = others {
-                    // One of them may be cleaning such a PV, or offering it again.
-                    let doubtful = pvs.extract_if(.., |pv| !self.is_recorded(pv)).count();
-                    writeln!(
-                        out,
-                        "Other provisioners run: {others}. KEPT: {doubtful} PersistentVolumes name no installation and keep the finalizer."
-                    )?;
-                }
-                self.end_jobs(namespace, &pvs).await?;
-                pvs
+        let pvs = if let Some((namespace, name)) = self.daemon_set() {
+            if self.is_installed(namespace, name).await? {
+                writeln!(
+                    out,
+                    "DaemonSet {namespace}/{name} exists: nothing was changed. To uninstall it, delete it and run this again."
+                )?;
+                return Ok(ExitCode::from(u8::from(!self.args.unless_installed)));
             }
-            None => {
-                self.ensure_gone().await?;
-                self.pvs().await?
+            let others = self.other_provisioners(namespace, name).await?;
+            let mut pvs = self.pvs().await?;
+            if let Some(others) = others {
+                // One of them may be cleaning such a PV, or offering it again.
+                let doubtful = pvs.extract_if(.., |pv| !self.is_recorded(pv)).count();
+                writeln!(
+                    out,
+                    "Other provisioners run: {others}. KEPT: {doubtful} PersistentVolumes name no installation and keep the finalizer."
+                )?;
             }
+            self.end_jobs(namespace, &pvs).await?;
+            pvs
+        } else {
+            self.ensure_gone().await?;
+            self.pvs().await?
         };
         let (mut free, mut is_clean) = (Vec::new(), true);
         for pv in &pvs {
