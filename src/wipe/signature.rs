@@ -19,26 +19,31 @@ use super::progress::Progress;
 pub use backups::spots;
 use table::MAGICS;
 
-/// Reads a device, or a partition of it. It checks for cancellation before each read, because a failing disk may
-/// take half a minute for each.
+/// Reads a device. It checks for cancellation before each read, because a failing disk may take half a minute for
+/// each.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     device: &'a File,
-    /// The start and the size in bytes of the readable part.
-    start: u64,
     size: u64,
     progress: &'a Progress,
 }
 
-impl Reader<'_> {
-    /// Reads a range: zeros if it is not within the part.
+impl<'a> Reader<'a> {
+    fn new(device: &'a File, size: u64, progress: &'a Progress) -> Self {
+        Self {
+            device,
+            size,
+            progress,
+        }
+    }
+
+    /// Reads a range: zeros if it is not within the device.
     fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, WipeError> {
         self.progress.check()?;
         self.progress.add_step();
         let mut bytes = vec![0; length];
         let end = offset.checked_add(length as u64);
         if end.is_some_and(|end| end <= self.size) {
-            let offset = self.start + offset;
             let read = self.device.read_exact_at(&mut bytes, offset);
             read.map_err(failed("read", offset))?;
         }
@@ -51,12 +56,7 @@ impl Reader<'_> {
 /// # Errors
 /// When the device cannot be read, or after a cancellation.
 pub fn find(device: &File, size: u64, progress: &Progress) -> Result<Option<String>, WipeError> {
-    let reader = Reader {
-        device,
-        start: 0,
-        size,
-        progress,
-    };
+    let reader = Reader::new(device, size, progress);
     for (name, magic, places) in MAGICS {
         for offset in places
             .iter()

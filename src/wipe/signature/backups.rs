@@ -11,78 +11,43 @@ use crate::wipe::progress::Progress;
 /// The bytes cleared at each end of a device. They include all known partition tables, RAID and volume
 /// manager headers and first superblocks.
 const END: u64 = 16 << 20;
-/// The bytes cleared at each end of a partition.
-const PARTITION_END: u64 = 1 << 20;
 /// Ranges are cleared in blocks of this size: no logical sector is larger.
 const BLOCK: u64 = 4096;
-/// The limit for backups whose places were read from superblocks, of all partitions together. A filesystem
-/// of 16 TiB needs as many. Forged superblocks and partition tables may claim any number.
+/// The limit for backups whose places were read from superblocks. A filesystem of 16 TiB needs as many. A forged
+/// superblock may claim any number.
 const MAX_COPIES: usize = 1 << 17;
-/// The limit for entries of a partition table. Tools create 128 by default.
-const MAX_GPT_ENTRIES: u32 = 256;
 /// The offsets of the backup superblocks of btrfs.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
 /// The byte ranges of a device that must be zero so that nothing on it can be recognised or repaired: both
-/// ends, the usual places of backups and those that the existing superblocks name, also in partitions. The
-/// ranges are sorted and disjoint, and consist of whole blocks except at the end of the device.
+/// ends, the usual places of backups and those that the existing superblocks name. The ranges are sorted and
+/// disjoint, and consist of whole blocks except at the end of the device.
 ///
 /// # Errors
 /// When the device cannot be read, or after a cancellation.
 pub fn spots(device: &File, size: u64, progress: &Progress) -> Result<Vec<Range<u64>>, WipeError> {
-    let whole = Reader {
-        device,
-        start: 0,
-        size,
-        progress,
-    };
-    let mut spots = Vec::new();
-    let mut copies = MAX_COPIES;
-    add_spots(whole, END, &mut copies, &mut spots)?;
-    for partition in partitions(whole)? {
-        let part = Reader {
-            start: partition.start,
-            size: partition.end - partition.start,
-            ..whole
-        };
-        add_spots(part, PARTITION_END, &mut copies, &mut spots)?;
-    }
-    Ok(merge(spots, size))
-}
-
-/// Adds the spots of a device or a partition, of which the first and the last `end` bytes are cleared. `copies`
-/// is the number of backups that superblocks may still name.
-fn add_spots(
-    part: Reader<'_>,
-    end: u64,
-    copies: &mut usize,
-    spots: &mut Vec<Range<u64>>,
-) -> Result<(), WipeError> {
-    let size = part.size;
-    let ends = [(0, end), (size.saturating_sub(end), end)];
+    let reader = Reader::new(device, size, progress);
+    let ends = [(0, END), (size.saturating_sub(END), END)];
     let btrfs = BTRFS_COPIES.map(|offset| (offset, BLOCK));
     let ext = |geometry: ExtGeometry| geometry.copies(size).map(|(_, offset)| (offset, BLOCK));
     let usual = ExtGeometry::usual().flat_map(ext);
-    let named = ExtGeometry::read(part)?.into_iter().flat_map(ext);
+    let named = ExtGeometry::read(reader)?.into_iter().flat_map(ext);
     // Superblock, free space, inodes and free list: a sector of at most 4 KiB each.
-    let groups = (0..size).step_by(xfs_group_size(part)?);
+    let groups = (0..size).step_by(xfs_group_size(reader)?);
     let groups = groups.map(|offset| (offset, 4 * BLOCK));
-    let limited: Vec<_> = named.chain(groups).take(*copies).collect();
-    *copies -= limited.len();
-    let places = ends.into_iter().chain(btrfs).chain(usual).chain(limited);
-    spots.extend(places.map(|(offset, length)| {
-        let end = offset.saturating_add(length).min(size);
-        part.start + offset.min(size)..part.start + end
-    }));
-    Ok(())
+    let named = named.chain(groups).take(MAX_COPIES);
+    let places = ends.into_iter().chain(btrfs).chain(usual).chain(named);
+    Ok(merge(places.collect(), size))
 }
 
-fn merge(mut spots: Vec<Range<u64>>, size: u64) -> Vec<Range<u64>> {
-    spots.sort_unstable_by_key(|spot| spot.start);
+/// The blocks that contain these places, each an offset and a length.
+fn merge(mut places: Vec<(u64, u64)>, size: u64) -> Vec<Range<u64>> {
+    places.retain(|(offset, _)| *offset < size);
+    places.sort_unstable();
     let mut merged: Vec<Range<u64>> = Vec::new();
-    for spot in spots.into_iter().filter(|spot| !spot.is_empty()) {
-        let start = spot.start / BLOCK * BLOCK;
-        let end = spot.end.next_multiple_of(BLOCK).min(size);
+    for (offset, length) in places {
+        let start = offset / BLOCK * BLOCK;
+        let end = (offset + length).next_multiple_of(BLOCK).min(size);
         match merged.last_mut() {
             Some(last) if start <= last.end => last.end = last.end.max(end),
             _ => merged.push(start..end),
@@ -176,46 +141,6 @@ fn xfs_group_size(device: Reader<'_>) -> Result<usize, WipeError> {
     // XFS has no smaller groups. A forged superblock must not create millions of spots.
     let is_xfs = field(&superblock, 0) == *b"XFSB" && size >= 16 << 20;
     Ok(if is_xfs { size } else { usize::MAX })
-}
-
-/// The partitions of a GPT or an MBR. Those out of bounds are skipped: a tenant may have written the table. It
-/// counts sectors of 512 or of 4096 bytes, by the disk that it was written on. So an MBR has two readings.
-fn partitions(device: Reader<'_>) -> Result<Vec<Range<u64>>, WipeError> {
-    const SECTORS: [u64; 2] = [512, 4096];
-    let mut partitions: Vec<Range<u64>> = Vec::new();
-    let mut add = |part: Range<u64>| {
-        if part.start > 0 && part.start < part.end && part.end <= device.size {
-            partitions.push(part);
-        }
-    };
-    for sector in SECTORS {
-        let header = device.read(sector, 92)?;
-        if field(&header, 0) != *b"EFI PART" {
-            continue;
-        }
-        let [entries, length] = [80, 84].map(|offset| u32::from_le_bytes(field(&header, offset)));
-        let (entries, length) = (entries.min(MAX_GPT_ENTRIES) as usize, length as usize);
-        if !(128..=4096).contains(&length) {
-            continue;
-        }
-        let start = u64::from_le_bytes(field(&header, 72)).saturating_mul(sector);
-        let table = device.read(start, entries * length)?;
-        for entry in table.chunks_exact(length) {
-            let u64_at = |offset| u64::from_le_bytes(field(entry, offset));
-            let end = u64_at(40).saturating_add(1).saturating_mul(sector);
-            add(u64_at(32).saturating_mul(sector)..end);
-        }
-    }
-    let mbr = device.read(0, 512)?;
-    if field(&mbr, 510) == *b"\x55\xaa" {
-        for sector in SECTORS {
-            for entry in mbr[446..510].chunks_exact(16) {
-                let u32_at = |offset| u64::from(u32::from_le_bytes(field(entry, offset)));
-                add(sector * u32_at(8)..sector * (u32_at(8) + u32_at(12)));
-            }
-        }
-    }
-    Ok(partitions)
 }
 
 /// A field of a fixed structure. All offsets are constants within it.
