@@ -11,7 +11,7 @@ mod helper;
 mod root;
 mod walk;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -27,8 +27,6 @@ use super::error::WipeError;
 use super::progress::Progress;
 use super::protect;
 use crate::escape::{shown, tenants_path};
-
-use walk::Walk;
 
 /// The directory of `fsck` in the root of an ext filesystem. It is kept, but emptied: it may contain the
 /// tenant's data.
@@ -66,7 +64,7 @@ pub fn empty(
     if is_read_only(&dir) {
         return Err(failure("change", ".", Errno::EROFS));
     }
-    Walk::new(dir, progress).run()?;
+    walk::remove_all(dir, progress)?;
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
     if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
@@ -81,18 +79,14 @@ pub fn empty(
 /// [`WipeError::NotEmpty`] with the name of an entry.
 pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), WipeError> {
     let root = open_root(root)?;
-    for entry in list(&root)? {
-        let mut path = vec![entry.name];
-        if *path[0] == *LOST_AND_FOUND
+    for Entry { name, .. } in list(&root)? {
+        if *name == *LOST_AND_FOUND
             && let Ok(dir) = root.open_dir(LOST_AND_FOUND)
+            && list(&dir)?.is_empty()
         {
-            let Some(found) = list(&dir)?.pop() else {
-                continue;
-            };
-            path.push(found.name);
+            continue;
         }
-        let path = shown(path.iter().map(CString::as_c_str));
-        return Err(WipeError::NotEmpty(path));
+        return Err(WipeError::NotEmpty(shown([name.as_c_str()])));
     }
     Ok(())
 }

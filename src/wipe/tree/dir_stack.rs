@@ -32,7 +32,8 @@ pub(super) const MAX_LEVELS: usize = if cfg!(test) { 20 } else { 1 << 16 };
 
 /// The directories from the root (always present) to the one that is being emptied, the *top*.
 pub(super) struct DirStack {
-    volume: Arc<DirFd>,
+    /// The volume's root.
+    pub(super) volume: Arc<DirFd>,
     /// The volume's root, or a directory below it.
     root: Arc<DirFd>,
     /// The path of a root below the volume's, for messages.
@@ -51,11 +52,6 @@ impl DirStack {
             volume,
             open: VecDeque::new(),
         }
-    }
-
-    /// Whether no further directory can be added.
-    pub(super) fn is_full(&self) -> bool {
-        self.frames.len() >= MAX_LEVELS
     }
 
     /// Makes the top, which must be open, the root.
@@ -84,11 +80,6 @@ impl DirStack {
     pub(super) fn top(&mut self) -> &mut Frame {
         let depth = self.depth();
         &mut self.frames[depth]
-    }
-
-    /// The volume's root.
-    pub(super) fn volume(&self) -> &DirFd {
-        &self.volume
     }
 
     /// The depth of the top below the root.
@@ -158,11 +149,6 @@ impl DirStack {
         self.hold(self.depth(), dir);
     }
 
-    /// Descends again into a subdirectory of the top, which is not open.
-    pub(super) fn return_to(&mut self, frame: Frame) {
-        self.frames.push(frame);
-    }
-
     /// Ascends. `None` in the root.
     pub(super) fn ascend(&mut self) -> Option<Frame> {
         let depth = self.depth();
@@ -182,11 +168,8 @@ impl DirStack {
             && let Some((closed, _)) = self.open.pop_front()
         {
             let frame = &mut self.frames[closed];
-            let mut lost = frame.listing == Listing::Partial;
-            if closed > MAX_CLOSED_LEVELS {
-                lost |= !mem::take(&mut frame.pending).is_empty();
-            }
-            if lost {
+            let forgets = closed > MAX_CLOSED_LEVELS && !mem::take(&mut frame.pending).is_empty();
+            if forgets || frame.listing == Listing::Partial {
                 frame.listing = Listing::Lost;
             }
         }

@@ -20,9 +20,9 @@ use nix::sys::statfs::{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
 use nix::unistd::UnlinkatFlags::{self, NoRemoveDir, RemoveDir};
 
 use super::batch::Batch;
-use super::dir_stack::DirStack;
+use super::dir_stack::{DirStack, MAX_LEVELS};
 use super::frame::{Frame, Listing};
-use super::helper::Helper;
+use super::helper::{Helper, with_helper};
 use super::{BUFFER, failure, is_read_only};
 use crate::wipe::dirfd::{DirFd, Entry};
 use crate::wipe::error::WipeError;
@@ -60,9 +60,8 @@ pub(super) struct Walk<'a> {
     /// distributes directories over its allocation groups in turn, and a group is busy for a while after
     /// deletions. There, the order of the listing is faster.
     sort_directories: bool,
-    /// It owns the batches. It is dropped before the helper, which then has no work.
     stack: DirStack,
-    helper: Helper,
+    helper: Option<Helper>,
     buffer: Vec<MaybeUninit<u8>>,
     first_failure: Option<WipeError>,
     failures: u64,
@@ -72,22 +71,32 @@ pub(super) struct Walk<'a> {
     deep_failure: Option<WipeError>,
 }
 
+/// Removes everything below a volume's root, except for `lost+found`.
+pub(super) fn remove_all(root: DirFd, progress: &Progress) -> Result<(), WipeError> {
+    let filesystem = fstatfs(&root).map(|facts| facts.filesystem_type());
+    let cores = thread::available_parallelism();
+    let sort_directories = filesystem != Ok(XFS_SUPER_MAGIC);
+    let walk = |helper| Walk::new(root, sort_directories, helper, progress).run();
+    // A second thread is faster on ext4, but slower on XFS and btrfs, as measured.
+    if filesystem == Ok(EXT4_SUPER_MAGIC) && cores.is_ok_and(|cores| cores.get() > 1) {
+        with_helper(|helper| walk(Some(helper)))
+    } else {
+        walk(None)
+    }
+}
+
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: DirFd, progress: &'a Progress) -> Self {
-        let filesystem = fstatfs(&root).map(|facts| facts.filesystem_type());
-        let cores = thread::available_parallelism();
-        // A second thread is faster on ext4, but slower on XFS and btrfs, as measured.
-        let two_threads =
-            filesystem == Ok(EXT4_SUPER_MAGIC) && cores.is_ok_and(|cores| cores.get() > 1);
+    fn new(
+        root: DirFd,
+        sort_directories: bool,
+        helper: Option<Helper>,
+        progress: &'a Progress,
+    ) -> Self {
         Self {
             progress,
-            sort_directories: filesystem != Ok(XFS_SUPER_MAGIC),
+            sort_directories,
             stack: DirStack::new(root.into()),
-            helper: if two_threads {
-                Helper::start()
-            } else {
-                Helper::default()
-            },
+            helper,
             buffer: vec![MaybeUninit::uninit(); BUFFER],
             first_failure: None,
             failures: 0,
@@ -96,7 +105,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<(), WipeError> {
+    fn run(mut self) -> Result<(), WipeError> {
         while self.step()? {}
         match (self.first_failure, self.failures) {
             (None, _) => Ok(()),
@@ -165,7 +174,7 @@ impl<'a> Walk<'a> {
 
     /// Descends into a subdirectory of the top.
     fn enter(&mut self, name: CString) -> Result<(), WipeError> {
-        if self.stack.is_full() {
+        if self.stack.frames.len() >= MAX_LEVELS {
             if let Some(error) = self.deep_failure.clone() {
                 return self.fail(error);
             }
@@ -203,13 +212,13 @@ impl<'a> Walk<'a> {
     /// Removes a directory below the top, unless it has failures or is kept.
     fn remove_directory(&mut self, mut frame: Frame) -> Result<(), WipeError> {
         if frame.finish_batch() {
-            self.stack.return_to(frame);
+            self.stack.frames.push(frame);
         } else if frame.failed {
             self.stack.top().failed = true;
         } else if self.stack.keeps(self.stack.depth() + 1, &frame.name) {
             // It must only be empty.
         } else if self.remove(&frame.name, RemoveDir)? {
-            self.stack.return_to(frame);
+            self.stack.frames.push(frame);
             self.start_again()?;
         }
         Ok(())
@@ -297,7 +306,8 @@ impl<'a> Walk<'a> {
         self.stack.top().batch = Some(batch.clone());
         let mut offered = false;
         loop {
-            offered = offered || self.helper.offer(&batch);
+            let offer = |helper: &Helper| helper.try_send(Arc::downgrade(&batch)).is_ok();
+            offered = offered || self.helper.as_ref().is_some_and(offer);
             if offered && may_delegate || !batch.unlink_share() {
                 break;
             }
@@ -364,7 +374,7 @@ impl<'a> Walk<'a> {
     fn error(&self, what: &str, name: Option<&CStr>, errno: Errno) -> WipeError {
         let path = self.stack.path(name);
         let is_of_subvolume = errno == Errno::EROFS && self.stack.is_in_subvolume();
-        if is_of_subvolume && !is_read_only(self.stack.volume()) {
+        if is_of_subvolume && !is_read_only(&self.stack.volume) {
             return WipeError::Failed(format!(
                 "the subvolume or snapshot of {path} cannot be made writable (CAP_FOWNER is missing, or `btrfs send` reads it); run `btrfs subvolume delete` on it"
             ));

@@ -42,9 +42,7 @@ fn memory_for_names_and_repeated_reads_are_bounded() {
         let made = make(volume.path(), widths);
         let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let progress = Progress::default();
-        let mut walk = Walk::new(root, &progress);
-        walk.helper = Helper::default();
-        walk.sort_directories = false;
+        let mut walk = Walk::new(root, false, None, &progress);
         let (mut steps, mut peak) = (0, 0);
         while walk.step().unwrap() {
             steps += 1;
@@ -83,11 +81,12 @@ fn directories_are_removed_after_the_helper_has_unlinked_their_files() {
             }
             let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
             let progress = Progress::default();
-            let mut walk = Walk::new(root, &progress);
-            walk.helper = Helper::start();
-            walk.sort_directories = true;
-            while walk.step().unwrap() {}
-            assert_eq!((progress.entries(), walk.stack.top().passes), (made, 1));
+            let passes = with_helper(|helper| {
+                let mut walk = Walk::new(root, true, Some(helper), &progress);
+                while walk.step().unwrap() {}
+                walk.stack.top().passes
+            });
+            assert_eq!((progress.entries(), passes), (made, 1));
             assert_eq!(fs::read_dir(volume.path()).unwrap().count(), 0);
         }
     }
@@ -108,7 +107,7 @@ fn tree_of_any_depth_is_emptied_with_a_bounded_stack() {
         }
         let root = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let progress = Progress::default();
-        let mut walk = Walk::new(root, &progress);
+        let mut walk = Walk::new(root, true, None, &progress);
         while walk.step().unwrap() {
             peak = peak.max(walk.stack.frames.len());
         }
