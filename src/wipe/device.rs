@@ -4,7 +4,6 @@
 //! path or by number: another disk may have taken its place.
 
 mod direct;
-mod ioctl;
 mod keystream;
 mod markers;
 #[cfg(test)]
@@ -19,6 +18,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc;
 
 use super::error::WipeError;
+use super::ioctl;
 use super::progress::Progress;
 use super::signature;
 use crate::crash::crash_point;

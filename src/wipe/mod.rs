@@ -7,6 +7,7 @@ pub mod command;
 pub mod device;
 mod dirfd;
 pub mod error;
+mod ioctl;
 pub(crate) mod method;
 pub(crate) mod pace;
 pub(crate) mod priority;

@@ -13,15 +13,10 @@ use nix::unistd::{UnlinkatFlags, ftruncate};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::dirfd::{DirFd, errno};
+use super::ioctl;
 
 /// `BTRFS_SUBVOL_RDONLY` of `linux/btrfs.h`.
 const READ_ONLY: u64 = 1 << 1;
-
-mod ioctl {
-    //! Numbers from `linux/btrfs.h`.
-    nix::ioctl_read!(get_subvolume_flags, 0x94, 25, u64);
-    nix::ioctl_write_ptr!(set_subvolume_flags, 0x94, 26, u64);
-}
 
 /// Removes an entry without the immutable and append-only flags of its directory and of itself, which the capability
 /// `CAP_LINUX_IMMUTABLE` allows to clear.
@@ -79,27 +74,15 @@ pub fn clear(file: BorrowedFd<'_>) -> Result<Option<IFlags>> {
 
 /// Whether a directory is the root of a read-only subvolume or snapshot (btrfs).
 pub fn is_read_only_subvolume(dir: &DirFd) -> bool {
-    subvolume_flags(dir).is_ok_and(|flags| flags & READ_ONLY != 0)
+    ioctl::subvolume_flags(dir).is_ok_and(|flags| flags & READ_ONLY != 0)
 }
 
-/// Makes a read-only subvolume writable, of which `dir` is the root. This fails without `CAP_FOWNER`, and while
-/// `btrfs send` reads the snapshot.
-#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
+/// Makes a subvolume writable, of which `dir` is the root. This fails without `CAP_FOWNER`, and while `btrfs send`
+/// reads the snapshot.
 pub fn make_writable(dir: &DirFd) {
-    if let Ok(flags) = subvolume_flags(dir)
-        && flags & READ_ONLY != 0
-    {
-        let flags = flags & !READ_ONLY;
-        // SAFETY: the kernel reads one u64 from `flags`.
-        let _ = unsafe { ioctl::set_subvolume_flags(dir.as_fd().as_raw_fd(), &raw const flags) };
+    if let Ok(flags) = ioctl::subvolume_flags(dir) {
+        let _ = ioctl::set_subvolume_flags(dir, flags & !READ_ONLY);
     }
-}
-
-#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
-fn subvolume_flags(dir: &DirFd) -> Result<u64> {
-    let mut flags = 0;
-    // SAFETY: the kernel writes one u64 to `flags`.
-    unsafe { ioctl::get_subvolume_flags(dir.as_fd().as_raw_fd(), &raw mut flags) }.map(|_| flags)
 }
 
 /// Frees a file's blocks before its removal: on a full copy-on-write filesystem, even a deletion may fail for

@@ -8,17 +8,18 @@
 //! that are free in memory may belong to files on the disk. So the trim runs after
 //! [`sync`](super::tree::sync), which detects that.
 
-use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::BorrowedFd;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use dashmap::{DashMap, Entry};
 use nix::errno::Errno;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::syncfs;
 
 use super::error::WipeError;
+use super::ioctl;
 use super::progress::Progress;
 use crate::host::mounts::DeviceNumber;
 
@@ -27,25 +28,13 @@ use crate::host::mounts::DeviceNumber;
 const TRIM_INTERVAL: Duration = Duration::from_mins(10);
 
 /// When this process trimmed each filesystem.
-static LAST_TRIMS: Mutex<BTreeMap<DeviceNumber, Instant>> = Mutex::new(BTreeMap::new());
+static LAST_TRIMS: LazyLock<DashMap<DeviceNumber, Instant>> = LazyLock::new(DashMap::new);
 
 /// The bytes of the filesystem in one call, which cannot be interrupted.
 const STEP: u64 = 1 << 30;
 
 /// The limit for waiting until a filesystem has freed its blocks in the background (XFS).
 const FREE_TIMEOUT: Duration = Duration::from_secs(5);
-
-mod ioctl {
-    //! Number and layout from `linux/fs.h`.
-    nix::ioctl_readwrite!(fitrim, b'X', 121, TrimRange);
-
-    #[repr(C)]
-    pub struct TrimRange {
-        pub start: u64,
-        pub length: u64,
-        pub shortest: u64,
-    }
-}
 
 /// The result of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,23 +65,17 @@ pub fn trim_rarely(
     filesystem: DeviceNumber,
     progress: &Progress,
 ) -> Result<Trim, WipeError> {
-    let mut last = last_trims();
-    last.retain(|_, at| at.elapsed() < TRIM_INTERVAL);
-    if last.contains_key(&filesystem) {
-        return Ok(Trim::TooEarly);
+    LAST_TRIMS.retain(|_, at| at.elapsed() < TRIM_INTERVAL);
+    match LAST_TRIMS.entry(filesystem) {
+        Entry::Occupied(_) => return Ok(Trim::TooEarly),
+        Entry::Vacant(entry) => drop(entry.insert(Instant::now())),
     }
-    last.insert(filesystem, Instant::now());
-    drop(last);
     let trimmed = trim(root, progress);
     // After a failure, the next attempt must not succeed without a trim.
     if !matches!(trimmed, Ok(Trim::Done { .. } | Trim::OutOfTime)) {
-        last_trims().remove(&filesystem);
+        LAST_TRIMS.remove(&filesystem);
     }
     trimmed
-}
-
-fn last_trims() -> MutexGuard<'static, BTreeMap<DeviceNumber, Instant>> {
-    LAST_TRIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Trims the whole filesystem of `root`.
@@ -101,7 +84,7 @@ fn last_trims() -> MutexGuard<'static, BTreeMap<DeviceNumber, Instant>> {
 /// Only when it was cancelled by a shutdown.
 pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError> {
     // A trim of zero bytes does nothing, but its errno shows whether trim is supported.
-    if let Err(errno) = fitrim(root, 0, 0)
+    if let Err(errno) = ioctl::trim(root, 0, 0)
         && is_no_offer(errno)
     {
         return Ok(Trim::NotOffered(errno));
@@ -117,7 +100,7 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError
             checked => checked?,
         }
         progress.add_step();
-        match fitrim(root, start, length) {
+        match ioctl::trim(root, start, length) {
             Ok(trimmed) => bytes += trimmed,
             Err(errno) if is_no_offer(errno) => return Ok(Trim::NotOffered(errno)),
             // The end is before the reported size, for example on XFS with a real-time section.
@@ -158,19 +141,6 @@ fn steps(size: u64) -> impl Iterator<Item = (u64, u64)> {
         let length = if step == last { u64::MAX - start } else { STEP };
         (start, length)
     })
-}
-
-/// Trims a range. Returns the number of trimmed bytes.
-#[expect(unsafe_code, reason = "nix has no wrapper for FITRIM")]
-fn fitrim(root: BorrowedFd<'_>, start: u64, length: u64) -> nix::Result<u64> {
-    let mut range = ioctl::TrimRange {
-        start,
-        length,
-        shortest: 0,
-    };
-    // SAFETY: FITRIM reads and writes one `struct fstrim_range`, which `range` has the layout of.
-    unsafe { ioctl::fitrim(root.as_raw_fd(), &raw mut range) }?;
-    Ok(range.length)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Lists the `user.*` attributes of a directory with more names than `listxattr` returns.
+//! Lists the `user.*` attributes of a directory, also if it has more names than `listxattr` returns.
 //!
 //! XFS and btrfs store any number of attributes, and have ioctls that list them in parts. Both require
-//! `CAP_SYS_ADMIN`. Numbers and layouts are those of `xfs/xfs_fs.h`, `linux/btrfs.h` and `linux/btrfs_tree.h`.
+//! `CAP_SYS_ADMIN`. Numbers and layouts are those of `xfs/xfs_fs.h` and `linux/btrfs_tree.h`.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,10 +11,12 @@ use nix::errno::Errno;
 use nix::libc::{self, Ioctl};
 use nix::sys::statfs::{BTRFS_SUPER_MAGIC, XFS_SUPER_MAGIC, fstatfs};
 use nix::{Result, request_code_readwrite, request_code_write};
+use rustix::fs::flistxattr;
 
-use crate::wipe::dirfd::DirFd;
+use crate::wipe::dirfd::{DirFd, errno};
+use crate::wipe::ioctl;
 
-/// The bytes of a part. XFS allows no more, and every item of btrfs fits.
+/// The bytes of a list or a part of it. The kernel returns no longer list (`XATTR_LIST_MAX`), and XFS no longer part.
 const BUFFER: u32 = 64 << 10;
 
 const XFS_IOC_FD_TO_HANDLE: Ioctl = request_code_readwrite!(b'X', 106, size_of::<HandleRequest>());
@@ -22,15 +24,6 @@ const XFS_IOC_ATTRLIST_BY_HANDLE: Ioctl = request_code_write!(b'X', 122, size_of
 /// Longer than a handle of XFS (24 bytes).
 const MAX_HANDLE: usize = 64;
 
-const BTRFS_IOC_TREE_SEARCH_V2: Ioctl = request_code_readwrite!(0x94, 17, SEARCH_ARGS);
-/// The size of `btrfs_ioctl_search_args_v2` without its buffer, and offsets in it.
-const SEARCH_ARGS: usize = 112;
-const SEARCH_OBJECTS: [usize; 2] = [8, 16];
-const SEARCH_MAX_OFFSET: usize = 32;
-const SEARCH_MAX_TRANSACTION: usize = 48;
-const SEARCH_TYPES: [usize; 2] = [56, 60];
-const SEARCH_ITEMS: usize = 64;
-const SEARCH_BUFFER_LENGTH: usize = 104;
 const BTRFS_XATTR_ITEM_KEY: u32 = 24;
 /// The sizes of `btrfs_ioctl_search_header` and `btrfs_dir_item`, and the offsets of their lengths.
 const SEARCH_HEADER: usize = 32;
@@ -59,18 +52,36 @@ struct ListRequest {
     /// 0 is the namespace `user`.
     namespace: u32,
     buffer_length: u32,
-    buffer: *mut u32,
+    buffer: *mut u8,
 }
 
-/// The full names of some `user.*` attributes. Those of the same directory are different after these are removed.
+/// The full names of some `user.*` attributes; none if the directory has none.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, `E2BIG` on other filesystems.
-pub(super) fn some_user_attributes(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
-    match fstatfs(dir)?.filesystem_type() {
-        XFS_SUPER_MAGIC => on_xfs(dir),
-        BTRFS_SUPER_MAGIC => on_btrfs(dir),
-        _ => Err(Errno::E2BIG),
+/// If the list is too long: `EPERM` without `CAP_SYS_ADMIN`, `E2BIG` where no part of it has such an attribute.
+pub(super) fn user_attributes(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
+    let mut list = vec![0; BUFFER as usize];
+    match flistxattr(dir, &mut list[..]).map_err(errno) {
+        Ok(length) => {
+            let names = list[..length].split(|byte| *byte == 0);
+            let names = names.filter(|name| name.starts_with(b"user."));
+            Ok(names.map(<[u8]>::to_owned).collect())
+        }
+        Err(Errno::EOPNOTSUPP) => Ok(Vec::new()),
+        Err(Errno::E2BIG) => {
+            let some = match fstatfs(dir)?.filesystem_type() {
+                XFS_SUPER_MAGIC => on_xfs(dir)?,
+                BTRFS_SUPER_MAGIC => on_btrfs(dir)?,
+                _ => Vec::new(),
+            };
+            // The administrator's attributes may fill the list.
+            if some.is_empty() {
+                Err(Errno::E2BIG)
+            } else {
+                Ok(some)
+            }
+        }
+        Err(errno) => Err(errno),
     }
 }
 
@@ -89,7 +100,7 @@ fn on_xfs(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
     };
     // SAFETY: the kernel writes 24 bytes to `handle` and their number to `length`.
     Errno::result(unsafe { libc::ioctl(fd, XFS_IOC_FD_TO_HANDLE, &raw mut request) })?;
-    let mut list = vec![0_u32; BUFFER as usize / size_of::<u32>()];
+    let mut list = vec![0; BUFFER as usize];
     let mut request = ListRequest {
         handle: HandleRequest {
             handle_in: handle.as_ptr(),
@@ -103,7 +114,6 @@ fn on_xfs(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
     };
     // SAFETY: the kernel reads `length` bytes of `handle`, writes up to `BUFFER` bytes to `list`, and changes the cursor.
     Errno::result(unsafe { libc::ioctl(fd, XFS_IOC_ATTRLIST_BY_HANDLE, &raw mut request) })?;
-    let list: Vec<u8> = list.into_iter().flat_map(u32::to_ne_bytes).collect();
     Ok(xfs_names(&list))
 }
 
@@ -118,41 +128,17 @@ fn xfs_names(list: &[u8]) -> Vec<Vec<u8>> {
     (0..u32_at(list, 0).unwrap_or(0)).map_while(name).collect()
 }
 
-#[expect(unsafe_code, reason = "nix has no wrapper for btrfs")]
 fn on_btrfs(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
-    // The tree is 0, that of the directory's subvolume. The other fields have a minimum and a maximum each.
-    let mut search = vec![0; SEARCH_ARGS + BUFFER as usize];
-    let mut set = |offset: usize, value: &[u8]| {
-        search[offset..offset + value.len()].copy_from_slice(value);
-    };
-    for offset in SEARCH_OBJECTS {
-        set(offset, &dir.id.inode.to_ne_bytes());
-    }
-    for offset in SEARCH_TYPES {
-        set(offset, &BTRFS_XATTR_ITEM_KEY.to_ne_bytes());
-    }
-    for offset in [SEARCH_MAX_OFFSET, SEARCH_MAX_TRANSACTION] {
-        set(offset, &u64::MAX.to_ne_bytes());
-    }
-    set(SEARCH_ITEMS, &u32::MAX.to_ne_bytes());
-    set(SEARCH_BUFFER_LENGTH, &u64::from(BUFFER).to_ne_bytes());
-    let fd = dir.as_fd().as_raw_fd();
-    let search_ptr = search.as_mut_ptr();
-    // SAFETY: the kernel copies the arguments from and to `search`, and up to `BUFFER` bytes of items behind them.
-    Errno::result(unsafe { libc::ioctl(fd, BTRFS_IOC_TREE_SEARCH_V2, search_ptr) })?;
-    let count = u32_at(&search, SEARCH_ITEMS).unwrap_or(0);
-    Ok(btrfs_names(&search[SEARCH_ARGS..], count))
+    let items = ioctl::items(dir, BTRFS_XATTR_ITEM_KEY)?;
+    Ok(btrfs_names(&items))
 }
 
 /// The names in the items of a search. An item has all attributes whose names have the same hash.
-fn btrfs_names(mut items: &[u8], count: usize) -> Vec<Vec<u8>> {
+fn btrfs_names(mut items: &[u8]) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
-    for _ in 0..count {
-        let Some((mut item, rest)) = u32_at(items, ITEM_LENGTH)
-            .and_then(|length| items.get(SEARCH_HEADER..)?.split_at_checked(length))
-        else {
-            break;
-        };
+    while let Some(length @ 1..) = u32_at(items, ITEM_LENGTH)
+        && let Some((mut item, rest)) = items[SEARCH_HEADER..].split_at_checked(length)
+    {
         items = rest;
         while let Some((name, rest)) = first_name(item) {
             names.push(name.to_owned());
