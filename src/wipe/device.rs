@@ -76,9 +76,9 @@ pub fn quick_reset(
     let spots = signature::spots(device, size, progress)?;
     let of_spots: u64 = spots.iter().map(|spot| spot.end - spot.start).sum();
     progress.expect_bytes(of_spots + size);
-    let punched = in_steps("punch", 0..size, progress, |step| punch(device, step))?;
+    let punched = in_steps(0..size, progress, |step| punch(device, step))?;
     let discard = |step| ioctl::discard(device, step);
-    let dropped = in_steps("discard", punched..size, progress, discard)?;
+    let dropped = in_steps(punched..size, progress, discard)?;
     progress.retract_bytes(size - dropped);
     for spot in spots {
         write_zeros(device, spot, progress)?;
@@ -151,11 +151,7 @@ fn discard_by(
 ) -> Result<WipeOutcome, WipeError> {
     progress.expect_bytes(size);
     if drop_to_zeros("discard", discard, device, size, progress)? {
-        // Of the whole device only samples are read.
-        if signature::find(device, size, progress)?.is_none() {
-            return Ok(WipeOutcome::DiscardedToZeros);
-        }
-        progress.expect_bytes(size);
+        return Ok(WipeOutcome::DiscardedToZeros);
     }
     tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
     zero_by(|step| punch(device, step), device, size, progress)
@@ -176,7 +172,7 @@ fn drop_to_zeros(
         write_random(device, marker, &Progress::default())?;
     }
     flush(device)?;
-    let dropped = in_steps(what, 0..size, progress, request)?;
+    let dropped = in_steps(0..size, progress, request)?;
     if dropped == size {
         settle(device, size)?;
         match check_zeroed(device, size, progress) {
@@ -245,23 +241,11 @@ pub fn check_zeroed(device: &File, size: u64, progress: &Progress) -> Result<(),
     ranges.try_for_each(|range| check_zero(device, range, progress))
 }
 
-/// The errors of devices that do not support a request. A stacked device may support it only in some
-/// ranges. `EREMOTEIO`: a disk rejects a command that it advertised. `EIO`, `ENODATA`: it fails instead; the
-/// writes that follow show whether the disk works.
-const UNSUPPORTED: [Errno; 7] = [
-    Errno::EOPNOTSUPP,
-    Errno::ENOSYS,
-    Errno::ENODEV,
-    Errno::EINVAL,
-    Errno::EREMOTEIO,
-    Errno::EIO,
-    Errno::ENODATA,
-];
-
-/// Makes a request for a range, step by step, until the device does not support it. Returns the end of the
-/// last successful step.
+/// Makes a request for a range, step by step, until the device refuses it. Returns the end of the last successful step.
+///
+/// A device may not support the request, or only in some ranges, or reject a command that it advertised. Whatever the
+/// error is, the writes that follow show whether the disk works.
 fn in_steps(
-    what: &'static str,
     range: Range<u64>,
     progress: &Progress,
     act: impl Fn(Range<u64>) -> nix::Result<()>,
@@ -277,8 +261,10 @@ fn in_steps(
                 done = end;
             }
             Err(Errno::EINTR) => {}
-            Err(errno) if UNSUPPORTED.contains(&errno) => break,
-            Err(errno) => return Err(failed(what, done)(errno.into())),
+            Err(errno) => {
+                tracing::debug!(%errno, done, "the device refuses to drop its contents");
+                break;
+            }
         }
     }
     Ok(done)

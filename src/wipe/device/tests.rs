@@ -9,25 +9,21 @@ fn refused(errno: Errno) -> (Result<u64, WipeError>, Progress) {
         start if start < 2 * STEP => Ok(()),
         _ => Err(errno),
     };
-    (in_steps("punch", 0..3 * STEP, &progress, act), progress)
+    (in_steps(0..3 * STEP, &progress, act), progress)
 }
 
 #[test]
-fn unsupported_request_falls_back() {
+fn refused_request_falls_back() {
     // The last three: disks that reject or fail an advertised command.
     for errno in [
         Errno::EOPNOTSUPP,
         Errno::EINVAL,
+        Errno::ENOSPC,
         Errno::EREMOTEIO,
         Errno::EIO,
         Errno::ENODATA,
     ] {
         assert_eq!(refused(errno).0.unwrap(), 2 * STEP, "{errno}");
-    }
-    for errno in [Errno::ENXIO, Errno::ENOSPC] {
-        let text = refused(errno).0.unwrap_err().to_string();
-        let expected = format!("cannot punch the device at byte {}: ", 2 * STEP);
-        assert!(text.starts_with(&expected), "{text}");
     }
 }
 
@@ -40,7 +36,7 @@ fn each_step_is_counted_after_it_succeeds() {
         assert_eq!(progress.bytes_done(), step.start - STEP);
         Ok(())
     };
-    let done = in_steps("discard", STEP..3 * STEP + 5, &progress, act).unwrap();
+    let done = in_steps(STEP..3 * STEP + 5, &progress, act).unwrap();
     assert_eq!((done, progress.bytes_done()), (3 * STEP + 5, 2 * STEP + 5));
 }
 
