@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use local_volume_provisioner::wipe::device;
+use local_volume_provisioner::wipe::device::Disk;
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::libc;
 use support::LoopDevice;
@@ -87,8 +87,8 @@ impl Subject for Device<'_> {
         let mut device = self.file()?;
         let size = device.seek(SeekFrom::End(0))?;
         match method.leaves {
-            Zeros => device::check_zeroed(device, size, &Progress::default()),
-            NoSignature => device::check_reset(device, size, &Progress::default()),
+            Zeros => Disk::new(device, size, &Progress::default()).check_zeroed(),
+            NoSignature => Disk::new(device, size, &Progress::default()).check_reset(),
             _ => Ok(()),
         }
         .with_context(|| format!("after {}", method.name))

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use local_volume_provisioner::wipe::device::Disk;
 use local_volume_provisioner::wipe::progress::Progress;
-use local_volume_provisioner::wipe::{device, tree};
+use local_volume_provisioner::wipe::tree;
 use nix::libc;
 use procfs::process::Process;
 
@@ -42,19 +43,21 @@ impl Ours {
             }
             Self::QuickReset { device } => {
                 let (file, size) = open(&device)?;
-                device::quick_reset(&file, size, &progress)?.as_str()
+                Disk::new(&file, size, &progress).quick_reset()?.as_str()
             }
             Self::Zero { device } => {
                 let (file, size) = open(&device)?;
-                device::zero(&file, size, 1, &progress)?.as_str()
+                Disk::new(&file, size, &progress).zero(1)?.as_str()
             }
             Self::Overwrite { passes, device } => {
                 let (file, size) = open(&device)?;
-                device::overwrite(&file, size, passes, &progress)?.as_str()
+                Disk::new(&file, size, &progress)
+                    .overwrite(passes)?
+                    .as_str()
             }
             Self::Discard { device } => {
                 let (file, size) = open(&device)?;
-                device::discard(&file, size, &progress)?.as_str()
+                Disk::new(&file, size, &progress).discard()?.as_str()
             }
         };
         println!("{} {means}", memory()?.peak.saturating_sub(idle));

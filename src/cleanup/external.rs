@@ -10,8 +10,9 @@ use crate::host::lock::VolumeLock;
 use crate::host::sysfs::Sysfs;
 use crate::plan::reasons;
 use crate::types::MountPath;
+use crate::wipe::command;
+use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
-use crate::wipe::{command, device};
 
 use super::Failure;
 use super::blocking::{PROBE_TIMEOUT, blocking, open_when_free};
@@ -72,7 +73,7 @@ pub(crate) async fn external(
             ));
         }
         crash_point("verify");
-        device::check_reset(device.file(), device.size(), &progress)?;
+        Disk::new(device.file(), device.size(), &progress).check_reset()?;
         Ok(())
     })
     .await

@@ -10,7 +10,7 @@ use crate::host::device::Device;
 use crate::names::job_name;
 use crate::plan::{About, CleanOrder, JobTerms, job_object, reasons};
 use crate::view::JobView;
-use crate::wipe::device::{self, WipeOutcome};
+use crate::wipe::device::{Disk, WipeOutcome};
 use crate::wipe::error::WipeError;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -146,14 +146,14 @@ pub(super) fn check(
     progress: &Progress,
 ) -> Result<Option<WipeOutcome>, Failure> {
     crash_point("verify");
-    let (file, size) = (device.file(), device.size());
-    device::check_reset(file, size, progress)?;
+    let disk = Disk::new(device.file(), device.size(), progress);
+    disk.check_reset()?;
     match method {
         Method::Discard | Method::Zero { .. } | Method::Overwrite { .. } => {
-            device::check_zeroed(file, size, progress)?;
+            disk.check_zeroed()?;
         }
         Method::QuickReset => {
-            return Ok(data_left(device::check_zeroed(file, size, progress))?);
+            return Ok(data_left(disk.check_zeroed())?);
         }
         Method::Command(_) | Method::DeleteContents => {}
     }

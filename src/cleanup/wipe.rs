@@ -13,11 +13,11 @@ use crate::host::lock::VolumeLock;
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
 use crate::plan::reasons;
-use crate::wipe::device::WipeOutcome;
+use crate::wipe::device::{Disk, WipeOutcome};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
-use crate::wipe::{device, tree, trim};
+use crate::wipe::{tree, trim};
 
 use super::blocking::blocking;
 use super::external::{Target, external};
@@ -189,15 +189,13 @@ fn nested_mounts(volume: &Mount) -> Result<Vec<PathBuf>, Failure> {
 
 /// Wipes a device by a built-in method and verifies the result.
 fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOutcome, Failure> {
-    let (file, size) = (device.file(), device.size());
-    let zeroed = |wiped| device::check_zeroed(file, size, progress).map(|()| wiped);
+    let disk = Disk::new(device.file(), device.size(), progress);
+    let zeroed = |wiped| disk.check_zeroed().map(|()| wiped);
     let wiped = match method {
-        Method::QuickReset => device::quick_reset(file, size, progress)?,
-        Method::Zero(passes) => device::zero(file, size, *passes, progress).and_then(zeroed)?,
-        Method::Overwrite(passes) => {
-            device::overwrite(file, size, *passes, progress).and_then(zeroed)?
-        }
-        Method::Discard => device::discard(file, size, progress).and_then(zeroed)?,
+        Method::QuickReset => disk.quick_reset()?,
+        Method::Zero(passes) => disk.zero(*passes).and_then(zeroed)?,
+        Method::Overwrite(passes) => disk.overwrite(*passes).and_then(zeroed)?,
+        Method::Discard => disk.discard().and_then(zeroed)?,
         Method::DeleteContents | Method::Command(_) => {
             let message = format!("{method} does not clean devices");
             return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
@@ -205,6 +203,6 @@ fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOu
     };
     crash_point("verify");
     // Also after cleaners that verify their own result: this is the last check before the release.
-    device::check_reset(file, size, progress)?;
+    disk.check_reset()?;
     Ok(wiped)
 }

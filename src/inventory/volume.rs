@@ -11,6 +11,7 @@ use crate::host::footprint::Footprint;
 use crate::host::identity::{self, GlobalIdentity};
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
+use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
 use crate::wipe::signature;
@@ -99,7 +100,11 @@ impl Volume {
                 Err(error) => return Err(io::Error::other(error)),
             },
             Self::Device(device) => {
-                let found = signature::find(device.file(), device.size(), &Progress::default());
+                let found = signature::find(Disk::new(
+                    device.file(),
+                    device.size(),
+                    &Progress::default(),
+                ));
                 let found = found.map_err(io::Error::other)?;
                 found.map(|signature| format!("the signature of {signature}"))
             }

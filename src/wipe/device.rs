@@ -12,6 +12,7 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -60,214 +61,254 @@ impl WipeOutcome {
     }
 }
 
-/// Resets a device: discards its contents if it can, and overwrites both ends and every place from which
-/// a filesystem, a volume group or a partition table could be recognised or repaired.
-///
-/// `device` is open for writing and `size` (in bytes) was read from it.
-///
-/// # Errors
-/// When anything cannot be written.
-pub fn quick_reset(
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<WipeOutcome, WipeError> {
-    // Before the discard: the superblocks contain the places of their copies.
-    let spots = signature::spots(device, size, progress)?;
-    let of_spots: u64 = spots.iter().map(|spot| spot.end - spot.start).sum();
-    progress.expect_bytes(of_spots + size);
-    let punched = in_steps(0..size, progress, |step| punch(device, step))?;
-    let discard = |step| ioctl::discard(device, step);
-    let dropped = in_steps(punched..size, progress, discard)?;
-    progress.retract_bytes(size - dropped);
-    for spot in spots {
-        write_zeros(device, spot, progress)?;
-    }
-    settle(device, size)?;
-    Ok(if punched == size {
-        WipeOutcome::Punched
-    } else if dropped == size {
-        WipeOutcome::Discarded
-    } else {
-        WipeOutcome::SignaturesOnly
-    })
+/// A device that is wiped or checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Disk<'a> {
+    device: &'a File,
+    pub(super) size: u64,
+    progress: &'a Progress,
 }
 
-/// Zeroes a whole device `passes` times, at least once: by punching if the device guarantees the result,
-/// else by writing.
-///
-/// `device` is open for writing and `size` (in bytes) was read from it.
-///
-/// # Errors
-/// When anything cannot be written.
-pub fn zero(
-    device: &File,
-    size: u64,
-    passes: u32,
-    progress: &Progress,
-) -> Result<WipeOutcome, WipeError> {
-    let pass = || zero_by(|step| punch(device, step), device, size, progress);
-    // Announced at once, so that the estimated time covers all passes.
-    progress.expect_bytes(size.saturating_mul(passes.max(1).into()));
-    for _ in 1..passes {
-        pass()?;
-    }
-    pass()
-}
-
-/// One pass, with a replaceable punch function for tests.
-fn zero_by(
-    punch: impl Fn(Range<u64>) -> nix::Result<()>,
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<WipeOutcome, WipeError> {
-    if drop_to_zeros("punch", punch, device, size, progress)? {
-        return Ok(WipeOutcome::Punched);
-    }
-    write_zeros(device, 0..size, progress)?;
-    settle(device, size)?;
-    Ok(WipeOutcome::Written)
-}
-
-/// Discards a whole device and checks that it reads as zeros. If it does not, zeroes it.
-///
-/// A discard is a hint: a device may ignore it, or the parts that do not match its own units.
-///
-/// `device` is open for writing and `size` (in bytes) was read from it.
-///
-/// # Errors
-/// When anything cannot be written or read.
-pub fn discard(device: &File, size: u64, progress: &Progress) -> Result<WipeOutcome, WipeError> {
-    discard_by(|step| ioctl::discard(device, step), device, size, progress)
-}
-
-/// [`discard`] with a replaceable discard function for tests.
-fn discard_by(
-    discard: impl Fn(Range<u64>) -> nix::Result<()>,
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<WipeOutcome, WipeError> {
-    progress.expect_bytes(size);
-    if drop_to_zeros("discard", discard, device, size, progress)? {
-        return Ok(WipeOutcome::DiscardedToZeros);
-    }
-    tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
-    zero_by(|step| punch(device, step), device, size, progress)
-}
-
-/// Makes a device drop its whole contents. Returns whether it supports that, and reads as zeros afterwards.
-fn drop_to_zeros(
-    what: &'static str,
-    request: impl Fn(Range<u64>) -> nix::Result<()>,
-    device: &File,
-    size: u64,
-    progress: &Progress,
-) -> Result<bool, WipeError> {
-    for marker in markers::places(size) {
-        progress.check()?;
-        progress.add_step();
-        // Not counted: the wipe counts these bytes.
-        write_random(device, marker, &Progress::default())?;
-    }
-    flush(device)?;
-    let dropped = in_steps(0..size, progress, request)?;
-    if dropped == size {
-        settle(device, size)?;
-        match check_zeroed(device, size, progress) {
-            Err(WipeError::NotZero(offset)) => {
-                tracing::warn!(?device, offset, "the device kept data after a {what}");
-            }
-            checked => return checked.map(|()| true),
+impl<'a> Disk<'a> {
+    /// `device` is open, for writing if it is wiped, and `size` (in bytes) was read from it.
+    #[must_use]
+    pub fn new(device: &'a File, size: u64, progress: &'a Progress) -> Self {
+        Self {
+            device,
+            size,
+            progress,
         }
     }
-    progress.expect_bytes(dropped);
-    Ok(false)
-}
 
-/// Overwrites a device with random bytes `passes` times, then with zeros. It never discards: discarded data
-/// may stay in the cells of a flash device.
-///
-/// `device` is open for writing and `size` (in bytes) was read from it.
-///
-/// # Errors
-/// When anything cannot be written.
-pub fn overwrite(
-    device: &File,
-    size: u64,
-    passes: u32,
-    progress: &Progress,
-) -> Result<WipeOutcome, WipeError> {
-    progress.expect_bytes(size.saturating_mul(u64::from(passes) + 1));
-    for _ in 0..passes {
-        write_random(device, 0..size, progress)?;
-        // Without this, the disk's cache may merge two passes into one write.
-        flush(device)?;
+    /// Resets a device: discards its contents if it can, and overwrites both ends and every place from which
+    /// a filesystem, a volume group or a partition table could be recognised or repaired.
+    ///
+    /// # Errors
+    /// When anything cannot be written.
+    pub fn quick_reset(self) -> Result<WipeOutcome, WipeError> {
+        let (device, size, progress) = (self.device, self.size, self.progress);
+        // Before the discard: the superblocks contain the places of their copies.
+        let spots = signature::spots(self)?;
+        let of_spots: u64 = spots.iter().map(|spot| spot.end - spot.start).sum();
+        progress.expect_bytes(of_spots + size);
+        let punched = self.in_steps(0..size, |step| punch(device, step))?;
+        let discard = |step| ioctl::discard(device, step);
+        let dropped = self.in_steps(punched..size, discard)?;
+        progress.retract_bytes(size - dropped);
+        for spot in spots {
+            write_zeros(device, spot, progress)?;
+        }
+        self.settle()?;
+        Ok(if punched == size {
+            WipeOutcome::Punched
+        } else if dropped == size {
+            WipeOutcome::Discarded
+        } else {
+            WipeOutcome::SignaturesOnly
+        })
     }
-    write_zeros(device, 0..size, progress)?;
-    settle(device, size)?;
-    Ok(WipeOutcome::Overwritten)
-}
 
-/// Checks that a device has no known signature.
-///
-/// # Errors
-/// When it has one.
-pub fn check_reset(device: &File, size: u64, progress: &Progress) -> Result<(), WipeError> {
-    ioctl::drop_cache(device);
-    match signature::find(device, size, progress)? {
-        None => Ok(()),
-        Some(signature) => Err(WipeError::Failed(format!(
-            "the device was wiped, but shows a signature: {signature}; another process is writing to it, or the device loses writes"
-        ))),
+    /// Zeroes a whole device `passes` times, at least once: by punching if the device guarantees the result,
+    /// else by writing.
+    ///
+    /// # Errors
+    /// When anything cannot be written.
+    pub fn zero(self, passes: u32) -> Result<WipeOutcome, WipeError> {
+        let pass = || self.zero_by(|step| punch(self.device, step));
+        // Announced at once, so that the estimated time covers all passes.
+        self.progress
+            .expect_bytes(self.size.saturating_mul(passes.max(1).into()));
+        for _ in 1..passes {
+            pass()?;
+        }
+        pass()
     }
-}
 
-/// Reads both ends of a device, and the places of the markers, from the disk itself.
-///
-/// This detects a disk that ignored the requests, but rarely one that lost a single write.
-///
-/// # Errors
-/// [`WipeError::NotZero`] if a byte is not zero.
-pub fn check_zeroed(device: &File, size: u64, progress: &Progress) -> Result<(), WipeError> {
-    const END: u64 = 1 << 20;
-    ioctl::drop_cache(device);
-    let ends = [
-        0..size.min(END),
-        size.saturating_sub(END) / BLOCK * BLOCK..size,
-    ];
-    let mut ranges = ends.into_iter().chain(markers::places(size));
-    ranges.try_for_each(|range| check_zero(device, range, progress))
-}
+    /// One pass, with a replaceable punch function for tests.
+    fn zero_by(
+        self,
+        punch: impl Fn(Range<u64>) -> nix::Result<()>,
+    ) -> Result<WipeOutcome, WipeError> {
+        if self.drop_to_zeros("punch", punch)? {
+            return Ok(WipeOutcome::Punched);
+        }
+        write_zeros(self.device, 0..self.size, self.progress)?;
+        self.settle()?;
+        Ok(WipeOutcome::Written)
+    }
 
-/// Makes a request for a range, step by step, until the device refuses it. Returns the end of the last successful step.
-///
-/// A device may not support the request, or only in some ranges, or reject a command that it advertised. Whatever the
-/// error is, the writes that follow show whether the disk works.
-fn in_steps(
-    range: Range<u64>,
-    progress: &Progress,
-    act: impl Fn(Range<u64>) -> nix::Result<()>,
-) -> Result<u64, WipeError> {
-    let mut done = range.start;
-    while done < range.end {
-        progress.check()?;
-        let end = range.end.min(done + STEP);
-        crash_point("drop-contents");
-        match act(done..end) {
-            Ok(()) => {
-                progress.add_bytes(end - done);
-                done = end;
-            }
-            Err(Errno::EINTR) => {}
-            Err(errno) => {
-                tracing::debug!(%errno, done, "the device refuses to drop its contents");
-                break;
+    /// Discards a whole device and checks that it reads as zeros. If it does not, zeroes it.
+    ///
+    /// A discard is a hint: a device may ignore it, or the parts that do not match its own units.
+    ///
+    /// # Errors
+    /// When anything cannot be written or read.
+    pub fn discard(self) -> Result<WipeOutcome, WipeError> {
+        self.discard_by(|step| ioctl::discard(self.device, step))
+    }
+
+    /// [`Self::discard`] with a replaceable discard function for tests.
+    fn discard_by(
+        self,
+        discard: impl Fn(Range<u64>) -> nix::Result<()>,
+    ) -> Result<WipeOutcome, WipeError> {
+        let (device, size, progress) = (self.device, self.size, self.progress);
+        progress.expect_bytes(size);
+        if self.drop_to_zeros("discard", discard)? {
+            return Ok(WipeOutcome::DiscardedToZeros);
+        }
+        tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
+        self.zero_by(|step| punch(device, step))
+    }
+
+    /// Makes a device drop its whole contents. Returns whether it supports that, and reads as zeros afterwards.
+    fn drop_to_zeros(
+        self,
+        what: &str,
+        request: impl Fn(Range<u64>) -> nix::Result<()>,
+    ) -> Result<bool, WipeError> {
+        let (device, size, progress) = (self.device, self.size, self.progress);
+        for marker in markers::places(size) {
+            progress.check()?;
+            progress.add_step();
+            // Not counted: the wipe counts these bytes.
+            write_random(device, marker, &Progress::default())?;
+        }
+        self.flush()?;
+        let dropped = self.in_steps(0..size, request)?;
+        if dropped == size {
+            self.settle()?;
+            match self.check_zeroed() {
+                Err(WipeError::NotZero(offset)) => {
+                    tracing::warn!(?device, offset, "the device kept data after a {what}");
+                }
+                checked => return checked.map(|()| true),
             }
         }
+        progress.expect_bytes(dropped);
+        Ok(false)
     }
-    Ok(done)
+
+    /// Overwrites a device with random bytes `passes` times, then with zeros. It never discards: discarded data
+    /// may stay in the cells of a flash device.
+    ///
+    /// # Errors
+    /// When anything cannot be written.
+    pub fn overwrite(self, passes: u32) -> Result<WipeOutcome, WipeError> {
+        let (device, size, progress) = (self.device, self.size, self.progress);
+        progress.expect_bytes(size.saturating_mul(u64::from(passes) + 1));
+        for _ in 0..passes {
+            write_random(device, 0..size, progress)?;
+            // Without this, the disk's cache may merge two passes into one write.
+            self.flush()?;
+        }
+        write_zeros(device, 0..size, progress)?;
+        self.settle()?;
+        Ok(WipeOutcome::Overwritten)
+    }
+
+    /// Checks that a device has no known signature.
+    ///
+    /// # Errors
+    /// When it has one.
+    pub fn check_reset(self) -> Result<(), WipeError> {
+        ioctl::drop_cache(self.device);
+        match signature::find(self)? {
+            None => Ok(()),
+            Some(signature) => Err(WipeError::Failed(format!(
+                "the device was wiped, but shows a signature: {signature}; another process is writing to it, or the device loses writes"
+            ))),
+        }
+    }
+
+    /// Reads both ends of a device, and the places of the markers, from the disk itself.
+    ///
+    /// This detects a disk that ignored the requests, but rarely one that lost a single write.
+    ///
+    /// # Errors
+    /// [`WipeError::NotZero`] if a byte is not zero.
+    pub fn check_zeroed(self) -> Result<(), WipeError> {
+        const END: u64 = 1 << 20;
+        let (device, size, progress) = (self.device, self.size, self.progress);
+        ioctl::drop_cache(device);
+        let ends = [
+            0..size.min(END),
+            size.saturating_sub(END) / BLOCK * BLOCK..size,
+        ];
+        let mut ranges = ends.into_iter().chain(markers::places(size));
+        ranges.try_for_each(|range| check_zero(device, range, progress))
+    }
+
+    /// Makes a request for a range, step by step, until the device refuses it. Returns the end of the last successful step.
+    ///
+    /// A device may not support the request, or only in some ranges, or reject a command that it advertised. Whatever the
+    /// error is, the writes that follow show whether the disk works.
+    fn in_steps(
+        self,
+        range: Range<u64>,
+        act: impl Fn(Range<u64>) -> nix::Result<()>,
+    ) -> Result<u64, WipeError> {
+        let mut done = range.start;
+        while done < range.end {
+            self.progress.check()?;
+            let end = range.end.min(done + STEP);
+            crash_point("drop-contents");
+            match act(done..end) {
+                Ok(()) => {
+                    self.progress.add_bytes(end - done);
+                    done = end;
+                }
+                Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    tracing::debug!(%errno, done, "the device refuses to drop its contents");
+                    break;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Flushes all writes, drops the kernel's cache of the device, rereads its partitions, and checks that its size has
+    /// not changed: the new part of a grown device was not wiped.
+    fn settle(self) -> Result<(), WipeError> {
+        let (mut device, size) = (self.device, self.size);
+        self.flush()?;
+        ioctl::drop_cache(device);
+        ioctl::reread_partitions(device);
+        let now = device
+            .seek(SeekFrom::End(0))
+            .map_err(failed("read", size))?;
+        if now == size {
+            return Ok(());
+        }
+        Err(WipeError::Failed(format!(
+            "the size of the device changed from {size} to {now} bytes; cleaning starts again from the beginning"
+        )))
+    }
+
+    /// The kernel does not report which write did not reach the disk.
+    fn flush(self) -> Result<(), WipeError> {
+        self.device.sync_all().map_err(|error| {
+            let cause = "look at the kernel log, the disk may be failing";
+            WipeError::Failed(format!(
+                "cannot flush writes to the device: {error}; {cause}"
+            ))
+        })
+    }
+
+    /// Reads a range: zeros if it is not within the device. It checks for cancellation first, because a failing disk may
+    /// take half a minute for each read.
+    pub(super) fn read(self, offset: u64, length: usize) -> Result<Vec<u8>, WipeError> {
+        self.progress.check()?;
+        self.progress.add_step();
+        let mut bytes = vec![0; length];
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= self.size) {
+            let read = self.device.read_exact_at(&mut bytes, offset);
+            read.map_err(failed("read", offset))?;
+        }
+        Ok(bytes)
+    }
 }
 
 /// On a block device, the device zeroes the range by itself or this fails: it never writes zeros.
@@ -282,32 +323,8 @@ fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
     )
 }
 
-/// Flushes all writes, drops the kernel's cache of the device, rereads its partitions, and checks that its size has
-/// not changed: the new part of a grown device was not wiped.
-fn settle(mut device: &File, size: u64) -> Result<(), WipeError> {
-    flush(device)?;
-    ioctl::drop_cache(device);
-    ioctl::reread_partitions(device);
-    let now = device
-        .seek(SeekFrom::End(0))
-        .map_err(failed("read", size))?;
-    if now == size {
-        return Ok(());
-    }
-    Err(WipeError::Failed(format!(
-        "the size of the device changed from {size} to {now} bytes; cleaning starts again from the beginning"
-    )))
-}
-
-/// The kernel does not report which write did not reach the disk.
-fn flush(device: &File) -> Result<(), WipeError> {
-    device.sync_all().map_err(|error| {
-        WipeError::Failed(format!("cannot flush writes to the device: {error}; look at the kernel log, the disk may be failing"))
-    })
-}
-
 /// The error of a request at this offset.
-pub(super) fn failed(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> WipeError {
+fn failed(what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> WipeError {
     move |error| {
         WipeError::Failed(format!(
             "cannot {what} the device at byte {offset}: {error}; the kernel log names the sector, the disk may be failing"

@@ -8,9 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use local_volume_provisioner::wipe::device::{
-    WipeOutcome, check_reset, check_zeroed, discard, quick_reset, zero,
-};
+use local_volume_provisioner::wipe::device::{Disk, WipeOutcome};
 use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -39,8 +37,12 @@ pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
 
 fn reset(device: &LoopDevice) -> WipeOutcome {
     let (file, size) = (open(device), size_of(device));
-    let outcome = quick_reset(&file, size, &Progress::default()).unwrap();
-    check_reset(&file, size, &Progress::default()).unwrap();
+    let outcome = Disk::new(&file, size, &Progress::default())
+        .quick_reset()
+        .unwrap();
+    Disk::new(&file, size, &Progress::default())
+        .check_reset()
+        .unwrap();
     outcome
 }
 
@@ -66,7 +68,10 @@ fn a_quick_reset_reports_progress_and_whether_it_dropped_the_contents() {
         device.file().sync_all().unwrap();
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        assert_eq!(quick_reset(&file, size, &progress).unwrap(), means);
+        assert_eq!(
+            Disk::new(&file, size, &progress).quick_reset().unwrap(),
+            means
+        );
         let written = device.written().unwrap() - before;
         assert!(written > dropped, "{written}");
         let figures = (progress.bytes_done(), progress.bytes_total());
@@ -127,7 +132,7 @@ fn each_pass_of_zeros_counts() {
         write_secrets(&device, size);
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        zero(&file, size, 3, &progress).unwrap();
+        Disk::new(&file, size, &progress).zero(3).unwrap();
         let markers = (device.written().unwrap() - before) - 3 * size;
         assert!(markers < 4 << 20, "{markers} bytes more");
         let expected = (3 * size, 3 * size);
@@ -140,10 +145,14 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
     assert_eq!(size_of(device), size);
     write_secrets(device, size);
     let (file, progress) = (open(device), Progress::default());
-    let error = check_zeroed(&file, size, &Progress::default()).unwrap_err();
+    let error = Disk::new(&file, size, &Progress::default())
+        .check_zeroed()
+        .unwrap_err();
     assert_eq!(error, WipeError::NotZero(0));
-    assert_eq!(zero(&file, size, 1, &progress).unwrap(), means);
-    check_zeroed(&file, size, &Progress::default()).unwrap();
+    assert_eq!(Disk::new(&file, size, &progress).zero(1).unwrap(), means);
+    Disk::new(&file, size, &Progress::default())
+        .check_zeroed()
+        .unwrap();
     assert_eq!(
         (progress.bytes_done(), progress.bytes_total()),
         (size, size)
@@ -164,12 +173,16 @@ fn what_is_left_at_either_end_or_at_a_sampled_place_is_found() {
     };
     for at in [4097, size - 1, 32 << 20] {
         put(at, b"x");
-        let error = check_zeroed(&file, size, &Progress::default()).unwrap_err();
+        let error = Disk::new(&file, size, &Progress::default())
+            .check_zeroed()
+            .unwrap_err();
         assert_eq!(error, WipeError::NotZero(at));
         assert_direct_is_off(&file);
         put(at, b"\0");
     }
-    check_zeroed(&file, size, &Progress::default()).unwrap();
+    Disk::new(&file, size, &Progress::default())
+        .check_zeroed()
+        .unwrap();
 }
 
 /// The descriptor is the caller's again, as it was.
@@ -212,7 +225,9 @@ fn sectors_of_4_and_64_kib() {
         assert_eq!(size_of(&device), size);
         assert_zeroes(&device, size, means);
         write_secrets(&device, size);
-        discard(&open(&device), size, &Progress::default()).unwrap();
+        Disk::new(&open(&device), size, &Progress::default())
+            .discard()
+            .unwrap();
         assert_all_zero(&device);
         device.file().write_all_at(b"EFI PART", 4096).unwrap();
         reset(&device);
@@ -251,7 +266,9 @@ fn a_cancelled_wipe_stops_at_once() {
     let size = 1 << 30;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
-    cancel_when(1, &progress, || zero(&file, size, 1000, &progress));
-    let error = quick_reset(&file, size, &progress).unwrap_err();
+    cancel_when(1, &progress, || {
+        Disk::new(&file, size, &progress).zero(1000)
+    });
+    let error = Disk::new(&file, size, &progress).quick_reset().unwrap_err();
     assert_eq!(error, WipeError::Cancelled);
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use local_volume_provisioner::wipe::device::{WipeOutcome, check_zeroed, discard, overwrite};
+use local_volume_provisioner::wipe::device::{Disk, WipeOutcome};
 use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use support::{LoopDevice, Sandbox};
@@ -26,10 +26,12 @@ fn an_overwrite_leaves_zeros() {
             write_secrets(&device, size);
             let (file, progress) = (open(&device), Progress::default());
             let before = device.written().unwrap();
-            let outcome = overwrite(&file, size, 2, &progress).unwrap();
+            let outcome = Disk::new(&file, size, &progress).overwrite(2).unwrap();
             assert_eq!(device.written().unwrap() - before, 3 * size);
             assert_eq!(outcome, WipeOutcome::Overwritten);
-            check_zeroed(&file, size, &Progress::default()).unwrap();
+            Disk::new(&file, size, &Progress::default())
+                .check_zeroed()
+                .unwrap();
             let figures = (progress.bytes_done(), progress.bytes_total());
             assert_eq!(figures, (3 * size, 3 * size));
             assert_direct_is_off(&file);
@@ -50,7 +52,7 @@ fn random_bytes_come_before_the_zeros() {
     // Stopped in some later pass, so that every byte is of one of them.
     let passes = 10_000;
     cancel_when(size, &progress, || {
-        overwrite(&file, size, passes, &progress)
+        Disk::new(&file, size, &progress).overwrite(passes)
     });
     assert!(progress.bytes_done() < size * u64::from(passes));
     let after = fs::read(device.path()).unwrap();
@@ -77,9 +79,13 @@ fn an_overwrite_writes_where_a_device_could_punch() {
     backing.set_len(size).unwrap();
     let device = LoopDevice::over(&backing).unwrap();
     let used = || backing.metadata().unwrap().blocks() * 512;
-    discard(&open(&device), size, &Progress::default()).unwrap();
+    Disk::new(&open(&device), size, &Progress::default())
+        .discard()
+        .unwrap();
     assert_eq!(used(), 0, "else this proves nothing");
-    overwrite(&open(&device), size, 1, &Progress::default()).unwrap();
+    Disk::new(&open(&device), size, &Progress::default())
+        .overwrite(1)
+        .unwrap();
     assert!(used() >= size, "{}", used());
 }
 
@@ -89,9 +95,11 @@ fn a_cancelled_overwrite_stops_at_once() {
     let size = 256 << 20;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
-    cancel_when(1, &progress, || overwrite(&file, size, 10_000, &progress));
+    cancel_when(1, &progress, || {
+        Disk::new(&file, size, &progress).overwrite(10_000)
+    });
     assert_direct_is_off(&file);
-    let error = discard(&file, size, &progress).unwrap_err();
+    let error = Disk::new(&file, size, &progress).discard().unwrap_err();
     assert_eq!(error, WipeError::Cancelled);
 }
 
@@ -102,9 +110,11 @@ fn a_discard_is_believed_where_zeros_are_read() {
         let device = LoopDevice::new(sandbox.path(), size).unwrap();
         write_secrets(&device, size);
         let (file, progress) = (open(&device), Progress::default());
-        let outcome = discard(&file, size, &progress).unwrap();
+        let outcome = Disk::new(&file, size, &progress).discard().unwrap();
         assert_eq!(outcome, WipeOutcome::DiscardedToZeros);
-        check_zeroed(&file, size, &Progress::default()).unwrap();
+        Disk::new(&file, size, &Progress::default())
+            .check_zeroed()
+            .unwrap();
         assert_eq!(
             (progress.bytes_done(), progress.bytes_total()),
             (size, size)
@@ -121,9 +131,13 @@ fn a_device_that_cannot_discard_is_zeroed() {
         let device = without_offload(&sandbox, size);
         write_secrets(&device, size);
         let file = open(&device);
-        let outcome = discard(&file, size, &Progress::default()).unwrap();
+        let outcome = Disk::new(&file, size, &Progress::default())
+            .discard()
+            .unwrap();
         assert_eq!(outcome, WipeOutcome::Written);
-        check_zeroed(&file, size, &Progress::default()).unwrap();
+        Disk::new(&file, size, &Progress::default())
+            .check_zeroed()
+            .unwrap();
         assert_all_zero(&device);
     }
 }

@@ -3,9 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use local_volume_provisioner::wipe::device::{
-    check_reset, check_zeroed, discard, overwrite, quick_reset, zero,
-};
+use local_volume_provisioner::wipe::device::Disk;
 use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -23,16 +21,16 @@ type Wipe = fn(&File, u64, &Progress) -> Result<(), WipeError>;
 /// Everything that takes a whole device.
 const WIPES: [(&str, Wipe); 4] = [
     ("quick reset", |file, size, progress| {
-        quick_reset(file, size, progress).map(drop)
+        Disk::new(file, size, progress).quick_reset().map(drop)
     }),
     ("zero", |file, size, progress| {
-        zero(file, size, 1, progress).map(drop)
+        Disk::new(file, size, progress).zero(1).map(drop)
     }),
     ("overwrite", |file, size, progress| {
-        overwrite(file, size, 1, progress).map(drop)
+        Disk::new(file, size, progress).overwrite(1).map(drop)
     }),
     ("discard", |file, size, progress| {
-        discard(file, size, progress).map(drop)
+        Disk::new(file, size, progress).discard().map(drop)
     }),
 ];
 
@@ -69,7 +67,7 @@ fn what_cannot_be_overwritten_is_an_error_that_names_the_place() {
     for bad in [0, MIB, 5 * MIB, 7 * MIB] {
         let device = cannot_write(&sandbox, bad);
         let (file, progress) = (open(&device), Progress::default());
-        let error = overwrite(&file, SIZE, 1, &progress).unwrap_err();
+        let error = Disk::new(&file, SIZE, &progress).overwrite(1).unwrap_err();
         assert_eq!(place_of(&error), ("write".into(), bad));
         // The kernel's own.
         let said = error.to_string();
@@ -87,7 +85,9 @@ fn what_cannot_be_reset_is_an_error_that_names_the_place() {
     let small = sandbox.tmpfs("small", "size=4m").unwrap();
     let device = LoopDevice::new(&small, 64 * MIB).unwrap();
     let file = open(&device);
-    let error = quick_reset(&file, 64 * MIB, &Progress::default()).unwrap_err();
+    let error = Disk::new(&file, 64 * MIB, &Progress::default())
+        .quick_reset()
+        .unwrap_err();
     let (what, offset) = place_of(&error);
     assert_eq!(what, "write");
     assert!((3 * MIB..=6 * MIB).contains(&offset), "{offset}");
@@ -104,8 +104,9 @@ fn what_cannot_be_read_is_an_error_that_names_the_place() {
         let file = open(&device);
         backing.set_len(bad).unwrap();
         // They look at some places only, and name the start of what they could not read.
-        for check in [check_zeroed, check_reset] {
-            let error = check(&file, SIZE, &Progress::default()).unwrap_err();
+        let progress = Progress::default();
+        for check in [Disk::check_zeroed, Disk::check_reset] {
+            let error = check(Disk::new(&file, SIZE, &progress)).unwrap_err();
             let (what, offset) = place_of(&error);
             assert!(what == "read" && offset + MIB > bad, "{what} {offset}");
             assert_direct_is_off(&file);
@@ -149,8 +150,12 @@ fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
                 let (file, progress) = (open(&device), Progress::default());
                 wipe(&file, size, &progress).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(progress.bytes_done(), progress.bytes_total(), "{name}");
-                check_zeroed(&file, size, &Progress::default()).unwrap();
-                check_reset(&file, size, &Progress::default()).unwrap();
+                Disk::new(&file, size, &Progress::default())
+                    .check_zeroed()
+                    .unwrap();
+                Disk::new(&file, size, &Progress::default())
+                    .check_reset()
+                    .unwrap();
                 assert_all_zero(&device);
             }
         }

@@ -7,9 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Output;
 
-use local_volume_provisioner::wipe::device::{
-    WipeOutcome, check_reset, discard, overwrite, quick_reset, zero,
-};
+use local_volume_provisioner::wipe::device::{Disk, WipeOutcome};
 use local_volume_provisioner::wipe::error::WipeError;
 use local_volume_provisioner::wipe::progress::Progress;
 use local_volume_provisioner::wipe::signature;
@@ -35,18 +33,23 @@ fn recognisers() -> Vec<Judge> {
 
 type Wipe = fn(&File, u64, &Progress) -> Result<WipeOutcome, WipeError>;
 
+const QUICK_RESET: Wipe = |device, size, progress| Disk::new(device, size, progress).quick_reset();
+
 /// All that does not need the device's help.
 const WIPES: [(Wipe, WipeOutcome); 4] = [
-    (quick_reset, WipeOutcome::SignaturesOnly),
+    (QUICK_RESET, WipeOutcome::SignaturesOnly),
     (
-        |device, size, progress| zero(device, size, 1, progress),
+        |device, size, progress| Disk::new(device, size, progress).zero(1),
         WipeOutcome::Written,
     ),
     (
-        |device, size, progress| overwrite(device, size, 1, progress),
+        |device, size, progress| Disk::new(device, size, progress).overwrite(1),
         WipeOutcome::Overwritten,
     ),
-    (discard, WipeOutcome::Written),
+    (
+        |device, size, progress| Disk::new(device, size, progress).discard(),
+        WipeOutcome::Written,
+    ),
 ];
 
 fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
@@ -54,7 +57,9 @@ fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
     let file = open(device);
     let outcome = wipe(&file, size, &Progress::default()).unwrap();
     assert_eq!(outcome, means);
-    check_reset(&file, size, &Progress::default()).unwrap();
+    Disk::new(&file, size, &Progress::default())
+        .check_reset()
+        .unwrap();
 }
 
 fn assert_all_find(judges: &[Judge], device: &LoopDevice) {
@@ -94,7 +99,7 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     };
     let mut judges = make();
     assert_all_find(&judges, &device);
-    let found = signature::find(device.file(), size, &Progress::default())
+    let found = signature::find(Disk::new(device.file(), size, &Progress::default()))
         .unwrap()
         .unwrap();
     if ["ext4", "xfs", "btrfs", "swap"].contains(name) {
@@ -107,7 +112,9 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     assert!(judges.len() >= survivors.len());
     assert_all_find(&judges, &device);
     if *name == "ext4" {
-        let error = check_reset(device.file(), size, &Progress::default()).unwrap_err();
+        let error = Disk::new(device.file(), size, &Progress::default())
+            .check_reset()
+            .unwrap_err();
         assert!(error.to_string().contains("shows a signature"), "{error}");
     }
 
@@ -178,7 +185,7 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
         overwrite_the_start(&device, 4 * MIB);
         assert_all_find(&judges, &device);
         let judges = make(&device, size);
-        wipe((quick_reset, WipeOutcome::SignaturesOnly), &device, size);
+        wipe((QUICK_RESET, WipeOutcome::SignaturesOnly), &device, size);
         assert_none_finds(&judges, &device);
     }
 }
@@ -201,7 +208,7 @@ fn no_copy_of_an_xfs_is_left_by_a_quick_reset() {
         overwrite_the_start(&device, NAIVE);
         assert_all_find(&judges, &device);
         xfs(&device, options);
-        wipe((quick_reset, WipeOutcome::SignaturesOnly), &device, size);
+        wipe((QUICK_RESET, WipeOutcome::SignaturesOnly), &device, size);
         assert_none_finds(&judges, &device);
     }
 }

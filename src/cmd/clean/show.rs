@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::cleanup::volume::Volume;
 use crate::log::printable;
+use crate::wipe::device::Disk;
 use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
 use crate::wipe::signature;
@@ -29,7 +30,8 @@ pub fn write(target: &Target, out: &mut dyn Write) -> Result<()> {
         Volume::Device(device) => {
             let real = target.path.as_path().canonicalize()?;
             rows.push(("is", format!("the block device {}", real.display())));
-            let found = signature::find(device.file(), device.size(), &Progress::default())?;
+            let progress = Progress::default();
+            let found = signature::find(Disk::new(device.file(), device.size(), &progress))?;
             let holds = found.unwrap_or_else(|| "no known signature".into());
             rows.push(("holds", holds));
         }

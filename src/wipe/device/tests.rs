@@ -4,12 +4,13 @@ use super::*;
 
 /// Requests three steps, of which the last fails with `errno`.
 fn refused(errno: Errno) -> (Result<u64, WipeError>, Progress) {
-    let progress = Progress::default();
+    let (device, progress) = (tempfile::tempfile().unwrap(), Progress::default());
     let act = |step: Range<u64>| match step.start {
         start if start < 2 * STEP => Ok(()),
         _ => Err(errno),
     };
-    (in_steps(0..3 * STEP, &progress, act), progress)
+    let disk = Disk::new(&device, 3 * STEP, &progress);
+    (disk.in_steps(0..3 * STEP, act), progress)
 }
 
 #[test]
@@ -31,19 +32,21 @@ fn refused_request_falls_back() {
 fn each_step_is_counted_after_it_succeeds() {
     let (_, progress) = refused(Errno::EOPNOTSUPP);
     assert_eq!(progress.bytes_done(), 2 * STEP);
-    let progress = Progress::default();
+    let (device, progress) = (tempfile::tempfile().unwrap(), Progress::default());
+    let disk = Disk::new(&device, 3 * STEP + 5, &progress);
     let act = |step: Range<u64>| {
         assert_eq!(progress.bytes_done(), step.start - STEP);
         Ok(())
     };
-    let done = in_steps(STEP..3 * STEP + 5, &progress, act).unwrap();
+    let done = disk.in_steps(STEP..3 * STEP + 5, act).unwrap();
     assert_eq!((done, progress.bytes_done()), (3 * STEP + 5, 2 * STEP + 5));
 }
 
 #[test]
 fn flush_error_has_no_offset() {
     // It does not support fsync.
-    let error = flush(&File::open("/dev/null").unwrap()).unwrap_err();
+    let (device, progress) = (File::open("/dev/null").unwrap(), Progress::default());
+    let error = Disk::new(&device, 0, &progress).flush().unwrap_err();
     assert!(error.to_string().starts_with("cannot flush"), "{error}");
 }
 
@@ -67,7 +70,9 @@ fn device_that_falsely_reports_zeros_is_overwritten() {
                 Ok(())
             }
         };
-        let found = zero_by(punch_honest_part, &file, SIZE, &progress).unwrap();
+        let found = Disk::new(&file, SIZE, &progress)
+            .zero_by(punch_honest_part)
+            .unwrap();
         assert_eq!(found, outcome);
         assert_eq!(progress.bytes_done(), progress.bytes_total());
         let mut bytes = Vec::new();
@@ -91,9 +96,11 @@ fn discard_in_units(unit: u64, result: nix::Result<()>) -> WipeOutcome {
         }
         result
     };
-    let outcome = discard_by(drop_range, &file, UNEVEN, &progress).unwrap();
+    let outcome = Disk::new(&file, UNEVEN, &progress)
+        .discard_by(drop_range)
+        .unwrap();
     assert_eq!(progress.bytes_done(), progress.bytes_total());
-    check_zeroed(&file, UNEVEN, &progress).unwrap();
+    Disk::new(&file, UNEVEN, &progress).check_zeroed().unwrap();
     outcome
 }
 
@@ -130,7 +137,9 @@ fn progress_is_complete_after_a_partial_discard() {
         0 => punch(&file, step),
         _ => Err(Errno::EOPNOTSUPP),
     };
-    let outcome = discard_by(drop_range, &file, UNEVEN, &progress).unwrap();
+    let outcome = Disk::new(&file, UNEVEN, &progress)
+        .discard_by(drop_range)
+        .unwrap();
     assert_eq!(outcome, WipeOutcome::Punched);
     assert_eq!(progress.bytes_done(), progress.bytes_total());
 }

@@ -1,12 +1,11 @@
 //! The places of the backup superblocks from which repair tools restore a filesystem.
 
-use std::fs::File;
 use std::iter;
 use std::ops::Range;
 
-use super::{Reader, signature};
+use super::signature;
+use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
-use crate::wipe::progress::Progress;
 
 /// The bytes cleared at each end of a device. They include all known partition tables, RAID and volume
 /// manager headers and first superblocks.
@@ -25,15 +24,15 @@ const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 ///
 /// # Errors
 /// When the device cannot be read, or after a cancellation.
-pub fn spots(device: &File, size: u64, progress: &Progress) -> Result<Vec<Range<u64>>, WipeError> {
-    let reader = Reader::new(device, size, progress);
+pub fn spots(disk: Disk<'_>) -> Result<Vec<Range<u64>>, WipeError> {
+    let size = disk.size;
     let ends = [(0, END), (size.saturating_sub(END), END)];
     let btrfs = BTRFS_COPIES.map(|offset| (offset, BLOCK));
     let ext = |geometry: ExtGeometry| geometry.copies(size).map(|(_, offset)| (offset, BLOCK));
     let usual = ExtGeometry::usual().flat_map(ext);
-    let named = ExtGeometry::read(reader)?.into_iter().flat_map(ext);
+    let named = ExtGeometry::read(disk)?.into_iter().flat_map(ext);
     // Superblock, free space, inodes and free list: a sector of at most 4 KiB each.
-    let groups = (0..size).step_by(xfs_group_size(reader)?);
+    let groups = (0..size).step_by(xfs_group_size(disk)?);
     let groups = groups.map(|offset| (offset, 4 * BLOCK));
     let named = named.chain(groups).take(MAX_COPIES);
     let places = ends.into_iter().chain(btrfs).chain(usual).chain(named);
@@ -79,8 +78,8 @@ impl ExtGeometry {
     }
 
     /// The geometry of the existing filesystem.
-    fn read(device: Reader<'_>) -> Result<Option<Self>, WipeError> {
-        let superblock = device.read(1024, 1024)?;
+    fn read(disk: Disk<'_>) -> Result<Option<Self>, WipeError> {
+        let superblock = disk.read(1024, 1024)?;
         let u32_at = |offset| u64::from(u32::from_le_bytes(field(&superblock, offset)));
         let blocks_per_group = u32_at(0x20);
         let shift = u32_at(0x18);
@@ -116,10 +115,10 @@ impl ExtGeometry {
 
 /// A backup of an ext superblock at one of the usual places. Its group number and block size must match,
 /// because the magic number has only two bytes.
-pub(super) fn find_ext(device: Reader<'_>) -> Result<Option<String>, WipeError> {
+pub(super) fn find_ext(disk: Disk<'_>) -> Result<Option<String>, WipeError> {
     for geometry in ExtGeometry::usual() {
-        for (group, offset) in geometry.copies(device.size) {
-            let superblock = device.read(offset, 0x60)?;
+        for (group, offset) in geometry.copies(disk.size) {
+            let superblock = disk.read(offset, 0x60)?;
             let same_group = u64::from(u16::from_le_bytes(field(&superblock, 0x5a))) == group;
             let shift = u32::from_le_bytes(field(&superblock, 0x18));
             let same_block = shift <= 6 && 1024 << shift == geometry.block;
@@ -133,8 +132,8 @@ pub(super) fn find_ext(device: Reader<'_>) -> Result<Option<String>, WipeError> 
 
 /// The allocation group size of the existing XFS; without one, a size that no device has. Each group begins with a
 /// superblock.
-fn xfs_group_size(device: Reader<'_>) -> Result<usize, WipeError> {
-    let superblock = device.read(0, 128)?;
+fn xfs_group_size(disk: Disk<'_>) -> Result<usize, WipeError> {
+    let superblock = disk.read(0, 128)?;
     let block = u64::from(u32::from_be_bytes(field(&superblock, 4)));
     let blocks = u64::from(u32::from_be_bytes(field(&superblock, 84)));
     let size = usize::try_from(block * blocks).unwrap_or(usize::MAX);

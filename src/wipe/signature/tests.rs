@@ -1,10 +1,13 @@
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use proptest::prelude::*;
 
 use super::table::MAGICS;
 use super::*;
+use crate::wipe::progress::Progress;
 
 /// A sparse device: zeros except for a few bytes.
 struct Image {
@@ -25,11 +28,11 @@ impl Image {
     }
 
     fn spots(&self) -> Vec<Range<u64>> {
-        spots(&self.file, self.size, &Progress::default()).unwrap()
+        spots(Disk::new(&self.file, self.size, &Progress::default())).unwrap()
     }
 
     fn find(&self) -> Option<String> {
-        find(&self.file, self.size, &Progress::default()).unwrap()
+        find(Disk::new(&self.file, self.size, &Progress::default())).unwrap()
     }
 
     fn clear(&self) {
