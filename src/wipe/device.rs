@@ -155,7 +155,11 @@ impl<'a> Disk<'a> {
         let (device, size, progress) = (self.device, self.size, self.progress);
         progress.expect_bytes(size);
         if self.drop_to_zeros("discard", discard)? {
-            return Ok(WipeOutcome::DiscardedToZeros);
+            // Of the whole device only samples are read.
+            if signature::find(self)?.is_none() {
+                return Ok(WipeOutcome::DiscardedToZeros);
+            }
+            progress.expect_bytes(size);
         }
         tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
         self.zero_by(|step| punch(device, step))
