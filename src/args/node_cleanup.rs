@@ -34,10 +34,6 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub requests_per_second: NonZeroU16,
 
-    /// The maximum number of volumes that are processed concurrently.
-    #[arg(long, value_name = "NUMBER", default_value = "10")]
-    pub worker_threads: NonZeroU16,
-
     /// The kubeconfig [default: KUBECONFIG, else the pod's ServiceAccount].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -94,7 +90,6 @@ mod tests {
             args.kube_api_endpoint,
             Some(Uri::from_static("https://api:6443"))
         );
-        assert_eq!(args.worker_threads.get(), 3);
     }
 
     #[test]

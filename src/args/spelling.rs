@@ -8,7 +8,7 @@ use super::Args;
 
 /// The flags of klog, and those of the Go node cleanup controller for what this program does otherwise; and whether
 /// each requires a value. They are accepted and ignored.
-const IGNORED_FLAGS: [(&str, bool); 18] = [
+const IGNORED_FLAGS: [(&str, bool); 19] = [
     ("add-dir-header", false),
     ("alsologtostderr", false),
     ("legacy-stderr-threshold-behavior", false),
@@ -27,6 +27,7 @@ const IGNORED_FLAGS: [(&str, bool); 18] = [
     ("leader-elect-lease-name", true),
     ("leader-elect-lease-namespace", true),
     ("resync", true),
+    ("worker-threads", true),
 ];
 
 /// The program's command line.

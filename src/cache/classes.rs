@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::Config;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{Watch, is_listed};
+use super::Watch;
 use crate::cluster::Cluster;
 use crate::view::StorageClassView;
 
@@ -21,7 +20,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// A watch of all StorageClasses, since a cluster has only a few.
 #[derive(Debug)]
 pub struct ClassCache {
-    watched: Store<StorageClass>,
+    known: watch::Receiver<Option<BTreeMap<String, StorageClassView>>>,
     _task: JoinSet<()>,
 }
 
@@ -29,20 +28,20 @@ impl ClassCache {
     /// Starts the watch, which notifies `wake` of each change.
     #[must_use]
     pub fn start(cluster: &Cluster, wake: Arc<Notify>) -> Self {
-        let (watched, writer) = reflector::store();
-        let api = Api::all(cluster.client().clone());
+        let (send, known) = watch::channel(None);
+        let api: Api<StorageClass> = Api::all(cluster.client().clone());
         let watch = Watch::new(cluster, "storageclasses", api, Config::default());
         let mut task = JoinSet::new();
-        task.spawn(watch.reflect(writer, move |_| wake.notify_one()));
-        Self {
-            watched,
-            _task: task,
-        }
+        task.spawn(async move {
+            let view = |class: &StorageClass| Some(class.into());
+            watch.follow(&send, view, |_| wake.notify_one()).await;
+        });
+        Self { known, _task: task }
     }
 
     /// Waits for the first list, up to a limit.
-    pub async fn wait_for_first_list(&self) {
-        let listed = self.watched.wait_until_ready();
+    pub async fn wait_for_first_list(&mut self) {
+        let listed = self.known.wait_for(Option::is_some);
         let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, listed).await;
     }
 
@@ -52,13 +51,8 @@ impl ClassCache {
         &self,
         names: impl Iterator<Item = &'a String>,
     ) -> BTreeMap<String, Option<StorageClassView>> {
-        let view = |name: &'a String| {
-            let found = self.watched.get(&ObjectRef::new(name));
-            (name.clone(), found.as_deref().map(StorageClassView::from))
-        };
-        names
-            .filter(|_| is_listed(&self.watched))
-            .map(view)
-            .collect()
+        let known = self.known.borrow();
+        let view = |name: &'a String| Some((name.clone(), known.as_ref()?.get(name).cloned()));
+        names.filter_map(view).collect()
     }
 }

@@ -9,15 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::api::ListParams;
-use kube::runtime::reflector::{ObjectRef, Store};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{NodeView, PersistentVolume, PvRef, PvView};
+use crate::view::{NodeView, PvRef, PvView};
 
 /// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
 /// nothing has changed.
@@ -43,7 +42,7 @@ const LIST_RETRY: Backoff = Backoff {
 #[derive(Clone, Debug)]
 pub struct Expectations {
     pub(super) cluster: Cluster,
-    pub(super) watched: Store<PersistentVolume>,
+    pub(super) watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
     pub(super) wake: Arc<Notify>,
     pub(super) state: Arc<Mutex<State>>,
 }
@@ -114,8 +113,7 @@ impl Expectations {
     }
 
     fn watched(&self, name: &str) -> Option<PvView> {
-        let watched = self.watched.get(&ObjectRef::new(name));
-        watched.map(|pv| PvView::from_api(&pv))
+        self.watched.borrow().as_ref()?.get(name).cloned()
     }
 
     /// Records the PV that a write or a read has returned.
@@ -264,7 +262,6 @@ mod tests {
     use axum::Router;
     use axum::http::StatusCode;
     use kube::Client;
-    use kube::runtime::reflector;
     use serde_json::{Value, json};
 
     use crate::metrics::Metrics;
@@ -292,7 +289,7 @@ mod tests {
         let server = Router::new().fallback(move || std::future::ready(answer.clone()));
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let (watched, _) = reflector::store();
+        let (_, watched) = watch::channel(None);
         Expectations {
             cluster,
             watched,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kube::runtime::reflector;
 use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -64,21 +63,15 @@ async fn follow(
     wake: Arc<Notify>,
     uses_jobs: bool,
 ) {
-    let (store, mut writer) = reflector::store();
-    while let Some(event) = watch.next_complete(&mut writer).await {
-        // Known Jobs are kept when the list is denied, since they may still run. If none is known, this node has
-        // created none.
-        if event.is_err() && known.borrow().is_some() {
-            continue;
+    let keep = |job: &Job| Some(JobView::from_api(job)).filter(|job| job.pv_uid.is_some());
+    while let Some(change) = watch.next_change(&known, keep).await {
+        if change.is_err() {
+            // Known Jobs are kept when the list is denied, since they may still run. If none is known, this node has
+            // created none.
+            known.send_if_modified(|known| known.is_none() && known.insert(Jobs::new()).is_empty());
         }
-        let jobs = store.state();
-        let jobs = jobs.iter().map(|job| JobView::from_api(job));
-        let jobs = jobs.filter(|job| job.pv_uid.is_some());
-        let jobs: Jobs = Arc::new(jobs.map(|job| (job.name.clone(), job)).collect());
-        let is_unused = !uses_jobs && jobs.is_empty();
-        known.send_replace(Some(jobs));
         wake.notify_one();
-        if is_unused {
+        if !uses_jobs && known.borrow().as_ref().is_some_and(Jobs::is_empty) {
             return;
         }
     }

@@ -11,18 +11,17 @@ mod node;
 mod pauses;
 mod pvs;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
-use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 pub use classes::ClassCache;
 pub use expectations::Expectations;
@@ -38,6 +37,9 @@ use pauses::Pauses;
 
 /// The longest pause after the API server refused a watch. A permission that is granted takes effect within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
+
+/// What is kept of each object of one kind, by name; `None` until the first list is complete.
+pub(crate) type Known<V> = watch::Sender<Option<BTreeMap<String, V>>>;
 
 /// The API server denied the permission to list or to watch.
 pub(crate) struct Denied;
@@ -75,7 +77,7 @@ where
     }
 
     /// Waits for the next event. [`Denied`] precedes each retry of a denied request.
-    pub(crate) async fn next(&mut self) -> Option<Result<Event<K>, Denied>> {
+    async fn next(&mut self) -> Option<Result<Event<K>, Denied>> {
         loop {
             if let Some(error) = self.failed.take() {
                 // Boxed to keep the future of each watch small.
@@ -126,43 +128,65 @@ where
         denied.is_some()
     }
 
-    /// Applies events to a store until it is complete, and returns the last one: an incomplete list does not show
-    /// which objects are missing.
-    async fn next_complete(&mut self, writer: &mut Writer<K>) -> Option<Result<Event<K>, Denied>> {
+    /// Applies events to a table until it changes, and returns what was kept of the objects that are gone. `keep` reads
+    /// an object. An incomplete list changes nothing: it does not show which objects are missing.
+    pub(crate) async fn next_change<V: PartialEq>(
+        &mut self,
+        known: &Known<V>,
+        keep: impl Fn(&K) -> Option<V>,
+    ) -> Option<Result<Vec<V>, Denied>> {
+        let mut listing = BTreeMap::new();
         loop {
-            let Ok(event) = self.next().await? else {
-                return Some(Err(Denied));
-            };
-            writer.apply_watcher_event(&event);
-            if !matches!(event, Event::Init | Event::InitApply(_)) {
-                return Some(Ok(event));
+            match self.next().await? {
+                Err(Denied) => return Some(Err(Denied)),
+                Ok(Event::Init) => listing.clear(),
+                Ok(Event::InitApply(object)) => {
+                    listing.extend(keep(&object).map(|kept| (object.name_any(), kept)));
+                }
+                Ok(Event::InitDone) => {
+                    let mut gone = known.send_replace(Some(listing)).unwrap_or_default();
+                    for name in known.borrow().iter().flatten().map(|(name, _)| name) {
+                        gone.remove(name);
+                    }
+                    return Some(Ok(gone.into_values().collect()));
+                }
+                Ok(Event::Apply(object)) => {
+                    if apply(known, object.name_any(), keep(&object)) {
+                        return Some(Ok(Vec::new()));
+                    }
+                }
+                Ok(Event::Delete(object)) => {
+                    apply(known, object.name_any(), None);
+                    return Some(Ok(keep(&object).into_iter().collect()));
+                }
             }
         }
     }
 
-    /// Keeps a store up to date, and calls `changed` for each event. An object that is missing from a new list is
-    /// reported as deleted.
-    async fn reflect(mut self, mut writer: Writer<K>, changed: impl Fn(Event<K>)) {
-        let store = writer.as_reader();
-        let mut before = Vec::new();
-        while let Some(event) = self.next_complete(&mut writer).await {
-            let Ok(event) = event else { continue };
-            if matches!(event, Event::InitDone) {
-                let is_missing = |it: &&Arc<K>| store.get(&ObjectRef::from_obj(&***it)).is_none();
-                for missing in before.iter().filter(is_missing) {
-                    changed(Event::Delete(K::clone(missing)));
-                }
+    /// Keeps a table up to date, and calls `changed` after each change, as [`Self::next_change`].
+    pub(crate) async fn follow<V: PartialEq>(
+        mut self,
+        known: &Known<V>,
+        keep: impl Fn(&K) -> Option<V>,
+        changed: impl Fn(Vec<V>),
+    ) {
+        while let Some(change) = self.next_change(known, &keep).await {
+            if let Ok(gone) = change {
+                changed(gone);
             }
-            changed(event);
-            before = store.state();
         }
     }
 }
 
-/// Whether the first list of a store is complete.
-fn is_listed<K>(store: &Store<K>) -> bool
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    store.wait_until_ready().now_or_never().is_some()
+/// Replaces what is kept of one object, and returns whether that has changed. A heartbeat of a Node changes nothing.
+fn apply<V: PartialEq>(known: &Known<V>, name: String, kept: Option<V>) -> bool {
+    known.send_if_modified(|known| {
+        let known = known.get_or_insert_default();
+        let is_changed = known.get(&name) != kept.as_ref();
+        match kept {
+            Some(kept) => known.insert(name, kept),
+            None => known.remove(&name),
+        };
+        is_changed
+    })
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector;
 use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -49,28 +48,27 @@ async fn follow(
     let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut watch = Watch::new(&cluster, "nodes", api, config);
-    let (store, mut writer) = reflector::store();
-    while let Some(event) = watch.next_complete(&mut writer).await {
-        let found = match event {
-            Ok(_) => Ok(store.state().first().map(|node| node.metadata.clone())),
+    let listed = watch::Sender::new(None);
+    let read = |node: &PartialObjectMeta<Node>| Some(NodeView::from_metadata(&node.metadata));
+    while let Some(change) = watch.next_change(&listed, read).await {
+        let found = match change {
+            Ok(_) => listed
+                .borrow()
+                .as_ref()
+                .and_then(|it| it.get(&name).cloned()),
             // Older roles permit `get` on Nodes, but not `watch`.
             Err(Denied) => match cluster.node(&name).await {
-                Err(ApiError::NotFound) => Ok(None),
-                found => found.map(Some).map_err(|error| error.to_string()),
+                Err(ApiError::NotFound) => None,
+                Ok(metadata) => Some(NodeView::from_metadata(&metadata)),
+                Err(error) => Some(Err(error.to_string())),
             },
         };
-        let view = found.and_then(|it| it.as_ref().map(NodeView::from_metadata).transpose());
-        match view {
+        match found.transpose() {
             Ok(view) => {
                 if view.is_none() {
                     tracing::warn!("the Node {name:?} is gone; no PV is created or cleaned");
                 }
-                // Most changes of a Node are those of its status.
-                let is_new = known.send_if_modified(|known| {
-                    let before = std::mem::replace(known, view);
-                    before != *known
-                });
-                if is_new {
+                if known.send_replace(view) != *known.borrow() {
                     wake.notify_one();
                 }
             }

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Api;
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::watcher::{Config, Event};
-use tokio::sync::Notify;
+use kube::runtime::watcher::Config;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::Watch;
 use super::expectations::Expectations;
-use super::{Watch, is_listed};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
@@ -21,7 +20,7 @@ use crate::view::{NodeView, PersistentVolume, PvView};
 #[derive(Debug)]
 pub struct PvCache {
     hostname: String,
-    watched: Store<PersistentVolume>,
+    watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
     expectations: Expectations,
     _tasks: JoinSet<()>,
     /// The directories in which PVs without the label are listed, the task that lists them, and whether it has
@@ -35,8 +34,8 @@ impl PvCache {
     /// Starts the watch, which notifies `wake` of each change.
     #[must_use]
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
-        let (watched, writer) = reflector::store();
-        let api = Api::all(cluster.client().clone());
+        let (send, watched) = watch::channel(None);
+        let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
         let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let watch = Watch::new(cluster, "persistentvolumes", api, config);
         let expectations = Expectations {
@@ -46,19 +45,22 @@ impl PvCache {
             state: Arc::default(),
         };
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
-        let changed = move |event: Event<PersistentVolume>| {
-            if let Event::Delete(pv) = &event {
-                if pv.metadata.deletion_timestamp.is_some() {
-                    expected.forget(pv.metadata.uid.as_deref().unwrap_or_default());
+        let changed = move |gone: Vec<PvView>| {
+            for pv in gone {
+                if pv.deleting {
+                    expected.forget(&pv.uid);
                 } else {
                     // A PV that loses our label is reported as deleted, too.
-                    expected.verify(PvView::from_api(pv));
+                    expected.verify(pv);
                 }
             }
             woken.notify_one();
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(watch.reflect(writer, changed));
+        tasks.spawn(async move {
+            let view = |pv: &PersistentVolume| Some(PvView::from_api(pv));
+            watch.follow(&send, view, changed).await;
+        });
         tasks.spawn(expectations.clone().read_due());
         Self {
             hostname: hostname.to_owned(),
@@ -105,12 +107,7 @@ impl PvCache {
         if let Some(list) = self.listing.try_join_next() {
             self.is_complete = list.is_ok();
         }
-        if !is_listed(&self.watched) || !self.is_complete {
-            return None;
-        }
-        let watched = self.watched.state();
-        let views = watched.iter().map(|pv| PvView::from_api(pv));
-        let mut views: BTreeMap<_, _> = views.map(|view| (view.name.clone(), view)).collect();
+        let mut views = self.watched.borrow().clone().filter(|_| self.is_complete)?;
         self.expectations.apply_to(&mut views);
         Some(views.into_values().collect())
     }
@@ -157,7 +154,8 @@ mod tests {
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
-        let labelled = || cache.watched.state().len();
+        let watched = cache.watched.clone();
+        let labelled = || watched.borrow().as_ref().map_or(0, BTreeMap::len);
         while labelled() == 0 {
             sleep(Duration::from_millis(10)).await;
         }

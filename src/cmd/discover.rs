@@ -73,7 +73,7 @@ pub(super) async fn survey(
     let snapshot = Snapshot {
         node: Some(node),
         pvs: Some(pvs),
-        jobs: Arc::new(jobs.collect()),
+        jobs: jobs.collect(),
         date: jiff::Timestamp::now(),
         storage_classes: names.map(|name| (name, assumed.clone())).collect(),
         observed,

@@ -1,15 +1,15 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
 use crate::args::{Args, Environment, NodeCleanup};
@@ -20,12 +20,14 @@ use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;
 use crate::node_cleanup::metrics::Metrics;
 use crate::node_cleanup::report::Report;
-use crate::node_cleanup::server;
 use crate::node_cleanup::watches::View;
 use crate::report::Reporter;
+use crate::server::routes;
 
 /// The name of the reporting instance, and of the pod if its name is unknown.
 const NAME: &str = "node-cleanup";
+/// The longest silence of a healthy loop.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -46,13 +48,20 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     let listener = listen(&program.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", program.metrics_path);
     let (heartbeat, received) = watch::channel(Instant::now());
-    let served = server::serve(
-        listener,
-        &program.metrics_path,
-        received,
-        Arc::clone(&metrics),
-        cluster.clone(),
-    );
+    let is_alive = move || {
+        let is_alive = received.borrow().elapsed() < HEARTBEAT_TIMEOUT;
+        let error = "the loop makes no progress";
+        is_alive.then_some(()).ok_or_else(|| error.to_owned())
+    };
+    let (synced, shown, permissions) = (metrics.clone(), metrics.clone(), cluster.clone());
+    let is_synced = move || {
+        let error = "Nodes and PersistentVolumes are not listed yet";
+        let is_synced = synced.is_synced();
+        is_synced.then_some(()).ok_or_else(|| error.to_owned())
+    };
+    let gather = move || shown.gather(permissions.metrics(), permissions.permissions());
+    let app = routes(&program.metrics_path, is_alive, is_synced, gather);
+    let served = axum::serve(listener, app);
 
     let pod = own_pod(&environment, NAME);
     let reporter = Reporter::new(&cluster, NAME, pod);
@@ -64,13 +73,16 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     );
     let view = View::default();
     let watches = view.follow(&cluster, &args.storageclass_names);
+    let period = Duration::from_secs(1) / u32::from(args.requests_per_second.get());
+    let mut requests = interval(period);
+    requests.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let executor = Executor {
         cluster: cluster.clone(),
         reporter: reporter.clone(),
         metrics,
         args: args.clone(),
-        next_request: Cell::new(Instant::now()),
-        confirmed: tokio::sync::Mutex::default(),
+        requests,
+        confirmed: HashMap::new(),
     };
     let controller = Controller {
         executor,
@@ -81,7 +93,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     tokio::select! {
         () = controller.run(&view) => {}
         () = watches => {}
-        served = served => return served.context("the HTTP server ended"),
+        served = served.into_future() => return served.context("the HTTP server ended"),
         name = stop_signal()? => tracing::info!("{name}: stopping"),
     }
     reporter.flush(SHUTDOWN_TIMEOUT).await;

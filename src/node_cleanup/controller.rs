@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use futures::StreamExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::executor::{Executor, Unconfirmed};
+use super::executor::Executor;
 use super::plan::{self, NodeIndex, Step};
 use super::report::{Findings, Report, first_list};
 use super::volume::Volume;
@@ -78,7 +77,11 @@ impl Controller {
             self.report.missing_permissions(&self.executor);
             let (steps, wake_at) = self.pass(view);
             if !steps.is_empty() {
-                self.execute(steps, view).await;
+                for (step, volume) in steps {
+                    let result = self.executor.execute(step, &volume, view).await;
+                    self.heartbeat.send_replace(Instant::now());
+                    self.remember(step, &volume, &result);
+                }
                 continue;
             }
             tokio::select! {
@@ -93,14 +96,15 @@ impl Controller {
     fn pass(&mut self, view: &View) -> (Vec<(Step, Volume)>, Instant) {
         let (args, now) = (&self.executor.args, Instant::now());
         let mut wake_at = now + args.stale_pv_discovery_interval;
-        let Some((nodes, volumes)) = view.snapshot() else {
+        let (nodes, volumes) = view.snapshot();
+        let (Some(nodes), Some(volumes)) = (&*nodes, &*volumes) else {
             return (Vec::new(), wake_at);
         };
         if !self.executor.metrics.is_synced() {
-            first_list(&volumes, &args.storageclass_names);
+            first_list(volumes, &args.storageclass_names);
             self.executor.metrics.synced.set(1);
         }
-        let nodes = NodeIndex::new(&nodes);
+        let nodes = NodeIndex::new(nodes);
         let mut before = std::mem::take(&mut self.memories);
         let mut findings = Findings::default();
         let mut steps: Vec<(Step, &Volume)> = Vec::new();
@@ -138,20 +142,6 @@ impl Controller {
         (steps.collect(), wake_at)
     }
 
-    async fn execute(&mut self, steps: Vec<(Step, Volume)>, view: &View) {
-        let (executor, heartbeat) = (&self.executor, &self.heartbeat);
-        let results = futures::stream::iter(steps).map(|(step, volume)| async move {
-            let result = executor.execute(step, &volume, view).await;
-            heartbeat.send_replace(Instant::now());
-            (step, volume, result)
-        });
-        let workers = usize::from(executor.args.worker_threads.get());
-        let results: Vec<_> = results.buffer_unordered(workers).collect().await;
-        for (step, volume, result) in results {
-            self.remember(step, &volume, &result);
-        }
-    }
-
     /// Records an attempt. After a success this version of the PV requires no further step.
     fn remember(&mut self, step: Step, volume: &Volume, result: &Result<()>) {
         let pv = &volume.pv.name;
@@ -173,13 +163,10 @@ impl Controller {
             Err(error) => match error.downcast_ref::<ApiError>() {
                 // A missing permission is reported once for all PVs.
                 Some(ApiError::Forbidden { .. }) => {}
-                Some(failure) if !failure.is_change() => {
-                    tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}");
+                Some(failure) if failure.is_change() => {
+                    tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}");
                 }
-                _ if error.is::<Unconfirmed>() => {
-                    tracing::warn!(?step, pv, %error, "not done; planned again in {pause:?}");
-                }
-                _ => tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}"),
+                _ => tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}"),
             },
         }
     }

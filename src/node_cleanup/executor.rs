@@ -1,18 +1,16 @@
 //! Carries out one step: fresh reads, then one write with the UID and the version of its object as preconditions.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use prometheus::Counter;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Interval};
 
 use super::metrics::Metrics;
 use super::plan::Step;
@@ -28,11 +26,6 @@ use crate::view::{ClaimRef, Phase};
 /// How long the confirmation that a node is gone is valid for its other volumes.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The API server does not confirm that a node is gone, unlike the watch.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Unconfirmed(String);
-
 /// Carries out steps.
 #[derive(Debug)]
 pub struct Executor {
@@ -44,19 +37,19 @@ pub struct Executor {
     pub metrics: Arc<Metrics>,
     /// The classes, the delay and the limits.
     pub args: NodeCleanup,
-    /// When the next request may be made.
-    pub next_request: Cell<Instant>,
+    /// Ticks when the next request may be made. There are no bursts.
+    pub requests: Interval,
     /// By node name, when the API server last confirmed that no such Node exists.
-    pub confirmed: Mutex<HashMap<String, Instant>>,
+    pub confirmed: HashMap<String, Instant>,
 }
 
 impl Executor {
     /// Carries out a step.
     ///
     /// # Errors
-    /// An [`ApiError`] if a request failed: nothing was changed, or the response was lost. Another error if the
-    /// objects are not as they were when the step was planned.
-    pub async fn execute(&self, step: Step, of: &Volume, view: &View) -> Result<()> {
+    /// An [`ApiError`] if a request failed or an object has changed: nothing was changed, or the response was lost.
+    /// Another error if the API server does not confirm that the node is gone.
+    pub async fn execute(&mut self, step: Step, of: &Volume, view: &View) -> Result<()> {
         let pv = &of.pv.name;
         match step {
             Step::Unmark => {
@@ -82,12 +75,12 @@ impl Executor {
     }
 
     /// Deletes the claim or the PV, or removes our finalizer, after fresh reads.
-    async fn give_up(&self, step: Step, volume: &Volume, view: &View) -> Result<()> {
+    async fn give_up(&mut self, step: Step, volume: &Volume, view: &View) -> Result<()> {
         self.admit(1).await;
         let pv = volume.pv.reference();
         let now = self.cluster.pv(&pv.name).await?;
         let is_same = now.is_some_and(|now| now.reference() == pv);
-        ensure!(is_same, "the PV has changed");
+        ensure!(is_same, ApiError::Conflict);
         let claim = match step {
             Step::DeleteClaim => Some(self.read_claim(volume).await?),
             _ => None,
@@ -114,61 +107,53 @@ impl Executor {
         count(cluster.delete_pv(&pv).await, &done, &failed)
     }
 
-    /// Reads the claim of a PV, and verifies that they name each other.
-    async fn read_claim<'a>(&self, volume: &'a Volume) -> Result<(&'a ClaimRef, ClaimView)> {
-        let claim = volume.pv.claim.as_ref().context("the PV has no claim")?;
+    /// Reads the claim of a PV, and verifies that they name each other, and that it is not being deleted.
+    async fn read_claim<'a>(&mut self, volume: &'a Volume) -> Result<(&'a ClaimRef, ClaimView)> {
+        let claim = volume.pv.claim.as_ref().ok_or(ApiError::NotFound)?;
         self.admit(1).await;
         let seen = self.cluster.claim(claim).await?;
-        let seen = seen.context("the claim is gone")?;
-        ensure!(
-            Some(&seen.uid) == claim.uid.as_ref() && seen.volume.as_ref() == Some(&volume.pv.name),
-            "the PV and its claim do not name each other"
-        );
-        ensure!(!seen.deleting, "the claim is being deleted");
+        let seen = seen.ok_or(ApiError::NotFound)?;
+        let is_bound =
+            Some(&seen.uid) == claim.uid.as_ref() && seen.volume.as_ref() == Some(&volume.pv.name);
+        ensure!(is_bound && !seen.deleting, ApiError::Conflict);
         Ok((claim, seen))
     }
 
-    /// Waits until this number of requests is admitted. There are no bursts.
-    async fn admit(&self, requests: u32) {
-        let at = self.next_request.get().max(Instant::now());
-        let pause = Duration::from_secs(1) / u32::from(self.args.requests_per_second.get());
-        self.next_request.set(at + pause * requests);
-        sleep_until(at).await;
+    /// Waits until this number of requests may be made.
+    async fn admit(&mut self, requests: u32) {
+        for _ in 0..requests {
+            self.requests.tick().await;
+        }
     }
 
     /// Verifies with the API server that the PV's nodes are gone. It also admits the write, so that the write follows
     /// without a pause.
-    async fn confirm_gone(&self, volume: &Volume, view: &View) -> Result<()> {
-        let mut confirmed = self.confirmed.lock().await;
+    async fn confirm_gone(&mut self, volume: &Volume, view: &View) -> Result<()> {
         self.admit(1).await;
-        confirmed.retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
-        let mut names: Vec<_> = volume.node_names().collect();
-        names.retain(|name| !confirmed.contains_key(*name));
-        for name in names {
+        self.confirmed
+            .retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
+        for name in volume.node_names() {
+            if self.confirmed.contains_key(name) {
+                continue;
+            }
             self.admit(3).await;
             let asked = Instant::now();
             // An empty list of Nodes is treated as an error of the API server, not as a cluster without Nodes.
-            let is_listed = self.cluster.has_nodes().await?;
-            let unconfirmed = |why: String| Err(Unconfirmed(why).into());
-            if !is_listed {
-                return unconfirmed("the API server lists no Node at all".into());
-            }
+            let has_nodes = self.cluster.has_nodes().await?;
+            ensure!(has_nodes, "the API server lists no Node at all");
             let found = self.cluster.nodes_known_as(name).await?.join(", ");
-            if !found.is_empty() {
-                let label = "name or hostname label";
-                return unconfirmed(format!(
-                    "there is the Node {found}, whose {label} is {name:?}"
-                ));
-            }
-            confirmed.insert(name.clone(), asked);
+            ensure!(
+                found.is_empty(),
+                "there is the Node {found}, whose name or hostname label is {name:?}"
+            );
+            self.confirmed.insert(name.clone(), asked);
         }
-        drop(confirmed);
         ensure!(view.is_gone(volume), "a Node has appeared meanwhile");
         Ok(())
     }
 
     /// Patches the mark, and publishes an event on the claim that is bound.
-    async fn annotate(&self, of: &Volume, mark: Value, reason: &str, note: &str) -> Result<()> {
+    async fn annotate(&mut self, of: &Volume, mark: Value, reason: &str, note: &str) -> Result<()> {
         let is_back = mark.is_null();
         // The second request is for the event.
         self.admit(2).await;

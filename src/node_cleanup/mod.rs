@@ -17,7 +17,6 @@ pub mod executor;
 pub mod metrics;
 pub mod plan;
 pub mod report;
-pub mod server;
 pub mod volume;
 pub mod watches;
 

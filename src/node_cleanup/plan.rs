@@ -1,13 +1,13 @@
 //! The next step for one PV. Pure: no clock, no client.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::volume::Volume;
 use crate::view::{Phase, ReclaimPolicy};
 
 /// The hostname label of each Node that exists, by the Node's name.
-pub type Nodes = HashMap<String, Option<String>>;
+pub type Nodes = BTreeMap<String, Option<String>>;
 
 /// An index of the Nodes that exist.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! A cleaning Job, ours or the Go provisioner's.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job as FullJob, JobStatus};
@@ -18,7 +17,7 @@ use crate::view::{Partial, Tenancy};
 pub type Job = Partial<FullJob, IgnoredAny, JobStatus>;
 
 /// Jobs by name.
-pub type Jobs = Arc<BTreeMap<String, JobView>>;
+pub type Jobs = BTreeMap<String, JobView>;
 
 /// The state of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]

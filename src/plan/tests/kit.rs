@@ -199,7 +199,7 @@ impl World {
     }
 
     pub fn job(mut self, job: JobView) -> Self {
-        Arc::make_mut(&mut self.snapshot.jobs).insert(job.name.clone(), job);
+        self.snapshot.jobs.insert(job.name.clone(), job);
         self
     }
 

@@ -1,7 +1,6 @@
 //! A world that does what a plan says: an API server and disks, as far as plans can tell.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::kit::{World, made, with};
 use crate::names::{
@@ -52,7 +51,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 world = world.cleanup_on(&pv, track.state, track.basis);
             }
             Action::WriteJob(job, _) => {
-                Arc::make_mut(&mut world.snapshot.jobs).remove(&job.name);
+                world.snapshot.jobs.remove(&job.name);
             }
             Action::Forget(tenancy) => {
                 let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();
