@@ -95,7 +95,7 @@ pub async fn run(
         node: NodeCache::start(cluster, node, Arc::clone(wake)),
         storage_classes: ClassCache::start(cluster, Arc::clone(wake)),
         pvs: None,
-        installations: InstallationCache::start(cluster, periods.absence, Arc::clone(wake)),
+        installations: InstallationCache::new(cluster, periods.absence, Arc::clone(wake)),
         inventory: Inventory::new(
             Arc::clone(&context.host) as _,
             Arc::clone(wake),
@@ -207,7 +207,7 @@ impl Controller {
             let others = pvs.iter();
             let others = others.filter_map(|pv| other_installation(&self.settings, node, pv));
             self.installations
-                .follow(others.map(str::to_owned).collect());
+                .follow(&others.map(str::to_owned).collect());
         }
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.

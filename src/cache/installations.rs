@@ -15,79 +15,66 @@ use crate::cluster::Cluster;
 /// How often a DaemonSet is read within the time for which it must be absent.
 const READS: u32 = 3;
 
-type Names = BTreeSet<String>;
-type Absences = BTreeMap<String, Duration>;
-
 /// The DaemonSets of the installations that PVs of this node name instead of ours.
 #[derive(Debug)]
 pub struct InstallationCache {
-    named: watch::Sender<Names>,
-    absences: watch::Receiver<Absences>,
-    _task: JoinSet<()>,
+    cluster: Cluster,
+    period: Duration,
+    wake: Arc<Notify>,
+    /// By installation, `<namespace>/<DaemonSet>`: for how long each read has found it absent, and the task that reads.
+    /// A DaemonSet that is no longer named may come back unseen, so its entry is dropped.
+    followed: BTreeMap<String, (watch::Receiver<Option<Duration>>, JoinSet<()>)>,
 }
 
 impl InstallationCache {
-    /// Starts the task that reads the DaemonSets. It notifies `wake` of changes. Nothing is read until an installation
-    /// is named.
+    /// A cache that reads a DaemonSet several times within `limit`, and notifies `wake` of changes.
     #[must_use]
-    pub fn start(cluster: &Cluster, limit: Duration, wake: Arc<Notify>) -> Self {
-        let (named, followed) = watch::channel(Names::new());
-        let (known, absences) = watch::channel(Absences::new());
-        let mut task = JoinSet::new();
-        let period = limit / READS;
-        task.spawn(read(cluster.clone(), followed, known, period, wake));
+    pub fn new(cluster: &Cluster, limit: Duration, wake: Arc<Notify>) -> Self {
         Self {
-            named,
-            absences,
-            _task: task,
+            cluster: cluster.clone(),
+            period: limit / READS,
+            wake,
+            followed: BTreeMap::new(),
         }
     }
 
-    /// Sets the installations that PVs name, `<namespace>/<DaemonSet>`.
-    pub fn follow(&self, names: Names) {
-        self.named.send_if_modified(|named| {
-            let before = std::mem::replace(named, names);
-            before != *named
-        });
+    /// Follows the installations that PVs name, and no others.
+    pub fn follow(&mut self, names: &BTreeSet<String>) {
+        self.followed.retain(|name, _| names.contains(name));
+        for name in names {
+            if !self.followed.contains_key(name) {
+                let (known, absent_for) = watch::channel(None);
+                let mut task = JoinSet::new();
+                let (cluster, wake) = (self.cluster.clone(), Arc::clone(&self.wake));
+                task.spawn(read(cluster, name.clone(), known, self.period, wake));
+                self.followed.insert(name.clone(), (absent_for, task));
+            }
+        }
     }
 
     /// By installation, for how long each read has found its DaemonSet absent.
     #[must_use]
-    pub fn absent_for(&self) -> Absences {
-        self.absences.borrow().clone()
+    pub fn absent_for(&self) -> BTreeMap<String, Duration> {
+        let followed = self.followed.iter();
+        let absent = followed.filter_map(|(name, (it, _))| Some((name.clone(), (*it.borrow())?)));
+        absent.collect()
     }
 }
 
 async fn read(
     cluster: Cluster,
-    mut named: watch::Receiver<Names>,
-    known: watch::Sender<Absences>,
+    name: String,
+    known: watch::Sender<Option<Duration>>,
     period: Duration,
     wake: Arc<Notify>,
 ) {
-    let mut since: BTreeMap<String, Instant> = BTreeMap::new();
+    let mut since = None;
     loop {
-        if named.borrow().is_empty() {
-            // A DaemonSet that is not read may come back.
-            since.clear();
-            known.send_replace(Absences::new());
-        }
-        let changed = named.wait_for(|named| !named.is_empty()).await;
-        let Ok(installations) = changed.map(|named| named.clone()) else {
-            return;
-        };
-        since.retain(|name, _| installations.contains(name));
-        let mut absences = Absences::new();
-        for name in installations {
-            let asked = Instant::now();
-            if is_absent(&cluster, &name).await {
-                let since = *since.entry(name.clone()).or_insert_with(Instant::now);
-                absences.insert(name, asked.saturating_duration_since(since));
-            } else {
-                since.remove(&name);
-            }
-        }
-        if known.send_replace(absences) != *known.borrow() {
+        let asked = Instant::now();
+        let is_absent = is_absent(&cluster, &name).await;
+        since = is_absent.then(|| since.unwrap_or_else(Instant::now));
+        let absent_for = since.map(|since| asked.saturating_duration_since(since));
+        if known.send_replace(absent_for) != absent_for {
             wake.notify_one();
         }
         sleep(period).await;
@@ -150,11 +137,11 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let cache = InstallationCache::start(&cluster, LIMIT, Arc::default());
+        let cache = InstallationCache::new(&cluster, LIMIT, Arc::default());
         (cache, code, read)
     }
 
-    fn names<const N: usize>(names: [&str; N]) -> Names {
+    fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
         names.map(str::to_owned).into()
     }
 
@@ -164,10 +151,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn daemon_set_is_absent_only_while_each_read_finds_it_absent() {
-        let (cache, code, read) = cache();
+        let (mut cache, code, read) = cache();
         seconds(100).await;
         assert_eq!(read.lock().unwrap().len(), 0, "no PV names an installation");
-        cache.follow(names([OTHER, "no-slash", "/", "../x"]));
+        cache.follow(&names([OTHER, "no-slash", "/", "../x"]));
         seconds(1).await;
         let path = "/apis/apps/v1/namespaces/storage/daemonsets/lvp".to_owned();
         assert_eq!(*read.lock().unwrap(), [path], "the others are no names");
@@ -183,19 +170,19 @@ mod tests {
         ] {
             code.send_replace(other);
             seconds(20).await;
-            assert_eq!(cache.absent_for(), Absences::new(), "{other}");
+            assert_eq!(cache.absent_for(), BTreeMap::new(), "{other}");
             code.send_replace(StatusCode::NOT_FOUND);
             seconds(20).await;
             assert!(cache.absent_for()[OTHER] < LIMIT, "{other}");
         }
         // It was not read for a while.
         seconds(60).await;
-        cache.follow(Names::new());
+        cache.follow(&BTreeSet::new());
         seconds(20).await;
         let reads = read.lock().unwrap().len();
         seconds(1000).await;
         assert_eq!(read.lock().unwrap().len(), reads);
-        cache.follow(names([OTHER]));
+        cache.follow(&names([OTHER]));
         seconds(1).await;
         assert_eq!(cache.absent_for(), [(OTHER.into(), Duration::ZERO)].into());
     }
