@@ -118,28 +118,29 @@ impl Expectations {
 
     /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
-        let (name, uid) = (view.name.clone(), view.uid.clone());
-        self.record(&name, uid, Some(view));
-    }
-
-    fn record(&self, name: &str, uid: String, view: Option<PvView>) {
-        let expected = &mut self.lock().expected;
-        let is_known = expected.get(name).is_some_and(|it| it.view == view);
+        let before = self.expected(&view.name).and_then(|it| it.view);
+        let is_known = before.as_ref() == Some(&view);
         let pause = if is_known {
             READ_AGAIN_AFTER
         } else {
             READ_AFTER
         };
-        let read_at = Instant::now() + pause;
-        expected.insert(name.to_owned(), Expected { uid, view, read_at });
+        self.record(&view.reference(), Some(view), pause);
+    }
+
+    fn record(&self, pv: &PvRef, view: Option<PvView>, pause: Duration) {
+        let (uid, read_at) = (pv.uid.clone(), Instant::now() + pause);
+        let expected = Expected { uid, view, read_at };
+        self.lock().expected.insert(pv.name.clone(), expected);
     }
 
     /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
     pub(super) fn verify(&self, view: PvView) {
-        let (name, uid) = (view.name.clone(), view.uid.clone());
-        let (view, read_at) = (Some(view), Instant::now());
-        let expected = Expected { uid, view, read_at };
-        self.lock().expected.insert(name, expected);
+        self.record(&view.reference(), Some(view), Duration::ZERO);
+    }
+
+    fn expected(&self, name: &str) -> Option<Expected> {
+        self.lock().expected.get(name).cloned()
     }
 
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
@@ -165,12 +166,11 @@ impl Expectations {
 
     /// Reads a PV whose known version is outdated, and records the result, unless a write is recorded meanwhile.
     pub async fn read(&self, pv: &PvRef) {
-        let expected = || self.lock().expected.get(&pv.name).cloned();
-        let before = expected();
+        let before = self.expected(&pv.name);
         match self.cluster.pv(&pv.name).await {
-            Ok(_) if expected() != before => {}
+            Ok(_) if self.expected(&pv.name) != before => {}
             Ok(Some(found)) => self.expect(found),
-            Ok(None) => self.record(&pv.name, pv.uid.clone(), None),
+            Ok(None) => self.record(pv, None, READ_AFTER),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
     }

@@ -23,27 +23,12 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Lists the Jobs of a node.
+    /// Lists the Jobs of a namespace with these labels.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn list_jobs(
-        &self,
-        namespace: &str,
-        hostname: &str,
-    ) -> Result<Vec<JobView>, ApiError> {
-        let api = self.jobs(namespace);
-        let params = ListParams::default().labels(&jobs_of(hostname));
-        let jobs = self.limited(JOBS, "list", api.list(&params)).await?;
-        Ok(jobs.items.iter().map(JobView::from_api).collect())
-    }
-
-    /// Lists the cleaning Jobs of a namespace, of all nodes.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn cleaning_jobs(&self, namespace: &str) -> Result<Vec<JobView>, ApiError> {
-        let params = ListParams::default().labels(LABEL_JOB_PV_UID);
+    pub async fn list_jobs(&self, namespace: &str, labels: &str) -> Result<Vec<JobView>, ApiError> {
+        let params = ListParams::default().labels(labels);
         let keep = |job| Some(JobView::from_api(&job));
         self.list_pages(JOBS, self.jobs(namespace), params, keep)
             .await

@@ -94,7 +94,7 @@ pub struct Config {
     #[serde(deserialize_with = "text::count")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
-    #[serde(with = "text::optional")]
+    #[serde(deserialize_with = "text::some", serialize_with = "text::optional")]
     pub log_level: Option<LevelFilter>,
 }
 

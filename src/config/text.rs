@@ -21,7 +21,6 @@ pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S
     to.collect_str(value)
 }
 
-/// The same for a key without a default.
 /// A boolean in the words of YAML 1.1, also if it is quoted.
 pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     match String::deserialize(from)?.to_ascii_lowercase().as_str() {
@@ -37,23 +36,21 @@ pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T,
     number.map_err(|_| D::Error::custom("not a whole number from 1 to 65535; write one, such as 4"))
 }
 
-pub(super) mod optional {
-    use super::{Deserializer, Display, FromStr, Serialize, Serializer};
+/// [`deserialize`], for a key without a default.
+pub(super) fn some<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    deserialize(from).map(Some)
+}
 
-    pub fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        super::deserialize(from).map(Some)
-    }
-
-    #[allow(clippy::ref_option, reason = "the signature that serde requires")]
-    pub fn serialize<T, S>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error>
-    where
-        T: Display,
-        S: Serializer,
-    {
-        value.as_ref().map(ToString::to_string).serialize(to)
-    }
+/// [`serialize`], for a key without a default.
+#[allow(clippy::ref_option, reason = "the signature that serde requires")]
+pub(super) fn optional<T, S>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error>
+where
+    T: Display,
+    S: Serializer,
+{
+    value.as_ref().map(ToString::to_string).serialize(to)
 }

@@ -12,7 +12,7 @@ use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, external};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, jobs_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, cluster, load};
 use crate::config::{Class, Cleaner};
@@ -73,7 +73,8 @@ impl<'a> Finder<'a> {
         let node =
             NodeView::from_metadata(&node.context("reading the Node")?).map_err(Error::msg)?;
         let pvs = self.pvs(&node).await?;
-        let jobs = self.cluster.list_jobs(self.namespace, &node.hostname);
+        let of_node = jobs_of(&node.hostname);
+        let jobs = self.cluster.list_jobs(self.namespace, &of_node);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
         let pods = self.cluster.pods_of(&node.name);
         let pods = pods.await.context("listing the Pods of the Node")?;

@@ -6,6 +6,7 @@ use anyhow::{Result, bail, ensure};
 
 use super::{Left, Releaser, api};
 use crate::cluster::ProvisionerPod;
+use crate::names::LABEL_JOB_PV_UID;
 use crate::view::PvView;
 
 impl Releaser {
@@ -41,7 +42,7 @@ impl Releaser {
     pub(super) async fn end_jobs(&self, namespace: &str, pvs: &[PvView]) -> Result<()> {
         let uids: BTreeSet<_> = pvs.iter().map(|pv| pv.uid.as_str()).collect();
         let is_ours = |uid: Option<&String>| uid.is_some_and(|uid| uids.contains(uid.as_str()));
-        let jobs = self.cluster.cleaning_jobs(namespace).await;
+        let jobs = self.cluster.list_jobs(namespace, LABEL_JOB_PV_UID).await;
         let mut jobs = jobs.map_err(api("listing the cleaning Jobs"))?;
         jobs.retain(|job| is_ours(job.pv_uid.as_ref()));
         for job in jobs.iter().filter(|job| !job.deleting) {
