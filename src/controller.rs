@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::Actor;
 use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
@@ -130,17 +130,14 @@ impl Controller {
 
     /// Waits until the next pass is due.
     async fn wait(&self, took: Duration, wake_at: Option<Duration>) {
-        let until = wake_at.map(|at| at.saturating_sub(self.context.table.now()));
-        let longest = until.map_or(self.periods.discovery, |until| {
-            until.min(self.periods.discovery)
-        });
-        tokio::select! {
-            biased;
-            () = self.context.wake.notified() => tracing::trace!("woken"),
-            () = tokio::time::sleep(longest) => {}
-        }
         // A pause as long as the pass limits the loop to half of a CPU.
-        tokio::time::sleep(COALESCE.max(took)).await;
+        let pause = COALESCE.max(took);
+        let until = wake_at.map(|at| at.saturating_sub(self.context.table.now()));
+        let longest = until.unwrap_or(Duration::MAX).min(self.periods.discovery);
+        let woken = self.context.wake.notified();
+        if timeout(longest.max(pause), woken).await.is_ok() {
+            sleep(pause).await;
+        }
     }
 
     /// Runs a pass. Returns when the plan changes although the snapshot does not, on the clock of the plan.

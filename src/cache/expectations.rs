@@ -1,8 +1,8 @@
 //! PV versions that the watch does not show yet: the results of our own writes, and newer reads.
 //!
 //! The newest version wins; versions of PVs compare as numbers. If the watch does not show an expected version
-//! within ten seconds, a read replaces it. PVs without the hostname label, which no watch shows, stay expected and
-//! are read every minute.
+//! within ten to twenty seconds, a read replaces it. PVs without the hostname label, which no watch shows, stay
+//! expected and are read every minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,6 @@ use crate::view::{NodeView, PvRef, PvView};
 /// nothing has changed.
 const READ_AFTER: Duration = Duration::from_secs(10);
 const READ_AGAIN_AFTER: Duration = Duration::from_mins(1);
-/// How often it is checked whether a read is due.
-const CHECK_PERIOD: Duration = Duration::from_secs(5);
 /// The pauses after a transient error of a write. After a refusal, the pause is the longest.
 const WRITE_RETRY: Backoff = Backoff {
     first: Duration::from_secs(1),
@@ -146,7 +144,7 @@ impl Expectations {
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
     pub(super) async fn read_due(self) {
         loop {
-            sleep(CHECK_PERIOD).await;
+            sleep(READ_AFTER).await;
             for pv in self.due(Instant::now()) {
                 self.read(&pv).await;
                 self.wake.notify_one();
