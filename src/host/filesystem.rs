@@ -42,10 +42,12 @@ impl FsRoot {
             .open(path)
             .map_err(failed)?;
         let (id, on) = mount_of(file.as_fd()).map_err(failed)?;
-        // The kernel's path of the open directory has no links.
-        let real = std::fs::read_link(through_proc(&file)).map_err(failed)?;
-        let mount = mounts.get(id).cloned();
-        let path = path.to_owned();
+        let (mount, path) = (mounts.get(id).cloned(), path.to_owned());
+        let mut real = path.clone();
+        if mount.as_ref().is_some_and(|mount| mount.point != real) {
+            // The kernel's path of the open directory has no links.
+            real = std::fs::read_link(through_proc(&file)).map_err(failed)?;
+        }
         match mount.filter(|mount| mount.point == real && may_lie_on(mount, on)) {
             Some(mount) => Ok(Self { file, path, mount }),
             None => Err(OpenError::NotMounted(path)),

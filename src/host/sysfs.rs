@@ -241,10 +241,13 @@ impl Sysfs {
     /// The device's directory. A partition's is below its disk's.
     fn dir(&self, number: DeviceNumber) -> io::Result<PathBuf> {
         let link = self.root.join("dev/block").join(number.to_string());
-        fs::canonicalize(&link).map_err(|error| {
+        // Not canonicalized, which is a system call for each component.
+        let target = fs::read_link(&link).map_err(|error| {
             let text = format!("device {number} in {}: {error}", link.display());
             io::Error::new(error.kind(), text)
-        })
+        })?;
+        let below = target.strip_prefix("../..").unwrap_or(&target);
+        Ok(self.root.join(below))
     }
 
     fn partition_uuid(&self, number: DeviceNumber, dir: &Path) -> Option<String> {

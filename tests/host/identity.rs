@@ -1,13 +1,14 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
-use local_volume_provisioner::host::sysfs::Sysfs;
+use local_volume_provisioner::host::mounts::DeviceNumber;
+use local_volume_provisioner::host::sysfs::{DeviceFacts, Sysfs};
 use nix::mount::MsFlags;
 use support::{LoopDevice, Sandbox, skip};
 
@@ -217,12 +218,20 @@ fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
     assert_eq!(compare(&found.text, &first), Match::Unknown);
 }
 
+/// The directory of a device in a `/sys` of the sandbox.
+fn dir_in_sys(sandbox: &Sandbox, number: DeviceNumber) -> PathBuf {
+    let dir = sandbox.dir("sys/devices/disk").unwrap();
+    let links = sandbox.dir("sys/dev/block").unwrap();
+    symlink(&dir, links.join(number.to_string())).unwrap();
+    dir
+}
+
 #[test]
 fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_boot() {
     let sandbox = or_skip!(Sandbox::enter());
     let device = or_skip!(without_uuid(&sandbox));
     let number = Device::open(device.path(), Access::Probe).unwrap().number();
-    let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
+    let dir = dir_in_sys(&sandbox, number);
     let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
     let observed = |diskseq: &str| {
         for (file, value) in [
@@ -336,7 +345,7 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let real = LoopDevice::new(sandbox.path(), 1 << 20).unwrap();
     let number = Device::open(real.path(), Access::Probe).unwrap().number();
     // The same device on a kernel that reports nothing about it but its size.
-    let dir = sandbox.dir(&format!("sys/dev/block/{number}")).unwrap();
+    let dir = dir_in_sys(&sandbox, number);
     fs::write(dir.join("dev"), format!("{number}\n")).unwrap();
     fs::write(dir.join("size"), "2048\n").unwrap();
     let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
