@@ -276,12 +276,11 @@ impl Fields {
 
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields: Vec<_> = self
-            .0
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        f.write_str(&fields.join(","))
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
     }
 }
 

@@ -12,9 +12,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
-use serde::de::DeserializeOwned;
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
@@ -346,7 +346,8 @@ impl PvView {
 
 /// A word of the API; `None` if it is absent or unknown.
 pub(super) fn parse<T: DeserializeOwned>(word: Option<&String>) -> Option<T> {
-    T::deserialize(Value::from(word?.as_str())).ok()
+    let word: StrDeserializer<'_, Error> = word?.as_str().into_deserializer();
+    T::deserialize(word).ok()
 }
 
 pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
