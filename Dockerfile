@@ -45,6 +45,7 @@ RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs 
     && cargo build --profile "$PROFILE" --locked
 
 # The program. Its files may be older than the empty ones were, and cargo goes by the time.
+COPY build.rs ./
 COPY src src
 ARG REVISION=
 RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --profile "$PROFILE" --locked \
