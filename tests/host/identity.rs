@@ -8,7 +8,7 @@ use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
 use local_volume_provisioner::host::mounts::DeviceNumber;
-use local_volume_provisioner::host::sysfs::{DeviceFacts, Sysfs};
+use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
 use support::{LoopDevice, Sandbox, skip};
 
