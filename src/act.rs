@@ -46,7 +46,6 @@ pub struct Actor {
 
 impl Actor {
     /// An actor without writes in flight.
-    #[must_use]
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
             offer_checks: OfferChecks::new(Arc::clone(&context.host)),
@@ -59,19 +58,16 @@ impl Actor {
     }
 
     /// The writes in flight.
-    #[must_use]
     pub fn in_flight(&self) -> &InFlightWrites {
         &self.in_flight
     }
 
     /// The results of the inspections before PVs are created.
-    #[must_use]
     pub fn offer_checks(&self) -> &OfferChecks {
         &self.offer_checks
     }
 
     /// The PVs of other nodes with the identities of ours.
-    #[must_use]
     pub fn owner_checks(&self) -> &OwnerChecks {
         &self.owner_checks
     }

@@ -160,7 +160,6 @@ impl Args {
     }
 
     /// The log level: `--log-level`, else the level of `-v`, else info.
-    #[must_use]
     pub fn log_level(&self) -> LevelFilter {
         self.log_level.unwrap_or(match self.verbosity {
             Some(6..) => LevelFilter::TRACE,

@@ -13,7 +13,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// The pause after a failure that followed this number of consecutive failures.
-    #[must_use]
     pub fn pause(self, failures: u32) -> Duration {
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.longest)

@@ -78,13 +78,11 @@ pub enum ApiError {
 
 impl ApiError {
     /// Whether the same request may succeed if it is retried.
-    #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
 
     /// Whether the object has changed or is gone, so that the next pass decides again.
-    #[must_use]
     pub fn is_change(&self) -> bool {
         matches!(self, Self::Conflict | Self::NotFound)
     }
@@ -124,7 +122,6 @@ impl Debug for Cluster {
 
 impl Cluster {
     /// Wraps a client.
-    #[must_use]
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
@@ -136,20 +133,17 @@ impl Cluster {
     }
 
     /// Replaces the wall clock, which is only compared with dates of the API and written to it.
-    #[must_use]
     pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
         self.clock = clock;
         self
     }
 
     /// The wall clock.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
     /// The client, for watches and events.
-    #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -160,7 +154,6 @@ impl Cluster {
     }
 
     /// The permissions that were denied.
-    #[must_use]
     pub fn permissions(&self) -> &Arc<Permissions> {
         &self.permissions
     }

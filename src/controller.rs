@@ -236,7 +236,6 @@ impl Controller {
 }
 
 /// Seconds since 1970, for timestamps in metrics.
-#[must_use]
 pub fn unix_time() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }

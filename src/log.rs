@@ -31,7 +31,6 @@ pub fn init(format: LogFormat, level: LevelFilter) {
 }
 
 /// The name of the level in force; `off` before [`init`].
-#[must_use]
 pub fn level() -> String {
     // No library has a higher level than the program.
     LevelFilter::current().to_string()
@@ -78,7 +77,6 @@ impl<W: Write> Write for OneLine<W> {
 }
 
 /// Escapes control characters: a file name can contain line breaks and terminal sequences.
-#[must_use]
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

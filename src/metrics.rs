@@ -203,7 +203,6 @@ impl Metrics {
 }
 
 /// The `capacity` label of the deletion histogram: steps of 500 GiB, rounded up.
-#[must_use]
 pub fn capacity_step(bytes: u64) -> String {
     const STEP: u64 = 500 << 30;
     format!("{}G", bytes.div_ceil(STEP) * 500)

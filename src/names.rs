@@ -55,7 +55,6 @@ pub const PROVISIONER_PREFIX: &str = "local-volume-provisioner";
 /// What a provisioner on this node writes into [`ANNOTATION_PROVISIONED_BY`].
 ///
 /// The UID changes when the node is deleted and registered again. With `useNodeNameOnly` it is left out.
-#[must_use]
 pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -> String {
     if node_name_only {
         format!("{PROVISIONER_PREFIX}-{node_name}")
@@ -66,14 +65,12 @@ pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -
 
 /// The PV name, as in the Go provisioner: 32-bit FNV-1a of entry, node and class, without a separator.
 /// Two volumes can collide: see [`pv_name_on_collision`].
-#[must_use]
 pub fn pv_name(entry: &str, node_name: &str, class: &str) -> String {
     let bytes = entry.bytes().chain(node_name.bytes()).chain(class.bytes());
     format!("local-pv-{:x}", fnv1a_32(bytes))
 }
 
 /// The name to use when the PV of another volume has [`pv_name`]: 64 bits, NUL-separated.
-#[must_use]
 pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String {
     let key = [entry, node_name, class].join("\0");
     format!("local-pv-{:016x}", fnv1a_64(key.bytes()))
@@ -86,7 +83,6 @@ const LABEL_LIMIT: usize = 63;
 
 /// The name of the Job that cleans a PV's device: `cleanup-<pv>`, as in the Go provisioner, or
 /// `cleanup-<hash>` where that is too long.
-#[must_use]
 pub fn job_name(pv: &str) -> String {
     let name = format!("{JOB_PREFIX}{pv}");
     if name.len() <= LABEL_LIMIT {
@@ -96,14 +92,12 @@ pub fn job_name(pv: &str) -> String {
 }
 
 /// A PV's name, truncated to a valid label value.
-#[must_use]
 pub fn pv_label(pv: &str) -> String {
     let cut = pv.get(..LABEL_LIMIT).unwrap_or(pv);
     cut.trim_end_matches(['-', '.']).to_owned()
 }
 
 /// The name of the discovery directory's volume in a cleaning Job's pod.
-#[must_use]
 pub fn job_volume_name(host_dir: &str, mount_dir: &str) -> String {
     let hash = fnv1a_32(host_dir.bytes().chain(mount_dir.bytes()));
     format!("mount-{hash:x}")

@@ -10,7 +10,6 @@ const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 
 /// Rounds a size down so that disks of one model get one capacity: to whole GiB from 10 GiB on, to
 /// whole MiB from 10 MiB on. The Go provisioner rounds the same way.
-#[must_use]
 pub fn round_down(bytes: u64) -> u64 {
     match bytes {
         _ if bytes >= 10 * GIB => bytes / GIB * GIB,
@@ -20,7 +19,6 @@ pub fn round_down(bytes: u64) -> u64 {
 }
 
 /// The canonical binary quantity of a number of bytes: `11Gi`, `5000Ki`, `777`.
-#[must_use]
 pub fn format(bytes: u64) -> String {
     // Ten bits a unit.
     let unit = match bytes {
@@ -31,14 +29,12 @@ pub fn format(bytes: u64) -> String {
 }
 
 /// What a volume of `bytes` is offered as.
-#[must_use]
 pub fn offered(bytes: u64) -> String {
     format(round_down(bytes))
 }
 
 /// Reads a whole number of bytes: what [`format()`] writes, and decimal units and exponents, which the
 /// API server keeps as they are.
-#[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));

@@ -38,7 +38,6 @@ pub struct Reporter {
 
 impl Reporter {
     /// A reporter of the instance `provisioner`, which runs in the Pod `pod`.
-    #[must_use]
     pub fn new(cluster: &Cluster, provisioner: &str, pod: ObjectReference) -> Self {
         Self {
             cluster: cluster.clone(),

@@ -81,7 +81,6 @@ impl Status {
     }
 
     /// The document of `/status`.
-    #[must_use]
     pub fn document(&self) -> Value {
         let pass = Arc::clone(&self.pass.borrow());
         let (mut classes, cleanups) = (pass.classes.clone(), self.table.by_pv());

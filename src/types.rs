@@ -22,7 +22,6 @@ pub enum VolumeMode {
 
 impl VolumeMode {
     /// The spelling of the API and of the metrics' `mode` label.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Filesystem => "Filesystem",
@@ -79,27 +78,23 @@ impl HostPath {
     }
 
     /// The entry `name` of this directory. `name` is one component: it came from reading a directory.
-    #[must_use]
     pub fn join(&self, name: &str) -> Self {
         debug_assert!(!name.contains('/'));
         Self(self.0.join(name))
     }
 
     /// The entry name, if this path is a direct child of `dir`.
-    #[must_use]
     pub fn child_of(&self, dir: &Self) -> Option<&str> {
         let is_child = self.0.parent() == Some(&dir.0);
         self.0.file_name().filter(|_| is_child)?.to_str()
     }
 
     /// Whether this path is `dir` or lies below it, by whole components.
-    #[must_use]
     pub fn is_within(&self, dir: &Self) -> bool {
         self.0.starts_with(&dir.0)
     }
 
     /// The path as text, from which it was made.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
@@ -126,13 +121,11 @@ pub struct MountPath(PathBuf);
 
 impl MountPath {
     /// The entry `name` of this directory.
-    #[must_use]
     pub fn join(&self, name: impl AsRef<Path>) -> Self {
         Self(self.0.join(name))
     }
 
     /// The path for a system call.
-    #[must_use]
     pub fn as_path(&self) -> &Path {
         &self.0
     }

@@ -21,7 +21,6 @@ pub struct InFlight {
 
 impl InFlightWrites {
     /// The current set. Read it before the PVs: a PV that is created in between is then in one of both.
-    #[must_use]
     pub fn now(&self) -> InFlight {
         self.lock().clone()
     }

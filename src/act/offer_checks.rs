@@ -42,7 +42,6 @@ pub(super) struct Refused {
 
 impl OfferChecks {
     /// Without refusals.
-    #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Self {
         Self {
             host,
@@ -52,7 +51,6 @@ impl OfferChecks {
     }
 
     /// The volumes that must not be offered, with the reasons.
-    #[must_use]
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
         let refusals = self.lock();
         let refusals = refusals.iter();

@@ -37,7 +37,6 @@ type Entries = BTreeMap<String, (OtherPvs, Option<Instant>)>;
 
 impl OwnerChecks {
     /// What is known about these PVs; what is known about others is dropped.
-    #[must_use]
     pub fn now(&self, pvs: &[PvView]) -> BTreeMap<String, OtherPvs> {
         let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
         let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();

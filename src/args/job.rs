@@ -37,7 +37,6 @@ pub struct Job {
 
 impl Job {
     /// How the class cleans its devices.
-    #[must_use]
     pub fn cleaner(&self) -> Cleaner {
         match self.method {
             Some(method) => Cleaner::Method(method),

@@ -31,7 +31,6 @@ const IGNORED_FLAGS: [(&str, bool); 19] = [
 ];
 
 /// The program's command line.
-#[must_use]
 pub fn program() -> Command {
     Args::command().args(IGNORED_FLAGS.map(|(name, requires_value)| {
         let flag = Arg::new(name).long(name).global(true);

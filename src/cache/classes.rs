@@ -26,7 +26,6 @@ pub struct ClassCache {
 
 impl ClassCache {
     /// Starts the watch, which notifies `wake` of each change.
-    #[must_use]
     pub fn start(cluster: &Cluster, wake: Arc<Notify>) -> Self {
         let (send, known) = watch::channel(None);
         let api: Api<StorageClass> = Api::all(cluster.client().clone());
@@ -46,7 +45,6 @@ impl ClassCache {
     }
 
     /// The StorageClasses of these names: `None` for one that does not exist. Empty before the first list.
-    #[must_use]
     pub fn views<'a>(
         &self,
         names: impl Iterator<Item = &'a String>,

@@ -99,7 +99,6 @@ impl Expectations {
     }
 
     /// Whether a PV has changed or was deleted since this version.
-    #[must_use]
     pub fn has_changed(&self, pv: &PvRef) -> bool {
         let watched = self.watched(&pv.name);
         let state = self.lock();
@@ -180,7 +179,6 @@ impl Expectations {
 
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
     /// reverts them.
-    #[must_use]
     pub fn wrote(&self, pv: &PvRef) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
@@ -197,7 +195,6 @@ impl Expectations {
 
     /// Records that a write to this PV or Job failed: with a transient error, or for a longer time. Returns whether it is
     /// the first one to be tried again.
-    #[must_use]
     pub fn back_off(&self, name: &str, is_passing: bool) -> bool {
         let mut state = self.lock();
         let (failures, until) = state
@@ -216,7 +213,6 @@ impl Expectations {
     }
 
     /// The PVs and Jobs that back off after a failed write, and how long the first of them still does.
-    #[must_use]
     pub fn backing_off(&self) -> (BTreeSet<String>, Option<Duration>) {
         let mut state = self.lock();
         let now = Instant::now();

@@ -28,7 +28,6 @@ pub struct InstallationCache {
 
 impl InstallationCache {
     /// A cache that reads a DaemonSet several times within `limit`, and notifies `wake` of changes.
-    #[must_use]
     pub fn new(cluster: &Cluster, limit: Duration, wake: Arc<Notify>) -> Self {
         Self {
             cluster: cluster.clone(),
@@ -53,7 +52,6 @@ impl InstallationCache {
     }
 
     /// By installation, for how long each read has found its DaemonSet absent.
-    #[must_use]
     pub fn absent_for(&self) -> BTreeMap<String, Duration> {
         let followed = self.followed.iter();
         let absent = followed.filter_map(|(name, (it, _))| Some((name.clone(), (*it.borrow())?)));

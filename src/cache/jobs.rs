@@ -21,13 +21,11 @@ pub struct JobCache {
 
 impl JobCache {
     /// The Jobs, for a cleanup that waits for one.
-    #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<Jobs>> {
         self.known.subscribe()
     }
 
     /// The Jobs; `None` until the API server has answered.
-    #[must_use]
     pub fn jobs(&self) -> Option<Jobs> {
         self.known.borrow().clone()
     }

@@ -22,7 +22,6 @@ pub struct NodeCache {
 
 impl NodeCache {
     /// Starts the watch from a known state. Notifies `wake` of changes to the view.
-    #[must_use]
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
         let name = node.name.clone();
         let (known, view) = watch::channel(Some(node));
@@ -32,7 +31,6 @@ impl NodeCache {
     }
 
     /// The Node; `None` while it does not exist.
-    #[must_use]
     pub fn view(&self) -> Option<NodeView> {
         self.view.borrow().clone()
     }

@@ -32,7 +32,6 @@ pub struct PvCache {
 
 impl PvCache {
     /// Starts the watch, which notifies `wake` of each change.
-    #[must_use]
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
         let (send, watched) = watch::channel(None);
         let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
@@ -74,13 +73,11 @@ impl PvCache {
     }
 
     /// The hostname label that the watch selects.
-    #[must_use]
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
     /// The expected PV versions, which writers record.
-    #[must_use]
     pub fn expectations(&self) -> &Expectations {
         &self.expectations
     }
@@ -102,7 +99,6 @@ impl PvCache {
     }
 
     /// All PVs; `None` until they are listed, including those without the label.
-    #[must_use]
     pub fn views(&mut self) -> Option<Vec<PvView>> {
         if let Some(list) = self.listing.try_join_next() {
             self.is_complete = list.is_ok();

@@ -21,7 +21,6 @@ pub struct Commit {
 
 impl Commit {
     /// The recorded identity of the volume.
-    #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
     }

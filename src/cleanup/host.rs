@@ -104,7 +104,6 @@ pub struct LocalHost {
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
-    #[must_use]
     pub fn new(kubelet: KubeletDir) -> Self {
         let disks = LocalDisks::default();
         Self { disks, kubelet }

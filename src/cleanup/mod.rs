@@ -54,7 +54,6 @@ pub struct ControllerState {
 
 impl ControllerState {
     /// Whether cleaning is paused on the whole node.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.settings.config.pause_cleaning || self.node.paused
     }
@@ -106,7 +105,6 @@ pub enum Stop {
 
 impl Stop {
     /// The cause, for an operator.
-    #[must_use]
     pub fn message(&self) -> &str {
         match self {
             Self::Changed(text) | Self::InUse { by: text, .. } => text,

@@ -52,14 +52,12 @@ pub struct ProcEntry {
 
 impl ProcEntry {
     /// The consecutive attempts, including the current one.
-    #[must_use]
     pub fn attempts(&self) -> u32 {
         let has_failed = matches!(self.cleanup.state, CleanupState::Failed { .. });
         self.failures + u32::from(!has_failed)
     }
 
     /// How long the cleanup has been in its state.
-    #[must_use]
     pub fn lasted(&self, table: &ProcTable) -> Duration {
         table.now().saturating_sub(self.cleanup.since)
     }
@@ -116,7 +114,6 @@ pub struct ProcTable {
 
 impl ProcTable {
     /// An empty table. `epoch` is the zero point of [`crate::plan::Snapshot::now`].
-    #[must_use]
     pub fn new(epoch: Instant) -> Self {
         Self {
             entries: DashMap::new(),
@@ -125,13 +122,11 @@ impl ProcTable {
     }
 
     /// The time since the process started, see [`crate::plan::Snapshot::now`].
-    #[must_use]
     pub fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
 
     /// Starts an attempt. `None` if one is running, or the volume is clean.
-    #[must_use]
     pub fn begin(&self, order: &CleanOrder) -> Option<Progress> {
         let now = self.now();
         let mut entry = self.entries.entry(order.pv.tenancy()).or_insert_with(|| {
@@ -228,7 +223,6 @@ impl ProcTable {
     }
 
     /// Starts the release of a wiped volume. `None` if it is running.
-    #[must_use]
     pub fn begin_release(&self, tenancy: &Tenancy) -> Option<Arc<Wiped>> {
         let mut entry = self.entries.get_mut(tenancy)?;
         if entry.cleanup.running {
@@ -249,7 +243,6 @@ impl ProcTable {
     }
 
     /// The attempt failed. Returns the pause before the next attempt.
-    #[allow(clippy::must_use_candidate, reason = "callers only log the pause")]
     pub fn mark_failed(&self, tenancy: &Tenancy, error: &str) -> Duration {
         let mut pause = Duration::ZERO;
         self.end(tenancy, |entry, now| {
@@ -269,25 +262,21 @@ impl ProcTable {
     }
 
     /// Whether any task runs.
-    #[must_use]
     pub fn is_running(&self) -> bool {
         self.entries.iter().any(|entry| entry.cleanup.running)
     }
 
     /// A copy of one cleanup's entry.
-    #[must_use]
     pub fn get(&self, tenancy: &Tenancy) -> Option<ProcEntry> {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
     /// A copy of all entries.
-    #[must_use]
     pub fn entries(&self) -> Vec<ProcEntry> {
         self.entries.iter().map(|entry| entry.clone()).collect()
     }
 
     /// The entry of each PV: the running cleanup, or else the newest.
-    #[must_use]
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
         let mut entries = self.entries();
         entries.sort_by_key(|ProcEntry { cleanup, .. }| {
@@ -303,7 +292,6 @@ impl ProcTable {
     }
 
     /// The state of all cleanups, for the plan.
-    #[must_use]
     pub fn view(&self) -> BTreeMap<Tenancy, Cleanup> {
         let view = |entry: &ProcEntry| Cleanup {
             stalled: entry.progress.stalled() >= STALL_LIMIT,

@@ -21,7 +21,6 @@ pub type Permission = (&'static str, &'static str);
 
 /// Whether a request was refused for lack of a permission. Policies and quotas refuse with the same code, but all
 /// authorizers use the same message: `User "..." cannot patch resource "..."`.
-#[must_use]
 pub fn lacks_permission(status: &Status) -> bool {
     let message = &status.message;
     status.code == 403
@@ -36,7 +35,6 @@ pub struct Permissions(Mutex<BTreeMap<Permission, Option<(String, Instant)>>>);
 
 impl Permissions {
     /// A text for each denied permission, with the API server's message.
-    #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let missing = self
             .seen()
@@ -49,7 +47,6 @@ impl Permissions {
     }
 
     /// Each permission that was ever denied, with the API server's message if it is denied now.
-    #[must_use]
     pub fn seen(&self) -> Vec<(Permission, Option<String>)> {
         let seen = self.lock();
         let seen = seen.iter().map(|(permission, denial)| {

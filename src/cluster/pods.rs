@@ -83,7 +83,6 @@ pub struct PodView {
 
 impl PodView {
     /// Whether it has not ended and mounts this path of the node, or one below it.
-    #[must_use]
     pub fn mounts(&self, path: &HostPath) -> bool {
         let mut mounted = self.host_paths.iter();
         !self.terminal && mounted.any(|it| it.starts_with(path.as_str()))

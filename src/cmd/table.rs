@@ -9,7 +9,6 @@ use crate::log::printable;
 const GAP: &str = "  ";
 
 /// Renders rows with aligned columns, below their heading.
-#[must_use]
 pub fn render<const COLUMNS: usize>(
     heading: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,

@@ -9,7 +9,6 @@ use super::Config;
 
 /// The keys of a [`Config`] without its classes, or of a [`Class`](super::Class), with the effective values as texts;
 /// `-` where there is none.
-#[must_use]
 pub fn rows(keys: &impl Serialize) -> BTreeMap<String, String> {
     let text = |value| match value {
         Value::Null => "-".to_owned(),
@@ -23,7 +22,6 @@ pub fn rows(keys: &impl Serialize) -> BTreeMap<String, String> {
 }
 
 /// One text for each change: `class "fast" added`, `pauseCleaning false -> true`. Empty if the two are equal.
-#[must_use]
 pub fn diff(old: &Config, new: &Config) -> Vec<String> {
     let names: BTreeSet<_> = old.classes.keys().chain(new.classes.keys()).collect();
     let mut changes = Vec::new();

@@ -26,7 +26,6 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration so that [`parse`] and Go read it: `5m`, `1h30m`, `1.5s`, `0s`.
-#[must_use]
 pub fn format(duration: Duration) -> String {
     SpanPrinter::new()
         .spacing(Spacing::None)

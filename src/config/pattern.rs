@@ -54,7 +54,6 @@ impl FromStr for NamePattern {
 
 impl NamePattern {
     /// Whether an entry of this name belongs to the class.
-    #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.globs.is_empty() || self.globs.iter().any(|glob| glob.is_match(name))
     }

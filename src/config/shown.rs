@@ -19,7 +19,6 @@ fn dirs(class: &Class) -> (PathBuf, PathBuf) {
 
 impl Shown {
     /// The pairs of the first configuration, which the container's mounts were created for.
-    #[must_use]
     pub fn at_start(config: &Config) -> Self {
         Self(config.classes.values().map(|class| dirs(class)).collect())
     }

@@ -50,19 +50,16 @@ impl Device {
     }
 
     /// The open file.
-    #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
     /// The device's number.
-    #[must_use]
     pub fn number(&self) -> DeviceNumber {
         self.number
     }
 
     /// Its size in bytes at the time of opening.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }

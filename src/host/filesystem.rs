@@ -55,19 +55,16 @@ impl FsRoot {
     }
 
     /// The descriptor.
-    #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// The path as it was given.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The line of the mount table.
-    #[must_use]
     pub fn mount(&self) -> &Mount {
         &self.mount
     }

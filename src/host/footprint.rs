@@ -69,7 +69,6 @@ impl Footprint {
     }
 
     /// The footprint of a device volume.
-    #[must_use]
     pub fn of_device(facts: &DeviceFacts) -> Self {
         Self::Device {
             number: facts.number,
@@ -79,7 +78,6 @@ impl Footprint {
     }
 
     /// All devices that the volume lies on, itself included.
-    #[must_use]
     pub fn devices(&self) -> &BTreeSet<DeviceNumber> {
         match self {
             Self::Filesystem { devices, .. } => devices,
@@ -102,7 +100,6 @@ pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<De
 /// How two volumes share storage, if they do. The order does not matter.
 ///
 /// Siblings do not overlap: two partitions of one disk, two logical volumes of one group, two sibling directories.
-#[must_use]
 pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
     use Footprint::{Device, Filesystem};
     let lies_on = |upper: &Footprint, lower: &Footprint| match lower {

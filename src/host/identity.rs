@@ -78,7 +78,6 @@ pub enum Match {
 }
 
 /// Compares the identity recorded on a PV with the observed one.
-#[must_use]
 pub fn compare(recorded: &str, observed: &Identity) -> Match {
     // As in most passes.
     if recorded == observed.text && recorded.starts_with(VERSION) {
@@ -120,7 +119,6 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
 
 /// Whether the only difference is that a weak device was recorded before the last reboot, which is all that
 /// `weakIdentity: Accept` accepts.
-#[must_use]
 pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
     let Some((then, now)) = Fields::parse(recorded).zip(Fields::parse(&observed.text)) else {
         return false;

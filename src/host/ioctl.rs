@@ -79,7 +79,6 @@ pub struct LoopBacking {
 
 impl LoopBacking {
     /// Whether both are the same file, or nodes of the same device.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let is_same_file = (self.dev, self.inode) == (other.dev, other.inode);
         self.rdev == other.rdev && (self.rdev != 0 || is_same_file)

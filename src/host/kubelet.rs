@@ -23,7 +23,6 @@ pub struct KubeletDir {
 
 impl KubeletDir {
     /// The directory in our mount namespace, and the UID of our own pod, if it is known.
-    #[must_use]
     pub fn new(path: impl Into<PathBuf>, own_pod: Option<String>) -> Self {
         Self {
             path: path.into(),
@@ -32,13 +31,11 @@ impl KubeletDir {
     }
 
     /// The directory itself.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Where the kubelet mounts volumes: for pods, and for plugins (CSI stages, mapped devices).
-    #[must_use]
     pub fn volume_dirs(&self) -> [PathBuf; 2] {
         ["pods", "plugins"].map(|dir| self.path.join(dir))
     }
@@ -57,7 +54,6 @@ impl KubeletDir {
 
     /// Whether the node's pods are visible, so that an absent entry means that a volume is not in use. Without
     /// our own pod, or without any pod, it is not the directory of the running kubelet.
-    #[must_use]
     pub fn visible(&self) -> bool {
         let pods = self.path.join("pods");
         match &self.own_pod {
@@ -68,7 +64,6 @@ impl KubeletDir {
 
     /// Whether the pods' uses of such volumes are visible. Raw devices also require `plugins`, which the kubelet
     /// creates when it starts; it is missing where only `pods` is mounted here.
-    #[must_use]
     pub fn sees(&self, mode: VolumeMode) -> bool {
         let plugins = self.path.join("plugins");
         (mode == VolumeMode::Filesystem || fs::read_dir(plugins).is_ok()) && self.visible()

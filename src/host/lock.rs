@@ -53,7 +53,6 @@ impl VolumeLock {
     }
 
     /// The locked file. A process that inherits it also holds the lock.
-    #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.held.as_fd()
     }

@@ -27,7 +27,6 @@ pub struct DeviceNumber {
 
 impl DeviceNumber {
     /// From `st_rdev`, the device that a device node stands for, or `st_dev`, the one that a file lies on.
-    #[must_use]
     pub fn from_rdev(number: u64) -> Self {
         Self {
             major: rustix::fs::major(number),
@@ -36,7 +35,6 @@ impl DeviceNumber {
     }
 
     /// Reads `8:1`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim_ascii_end().split_once(':')?;
         Some(Self {
@@ -77,13 +75,11 @@ pub struct Mount {
 
 impl Mount {
     /// Whether it shows the directory of another mount, or a directory in that.
-    #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.device == other.device && self.root.starts_with(&other.root)
     }
 
     /// The path within the filesystem of a file whose path leads through this mount.
-    #[must_use]
     pub fn path_in_fs(&self, path: &Path) -> Option<PathBuf> {
         let rest = path.strip_prefix(&self.point).ok()?;
         Some(self.root.join(rest))
@@ -109,7 +105,6 @@ impl MountTable {
 
     /// Parses a `mountinfo` file. A line that does not parse must not hide the other mounts: it makes the table
     /// incomplete, see [`Self::complete`].
-    #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut table = Self::default();
         let lines = bytes.split(|byte| *byte == b'\n');
@@ -125,7 +120,6 @@ impl MountTable {
     }
 
     /// The mount with an id.
-    #[must_use]
     pub fn get(&self, id: u64) -> Option<&Mount> {
         self.by_id.get(&id)
     }
@@ -134,7 +128,6 @@ impl MountTable {
     /// topmost where several are stacked, and none where a mount higher up hides it.
     ///
     /// `point` is taken as it is; symbolic links in it are not followed.
-    #[must_use]
     pub fn at(&self, point: &Path) -> Option<&Mount> {
         self.holding(point).filter(|mount| mount.point == point)
     }
@@ -157,7 +150,6 @@ impl MountTable {
     }
 
     /// A mount of a filesystem.
-    #[must_use]
     pub fn of_device(&self, number: DeviceNumber) -> Option<&Mount> {
         self.iter().find(|mount| mount.device == number)
     }
@@ -185,7 +177,6 @@ impl MountTable {
 
     /// The mount in which a lookup of `path` ends: descends from the root and crosses mount points, as the kernel
     /// does. Symbolic links are not followed.
-    #[must_use]
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
         // The root mount's parent is not visible, or is the mount itself.
         let is_root = |it: &Mount| it.parent == it.id || self.get(it.parent).is_none();
@@ -221,7 +212,6 @@ pub fn read() -> io::Result<Vec<u8>> {
 }
 
 /// The mounts in one of two readings that the other lacks.
-#[must_use]
 pub fn changes(before: &[u8], now: &[u8]) -> Vec<Mount> {
     let lines = |bytes| <[u8]>::split(bytes, |byte| *byte == b'\n').collect::<HashSet<_>>();
     let (before, now) = (lines(before), lines(now));

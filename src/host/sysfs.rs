@@ -81,7 +81,6 @@ pub struct DeviceFacts {
 
 impl Sysfs {
     /// Reads other directories than `/sys` and `/run/udev/data`, with the device nodes of `/dev`.
-    #[must_use]
     pub fn new(root: impl Into<PathBuf>, udev: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -189,7 +188,6 @@ impl Sysfs {
     }
 
     /// The mounted btrfs filesystem on one of these devices, by the same name.
-    #[must_use]
     pub fn btrfs_over(&self, devices: &BTreeSet<DeviceNumber>) -> Option<String> {
         let mounted = entries(&self.root.join("fs/btrfs")).ok()?;
         let is_on = |uuid: &String| {

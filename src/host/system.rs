@@ -74,7 +74,6 @@ impl Dir {
 
     /// A discovery directory, by its path on the host and its path here, without links. It is not touched: it may be
     /// on a disk that does not answer.
-    #[must_use]
     pub fn discovery(host: &str, here: PathBuf) -> Self {
         Self {
             rule: Rule::Held,
@@ -151,14 +150,12 @@ impl SystemStorage {
     }
 
     /// Whether a mount point is inside a discovery directory.
-    #[must_use]
     pub fn is_discovered(&self, point: &Path) -> bool {
         let mut dirs = self.discovery.iter();
         dirs.any(|dir| point != dir && point.starts_with(dir))
     }
 
     /// Why the node needs a mounted filesystem, if it does.
-    #[must_use]
     pub fn needs(&self, mount: &Mount) -> Option<String> {
         let needed = self.needed.iter();
         let mut same_fs = needed.filter(|(_, (device, _))| *device == mount.device);

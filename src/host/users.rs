@@ -51,7 +51,6 @@ fn held_by(device: &str, holder: &str) -> String {
 }
 
 /// Describes what has claimed the device at a path, a partition of it, or its disk, for messages.
-#[must_use]
 pub fn claimed_by(path: &Path, machine: &Machine) -> String {
     known_claim(path, machine).unwrap_or_else(|| {
         "it is mounted (perhaps in another namespace), swap, a journal device, or part of btrfs, LVM or RAID".into()

@@ -61,7 +61,6 @@ pub struct Observed {
 impl Inventory {
     /// Creates an inventory without classes. `wake` is notified when the inventory of a class has changed. Each
     /// class is scanned at least once per `period`.
-    #[must_use]
     pub fn new(disks: Arc<dyn Disks>, wake: Arc<Notify>, period: Duration) -> Self {
         Self {
             actors: BTreeMap::new(),
@@ -123,7 +122,6 @@ impl Inventory {
     }
 
     /// The last observations. Never waits.
-    #[must_use]
     pub fn observe(&self) -> Observed {
         let mut observed = Observed::default();
         for (name, actor) in &self.actors {

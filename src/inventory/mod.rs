@@ -105,7 +105,6 @@ impl Skip {
     }
 
     /// Marks the volume as missing.
-    #[must_use]
     pub fn gone(mut self) -> Self {
         self.gone = true;
         self

@@ -69,7 +69,6 @@ impl Default for LocalDisks {
 impl LocalDisks {
     /// The path of a discovery directory without links, as its last listing found it. It does not touch the disk,
     /// which may hang.
-    #[must_use]
     pub fn real_dir(&self, dir: &MountPath) -> PathBuf {
         self.mounts.real_dir(dir.as_path())
     }

@@ -61,13 +61,11 @@ impl Metrics {
     }
 
     /// Whether Nodes and PVs are listed.
-    #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced.get() != 0
     }
 
     /// All metrics, for a scrape.
-    #[must_use]
     pub fn gather(&self, shared: &Shared, permissions: &Permissions) -> Vec<MetricFamily> {
         shared.set_missing(permissions.seen());
         let mut families = self.registry.gather();

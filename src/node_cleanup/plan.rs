@@ -20,7 +20,6 @@ pub struct NodeIndex<'a> {
 
 impl<'a> NodeIndex<'a> {
     /// Indexes the Nodes.
-    #[must_use]
     pub fn new(nodes: &'a Nodes) -> Self {
         let mut unlabelled = nodes.iter().filter(|(_, label)| label.is_none());
         Self {

@@ -27,7 +27,6 @@ pub struct Volume {
 
 impl Volume {
     /// Reads a PV; `None` if it is not local, or of another class.
-    #[must_use]
     pub fn read(pv: &PersistentVolume, classes: &[String]) -> Option<Self> {
         let view = PvView::from_api(pv);
         if !pv.spec.is_local() || !classes.contains(&view.class) {
@@ -50,19 +49,16 @@ impl Volume {
     }
 
     /// The UID of the claim that the PV names.
-    #[must_use]
     pub fn claim_uid(&self) -> Option<&str> {
         self.pv.claim.as_ref()?.uid.as_deref()
     }
 
     /// A new mark: `<RFC 3339 time> <node>[,<node>...] <claim's UID>`.
-    #[must_use]
     pub fn new_mark(&self, now: Timestamp) -> String {
         format!("{} {}", now.strftime("%FT%TZ"), self.marked_as())
     }
 
     /// Whether the mark names these nodes and this claim. Another claim has its own delay.
-    #[must_use]
     pub fn is_marked(&self) -> bool {
         let mark = self.mark.as_deref().and_then(|mark| mark.split_once(' '));
         mark.is_some_and(|(_, of)| of == self.marked_as())

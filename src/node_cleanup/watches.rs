@@ -57,7 +57,6 @@ impl View {
     }
 
     /// Whether the nodes of a PV are still gone, by the latest state of the watch.
-    #[must_use]
     pub fn is_gone(&self, volume: &Volume) -> bool {
         let nodes = self.nodes.borrow();
         let nodes = nodes.as_ref().map(NodeIndex::new);

@@ -100,7 +100,6 @@ pub struct PvDraft {
 
 impl PvDraft {
     /// What the volume is on disk.
-    #[must_use]
     pub fn kind(&self) -> VolumeMode {
         match self.footprint {
             Footprint::Device { .. } => VolumeMode::Block,
@@ -130,7 +129,6 @@ pub struct Patch {
 
 impl Patch {
     /// An empty patch.
-    #[must_use]
     pub fn of(pv: &PvView) -> Self {
         Self {
             pv: pv.reference(),
@@ -139,7 +137,6 @@ impl Patch {
     }
 
     /// What to merge into the PV.
-    #[must_use]
     pub fn body(&self) -> Value {
         let mut metadata = json!({});
         for (key, value) in &self.annotations {
@@ -162,7 +159,6 @@ impl Patch {
     }
 
     /// Whether it changes nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.body() == json!({ "metadata": {} })
     }

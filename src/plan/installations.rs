@@ -9,7 +9,6 @@ use crate::view::{NodeView, Ownership, PvView};
 use super::{Patch, Planner, PvLocation, Settings, VolumeState, reasons};
 
 /// The other installation that manages a PV of this node, if the PV is in a class and directory of ours.
-#[must_use]
 pub fn other_installation<'a>(
     settings: &Settings,
     node: &NodeView,
@@ -25,7 +24,6 @@ pub fn other_installation<'a>(
 
 impl Settings {
     /// The owner of a PV, for a provisioner of this node with these settings.
-    #[must_use]
     pub fn ownership(&self, node: &NodeView, pv: &PvView) -> Ownership {
         let name_only = self.config.use_node_name_only;
         pv.ownership(node, name_only, self.installation.as_deref())

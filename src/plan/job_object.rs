@@ -34,7 +34,6 @@ pub struct JobSource {
 
 impl JobSource {
     /// `namespace/name` of a PV's Job.
-    #[must_use]
     pub fn shown(&self, pv: &str) -> String {
         format!("{}/{}", self.namespace, job_name(pv))
     }
@@ -51,7 +50,6 @@ const DEV: &str = "/dev";
 const GRACE_SECONDS: i64 = 10;
 
 /// The Job for a device of this identity and size (in bytes), created at `date`.
-#[must_use]
 pub fn job(
     order: &CleanOrder,
     terms: &JobTerms,
@@ -90,7 +88,6 @@ pub fn job(
 }
 
 /// A hash of the Job's spec, without the identity and size of the device.
-#[must_use]
 pub fn fingerprint(order: &CleanOrder, terms: &JobTerms, source: &JobSource) -> String {
     let spec = spec(order, terms, source, "", 0);
     format!("{:016x}", fnv1a_64(spec.to_string().bytes()))

@@ -63,7 +63,6 @@ impl<'a> PvLocation<'a> {
     }
 
     /// Whether the volume is certainly missing.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Missing => true,
@@ -73,7 +72,6 @@ impl<'a> PvLocation<'a> {
     }
 
     /// The volume, if there is one.
-    #[must_use]
     pub fn candidate(&self) -> Option<&'a Candidate> {
         match self {
             Self::Volume(_, _, candidate) => Some(candidate),

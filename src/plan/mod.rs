@@ -71,7 +71,6 @@ pub struct Plan {
 }
 
 /// Makes the plan.
-#[must_use]
 pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     let Some(node) = &snapshot.node else {
         return Plan::not_ready("the Node object does not exist; nothing is done until it does");

@@ -70,7 +70,6 @@ impl Occupied {
     }
 
     /// Whether several volumes lie on a filesystem.
-    #[must_use]
     pub fn is_shared(&self, fs: DeviceNumber) -> bool {
         let roots = self.roots.get(&fs);
         roots.is_some_and(|roots| roots.values().map(Vec::len).sum::<usize>() > 1)
@@ -83,14 +82,12 @@ impl Occupied {
     }
 
     /// The name of a PV on which this identity is recorded. The result means nothing for a weak identity.
-    #[must_use]
     pub fn recorded_on(&self, identity: &str) -> Option<&str> {
         self.recorded_on_another(identity, "")
     }
 
     /// The name of a PV of another UID than `uid` on which this identity is recorded. The result means nothing for a
     /// weak identity.
-    #[must_use]
     pub fn recorded_on_another(&self, identity: &str, uid: &str) -> Option<&str> {
         another(self.recorded.get(identity)?, uid)
     }
@@ -102,7 +99,6 @@ impl Occupied {
     }
 
     /// The name of an unseen PV of another UID than `uid` that may share storage with `observed`.
-    #[must_use]
     pub fn unseen_sharing(&self, observed: &Identity, uid: &str) -> Option<&str> {
         let mut pvs = self.unseen.iter();
         pvs.find(|(recorded, other, _)| other != uid && may_share(recorded, observed))
@@ -116,7 +112,6 @@ impl Occupied {
     }
 
     /// Another PV than that of UID `uid` that names the path, or one inside or around it, and which of these.
-    #[must_use]
     pub fn duplicate(&self, path: &HostPath, uid: &str) -> Option<(&str, &'static str)> {
         let same = self.named.get(path).and_then(|pvs| another(pvs, uid));
         let around = || another(around(&self.named, path)?, uid);
@@ -125,19 +120,16 @@ impl Occupied {
     }
 
     /// The volume at a path, if one was added.
-    #[must_use]
     pub fn at(&self, path: &HostPath) -> Option<&Occupant> {
         self.by_path.get(path).map(|at| &self.occupants[*at])
     }
 
     /// A volume whose path is inside or around `path`.
-    #[must_use]
     pub fn around(&self, path: &HostPath) -> Option<&Occupant> {
         around(&self.by_path, path).map(|at| &self.occupants[*at])
     }
 
     /// A volume at another path than `path` that shares storage with `footprint`, and how.
-    #[must_use]
     pub fn conflict(&self, footprint: &Footprint, path: &HostPath) -> Option<(&Occupant, Overlap)> {
         self.neighbours(footprint)
             .into_iter()

@@ -34,7 +34,6 @@ pub struct OwnerQuery {
 
 impl OwnerQuery {
     /// The query of a volume with a PV of this UID.
-    #[must_use]
     pub fn new(uid: &str, identity: &GlobalIdentity, capacity: u64) -> Self {
         let key = if identity.is_unique {
             uid
@@ -49,7 +48,6 @@ impl OwnerQuery {
     }
 
     /// Whether a PV with this identity is of another node, and may be of this storage. No PV is larger than its disk.
-    #[must_use]
     pub fn is_answered_by(&self, pv: &PvView, node: &NodeView) -> bool {
         let size = pv.capacity.as_deref().and_then(quantity::parse);
         pv.identity_hash.as_ref() == Some(&self.identity.hash)
@@ -73,7 +71,6 @@ pub struct OtherPvs {
 
 impl OtherPvs {
     /// Why the volume at a path is not offered, if another node has a PV of it.
-    #[must_use]
     pub fn skip(&self, path: &HostPath) -> Option<Skip> {
         let owner = self.owners.first()?;
         let (pv, node) = (&owner.name, nodes(owner));

@@ -135,7 +135,6 @@ pub struct VolumeReport {
 
 impl VolumeReport {
     /// Whether the kernel did not answer what it is.
-    #[must_use]
     pub fn is_unreadable(&self) -> bool {
         use SkipReason::{NoCapacity, TimedOut, Unreadable};
         matches!(self.reason, Some(Unreadable | TimedOut | NoCapacity))

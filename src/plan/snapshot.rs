@@ -32,7 +32,6 @@ pub struct Settings {
 
 impl Settings {
     /// The settings of a loaded configuration, in an installation.
-    #[must_use]
     pub fn of(loaded: &Loaded, generation: u64, installation: Option<String>) -> Self {
         let of_class = |fault: &Fault| Some((fault.class.clone()?, fault.message.clone()));
         let others = loaded.faults.iter().filter(|fault| fault.class.is_none());
@@ -113,13 +112,11 @@ pub enum CleanupState {
 
 impl Cleanup {
     /// Whether this process holds the volume, so that nothing else may use its path.
-    #[must_use]
     pub fn is_active(&self) -> bool {
         self.running || matches!(self.state, CleanupState::Wiped { .. })
     }
 
     /// Whether an attempt is due on these facts.
-    #[must_use]
     pub fn is_attempt_due(&self, now: Duration, basis: u64) -> bool {
         match self.state {
             CleanupState::Blocked { retry_at, .. } | CleanupState::Failed { retry_at, .. } => {

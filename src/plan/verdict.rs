@@ -27,7 +27,6 @@ pub enum Due {
 }
 
 /// Decides by the PV alone.
-#[must_use]
 pub fn due(pv: &PvView) -> Due {
     if pv.deleting {
         return match pv.policy {
@@ -300,7 +299,6 @@ pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
 }
 
 /// Whether an administrator consented to delete the PV without cleaning, with its recorded identity.
-#[must_use]
 pub fn consents_to_forget(pv: &PvView) -> bool {
     let consent = pv.consent.as_deref();
     let named = consent.and_then(|it| it.strip_prefix("forget:"));
@@ -308,7 +306,6 @@ pub fn consents_to_forget(pv: &PvView) -> bool {
 }
 
 /// The PV's finalizers without ours.
-#[must_use]
 pub fn without_ours(pv: &PvView) -> Vec<String> {
     let others = pv.finalizers.iter().filter(|it| *it != FINALIZER);
     others.cloned().collect()

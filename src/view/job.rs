@@ -67,7 +67,6 @@ pub struct JobView {
 
 impl JobView {
     /// Reads metadata and status of a Job.
-    #[must_use]
     pub fn from_api(job: &Job) -> Self {
         let label = |key| job.labels().get(key).cloned();
         let annotation = |key| job.annotations().get(key).cloned();
@@ -90,7 +89,6 @@ impl JobView {
     }
 
     /// Whether we created it for this tenancy: the success of an earlier tenancy's Job proves nothing.
-    #[must_use]
     pub fn is_for(&self, tenancy: &Tenancy) -> bool {
         let claim = tenancy.claim_uid.as_deref().unwrap_or_default();
         self.pv_uid.as_deref() == Some(&tenancy.pv_uid)

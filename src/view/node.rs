@@ -45,7 +45,6 @@ impl NodeView {
     }
 
     /// The owner reference that garbage-collects an object with this Node.
-    #[must_use]
     pub fn as_owner(&self) -> OwnerReference {
         OwnerReference {
             api_version: "v1".into(),

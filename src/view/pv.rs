@@ -72,7 +72,6 @@ pub enum ReclaimPolicy {
 
 impl ReclaimPolicy {
     /// The API's spelling.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Delete => "Delete",
@@ -197,7 +196,6 @@ pub struct PvView {
 impl PvView {
     /// Reads a PV. The API server always sets name, UID and version. A missing one is read as empty, which no
     /// precondition matches.
-    #[must_use]
     pub fn from_api(pv: &PersistentVolume) -> Self {
         let metadata = &pv.metadata;
         let (spec, status) = (&pv.spec, &pv.status);
@@ -240,7 +238,6 @@ impl PvView {
     }
 
     /// The preconditions of a write that is decided now.
-    #[must_use]
     pub fn reference(&self) -> PvRef {
         PvRef {
             name: self.name.clone(),
@@ -250,7 +247,6 @@ impl PvView {
     }
 
     /// The current tenancy.
-    #[must_use]
     pub fn tenancy(&self) -> Tenancy {
         Tenancy {
             pv_uid: self.uid.clone(),
@@ -259,19 +255,16 @@ impl PvView {
     }
 
     /// The local path, if it is valid.
-    #[must_use]
     pub fn path(&self) -> Option<&HostPath> {
         self.local_path.as_ref().ok()
     }
 
     /// Whether it has our finalizer.
-    #[must_use]
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|it| it == FINALIZER)
     }
 
     /// Whether no pod can ever have written to the volume through this PV, so that it need not be cleaned.
-    #[must_use]
     pub fn never_used(&self) -> bool {
         matches!(self.phase, Phase::Pending | Phase::Available)
             && self.claim.is_none()
@@ -280,13 +273,11 @@ impl PvView {
     }
 
     /// Whether its data is on this node, by the node affinity that Kubernetes enforces.
-    #[must_use]
     pub fn is_on(&self, node: &NodeView) -> bool {
         self.hostnames.contains(&node.hostname)
     }
 
     /// The names that the provisioner of this Node would give to a PV with this path and class.
-    #[must_use]
     pub fn names_on(&self, node: &NodeView) -> Option<[String; 2]> {
         let (_, entry) = self.path()?.as_str().rsplit_once('/')?;
         Some([pv_name, pv_name_on_collision].map(|name| name(entry, &node.name, &self.class)))
@@ -294,7 +285,6 @@ impl PvView {
 
     /// Whether the provisioner of this Node created it, by annotation and name. Its affinity may name an earlier
     /// hostname of the Node.
-    #[must_use]
     pub fn was_made_on(&self, node: &NodeView) -> bool {
         let names = || self.names_on(node);
         self.names_provisioner_of(node) && names().is_some_and(|it| it.contains(&self.name))
@@ -308,14 +298,12 @@ impl PvView {
     }
 
     /// Whether its path is on this node, by affinity or by its provisioner.
-    #[must_use]
     pub fn is_local_to(&self, node: &NodeView) -> bool {
         self.is_on(node) || self.was_made_on(node)
     }
 
     /// The owner, for a provisioner of this node and installation. An annotation can be forged: ownership alone never
     /// permits a wipe.
-    #[must_use]
     pub fn ownership(
         &self,
         node: &NodeView,
@@ -357,7 +345,6 @@ pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
 
 impl PvSpec {
     /// Whether it is a local volume, with a usable path or not.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         self.local.is_some()
     }

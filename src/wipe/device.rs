@@ -48,7 +48,6 @@ pub enum WipeOutcome {
 
 impl WipeOutcome {
     /// The method and its effect, for the log.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Punched => "punched: the device reads as zeros",
@@ -71,7 +70,6 @@ pub struct Disk<'a> {
 
 impl<'a> Disk<'a> {
     /// `device` is open, for writing if it is wiped, and `size` (in bytes) was read from it.
-    #[must_use]
     pub fn new(device: &'a File, size: u64, progress: &'a Progress) -> Self {
         Self {
             device,

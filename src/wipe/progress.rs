@@ -29,19 +29,16 @@ struct Shared {
 
 impl Progress {
     /// Directory entries removed so far.
-    #[must_use]
     pub fn entries(&self) -> u64 {
         self.0.entries.load(Ordering::Relaxed)
     }
 
     /// Bytes wiped so far.
-    #[must_use]
     pub fn bytes_done(&self) -> u64 {
         self.0.bytes_done.load(Ordering::Relaxed)
     }
 
     /// Total bytes to wipe, as far as known; 0 for deletions.
-    #[must_use]
     pub fn bytes_total(&self) -> u64 {
         self.0.bytes_total.load(Ordering::Relaxed)
     }
@@ -72,7 +69,6 @@ impl Progress {
     }
 
     /// A number that changes whenever the cleaner makes progress.
-    #[must_use]
     pub fn activity(&self) -> u64 {
         let steps = self.0.steps.load(Ordering::Relaxed);
         steps + self.entries() + self.bytes_done()
@@ -85,7 +81,6 @@ impl Progress {
     }
 
     /// How long there was no activity, as recorded last.
-    #[must_use]
     pub fn stalled(&self) -> Duration {
         Duration::from_secs(self.0.stalled_seconds.load(Ordering::Relaxed))
     }
@@ -96,13 +91,11 @@ impl Progress {
     }
 
     /// Whether [`mark_data_gone`](Self::mark_data_gone) was called.
-    #[must_use]
     pub fn is_data_gone(&self) -> bool {
         self.0.data_gone.load(Ordering::Relaxed)
     }
 
     /// A snapshot of the counters after `elapsed`.
-    #[must_use]
     pub fn pace(&self, elapsed: Duration) -> Pace {
         Pace {
             entries: self.entries(),
@@ -127,13 +120,11 @@ impl Progress {
     }
 
     /// Whether the cleaner was cancelled, for any cause.
-    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.0.cancelled.borrow()
     }
 
     /// Whether the cleaner was cancelled because its time limit is over.
-    #[must_use]
     pub fn is_timed_out(&self) -> bool {
         self.0.timed_out.load(Ordering::Relaxed)
     }

@@ -44,7 +44,6 @@ pub(super) const STOPPED: &str = "was stopped";
 ///
 /// Standard input is the pipe to the provisioner, standard output that of the cleaner. The verdict is written
 /// to standard error; any other than the two constants is the cause of a failure.
-#[must_use]
 pub fn supervise(command: &[OsString]) -> ExitCode {
     let verdict = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -80,7 +80,6 @@ impl GlobalIdentity {
 
     /// Whether PVs of this number of other nodes with this identity are of the same storage. A value that more than
     /// two nodes have is not unique, unless more than two can reach one disk.
-    #[must_use]
     pub fn is_same_storage(&self, other_nodes: usize) -> bool {
         self.is_unique && (self.is_shared || other_nodes < 2)
     }

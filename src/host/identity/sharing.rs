@@ -6,7 +6,6 @@ use super::{Fields, Identity, VERSION};
 
 /// Whether a recorded volume that cannot be read may share storage with an observed one: a disk with its partition,
 /// a device with the filesystem on it, a directory of a filesystem with one inside it. Weak identities never match.
-#[must_use]
 pub fn may_share(recorded: &str, observed: &Identity) -> bool {
     let (Some(then), Some(now)) = (Fields::parse(recorded), Fields::parse(&observed.text)) else {
         return false;
