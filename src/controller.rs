@@ -136,6 +136,7 @@ impl Controller {
         let longest = until.unwrap_or(Duration::MAX).min(self.periods.discovery);
         let woken = self.context.wake.notified();
         if timeout(longest.max(pause), woken).await.is_ok() {
+            tracing::trace!("woken");
             sleep(pause).await;
         }
     }
