@@ -128,6 +128,13 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
         && then.without(&BOOT_FIELDS) == now.without(&BOOT_FIELDS)
 }
 
+/// The text of an identity without the fields that change at a reboot.
+#[must_use]
+pub fn without_boot(identity: &Identity) -> String {
+    let fields = Fields::parse(&identity.text).unwrap_or_default();
+    fields.without(&BOOT_FIELDS).versioned()
+}
+
 /// The identity of a filesystem volume.
 ///
 /// # Errors

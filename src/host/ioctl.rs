@@ -1,4 +1,4 @@
-//! The ioctls that read facts about devices and filesystems. None of them writes.
+//! The ioctls that read facts about devices and filesystems. Only [`set_project`] writes.
 //!
 //! Numbers and layouts are those of `linux/fs.h`, `linux/btrfs.h`, `linux/loop.h` and `xfs/xfs_fs.h`.
 
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
-use nix::{libc, request_code_read};
+use nix::{libc, request_code_read, request_code_write};
 
 type Uuid = [u8; 16];
 
@@ -27,6 +27,14 @@ const BTRFS_METADATA_UUID: usize = 64;
 const BLKROGET: libc::Ioctl = 0x125E;
 const BLKGETSIZE64: libc::Ioctl = request_code_read!(0x12, 114, size_of::<usize>());
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
+
+/// `struct fsxattr`, and the offsets of its flags and of the project.
+const FSXATTR: usize = 28;
+const FS_IOC_FSGETXATTR: libc::Ioctl = request_code_read!(b'X', 31, FSXATTR);
+const FS_IOC_FSSETXATTR: libc::Ioctl = request_code_write!(b'X', 32, FSXATTR);
+const FSXATTR_FLAGS: usize = 0;
+const FSXATTR_PROJECT: usize = 12;
+const FS_XFLAG_PROJINHERIT: u32 = 0x200;
 
 /// Calls an ioctl of this module, all of which read and write up to `N` bytes of a structure. Returns the structure, or
 /// `None` where the filesystem or device does not support it.
@@ -151,6 +159,26 @@ fn of_type(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<Uuid>> {
         "xfs" => call(fd, XFS_IOC_FSGEOMETRY_V4, [0; 112])?.map(|it| field(&it, 64)),
         _ => None,
     })
+}
+
+/// The quota project of a directory; 0 for none.
+pub fn project(dir: BorrowedFd<'_>) -> io::Result<u32> {
+    let answer = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?;
+    Ok(answer.map_or(0, |it| u32::from_ne_bytes(field(&it, FSXATTR_PROJECT))))
+}
+
+/// Sets the quota project of a directory, which new files in it get too. Other files keep theirs.
+pub fn set_project(dir: BorrowedFd<'_>, project: u32) -> io::Result<()> {
+    let unsupported = || Errno::EOPNOTSUPP;
+    let mut request = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?.ok_or_else(unsupported)?;
+    let mut flags = u32::from_ne_bytes(field(&request, FSXATTR_FLAGS)) & !FS_XFLAG_PROJINHERIT;
+    if project != 0 {
+        flags |= FS_XFLAG_PROJINHERIT;
+    }
+    request[FSXATTR_FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
+    request[FSXATTR_PROJECT..][..4].copy_from_slice(&project.to_ne_bytes());
+    call(dir, FS_IOC_FSSETXATTR, request)?.ok_or_else(unsupported)?;
+    Ok(())
 }
 
 /// As `blkid` prints it.

@@ -1,7 +1,7 @@
 //! Reads the host's storage: mounts, devices, filesystems, identities, users.
 //!
-//! It never writes to a volume. Its only side effect is the advisory lock of [`lock`], which ends with its
-//! descriptor. Two invariants hold:
+//! It never changes the data of a volume. Its side effects are the advisory lock of [`lock`], which ends with its
+//! descriptor, and what [`mark`] writes. Two invariants hold:
 //!
 //! * A path is resolved once, and all later queries use the descriptor. A disk that is replaced or a link that is
 //!   changed meanwhile cannot be confused with the first.
@@ -16,6 +16,7 @@ pub mod identity;
 mod ioctl;
 pub mod kubelet;
 pub mod lock;
+pub mod mark;
 pub mod mounts;
 pub mod sysfs;
 pub mod system;
@@ -25,6 +26,8 @@ pub mod watch;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+
+use ring::digest::{SHA256, digest};
 
 use mounts::MountTable;
 use sysfs::Sysfs;
@@ -54,4 +57,15 @@ impl Machine {
 /// A path that leads to the open file itself, whatever is at its original path now.
 fn through_proc(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
+}
+
+/// The SHA-256 in hexadecimal.
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap_or_default());
+    digits.collect()
 }

@@ -14,11 +14,10 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use ring::digest::{SHA256, digest};
-
 use super::super::filesystem::FsRoot;
 use super::super::footprint::devices_of;
 use super::super::mounts::DeviceNumber;
+use super::super::sha256;
 use super::super::sysfs::{DeviceFacts, Sysfs};
 use super::{Fields, Identity};
 
@@ -151,10 +150,9 @@ fn is_world_unique(wwid: &str) -> bool {
 }
 
 fn hash(text: &str) -> String {
-    let hash = digest(&SHA256, text.as_bytes());
-    let hash = hash.as_ref().iter().take(16);
-    let first = hash.fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
-    format!("{first:032x}")
+    let mut hash = sha256(text.as_bytes());
+    hash.truncate(32);
+    hash
 }
 
 #[cfg(test)]

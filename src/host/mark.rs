@@ -1,0 +1,270 @@
+//! The mark of a volume: the cluster, PV, class and claim to which it belongs, and its state.
+//!
+//! A mark lies in the attribute `security.local-volume` on the root of a filesystem, which no tenant can change. Where
+//! there is none, or it cannot be written, it lies in a file of the state directory. Marks of devices always do.
+//!
+//! A write takes effect in one step, which is durable when [`StateDir::write`] returns. Two rules hold for a volume
+//! that has several records:
+//!
+//! * A record names the digests of all records that it replaces, and these do not count any more. So a crash after the
+//!   write changes nothing, and neither does an older attribute that a full, immutable or read-only filesystem keeps.
+//! * Of the others the most restrictive counts: unreadable, `wiping`, `used`, `offered`, `pending`, `free`, none. Of
+//!   two in one state, the later counts.
+//!
+//! An attribute is never removed. It keeps its space for the next write, and protects a disk that is moved to another
+//! node, where the file that replaces it is missing. Files are removed after an attribute replaced them.
+//!
+//! The callers hold the volume's lock while they write. This module never decides what a mark means.
+
+mod attribute;
+mod codec;
+mod files;
+mod root;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+
+use jiff::Timestamp;
+
+use super::device::Device;
+use super::identity::Identity;
+use super::sha256;
+use attribute::Attribute;
+use codec::{Content, Record};
+
+pub use files::StateDir;
+pub use root::RootAttributes;
+
+/// The state of a volume. The order is that of a volume's life, in which a mark only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MarkState {
+    /// Its PV is about to be created.
+    Pending,
+    /// It has a PV.
+    Offered,
+    /// Its PV was seen Bound.
+    Used,
+    /// Its wipe has begun.
+    Wiping,
+    /// It was wiped, or its PV was deleted without ever being used.
+    Free,
+}
+
+impl MarkState {
+    /// From the least to the most restrictive.
+    const ALL: [Self; 5] = [
+        Self::Free,
+        Self::Pending,
+        Self::Offered,
+        Self::Used,
+        Self::Wiping,
+    ];
+
+    /// The spelling on disk, in messages and in consents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Offered => "offered",
+            Self::Used => "used",
+            Self::Wiping => "wiping",
+            Self::Free => "free",
+        }
+    }
+}
+
+/// What is recorded of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The UID of the namespace kube-system.
+    pub cluster: String,
+    /// The UID of the PV; empty while it is not known.
+    pub pv_uid: String,
+    /// The token of the offer, which the PV has as an annotation.
+    pub token: String,
+    /// How far the volume has come.
+    pub state: MarkState,
+    /// The hash of the volume's identity.
+    pub identity_hash: String,
+    /// The name of the class.
+    pub class: String,
+    /// The claim as `namespace/name`, from the first bind.
+    pub claim: Option<String>,
+    /// The [`header_hash`] of a device at its offer.
+    pub header: Option<String>,
+    /// Whether the volume was read-only at its offer.
+    pub read_only: bool,
+    /// The attributes of a filesystem's root at its offer.
+    pub root: Option<RootAttributes>,
+    /// When it was written.
+    pub written_at: Timestamp,
+}
+
+/// The mark of a volume as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each volume, and most are valid"
+)]
+pub enum MarkOnDisk {
+    /// There is none.
+    Absent,
+    /// There is one.
+    Valid(Mark),
+    /// There is one that is corrupt, truncated or of an unknown version.
+    Unreadable {
+        /// The first 16 hexadecimal digits of the SHA-256 of its bytes.
+        digest: String,
+    },
+}
+
+/// Where a mark lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the attribute of the filesystem's root.
+    Attribute,
+    /// In a file of the state directory.
+    StateDirectory,
+}
+
+/// What is known of a volume's mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkFact {
+    /// The mark.
+    pub on_disk: MarkOnDisk,
+    /// Where a write is expected to go; `None`: nowhere. A full filesystem is noticed only by the write.
+    pub place: Option<Place>,
+}
+
+/// A volume whose mark is read or written.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkedVolume<'a> {
+    /// The root of a filesystem, open for reading; `None` for a device.
+    pub root: Option<BorrowedFd<'a>>,
+    /// The observed identity.
+    pub identity: &'a Identity,
+    /// The name of its class.
+    pub class: &'a str,
+    /// Its name in the discovery directory.
+    pub entry: &'a str,
+}
+
+/// Why a mark was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    /// Neither place can be written. This has the cause.
+    #[error(
+        "the volume's mark cannot be written ({0}), and there is no state directory: set STATE_DIRECTORY to a mounted host directory"
+    )]
+    NoPlace(String),
+    /// A place could not be read or written. It may hold the new mark.
+    #[error("the volume's mark cannot be written: {0}")]
+    Failed(#[from] io::Error),
+}
+
+/// The marks of the state directory, read once for several volumes.
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    /// By their names.
+    files: BTreeMap<String, Record>,
+    /// Whether the state directory can be used.
+    has_directory: bool,
+    /// Whether this process may set attributes.
+    may_set_attributes: bool,
+}
+
+impl Marks {
+    /// The mark of a volume. Reads the attribute now, and the files as they were when [`StateDir::read_all`] read them.
+    ///
+    /// # Errors
+    /// When the attribute cannot be read. Then it is not known whether there is a mark.
+    pub fn find(&self, volume: &MarkedVolume<'_>) -> io::Result<MarkFact> {
+        let attribute = volume.root.map(attribute::read).transpose()?;
+        let is_writable = attribute.as_ref().is_some_and(|it| it.is_writable);
+        let place = if self.may_set_attributes && is_writable {
+            Some(Place::Attribute)
+        } else {
+            self.has_directory.then_some(Place::StateDirectory)
+        };
+        let records = self.records(volume, attribute);
+        let contents = records.iter().filter_map(|it| it.content.as_ref());
+        let replaced: BTreeSet<_> = contents.flat_map(|it| &it.replaces).collect();
+        let counting = records.iter().filter(|it| !replaced.contains(&it.digest));
+        let most_restrictive = counting.max_by_key(|it| it.restriction());
+        let on_disk = most_restrictive.map_or(MarkOnDisk::Absent, Record::on_disk);
+        Ok(MarkFact { on_disk, place })
+    }
+
+    /// All records of a volume.
+    fn records(&self, volume: &MarkedVolume<'_>, attribute: Option<Attribute>) -> Vec<Record> {
+        let files = self.files_of(volume).into_iter();
+        let files = files.map(|(_, record)| record.clone());
+        let attribute = attribute.and_then(|it| it.bytes);
+        files
+            .chain(attribute.map(|bytes| Record::read(&bytes)))
+            .collect()
+    }
+}
+
+impl StateDir {
+    /// Writes the mark of a volume, durably. It replaces all earlier records. Returns where it lies. Blocking: the
+    /// caller sets the time limit, and holds the volume's lock until this returns.
+    ///
+    /// # Errors
+    /// [`MarkError`]. The earlier mark counts unless the new one was written after all.
+    pub fn write(&self, volume: &MarkedVolume<'_>, mark: &Mark) -> Result<Place, MarkError> {
+        let marks = self.read_all()?;
+        let attribute = volume.root.map(attribute::read).transpose()?;
+        let records = marks.records(volume, attribute);
+        let mut content = Content {
+            mark: mark.clone(),
+            replaces: records.into_iter().map(|it| it.digest).collect(),
+            identity: String::new(),
+            entry: String::new(),
+        };
+        let old_files = marks.files_of(volume).into_iter().map(|(name, _)| name);
+        let refusal = match volume.root {
+            None => "a device has no attributes".to_owned(),
+            Some(root) => match attribute::write(root, &content.encode()) {
+                Ok(()) => {
+                    self.remove(old_files);
+                    return Ok(Place::Attribute);
+                }
+                Err(error) if attribute::is_refusal(&error) => error.to_string(),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if !marks.has_directory {
+            return Err(MarkError::NoPlace(refusal));
+        }
+        volume.identity.text.clone_into(&mut content.identity);
+        volume.entry.clone_into(&mut content.entry);
+        let name = files::name(volume);
+        self.replace(&name, &content.encode())?;
+        self.remove(old_files.filter(|old| **old != name));
+        Ok(Place::StateDirectory)
+    }
+}
+
+/// The bytes at each end of a device that [`header_hash`] covers.
+const HEADER_BYTES: u64 = 1 << 20;
+
+/// The SHA-256 of the first and the last MiB of a device, in hexadecimal. All partition tables and filesystems have
+/// a header there. Blocking.
+///
+/// # Errors
+/// When the device cannot be read.
+pub fn header_hash(device: &Device) -> io::Result<String> {
+    let length = HEADER_BYTES.min(device.size());
+    let mut first = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    let mut last = first.clone();
+    device.file().read_exact_at(&mut first, 0)?;
+    let end = device.size() - length;
+    device.file().read_exact_at(&mut last, end)?;
+    Ok(sha256(&[first, last].concat()))
+}
+
+#[cfg(test)]
+mod tests;

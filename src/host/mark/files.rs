@@ -1,0 +1,167 @@
+//! The marks in the state directory of the host, one file for each volume.
+//!
+//! Several installations and clusters may share the directory. A file is replaced in one step, under the directory's
+//! lock, and all of them write to the same temporary file first. So a crash leaves at most that one, which is ignored,
+//! and which the next write replaces.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::libc;
+use procfs::process::Process;
+
+use super::codec::Record;
+use super::{MarkedVolume, Marks};
+use crate::host::identity::{self, Match};
+use crate::host::mounts::{Mount, MountTable};
+use crate::host::{sha256, through_proc};
+
+const SUFFIX: &str = ".mark";
+
+const TEMPORARY: &str = "new";
+
+/// The longest file that is read. Longer ones are truncated, and so not readable.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The bit of `CAP_SYS_ADMIN`.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
+/// The state directory; the default is none.
+#[derive(Clone, Debug, Default)]
+pub struct StateDir(Option<Arc<File>>);
+
+impl StateDir {
+    /// Opens the directory, once for the life of the process. A container loses its own files when it ends, so there
+    /// the directory must be a mount of one on the host's disk.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn open(path: &Path, in_container: bool, mounts: &MountTable) -> Result<Self, String> {
+        let shown = path.display();
+        let failed = |error: io::Error| format!("{shown} cannot be opened as a directory: {error}");
+        let dir = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(failed)?;
+        let real = fs::read_link(through_proc(&dir)).map_err(failed)?;
+        if in_container && !mounts.at(&real).is_some_and(outlives_container) {
+            return Err(format!(
+                "{shown} is not a mounted directory of the host's disk, so marks in it would be lost; mount one there (hostPath)"
+            ));
+        }
+        Ok(Self(Some(Arc::new(dir))))
+    }
+
+    /// Reads all marks of the directory. Blocking.
+    ///
+    /// # Errors
+    /// When one cannot be read. Then it is not known which volumes have one.
+    pub fn read_all(&self) -> io::Result<Marks> {
+        let mut files = BTreeMap::new();
+        for entry in self
+            .path()
+            .map(fs::read_dir)
+            .transpose()?
+            .into_iter()
+            .flatten()
+        {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.ends_with(SUFFIX) {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            match File::open(entry.path()) {
+                // Another process removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
+            };
+            files.insert(name, Record::read(&bytes));
+        }
+        let status = Process::myself().and_then(|it| it.status());
+        Ok(Marks {
+            files,
+            has_directory: self.0.is_some(),
+            may_set_attributes: status.is_ok_and(|it| it.capeff & CAP_SYS_ADMIN != 0),
+        })
+    }
+
+    /// Writes a file in one step, durably.
+    pub(super) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path().ok_or(io::ErrorKind::NotFound)?;
+        // With an open file description of its own, it is locked against other threads too.
+        let dir = File::open(&path)?;
+        dir.lock()?;
+        let temporary = path.join(TEMPORARY);
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path.join(name))?;
+        dir.sync_all()
+    }
+
+    /// Removes files that do not count any more. One that stays still does not count.
+    pub(super) fn remove<'a>(&self, names: impl Iterator<Item = &'a String>) {
+        for (path, name) in names.filter_map(|name| Some((self.path()?, name))) {
+            if let Err(error) = fs::remove_file(path.join(name)) {
+                tracing::debug!(
+                    name,
+                    "a replaced mark stays in the state directory: {error}"
+                );
+            }
+        }
+    }
+
+    /// The path of the open directory, whatever is at its original path now.
+    fn path(&self) -> Option<PathBuf> {
+        self.0.as_ref().map(through_proc)
+    }
+}
+
+impl Marks {
+    /// The files of a volume. The one with its name replaced all others when it was written.
+    pub(super) fn files_of(&self, volume: &MarkedVolume<'_>) -> Vec<(&String, &Record)> {
+        if let Some(file) = self.files.get_key_value(&name(volume)) {
+            return vec![file];
+        }
+        let files = self.files.iter();
+        files.filter(|(_, record)| is_of(record, volume)).collect()
+    }
+}
+
+/// Whether a file is of this volume. Other storage can have the same weak identity, so those are also compared by
+/// class and entry. These decide, too, where a reboot or an update changed the identity. A file that is not readable is
+/// found by its name alone.
+fn is_of(record: &Record, volume: &MarkedVolume<'_>) -> bool {
+    let Some(content) = &record.content else {
+        return false;
+    };
+    let of_file = (content.mark.class.as_str(), content.entry.as_str());
+    let is_same_entry = of_file == (volume.class, volume.entry);
+    match identity::compare(&content.identity, volume.identity) {
+        Match::Same => !volume.identity.weak || is_same_entry,
+        Match::Unknown => is_same_entry,
+        Match::Different => false,
+    }
+}
+
+/// The name of a volume's file. It is the same in all installations and after a reboot.
+pub(super) fn name(volume: &MarkedVolume<'_>) -> String {
+    let mut text = identity::without_boot(volume.identity);
+    if volume.identity.weak {
+        text = format!("{text}\n{}\n{}", volume.class, volume.entry);
+    }
+    sha256(text.as_bytes()) + SUFFIX
+}
+
+/// Whether what is written there is still there for the next container.
+fn outlives_container(mount: &Mount) -> bool {
+    let is_empty_dir = mount.root.iter().any(|it| it == "kubernetes.io~empty-dir");
+    let is_in_memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs");
+    !is_empty_dir && !is_in_memory
+}
