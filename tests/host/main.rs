@@ -12,6 +12,7 @@ mod device;
 mod filesystem;
 mod identity;
 mod lock;
+mod marks;
 mod users;
 mod volumes;
 mod watch;

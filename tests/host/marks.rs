@@ -1,0 +1,399 @@
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use local_volume_provisioner::host::access::Access;
+use local_volume_provisioner::host::device::Device;
+use local_volume_provisioner::host::filesystem::FsRoot;
+use local_volume_provisioner::host::identity::{self, Identity};
+use local_volume_provisioner::host::mark::{
+    Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, Place, RootAttributes, StateDir,
+    header_hash,
+};
+use local_volume_provisioner::host::mounts::MountTable;
+use local_volume_provisioner::host::sysfs::Sysfs;
+use nix::mount::MsFlags;
+use rustix::fs::{IFlags, XattrFlags, fgetxattr, fsetxattr, ioctl_setflags};
+use support::{LoopDevice, Sandbox, run, sandbox};
+
+use crate::volumes::{formatted, open, remount};
+
+const DOCS: &str = include_str!("../../docs/marks.md");
+
+const ATTRIBUTE: &str = "security.local-volume";
+
+fn mark(state: MarkState) -> Mark {
+    Mark {
+        cluster: "cluster".into(),
+        pv_uid: "uid".into(),
+        token: "token".into(),
+        state,
+        identity_hash: "hash".into(),
+        class: "fast".into(),
+        claim: None,
+        header: None,
+        read_only: false,
+        root: None,
+        written_at: Timestamp::now(),
+    }
+}
+
+/// A volume of any kind, with a state directory.
+struct Volume {
+    opened: Opened,
+    identity: Identity,
+    state: StateDir,
+    state_path: PathBuf,
+}
+
+enum Opened {
+    Root(FsRoot),
+    Device(Device),
+}
+
+impl Volume {
+    fn new(sandbox: &Sandbox, opened: Opened, path: &Path) -> Self {
+        let (sysfs, state_path) = (Sysfs::default(), sandbox.dir("state").unwrap());
+        let identity = match &opened {
+            Opened::Root(root) => identity::of_filesystem(root, &sysfs),
+            Opened::Device(device) => identity::of_device(device, path, &sysfs),
+        };
+        Self {
+            opened,
+            identity: identity.unwrap(),
+            state: StateDir::open(&state_path, false, &MountTable::default()).unwrap(),
+            state_path,
+        }
+    }
+
+    fn root(sandbox: &Sandbox, path: &Path) -> Self {
+        Self::new(sandbox, Opened::Root(open(path).unwrap()), path)
+    }
+
+    fn device(sandbox: &Sandbox, path: &Path) -> Self {
+        let device = Device::open(path, Access::Probe).unwrap();
+        Self::new(sandbox, Opened::Device(device), path)
+    }
+
+    fn marked(&self) -> MarkedVolume<'_> {
+        MarkedVolume {
+            root: match &self.opened {
+                Opened::Root(root) => Some(root.as_fd()),
+                Opened::Device(_) => None,
+            },
+            identity: &self.identity,
+            class: "fast",
+            entry: "disk",
+        }
+    }
+
+    fn fact(&self) -> MarkFact {
+        let marks = self.state.read_all().unwrap();
+        marks.find(&self.marked()).unwrap()
+    }
+
+    fn find(&self) -> MarkOnDisk {
+        self.fact().on_disk
+    }
+
+    /// Writes a mark and finds it. Returns where it is.
+    fn write(&self, state: MarkState) -> Place {
+        let mark = mark(state);
+        let place = self.state.write(&self.marked(), &mark).unwrap();
+        assert_eq!(self.find(), MarkOnDisk::Valid(mark));
+        let files = self.files().len();
+        assert_eq!(files, usize::from(place == Place::StateDirectory));
+        place
+    }
+
+    /// The files of the state directory.
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(&self.state_path).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .map(|it| (it.clone(), fs::read(it).unwrap()))
+            .collect()
+    }
+
+    fn attribute(&self) -> Vec<u8> {
+        let mut value = vec![0; 4096];
+        let root = self.marked().root.unwrap();
+        let length = fgetxattr(root, ATTRIBUTE, &mut value[..]).unwrap();
+        value.truncate(length);
+        value
+    }
+
+    fn set_attribute(&self, value: &[u8]) {
+        let root = self.marked().root.unwrap();
+        fsetxattr(root, ATTRIBUTE, value, XattrFlags::empty()).unwrap();
+    }
+
+    fn set_flags(&self, flags: IFlags) {
+        ioctl_setflags(self.marked().root.unwrap(), flags).unwrap();
+    }
+}
+
+/// Fills a filesystem with data and with files, until it has no space for an attribute either.
+fn fill(root: &Path) {
+    for size in [1 << 20, 1 << 12, 1] {
+        let chunk = vec![1; size];
+        let mut file = File::create(root.join(format!("of {size}"))).unwrap();
+        while std::io::Write::write_all(&mut file, &chunk).is_ok() {}
+    }
+    let names = (0..100_000).map(|n| root.join(format!("{n:0200}")));
+    for name in names {
+        if File::create(name).is_err() {
+            break;
+        }
+    }
+    nix::unistd::sync();
+}
+
+/// A filesystem of its own.
+fn mounted(sandbox: &Sandbox, fs_type: &str, name: &str) -> Option<(PathBuf, LoopDevice)> {
+    let device = formatted(sandbox, fs_type)?;
+    let path = sandbox.mount(device.path(), fs_type, name).unwrap();
+    Some((path, device))
+}
+
+/// What is marked where: the rows of the table in the documentation.
+#[test]
+fn marks_are_where_the_documentation_says() {
+    let sandbox = sandbox!();
+    let mut rows = Vec::new();
+    let mut check = |what: &str, volume: &Volume, expected: Place| {
+        for state in [MarkState::Offered, MarkState::Used] {
+            assert_eq!(volume.write(state), expected, "{what}");
+        }
+        for (path, _) in volume.files() {
+            fs::remove_file(path).unwrap();
+        }
+        rows.push((what.to_owned(), expected));
+    };
+    let root = |path: &Path| Volume::root(&sandbox, path);
+    let tmpfs = sandbox.tmpfs("tmpfs", "size=4m").unwrap();
+    check("tmpfs", &root(&tmpfs), Place::Attribute);
+    let mut devices = Vec::new();
+    for fs_type in ["ext4", "xfs", "btrfs"] {
+        let Some((path, device)) = mounted(&sandbox, fs_type, fs_type) else {
+            return;
+        };
+        check(fs_type, &root(&path), Place::Attribute);
+        fs::create_dir(path.join("dir")).unwrap();
+        let bound = sandbox.bind(&path.join("dir"), &format!("{fs_type}-bound"));
+        let what = "a directory that is bind-mounted";
+        check(what, &root(&bound.unwrap()), Place::Attribute);
+        let immutable = root(&path);
+        immutable.set_flags(IFlags::IMMUTABLE);
+        assert_eq!(immutable.fact().place, Some(Place::StateDirectory));
+        let what = "a root with `chattr +i` or `+a`";
+        check(what, &immutable, Place::StateDirectory);
+        immutable.set_flags(IFlags::APPEND);
+        check(what, &immutable, Place::StateDirectory);
+        immutable.set_flags(IFlags::empty());
+        remount(&path, MsFlags::MS_RDONLY);
+        let read_only = root(&path);
+        assert_eq!(read_only.fact().place, Some(Place::StateDirectory));
+        check("a read-only filesystem", &read_only, Place::StateDirectory);
+        devices.push(device);
+    }
+    let ramfs = sandbox.ramfs("ramfs").unwrap();
+    let what = "a filesystem without such attributes (ramfs)";
+    let ramfs = root(&ramfs);
+    assert_eq!(ramfs.fact().place, Some(Place::StateDirectory));
+    check(what, &ramfs, Place::StateDirectory);
+    let (path, _device) = mounted(&sandbox, "ext4", "full").unwrap();
+    fill(&path);
+    let what = "a full filesystem, at the first write";
+    check(what, &root(&path), Place::StateDirectory);
+    let (path, _device) = mounted(&sandbox, "ext4", "filled").unwrap();
+    let filled = root(&path);
+    filled.write(MarkState::Pending);
+    fill(&path);
+    let what = "a full filesystem that has a mark";
+    check(what, &filled, Place::Attribute);
+    let raw = LoopDevice::new(sandbox.path(), 4 << 20).unwrap();
+    let device = Volume::device(&sandbox, raw.path());
+    check("a raw device", &device, Place::StateDirectory);
+    raw.format("ext4").unwrap();
+    let what = "a device that the kubelet formatted";
+    check(what, &device, Place::StateDirectory);
+    let of_docs = DOCS.lines().filter(|line| line.starts_with("| "));
+    let of_docs: Vec<_> = of_docs.skip(1).collect();
+    for (what, place) in &rows {
+        let place = match place {
+            Place::Attribute => "attribute",
+            Place::StateDirectory => "state directory",
+        };
+        let row = format!("| {what} | {place} |");
+        assert!(of_docs.contains(&row.as_str()), "{row}");
+    }
+    rows.sort_by_key(|row| format!("{row:?}"));
+    rows.dedup();
+    assert_eq!(of_docs.len(), rows.len(), "{of_docs:?}");
+}
+
+/// A process that dies between the two steps of a write leaves both records.
+#[test]
+fn file_that_an_attribute_replaced_does_not_count() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let volume = Volume::root(&sandbox, &path);
+    volume.set_flags(IFlags::IMMUTABLE);
+    assert_eq!(volume.write(MarkState::Wiping), Place::StateDirectory);
+    let files = volume.files();
+    volume.set_flags(IFlags::empty());
+    assert_eq!(volume.write(MarkState::Free), Place::Attribute);
+    let free = volume.find();
+    let (path, bytes) = &files[0];
+    fs::write(path, bytes).unwrap();
+    assert_eq!(volume.find(), free);
+    assert_eq!(volume.write(MarkState::Pending), Place::Attribute);
+}
+
+/// Otherwise the volume could never be cleaned, or never offered again.
+#[test]
+fn attribute_that_cannot_be_written_does_not_count_after_a_write() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let volume = Volume::root(&sandbox, &path);
+    for old in [MarkState::Used, MarkState::Wiping] {
+        assert_eq!(volume.write(old), Place::Attribute);
+        let attribute = volume.attribute();
+        volume.set_flags(IFlags::IMMUTABLE);
+        for state in [MarkState::Wiping, MarkState::Free, MarkState::Pending] {
+            assert_eq!(volume.write(state), Place::StateDirectory);
+        }
+        assert_eq!(volume.attribute(), attribute);
+        volume.set_flags(IFlags::empty());
+    }
+    // Damage ends the same way.
+    volume.set_attribute(b"damaged");
+    assert!(matches!(volume.find(), MarkOnDisk::Unreadable { .. }));
+    volume.set_flags(IFlags::IMMUTABLE);
+    assert_eq!(volume.write(MarkState::Offered), Place::StateDirectory);
+    volume.set_flags(IFlags::empty());
+}
+
+/// A disk that was on another node has an attribute that this node's file does not replace.
+#[test]
+fn more_restrictive_of_two_places_counts() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let volume = Volume::root(&sandbox, &path);
+    volume.write(MarkState::Used);
+    let (used, found) = (volume.attribute(), volume.find());
+    volume.write(MarkState::Pending);
+    volume.set_flags(IFlags::IMMUTABLE);
+    assert_eq!(volume.write(MarkState::Offered), Place::StateDirectory);
+    volume.set_flags(IFlags::empty());
+    volume.set_attribute(&used);
+    assert_eq!(volume.find(), found);
+    volume.set_attribute(b"");
+    assert!(matches!(volume.find(), MarkOnDisk::Unreadable { .. }));
+}
+
+#[test]
+fn mark_without_a_place_is_an_error_with_the_remedy() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let mut volume = Volume::root(&sandbox, &path);
+    volume.write(MarkState::Used);
+    volume.set_flags(IFlags::IMMUTABLE);
+    volume.state = StateDir::default();
+    assert_eq!(volume.fact().place, None);
+    let mark = mark(MarkState::Wiping);
+    let error = volume.state.write(&volume.marked(), &mark).unwrap_err();
+    let text = error.to_string();
+    for words in ["Operation not permitted", "STATE_DIRECTORY"] {
+        assert!(text.contains(words), "{text}");
+    }
+    volume.set_flags(IFlags::empty());
+    let place = volume.state.write(&volume.marked(), &mark).unwrap();
+    assert_eq!(place, Place::Attribute);
+}
+
+#[test]
+fn attributes_of_the_root_are_restored() {
+    let sandbox = sandbox!();
+    // Version 2: the owner, the user 1000, the group, the mask, and others.
+    let acl = |user: u8| {
+        let entries = [
+            [1, 0, 7, 0, 255, 255, 255, 255],
+            [2, 0, user, 0, 232, 3, 0, 0],
+            [4, 0, 5, 0, 255, 255, 255, 255],
+            [16, 0, 7, 0, 255, 255, 255, 255],
+            [32, 0, 0, 0, 255, 255, 255, 255],
+        ];
+        [vec![2, 0, 0, 0], entries.concat()].concat()
+    };
+    for fs_type in ["ext4", "xfs"] {
+        let Some((path, _device)) = mounted(&sandbox, fs_type, fs_type) else {
+            continue;
+        };
+        let root = File::open(&path).unwrap();
+        let set_acl = |name: &str, user| {
+            fsetxattr(&root, name, &acl(user), XattrFlags::empty()).unwrap();
+        };
+        let project = |id: &str| {
+            if fs_type == "xfs" {
+                run("chattr", &["-p", id, path.to_str().unwrap()]);
+            }
+        };
+        let read = || RootAttributes::read(root.as_fd()).unwrap();
+        let plain = read();
+        chown(&path, Some(5), Some(6)).unwrap();
+        set_acl("system.posix_acl_access", 6);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o2770)).unwrap();
+        project("7");
+        let prepared = read();
+        assert_eq!((prepared.uid, prepared.gid, prepared.mode), (5, 6, 0o2770));
+        assert_eq!(prepared.project, if fs_type == "xfs" { 7 } else { 0 });
+        chown(&path, Some(8), Some(9)).unwrap();
+        for name in ["system.posix_acl_access", "system.posix_acl_default"] {
+            set_acl(name, 7);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        project("9");
+        for wanted in [prepared, plain] {
+            assert_ne!(read(), wanted);
+            assert_eq!(wanted.restore(root.as_fd()), Vec::<String>::new());
+            assert_eq!(read(), wanted, "{fs_type}");
+        }
+    }
+}
+
+#[test]
+fn refused_attributes_of_the_root_are_reported() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=1m").unwrap();
+    let root = File::open(&path).unwrap();
+    let prepared = RootAttributes::read(root.as_fd()).unwrap();
+    ioctl_setflags(&root, IFlags::IMMUTABLE).unwrap();
+    let failed = prepared.restore(root.as_fd());
+    ioctl_setflags(&root, IFlags::empty()).unwrap();
+    assert!(
+        failed[0].starts_with("owner: Operation not permitted"),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn header_hash_covers_both_ends_of_a_device() {
+    let sandbox = sandbox!();
+    for mib in [1_u64, 4] {
+        let real = LoopDevice::new(sandbox.path(), mib << 20).unwrap();
+        let device = Device::open(real.path(), Access::Probe).unwrap();
+        let hash = || header_hash(&device).unwrap();
+        let before = hash();
+        let last = (mib << 20) - 1;
+        for (at, is_covered) in [(0, true), (last, true), (mib << 19, mib == 1)] {
+            real.file().write_all_at(b"x", at).unwrap();
+            assert_eq!(hash() != before, is_covered, "byte {at}");
+            real.file().write_all_at(b"\0", at).unwrap();
+            assert_eq!(hash(), before);
+        }
+    }
+}
