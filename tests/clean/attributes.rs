@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use crate::volume::{assert_cleans, clean, on_filesystems};
+use crate::volume::{assert_cleans, clean, on_each_filesystem, on_filesystems};
 
 /// Sets more attributes than the kernel lists (64 KiB of names). Not every filesystem stores that many.
 fn set_many_attributes(root: &Path) {
@@ -27,6 +27,20 @@ fn more_attributes_than_can_be_listed_are_removed() {
         let mut names = [0; 1024];
         let length = rustix::fs::flistxattr(File::open(root).unwrap(), &mut names[..]).unwrap();
         assert_eq!(&names[..length], b"trusted.operator\0");
+    });
+}
+
+#[test]
+fn mark_stays_when_the_volume_is_cleaned() {
+    on_each_filesystem(|_, root| {
+        let opened = File::open(root).unwrap();
+        for name in ["security.local-volume", "user.tenant"] {
+            rustix::fs::fsetxattr(&opened, name, b"value", rustix::fs::XattrFlags::CREATE).unwrap();
+        }
+        assert_cleans(root);
+        let mut names = [0; 1024];
+        let length = rustix::fs::flistxattr(&opened, &mut names[..]).unwrap();
+        assert_eq!(&names[..length], b"security.local-volume\0");
     });
 }
 
