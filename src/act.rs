@@ -3,6 +3,7 @@
 mod create;
 mod in_flight;
 mod jobs;
+mod marks;
 mod offer_checks;
 mod owners;
 
@@ -100,10 +101,12 @@ impl Actor {
                 }
                 Action::FindOwners(queries) => self.find_owners(queries, expectations),
                 Action::Patch(patch) => {
-                    let (pv, now) = (patch.pv.clone(), expectations.clone());
-                    let work = async move { this.patch(&patch, &now).await };
+                    let (pv, now, facts) = (patch.pv.clone(), expectations.clone(), facts.clone());
+                    let work = async move { this.patch(patch, &now, &facts).await };
                     self.write_pv(pv, expectations, work);
                 }
+                Action::WriteMark(write) => self.free(*write, facts.clone(), expectations),
+                Action::FindPv(search) => self.search(search, expectations),
                 Action::Withdraw(withdrawal) => {
                     let pv = withdrawal.pv.clone();
                     let known = expectations.clone();
@@ -204,7 +207,16 @@ impl Actor {
         });
     }
 
-    async fn patch(&self, patch: &Patch, expectations: &Expectations) -> Result<(), ApiError> {
+    async fn patch(
+        &self,
+        mut patch: Patch,
+        expectations: &Expectations,
+        facts: &PassFacts,
+    ) -> Result<(), ApiError> {
+        self.mark(&mut patch, facts).await?;
+        if patch.changes_nothing() {
+            return Ok(());
+        }
         let (name, cluster) = (&patch.pv.name, &self.context.cluster);
         crash_point("record-on-pv");
         let view = cluster.merge_pv(&patch.pv, patch.body()).await?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
 use kube::api::{ListParams, ObjectList, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
@@ -166,6 +166,19 @@ impl Cluster {
         let api: Api<Node> = Api::all(self.client.clone());
         let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
         Ok(node.metadata)
+    }
+
+    /// The UID of the cluster, which is that of the namespace kube-system. `None`: the permission to read it is missing.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn uid(&self) -> Result<Option<String>, ApiError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let found = self.limited("namespaces", "get", api.get_metadata_opt("kube-system"));
+        match found.await {
+            Err(ApiError::Forbidden { .. }) => Ok(None),
+            found => Ok(found?.and_then(|it| it.metadata.uid)),
+        }
     }
 
     /// Reads a claim.

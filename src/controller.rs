@@ -29,6 +29,8 @@ pub use reloading::Reloads;
 
 /// The pause between the passes of an outage, in which the back-offs of many objects end one after the other.
 const BACK_OFF_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two reads of the cluster's UID while the permission is missing.
+const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 /// How long notifications are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(20);
 /// How long a pass waits for the first scan of a new class. It waits for no later scan.
@@ -43,6 +45,8 @@ pub struct Periods {
     pub discovery: Duration,
     /// How long the DaemonSet of another installation must be absent before its PVs are taken over.
     pub absence: Duration,
+    /// Whether volumes have marks.
+    pub has_marks: bool,
 }
 
 /// The main loop, with the state that it keeps between passes.
@@ -69,6 +73,10 @@ struct Controller {
     missing_since: BTreeMap<String, Duration>,
     /// The end of the latest pass that waited for no new PV.
     all_created_at: Instant,
+    /// The paths that cleanups held at the latest pass.
+    cleaning: BTreeSet<HostPath>,
+    /// When the UID of the cluster is read again, if it is not known.
+    cluster_due: Instant,
     /// The skipped entries and faulty classes that the latest pass logged.
     skips: BTreeSet<String>,
 }
@@ -107,6 +115,8 @@ pub async fn run(
         taint: StartupTaint::default(),
         missing_since: BTreeMap::new(),
         all_created_at: Instant::now(),
+        cleaning: BTreeSet::new(),
+        cluster_due: Instant::now() + CLUSTER_PAUSE,
         skips: BTreeSet::new(),
         context,
     };
@@ -119,12 +129,22 @@ impl Controller {
         loop {
             let begun = Instant::now();
             self.reload();
+            self.find_cluster(begun).await;
             let wake_at = self.pass(begun).await;
             let took = begun.elapsed();
             let durations = &self.context.metrics.loop_duration;
             let duration = durations.with_label_values(&[""; 0]);
             duration.observe(took.as_secs_f64());
             self.wait(took, wake_at).await;
+        }
+    }
+
+    /// Reads the UID of the cluster again while the permission is missing, so that marks begin once it is granted.
+    async fn find_cluster(&mut self, now: Instant) {
+        let is_due = self.periods.has_marks && now >= self.cluster_due;
+        if self.settings.cluster.is_none() && is_due {
+            self.cluster_due = now + CLUSTER_PAUSE;
+            self.settings.cluster = self.context.cluster.uid().await.ok().flatten();
         }
     }
 
@@ -197,7 +217,11 @@ impl Controller {
         let others = pvs.as_deref().map(|pvs| self.actor.owner_checks().now(pvs));
         if let Some(pvs) = &pvs {
             let cleaning = cleanups.values().filter(|it| it.is_active());
-            let paths = pvs.iter().filter_map(PvView::path);
+            // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
+            let has_marks = self.settings.cluster.is_some();
+            let is_read = |pv: &&PvView| has_marks && pv.offer.is_none() && pv.never_used();
+            let paths = pvs.iter().filter(|pv| !is_read(pv));
+            let paths = paths.filter_map(PvView::path);
             let taken = paths.chain(cleaning.map(|it| &it.path)).cloned().collect();
             self.inventory.set_taken(&taken);
         }
@@ -206,6 +230,15 @@ impl Controller {
             let others = others.filter_map(|pv| other_installation(&self.settings, node, pv));
             self.installations
                 .follow(&others.map(str::to_owned).collect());
+        }
+        let mut changed = self.actor.in_flight().take_marked();
+        // A cleanup writes marks, too.
+        let cleaning = cleanups.values().filter(|it| it.is_active());
+        let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
+        changed.extend(self.cleaning.difference(&cleaning).cloned());
+        self.cleaning = cleaning;
+        if self.settings.cluster.is_some() {
+            self.inventory.outdate(&changed);
         }
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.
@@ -226,6 +259,8 @@ impl Controller {
             creating: under_way.creating,
             others: others.unwrap_or_default(),
             refusals: self.actor.offer_checks().refusals(),
+            searched: under_way.searched,
+            ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now: self.context.table.now(),
             date: self.context.cluster.now(),
             missing_since: std::mem::take(&mut self.missing_since),

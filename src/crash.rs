@@ -4,7 +4,7 @@
 //! `CRASH_AT=remove-entry:3` where it reaches `remove-entry` for the third time. Release builds have no crash points.
 
 /// All crash points. The scenarios `crashes::points` kill the program at each of them.
-pub const CRASH_POINTS: [&str; 12] = [
+pub const CRASH_POINTS: [&str; 15] = [
     "record-on-pv",
     "add-finalizer",
     "delete-pv",
@@ -17,6 +17,9 @@ pub const CRASH_POINTS: [&str; 12] = [
     "delete-job",
     "remove-finalizer",
     "create-pv",
+    "write-mark",
+    "mark-wiping",
+    "mark-free",
 ];
 
 /// Kills the process, as `kill -9` does, if the environment asks for that here.

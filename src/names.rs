@@ -19,6 +19,10 @@ pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
 /// The installation that manages a PV: `<namespace>/<DaemonSet>`.
 pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation";
+/// The token of the offer that created a PV. The mark on the disk has the same.
+pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
+/// Before the hash of an identity, on the Node: an operator's decision about a volume without a PV.
+pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
 /// Written by `node-cleanup` on a PV: the node that is gone, and since when.
 pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.

@@ -61,6 +61,13 @@ impl Reporter {
     fn event(&self, type_: EventType, about: &About, reason: &str, action: &str, note: &str) {
         let regarding = match about {
             About::Pod => self.pod.clone(),
+            // The kubelet's own events name the Node so.
+            About::Node(name) => ObjectReference {
+                kind: Some("Node".into()),
+                name: Some(name.clone()),
+                uid: Some(name.clone()),
+                ..ObjectReference::default()
+            },
             About::Pv(name, uid) => ObjectReference {
                 api_version: Some("v1".into()),
                 kind: Some("PersistentVolume".into()),

@@ -191,6 +191,7 @@ pub enum SkipReason {
     PathClaimedByOtherPV,
     IdentityOnOtherPV,
     NotEmpty,
+    Dirty,
     Unreadable,
     TimedOut,
 }

@@ -1,6 +1,7 @@
 //! Creates PVs. After an error, the next pass decides again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,7 +12,12 @@ use crate::cache::Expectations;
 use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
+use crate::inventory::Skip;
 use crate::plan::PvDraft;
+use crate::types::{HostPath, SkipReason};
+
+/// The pause after a mark could not be written.
+const UNMARKED_PAUSE: Duration = Duration::from_secs(10);
 
 impl Actor {
     /// Creates a PV if its volume passes the inspection.
@@ -35,7 +41,8 @@ impl Actor {
             match checked {
                 Ok(()) if is_current => {
                     let (actor, now) = (this.clone(), expectations.clone());
-                    let work = async move { actor.create(&draft, &owners, &now, pass).await };
+                    let work =
+                        async move { actor.create(&draft, &owners, &now, &facts, pass).await };
                     // The PV is ours, or an unlabelled one.
                     this.write(Some(guard), &expectations, work, |is_ok| is_ok);
                 }
@@ -54,6 +61,7 @@ impl Actor {
         draft: &PvDraft,
         owners: &PassOwners,
         expectations: &Expectations,
+        facts: &PassFacts,
         pass: Instant,
     ) -> Result<(), ApiError> {
         if self.context.state.borrow().node.hostname != draft.hostname {
@@ -61,11 +69,18 @@ impl Actor {
         }
         let (first, second) = (&draft.name, &draft.second_name);
         // An unlabelled PV of this volume may have the second name. The watch does not show it.
-        if first != second && self.find(second, draft, expectations).await? == Some(true) {
+        if first != second && self.find(second, &draft.path, expectations).await? == Some(true) {
             return Ok(());
         }
         if let Some(skip) = self.offered_elsewhere(draft, owners).await? {
             self.offer_checks.refuse(draft, skip, OWNED_PAUSE);
+            return Ok(());
+        }
+        if let Some(write) = &draft.mark
+            && let Err(why) = self.write_mark(write, facts).await
+        {
+            let skip = Skip::new(SkipReason::Unreadable, why);
+            self.offer_checks.refuse(draft, skip, UNMARKED_PAUSE);
             return Ok(());
         }
         self.offer_checks.allow(&draft.path);
@@ -84,7 +99,7 @@ impl Actor {
                     return Ok(());
                 }
                 Err(ApiError::Conflict) => {
-                    if self.find(name, draft, expectations).await? != Some(false) {
+                    if self.find(name, &draft.path, expectations).await? != Some(false) {
                         return Ok(());
                     }
                 }
@@ -97,19 +112,19 @@ impl Actor {
         )))
     }
 
-    /// Whether the PV of a name is of the draft's volume, whether or not this provisioner created it. Then it is cached,
+    /// Whether the PV of a name is of the volume at a path, whether or not this provisioner created it. Then it is cached,
     /// so that the next pass sees it. `None`: there is no such PV.
-    async fn find(
+    pub(super) async fn find(
         &self,
         name: &str,
-        draft: &PvDraft,
+        path: &HostPath,
         expectations: &Expectations,
     ) -> Result<Option<bool>, ApiError> {
         let Some(pv) = self.context.cluster.pv(name).await? else {
             return Ok(None);
         };
         let is_here = pv.is_local_to(&self.context.state.borrow().node);
-        let is_same = is_here && pv.path() == Some(&draft.path);
+        let is_same = is_here && pv.path() == Some(path);
         if is_same {
             expectations.expect(pv);
         }

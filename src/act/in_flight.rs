@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::plan::PvDraft;
 use crate::types::HostPath;
 
+/// The searched marks that are kept. Beyond that, their PVs are searched again.
+const MAX_SEARCHED: usize = 10_000;
+
 /// The shared set of the writes in flight.
 #[derive(Clone, Debug, Default)]
 pub struct InFlightWrites(Arc<Mutex<InFlight>>);
@@ -17,12 +20,35 @@ pub struct InFlight {
     pub names: BTreeSet<String>,
     /// The paths of the PVs that are created, with the recorded identities.
     pub creating: BTreeMap<HostPath, String>,
+    /// The paths of the volumes whose marks were written since the last call of [`InFlightWrites::take_marked`].
+    marked: BTreeSet<HostPath>,
+    /// The marks whose PVs were searched.
+    pub searched: BTreeSet<String>,
 }
 
 impl InFlightWrites {
     /// The current set. Read it before the PVs: a PV that is created in between is then in one of both.
     pub fn now(&self) -> InFlight {
         self.lock().clone()
+    }
+
+    /// Records that the mark of a volume was written.
+    pub(super) fn mark_written(&self, path: &HostPath) {
+        self.lock().marked.insert(path.clone());
+    }
+
+    /// Records that the PV of a mark was searched.
+    pub(super) fn searched(&self, mark: String) {
+        let searched = &mut self.lock().searched;
+        if searched.len() >= MAX_SEARCHED {
+            searched.clear();
+        }
+        searched.insert(mark);
+    }
+
+    /// The volumes whose marks were written since the last call. A scan from before must not be judged.
+    pub fn take_marked(&self) -> BTreeSet<HostPath> {
+        std::mem::take(&mut self.lock().marked)
     }
 
     /// Adds a name, and the path of a PV to create, until the guard is dropped. `None` if either is in flight already.

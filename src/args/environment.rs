@@ -1,6 +1,7 @@
 //! The environment variables that the pod's template sets.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// The environment variables. An empty variable counts as not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub struct Environment {
     /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the kubelet's
     /// directory cannot be recognised by this pod in it.
     pub pod_uid: Option<String>,
+    /// `STATE_DIRECTORY`: the directory of the host for marks that no filesystem can hold.
+    pub state_directory: Option<PathBuf>,
+    /// `KUBERNETES_SERVICE_HOST`, which the kubelet sets: whether this runs in a container of a Pod.
+    pub in_pod: bool,
 }
 
 impl Environment {
@@ -47,6 +52,8 @@ impl Environment {
                 .collect(),
             pod_name: text("POD_NAME").or_else(|| text("HOSTNAME")),
             pod_uid: text("POD_UID"),
+            state_directory: text("STATE_DIRECTORY").map(PathBuf::from),
+            in_pod: text("KUBERNETES_SERVICE_HOST").is_some(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The cache of the PVs that concern this node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Api;
 use kube::runtime::watcher::Config;
@@ -15,12 +15,17 @@ use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
 use crate::view::{NodeView, PersistentVolume, PvView};
 
+/// The ended offers that are kept. The volumes of more than these may need a consent.
+const MAX_ENDED: usize = 10_000;
+
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.
 #[derive(Debug)]
 pub struct PvCache {
     hostname: String,
     watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
+    /// The offers of the PVs that were deleted unused.
+    ended: Arc<Mutex<BTreeSet<String>>>,
     expectations: Expectations,
     _tasks: JoinSet<()>,
     /// The directories in which PVs without the label are listed, the task that lists them, and whether it has
@@ -44,9 +49,16 @@ impl PvCache {
             state: Arc::default(),
         };
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
+        let ended = Arc::<Mutex<BTreeSet<String>>>::default();
+        let deleted = Arc::clone(&ended);
         let changed = move |gone: Vec<PvView>| {
             for pv in gone {
                 if pv.deleting {
+                    let mut ended = deleted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
+                    if ended.len() < MAX_ENDED {
+                        ended.extend(offer);
+                    }
                     expected.forget(&pv.uid);
                 } else {
                     // A PV that loses our label is reported as deleted, too.
@@ -64,6 +76,7 @@ impl PvCache {
         Self {
             hostname: hostname.to_owned(),
             watched,
+            ended,
             expectations,
             _tasks: tasks,
             dirs: BTreeSet::new(),
@@ -80,6 +93,13 @@ impl PvCache {
     /// The expected PV versions, which writers record.
     pub fn expectations(&self) -> &Expectations {
         &self.expectations
+    }
+
+    /// The offers of the PVs that were deleted unused, as the watch has shown. Only that is proof: a PV that is missing
+    /// from a list may have been used.
+    pub fn ended(&self) -> BTreeSet<String> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.clone()
     }
 
     /// Lists the PVs without our label in these directories of the node, in the background, once for each set of

@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use crate::crash::crash_point;
 use crate::metrics::{BY_JOB, BY_PROCESS};
-use crate::plan::{About, CleanOrder, reasons};
+use crate::plan::{CleanOrder, reasons};
 use crate::types::VolumeMode;
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
 
-use super::commit::commit;
+use super::commit::{commit, commit_orphan};
 use super::monitor::monitor;
 use super::release::Wiped;
-use super::{CleanVolume, CleanupContext, Commit, Failure, LockedVolume, Stop, job};
+use super::{CleanVolume, CleanupContext, Commit, Failure, LockedVolume, Stop, job, mark};
 
 /// Runs an attempt that the table has started, and records its result.
 pub async fn attempt(context: &CleanupContext, order: &CleanOrder, progress: &Progress) {
@@ -40,7 +40,21 @@ async fn run(
     order: &CleanOrder,
     progress: &Progress,
 ) -> Result<Option<Wiped>, Stop> {
-    let (commit, volume) = commit(context, order).await?;
+    let (commit, volume) = match &order.orphan {
+        Some(orphan) => commit_orphan(context, order, orphan).await?,
+        None => commit(context, order).await?,
+    };
+    if mark::is_free(&commit, volume.candidate()) {
+        let lock = volume.close();
+        return Ok(Some(Wiped {
+            order: commit.order,
+            clean: CleanVolume {
+                outcome: None,
+                lock,
+            },
+            took: Duration::ZERO,
+        }));
+    }
     if order.cleaned_by.is_none()
         && let Some(terms) = &order.job
     {
@@ -52,6 +66,8 @@ async fn run(
     let clean = if let Some(job) = &order.cleaned_by {
         job::check_result(&commit, volume, context, job, progress).await?
     } else {
+        // Not before a Job is created: until it starts, it can be cancelled, and the data kept.
+        let volume = mark::begin(&commit, volume).await?;
         wipe(&commit, volume, context, progress).await?
     };
     let created_at = order.cleaned_by.as_ref().and_then(|job| job.created_at);
@@ -74,7 +90,7 @@ async fn wipe(
     progress: &Progress,
 ) -> Result<CleanVolume, Failure> {
     let order = &commit.order;
-    let about = About::from(&order.pv);
+    let about = order.about();
     tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
     let text = format!("cleaning {}", order.path);
     let reporter = &context.reporter;
@@ -116,7 +132,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
     let counter = &context.metrics.delete_failed_total;
     counter.with_label_values(&labels).inc();
     tracing::warn!(pv, %path, "cleaning failed, retry in {pause:?}: {message}");
-    let (about, message) = (About::from(&order.pv), format!("{path}: {message}"));
+    let (about, message) = (order.about(), format!("{path}: {message}"));
     context.reporter.warning(&about, reason, "Clean", &message);
 }
 
@@ -134,6 +150,6 @@ fn report_data_left(context: &CleanupContext, order: &CleanOrder, clean: &CleanV
         order.path, class.name
     );
     tracing::warn!(pv = order.pv.name, "{message}");
-    let (about, reason) = (About::from(&order.pv), reasons::VOLUME_DATA_LEFT);
+    let (about, reason) = (order.about(), reasons::VOLUME_DATA_LEFT);
     context.reporter.warning(&about, reason, "Clean", &message);
 }

@@ -3,11 +3,13 @@
 use serde_json::json;
 
 use crate::crash::crash_point;
+use crate::host::mark::Mark;
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
-use crate::plan::CleanOrder;
+use crate::plan::{CleanOrder, Orphan};
 use crate::types::VolumeMode;
 
-use super::gate::{gate, write};
+use super::gate::{gate, gate_orphan, write};
+use super::mark::wiping;
 use super::{CleanupContext, LockedVolume, Stop, job};
 
 /// The PV of a locked volume is Terminating and has our finalizer. A volume can only be wiped with it, and only
@@ -17,6 +19,8 @@ pub struct Commit {
     /// The PV and how its volume is cleaned.
     pub order: CleanOrder,
     identity: String,
+    /// The mark of the volume while it is wiped. `None`: it can have none.
+    pub mark: Option<Mark>,
 }
 
 impl Commit {
@@ -64,6 +68,28 @@ pub async fn commit(
     let commit = Commit {
         order: order.clone(),
         identity: permission.identity,
+        mark: wiping(context, &pv, volume.candidate()),
+    };
+    Ok((commit, volume))
+}
+
+/// Commits a volume whose PV is gone. Nothing in the API stands for it, so its mark is the commit: it is still the one
+/// that was judged.
+///
+/// # Errors
+/// [`Stop`]: the next pass decides again, or the failure is reported.
+pub async fn commit_orphan(
+    context: &CleanupContext,
+    order: &CleanOrder,
+    orphan: &Orphan,
+) -> Result<(Commit, Box<dyn LockedVolume>), Stop> {
+    job::no_pods(context, order).await?;
+    let volume = gate_orphan(context, order, orphan).await?;
+    let candidate = volume.candidate();
+    let commit = Commit {
+        order: order.clone(),
+        identity: candidate.identity.text.clone(),
+        mark: wiping(context, &order.pv, candidate),
     };
     Ok((commit, volume))
 }

@@ -7,6 +7,7 @@ use crate::host::Machine;
 use crate::host::device::Device;
 use crate::host::identity;
 use crate::host::lock::VolumeLock;
+use crate::host::mark::StateDir;
 use crate::host::sysfs::Sysfs;
 use crate::plan::reasons;
 use crate::types::MountPath;
@@ -51,7 +52,7 @@ pub(crate) async fn external(
     command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;
     let open = {
         let path = path.clone();
-        move || open_device(&path, Access::Clean, &Machine::read()?)
+        move || open_device(&path, Access::Clean, &Machine::read(&StateDir::default())?)
     };
     // Closing a device after a write makes udev, LVM and multipath open it.
     let device = open_when_free(PROBE_TIMEOUT, progress, open).await;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
-use crate::plan::{CleanOrder, CleanupState, PvLocation, reasons};
+use crate::plan::{CleanOrder, CleanupState, Orphan, PvLocation, reasons};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::{CleanupContext, Failure, LONG_USE, LockedVolume, Stop};
+use super::{CleanupContext, Failure, LONG_USE, LockedVolume, Stop, mark};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +48,46 @@ pub(super) async fn gate(
     ensure_no_other_pv(context, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
     let permission = judge(context, order, &pv, volume.candidate())?;
+    if !permission.consent_used {
+        let settings = context.state.borrow().settings.clone();
+        mark::judge(context, &settings, &pv, volume.candidate())?;
+    }
     Ok((pv, permission, volume))
+}
+
+/// The same for a volume whose PV is gone.
+///
+/// # Errors
+/// [`Stop`]: retry, drop the cleanup, or report a failure.
+pub(super) async fn gate_orphan(
+    context: &CleanupContext,
+    order: &CleanOrder,
+    orphan: &Orphan,
+) -> Result<Box<dyn LockedVolume>, Stop> {
+    let node = context.state.borrow().node.clone();
+    let pods = seen_pods(context.cluster.pods_of(&node.name).await)?;
+    let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
+    ensure_unused(mounting, " by hostPath")?;
+    let volume = open(context, order).await?;
+    ensure_no_other_pv(context, &order.pv, &node).await?;
+    ensure_not_paused(context, &node).await?;
+    let candidate = volume.candidate();
+    let state = context.state.borrow().clone();
+    let occupied = &state.occupied;
+    let is_shared = occupied.duplicate(&order.path, "").is_some()
+        || occupied
+            .conflict(&candidate.footprint, &order.path)
+            .is_some();
+    if state.settings.generation != order.generation || state.is_paused() {
+        return changed("the configuration changed meanwhile");
+    }
+    if Some(&candidate.identity.text) != order.pv.identity.as_ref()
+        || candidate.mark.on_disk != orphan.mark
+        || is_shared
+    {
+        return changed("the volume or its mark changed meanwhile");
+    }
+    Ok(volume)
 }
 
 /// Decides whether the device or filesystem at the path is the volume and may be cleaned.
@@ -71,7 +110,7 @@ fn judge(
 }
 
 /// Abandons a check that hangs.
-async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
+pub(super) async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
     let checked = tokio::time::timeout(TIMEOUT, check).await;
     checked.map_err(|_| failed(format!("{what} did not answer for {TIMEOUT:?}")))
 }

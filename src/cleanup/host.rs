@@ -13,8 +13,9 @@ use tokio::task::spawn_blocking;
 
 use crate::config::{Class, Config};
 use crate::host::kubelet::KubeletDir;
+use crate::host::mark::{Mark, StateDir};
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
-use crate::plan::{CleanOrder, PvDraft};
+use crate::plan::{CleanOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
@@ -22,6 +23,7 @@ use crate::wipe::progress::Progress;
 use super::Failure;
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
+use super::mark::write_mark;
 use super::volume::{Access, OpenVolume};
 
 /// A machine.
@@ -41,6 +43,14 @@ pub trait Host: Disks {
         config: &'a Arc<Config>,
     ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>>;
 
+    /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
+    fn mark<'a>(
+        &'a self,
+        write: &'a MarkWrite,
+        config: &'a Arc<Config>,
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<(), Obstacle>>;
+
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
 }
@@ -50,14 +60,17 @@ pub trait LockedVolume: Debug + Send + Sync {
     /// What was opened.
     fn candidate(&self) -> &Candidate;
 
-    /// Deletes the data and verifies that it is gone. A wipe that is cancelled may go on and keeps the lock.
+    /// Writes its mark, durably.
+    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>>;
+
+    /// Deletes the data, verifies that it is gone, and writes the mark `free`. A wipe that is cancelled may go on and keeps the lock.
     fn wipe<'a>(
         self: Box<Self>,
         commit: &'a Commit,
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>>;
 
-    /// Verifies that a Job has wiped the device.
+    /// Verifies that a Job has wiped the device, and writes the mark `free`.
     fn verify<'a>(
         self: Box<Self>,
         commit: &'a Commit,
@@ -104,16 +117,16 @@ pub struct LocalHost {
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
-    pub fn new(kubelet: KubeletDir) -> Self {
-        let disks = LocalDisks::default();
+    pub fn new(kubelet: KubeletDir, state: StateDir) -> Self {
+        let disks = LocalDisks::new(state);
         Self { disks, kubelet }
     }
 
     async fn facts(&self, config: &Config, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         // The directories are not touched: one may be on a disk that does not answer.
         let dirs = discovery_dirs(config, |dir| self.disks.real_dir(dir));
-        let kubelet = self.kubelet.clone();
-        let read = on_thread(move || NodeFacts::read(&kubelet, dirs).map(Arc::new))
+        let (kubelet, state) = (self.kubelet.clone(), self.disks.state().clone());
+        let read = on_thread(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new))
             .map(|read| read.map_err(|obstacle| obstacle.to_string()));
         let read = facts.0.get_or_init(|| read).await;
         read.clone().map_err(Obstacle::Unknown)
@@ -140,10 +153,10 @@ impl Host for LocalHost {
         config: &'a Arc<Config>,
         facts: &'a PassFacts,
     ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
-        let (path, kind) = (draft.mount_path.clone(), draft.kind());
+        let (path, kind, class) = (draft.mount_path.clone(), draft.kind(), draft.class.clone());
         let look = async move {
             let facts = self.facts(config, facts).await?;
-            let open = move || OpenVolume::open(&path, kind, Access::Offer, &facts);
+            let open = move || OpenVolume::open(&path, &class, kind, Access::Offer, &facts);
             on_thread(move || open().map(|opened| opened.candidate)).await
         };
         look.boxed()
@@ -155,16 +168,31 @@ impl Host for LocalHost {
         config: &'a Arc<Config>,
     ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
         let (path, kind, pv) = (order.mount_path.clone(), order.kind, order.pv.name.clone());
+        let class = order.class.name.clone();
         let look = async move {
             let facts = self.facts(config, &PassFacts::default()).await?;
             let open = move || {
-                let opened = OpenVolume::open(&path, kind, Access::Clean, &facts)?;
+                let opened = OpenVolume::open(&path, &class, kind, Access::Clean, &facts)?;
                 report_mounts(&pv, &opened.volume, &facts.machine.mounts);
                 Ok(Box::new(opened) as Box<dyn LockedVolume>)
             };
             on_thread(open).await
         };
         look.boxed()
+    }
+
+    fn mark<'a>(
+        &'a self,
+        write: &'a MarkWrite,
+        config: &'a Arc<Config>,
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<(), Obstacle>> {
+        let write = write.clone();
+        let work = async move {
+            let facts = self.facts(config, facts).await?;
+            on_thread(move || write_mark(&write, &facts.machine)).await
+        };
+        work.boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {

@@ -15,6 +15,7 @@ use crate::escape::{quoted, tenants_path};
 use crate::host::Machine;
 use crate::host::access::OpenError;
 use crate::host::kubelet::KubeletDir;
+use crate::host::mark::StateDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::sysfs::DeviceFacts;
 use crate::host::system::{Dir, SystemStorage};
@@ -129,8 +130,12 @@ impl NodeFacts {
     ///
     /// # Errors
     /// What cannot be read, or not completely.
-    pub(crate) fn read(kubelet: &KubeletDir, discovery: Vec<Dir>) -> Result<Self, Obstacle> {
-        let machine = Machine::read()?;
+    pub(crate) fn read(
+        kubelet: &KubeletDir,
+        discovery: Vec<Dir>,
+        state: &StateDir,
+    ) -> Result<Self, Obstacle> {
+        let machine = Machine::read(state)?;
         machine.mounts.complete().map_err(Obstacle::Unknown)?;
         let system = SystemStorage::read(kubelet, discovery, &machine.mounts);
         Ok(Self {

@@ -8,7 +8,7 @@ use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::names::job_name;
-use crate::plan::{About, CleanOrder, JobTerms, job_object, reasons};
+use crate::plan::{CleanOrder, JobTerms, job_object, reasons};
 use crate::view::JobView;
 use crate::wipe::device::{Disk, WipeOutcome};
 use crate::wipe::error::WipeError;
@@ -92,7 +92,7 @@ pub(super) async fn create(
     let shown = source.shown(&order.pv.name);
     let text = format!("cleaning {} by Job {shown}", order.path);
     tracing::info!(pv = order.pv.name, job = shown, "{text}");
-    let (about, reason) = (About::from(&order.pv), reasons::VOLUME_DELETE);
+    let (about, reason) = (order.about(), reasons::VOLUME_DELETE);
     context.reporter.normal(&about, reason, "Clean", &text);
     Ok(())
 }

@@ -15,6 +15,7 @@ pub mod gate;
 mod host;
 pub(crate) mod inspect;
 pub mod job;
+pub(crate) mod mark;
 pub(crate) mod monitor;
 pub mod release;
 pub mod table;

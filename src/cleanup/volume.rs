@@ -16,6 +16,7 @@ use crate::types::{MountPath, VolumeMode};
 
 use super::LONG_USE;
 use super::inspect::{NodeFacts, Obstacle, inspect};
+use super::mark::Marker;
 
 impl Volume {
     /// Whether idle I/O priority slows down only this volume. A thread that waits for the disk in the idle
@@ -34,6 +35,7 @@ pub(crate) struct OpenVolume {
     pub(crate) volume: Volume,
     pub(crate) lock: VolumeLock,
     pub(crate) candidate: Candidate,
+    pub(crate) marker: Marker,
 }
 
 impl OpenVolume {
@@ -43,11 +45,12 @@ impl OpenVolume {
     /// Why it must not be offered or cleaned.
     pub(crate) fn open(
         path: &MountPath,
+        class: &str,
         kind: VolumeMode,
         access: Access,
         facts: &NodeFacts,
     ) -> Result<Self, Obstacle> {
-        let opened = Self::take(path, kind, access, &facts.machine)?;
+        let opened = Self::take(path, class, kind, access, &facts.machine)?;
         inspect(&opened, facts)?;
         Ok(opened)
     }
@@ -58,6 +61,7 @@ impl OpenVolume {
     /// Why it cannot be opened, locked or identified.
     pub(crate) fn take(
         path: &MountPath,
+        class: &str,
         kind: VolumeMode,
         access: Access,
         machine: &Machine,
@@ -70,12 +74,19 @@ impl OpenVolume {
             VolumeMode::Block => Volume::Device(open_device(path, access, machine)?),
         };
         let lock = VolumeLock::acquire(&volume, path.as_path(), access)?;
-        let candidate = volume.candidate(path, machine).map_err(unknown)?;
-        match candidate.in_use {
-            Some(user) => Err(Obstacle::in_use(user)),
+        let candidate = volume.candidate(path, class, machine).map_err(unknown)?;
+        match &candidate.in_use {
+            Some(user) => Err(Obstacle::in_use(user.as_str())),
             None => Ok(Self {
                 volume,
                 lock,
+                marker: Marker {
+                    state: machine.state.clone(),
+                    class: class.to_owned(),
+                    path: path.clone(),
+                    kind,
+                    identity: candidate.identity.clone(),
+                },
                 candidate,
             }),
         }

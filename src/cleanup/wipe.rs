@@ -10,6 +10,7 @@ use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
+use crate::host::mark::{Mark, MarkError, MarkOnDisk};
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
 use crate::plan::reasons;
@@ -29,6 +30,23 @@ impl LockedVolume for OpenVolume {
         &self.candidate
     }
 
+    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>> {
+        let mark = mark.clone();
+        let work = move || {
+            match self.marker.write(&self.lock, &mark) {
+                // A full filesystem that never had a mark: the wipe makes room for the next one.
+                Err(MarkError::NoPlace(why))
+                    if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
+                {
+                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
+                }
+                written => written?,
+            }
+            Ok(self as Box<dyn LockedVolume>)
+        };
+        blocking(false, work).boxed()
+    }
+
     fn wipe<'a>(
         self: Box<Self>,
         commit: &'a Commit,
@@ -41,9 +59,11 @@ impl LockedVolume for OpenVolume {
             identity: commit.identity().to_owned(),
         };
         let wipe = async move {
+            let marker = self.marker.clone();
             let cleaned = self.clean(&target, &order.method, order.class.trim, progress);
             let (outcome, lock) = cleaned.await?;
             outcome.log(&target, progress);
+            let lock = marker.free(commit.mark.clone(), lock).await?;
             Ok(CleanVolume {
                 outcome: match outcome {
                     Outcome::Wiped(outcome) => Some(outcome),
@@ -61,19 +81,29 @@ impl LockedVolume for OpenVolume {
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
         let (method, progress) = (commit.order.method.clone(), progress.clone());
-        let Self { volume, lock, .. } = *self;
+        let Self {
+            volume,
+            lock,
+            marker,
+            ..
+        } = *self;
         // The check owns the lock: it may hang in a system call and outlive this task.
         let check = move || match volume {
-            Volume::Device(device) => Ok(CleanVolume {
-                outcome: job::check(&method, &device, &progress)?,
-                lock: Box::new(lock),
-            }),
+            Volume::Device(device) => Ok((job::check(&method, &device, &progress)?, lock)),
             Volume::Filesystem(_) => {
                 let message = "a Job cleans only devices; this is a bug";
                 Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
             }
         };
-        blocking(true, check).boxed()
+        let verify = async move {
+            let (outcome, lock) = blocking(true, check).await?;
+            let lock = marker.free(commit.mark.clone(), lock).await?;
+            Ok(CleanVolume {
+                outcome,
+                lock: Box::new(lock),
+            })
+        };
+        verify.boxed()
     }
 
     fn close(self: Box<Self>) -> Lock {

@@ -14,6 +14,7 @@ use super::run::{UsageError, load};
 use super::status::show;
 use super::table::structured;
 use crate::args::{Args, Environment, OutputFormat};
+use crate::host::mark::StateDir;
 use crate::inventory::{Inventory, LocalDisks};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::{Action, Plan, Settings, Snapshot, plan};
@@ -41,8 +42,9 @@ pub async fn command(
         name,
         labels,
         paused: false,
+        consents: BTreeMap::new(),
     };
-    let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone());
+    let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone(), None);
     let plan = survey(&settings, node, Vec::new(), &[]).await;
     let list = list(&plan);
     let text = match output {
@@ -62,7 +64,11 @@ pub(super) async fn survey(
     jobs: &[JobView],
 ) -> Plan {
     let taken = pvs.iter().filter_map(|pv| pv.path().cloned()).collect();
-    let mut inventory = Inventory::new(Arc::<LocalDisks>::default(), Arc::default(), SCAN_TIMEOUT);
+    let mut inventory = Inventory::new(
+        Arc::new(LocalDisks::new(StateDir::default())),
+        Arc::default(),
+        SCAN_TIMEOUT,
+    );
     inventory.serve(&settings.config.classes);
     inventory.set_taken(&taken);
     inventory.settle(SCAN_TIMEOUT).await;

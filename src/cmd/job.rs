@@ -17,6 +17,7 @@ use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, Obstacle, inspect};
 use crate::host::Machine;
 use crate::host::identity::{Match, compare};
+use crate::host::mark::StateDir;
 use crate::plan::reasons;
 use crate::types::VolumeMode;
 use crate::wipe::method::Method;
@@ -64,8 +65,8 @@ async fn clean(
 
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
 fn open(target: &Target, size: u64) -> Result<OpenVolume, Obstacle> {
-    let machine = Machine::read()?;
-    let opened = OpenVolume::take(&target.path, VolumeMode::Block, Access::Clean, &machine)?;
+    let machine = Machine::read(&StateDir::default())?;
+    let opened = OpenVolume::take(&target.path, "", VolumeMode::Block, Access::Clean, &machine)?;
     let found = &opened.candidate;
     if compare(&target.identity, &found.identity) != Match::Same || found.capacity != size {
         return Err(Obstacle::Unknown(format!(

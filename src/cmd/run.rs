@@ -24,6 +24,8 @@ use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, Loaded, Shown};
 use crate::controller::{self, Periods, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
+use crate::host::mark::StateDir;
+use crate::host::mounts::MountTable;
 use crate::isolation;
 use crate::log;
 use crate::metrics::Metrics;
@@ -71,7 +73,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     metrics.config_last_reload_timestamp.set(unix_time());
 
     let cluster = Cluster::new(client_of(infer().await?)?, Arc::clone(&metrics));
-    let settings = Settings::of(&loaded, 1, environment.installation.clone());
+    let installation = environment.installation.clone();
     let listener = listen(&args.listen_address).await?;
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
@@ -92,6 +94,14 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let mut started = None;
     let work = async {
         let node = own_node(&cluster, &node_name).await?;
+        let state_directory = state_directory(&environment)?;
+        let has_marks = state_directory.is_open();
+        let uid = if has_marks {
+            cluster_uid(&cluster).await
+        } else {
+            None
+        };
+        let settings = Settings::of(&loaded, 1, installation, uid);
         let provisioner =
             provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
         tracing::info!(
@@ -143,7 +153,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let context = CleanupContext {
             cluster,
             state: known_state,
-            host: Arc::new(LocalHost::new(kubelet)),
+            host: Arc::new(LocalHost::new(kubelet, state_directory)),
             quiet_period: args.release_quiet_period,
             table: Arc::clone(&table),
             wake,
@@ -154,6 +164,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let periods = Periods {
             discovery: args.discovery_period,
             absence: args.takeover_after,
+            has_marks,
         };
         controller::run(context, state, reloads, pass, periods).await;
         anyhow::Ok(())
@@ -274,6 +285,34 @@ async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
         }
         sleep(START_RETRY_PAUSE).await;
     }
+}
+
+/// The UID of the cluster, by which marks name it. Retries until the API server answers.
+async fn cluster_uid(cluster: &Cluster) -> Option<String> {
+    loop {
+        match cluster.uid().await {
+            Ok(uid) => return uid,
+            Err(error) => {
+                tracing::warn!(%error, "reading the namespace kube-system failed; trying again in {START_RETRY_PAUSE:?}");
+            }
+        }
+        sleep(START_RETRY_PAUSE).await;
+    }
+}
+
+/// Opens the state directory, if one is configured. Without one, devices have no marks.
+///
+/// # Errors
+/// When the mount table cannot be read.
+pub(super) fn state_directory(environment: &Environment) -> Result<StateDir> {
+    let Some(path) = &environment.state_directory else {
+        return Ok(StateDir::default());
+    };
+    let opened = StateDir::open(path, environment.in_pod, &MountTable::read()?);
+    Ok(opened.unwrap_or_else(|why| {
+        tracing::error!("STATE_DIRECTORY: {why}; the PVs of devices are protected without marks");
+        StateDir::default()
+    }))
 }
 
 /// Catches the signals that stop the process, from now on. The future is the name of the first one.

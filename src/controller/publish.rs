@@ -9,7 +9,8 @@ use crate::cluster::REMEDY;
 use crate::inventory::Observation;
 use crate::metrics::{BY_JOB, BY_PROCESS};
 use crate::plan::{
-    About, ClassReport, NO_JOB_IMAGE, Notice, Plan, Snapshot, VolumeReport, VolumeState, reasons,
+    About, ClassReport, NO_JOB_IMAGE, NO_MARKS, Notice, Plan, Snapshot, VolumeReport, VolumeState,
+    reasons,
 };
 use crate::status::Pass;
 use crate::types::{HostPath, SkipReason, VolumeMode};
@@ -36,6 +37,9 @@ impl Controller {
         let mut faults = self.settings.faults.clone();
         if self.settings.config.use_job_for_cleaning && self.context.jobs.image.is_none() {
             faults.push(NO_JOB_IMAGE.to_owned());
+        }
+        if self.periods.has_marks && self.settings.cluster.is_none() {
+            faults.push(NO_MARKS.to_owned());
         }
         let missing = self.context.cluster.permissions().missing().into_iter();
         let missing = missing.map(|missing| {
@@ -162,9 +166,8 @@ fn in_doubt(snapshot: &Snapshot, made: bool, notice: &Notice) -> bool {
         (_, reasons::PERMISSION_MISSING) => false,
         _ if !made => true,
         // These notices do not depend on the scan of a class.
-        (About::Pod, _) | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => {
-            false
-        }
+        (About::Pod | About::Node(_), _)
+        | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => false,
         (About::Pv(_, uid), reason) => {
             let mut pvs = snapshot.pvs.iter().flatten();
             pvs.find(|pv| pv.uid == *uid).is_some_and(|pv| {

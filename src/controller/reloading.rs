@@ -107,7 +107,8 @@ impl Controller {
         }
         if had_faults || *before.config != loaded.config {
             let installation = before.installation.clone();
-            self.settings = Settings::of(loaded, before.generation + 1, installation);
+            let cluster = before.cluster.clone();
+            self.settings = Settings::of(loaded, before.generation + 1, installation, cluster);
             self.reloads.shown.learn(&loaded.config);
             log::set_level(loaded.config.log_level);
             // A cleanup that is still waiting stops at this change. The next pass starts it again.
@@ -161,6 +162,7 @@ mod tests {
             hostname: hostname.into(),
             labels: [].into(),
             paused: false,
+            consents: std::collections::BTreeMap::default(),
         };
         let (files, verdict) = (Some(Files::new()), Ok(nothing.clone()));
         let good = Reading { files, verdict };

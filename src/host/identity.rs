@@ -60,6 +60,21 @@ pub struct Identity {
     pub weak: bool,
 }
 
+impl Identity {
+    /// Whether it holds only until the next boot.
+    pub fn is_of_boot(&self) -> bool {
+        let fields = Fields::parse(&self.text);
+        fields.is_none_or(|fields| fields.has("boot"))
+    }
+
+    /// The first 32 hexadecimal digits of the SHA-256 of the text, for names.
+    pub fn hash(&self) -> String {
+        let mut hash = super::sha256(self.text.as_bytes());
+        hash.truncate(32);
+        hash
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -129,7 +144,6 @@ pub fn only_rebooted(recorded: &str, observed: &Identity) -> bool {
 }
 
 /// The text of an identity without the fields that change at a reboot.
-#[must_use]
 pub fn without_boot(identity: &Identity) -> String {
     let fields = Fields::parse(&identity.text).unwrap_or_default();
     fields.without(&BOOT_FIELDS).versioned()

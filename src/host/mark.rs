@@ -38,9 +38,10 @@ pub use files::StateDir;
 pub use root::RootAttributes;
 
 /// The state of a volume. The order is that of a volume's life, in which a mark only goes forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MarkState {
     /// Its PV is about to be created.
+    #[default]
     Pending,
     /// It has a PV.
     Offered,
@@ -63,7 +64,6 @@ impl MarkState {
     ];
 
     /// The spelling on disk, in messages and in consents.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -76,7 +76,7 @@ impl MarkState {
 }
 
 /// What is recorded of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The UID of the namespace kube-system.
     pub cluster: String,
@@ -103,13 +103,14 @@ pub struct Mark {
 }
 
 /// The mark of a volume as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for each volume, and most are valid"
 )]
 pub enum MarkOnDisk {
     /// There is none.
+    #[default]
     Absent,
     /// There is one.
     Valid(Mark),
@@ -130,7 +131,7 @@ pub enum Place {
 }
 
 /// What is known of a volume's mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkFact {
     /// The mark.
     pub on_disk: MarkOnDisk,

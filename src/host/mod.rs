@@ -27,9 +27,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
-use ring::digest::{SHA256, digest};
-
+use mark::{Marks, StateDir};
 use mounts::MountTable;
+use ring::digest::{SHA256, digest};
 use sysfs::Sysfs;
 
 /// The facts of the machine, read once for several volumes.
@@ -39,17 +39,23 @@ pub struct Machine {
     pub mounts: MountTable,
     /// The facts about block devices.
     pub sysfs: Sysfs,
+    /// The state directory.
+    pub state: StateDir,
+    /// The marks in it.
+    pub marks: Marks,
 }
 
 impl Machine {
     /// Reads the tables.
     ///
     /// # Errors
-    /// When `/proc` is not there.
-    pub fn read() -> io::Result<Self> {
+    /// When `/proc` is not there, or the state directory cannot be read.
+    pub fn read(state: &StateDir) -> io::Result<Self> {
         Ok(Self {
             mounts: MountTable::read()?,
             sysfs: Sysfs::default(),
+            state: state.clone(),
+            marks: state.read_all()?,
         })
     }
 }

@@ -20,7 +20,7 @@ use crate::escape::{quoted, tenants_path};
 /// # Errors
 /// When `/sys` does not answer.
 pub fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<String>> {
-    let Machine { mounts, sysfs } = machine;
+    let Machine { mounts, sysfs, .. } = machine;
     // A disk is in use if one of its partitions is, and a partition if its disk is.
     let through = sysfs.writable_through(facts.number)?;
     for number in &through {

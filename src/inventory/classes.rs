@@ -113,6 +113,20 @@ impl Inventory {
         }
     }
 
+    /// Records that these entries have just changed, so that only the next scan of them counts.
+    pub fn outdate(&mut self, paths: &BTreeSet<HostPath>) {
+        for actor in self.actors.values_mut() {
+            let dir = &actor.class.host_dir;
+            let here = paths.iter().filter(|path| path.child_of(dir).is_some());
+            let now = Instant::now();
+            let changed: Vec<_> = here.map(|path| (path.clone(), now)).collect();
+            if !changed.is_empty() {
+                actor.freed.extend(changed);
+                actor.taken.send_modify(|_| {});
+            }
+        }
+    }
+
     /// Waits for the first scans of classes that were started less than `limit` ago.
     pub async fn settle(&mut self, limit: Duration) {
         for actor in self.actors.values_mut() {

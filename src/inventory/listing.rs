@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::Machine;
+use crate::host::mark::StateDir;
 use crate::types::VolumeMode;
 
 /// A reading of the directory.
@@ -25,9 +26,11 @@ impl Listing {
     ///
     /// # Errors
     /// When the mount table cannot be read.
-    pub(super) fn read(dir: &Path, mode: VolumeMode) -> Result<Self, String> {
-        let machine = Machine::read().map_err(|error| {
-            format!("the mount table cannot be read: {error}; is /proc mounted?")
+    pub(super) fn read(dir: &Path, mode: VolumeMode, state: &StateDir) -> Result<Self, String> {
+        let machine = Machine::read(state).map_err(|error| {
+            format!(
+                "the mount table or the state directory cannot be read: {error}; is /proc mounted?"
+            )
         })?;
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         // A container may have the host's directory mounted without mount propagation.

@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use crate::config::Class;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{GlobalIdentity, Identity};
+use crate::host::mark::MarkFact;
 use crate::host::mounts::DeviceNumber;
 use crate::types::{SkipReason, VolumeMode};
 
@@ -132,4 +133,8 @@ pub struct Candidate {
     pub contents: Contents,
     /// The rotational disks below it. Cleaning two volumes of one in parallel is slower than in sequence.
     pub rotational: BTreeSet<DeviceNumber>,
+    /// Its mark.
+    pub mark: MarkFact,
+    /// Of a device with a mark `pending`: whether its header is still that of the offer.
+    pub is_header_unchanged: bool,
 }

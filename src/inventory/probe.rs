@@ -10,6 +10,7 @@ use crate::host::Machine;
 use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 use super::{Candidate, Skip, Volume};
@@ -28,13 +29,20 @@ pub(super) fn probe(
     let path = &class.mount_dir.join(entry);
     let volume = open(class, path, machine)?;
     let unreadable = |error| Skip::new(SkipReason::Unreadable, format!("{path}: {error}"));
-    let mut candidate = volume.candidate(path, machine).map_err(unreadable)?;
+    let mut candidate = volume
+        .candidate(path, &class.name, machine)
+        .map_err(unreadable)?;
     if candidate.capacity == 0 {
         let text = format!("{path} has a size of 0 bytes");
         return Err(Skip::new(SkipReason::NoCapacity, text));
     }
     let is_taken = taken.is_none_or(|paths| paths.contains(&class.host_dir.join(entry)));
-    if class.discovery_policy == DiscoveryPolicy::EmptyOnly
+    let is_marked = match &candidate.mark.on_disk {
+        MarkOnDisk::Absent => false,
+        MarkOnDisk::Valid(mark) => mark.state != MarkState::Free,
+        MarkOnDisk::Unreadable { .. } => true,
+    };
+    if (class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
         && !is_taken
         && candidate.in_use.is_none()
     {

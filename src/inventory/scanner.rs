@@ -16,6 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Class;
 use crate::host::Machine;
+use crate::host::mark::StateDir;
 use crate::host::watch::{DirEvents, MountEvents};
 use crate::types::{MountPath, SkipReason};
 
@@ -44,13 +45,14 @@ type StuckThreads = watch::Sender<BTreeSet<MountPath>>;
 /// The discovery directories of this machine.
 #[derive(Debug)]
 pub struct LocalDisks {
+    state: StateDir,
     mounts: Arc<MountWatch>,
     stuck: StuckThreads,
 }
 
-impl Default for LocalDisks {
-    /// Starts to watch the mount table, until the end of the runtime, which must be one with I/O.
-    fn default() -> Self {
+impl LocalDisks {
+    /// With the marks in a state directory. Requires a tokio runtime with I/O.
+    pub fn new(state: StateDir) -> Self {
         let mounts = Arc::new(MountWatch::default());
         let watch = Arc::clone(&mounts);
         // From now on, not when the task begins to run.
@@ -60,13 +62,17 @@ impl Default for LocalDisks {
             tracing::error!(%error, "changes of the mount table are noticed by the periodic scan only");
         });
         Self {
+            state,
             mounts,
             stuck: StuckThreads::default(),
         }
     }
-}
 
-impl LocalDisks {
+    /// The state directory.
+    pub fn state(&self) -> &StateDir {
+        &self.state
+    }
+
     /// The path of a discovery directory without links, as its last listing found it. It does not touch the disk,
     /// which may hang.
     pub fn real_dir(&self, dir: &MountPath) -> PathBuf {
@@ -78,6 +84,7 @@ impl Disks for LocalDisks {
     fn scanner(&self, class: &Arc<Class>) -> Box<dyn Scanner> {
         Box::new(DirScanner {
             class: Arc::clone(class),
+            state: self.state.clone(),
             mounts: Arc::clone(&self.mounts),
             mounts_changed: Arc::new(Notify::new()),
             events: None,
@@ -90,6 +97,7 @@ impl Disks for LocalDisks {
 #[derive(Debug)]
 struct DirScanner {
     class: Arc<Class>,
+    state: StateDir,
     mounts: Arc<MountWatch>,
     mounts_changed: Arc<Notify>,
     events: Option<DirEvents>,
@@ -170,12 +178,12 @@ impl DirScanner {
         }
         let events = self.events.take().map_or_else(DirEvents::new, Ok);
         let mode = self.class.volume_mode;
-        let path = dir.clone();
+        let (path, state) = (dir.clone(), self.state.clone());
         let mut thread = spawn_blocking(move || {
             let path = path.as_path();
             // First, so that no change after the reading is missed.
             let events = events.and_then(|mut events| events.set_dir(path).map(|()| events));
-            (events, Listing::read(path, mode))
+            (events, Listing::read(path, mode, &state))
         });
         match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok((events, listing))) => {

@@ -1,6 +1,7 @@
 //! An open volume, what it is, and whether it is empty.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -8,7 +9,8 @@ use crate::host::Machine;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::footprint::Footprint;
-use crate::host::identity::{self, GlobalIdentity};
+use crate::host::identity::{self, GlobalIdentity, Identity};
+use crate::host::mark::{MarkFact, MarkOnDisk, MarkState, MarkedVolume, header_hash};
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::device::Disk;
@@ -40,11 +42,16 @@ pub(crate) enum Volume {
 }
 
 impl Volume {
-    /// Identifies it. `path` is where it is offered.
+    /// Identifies it. `path` is where it is offered by a class.
     ///
     /// # Errors
-    /// When the kernel does not answer.
-    pub(crate) fn candidate(&self, path: &MountPath, machine: &Machine) -> io::Result<Candidate> {
+    /// When the kernel does not answer, or its mark cannot be read.
+    pub(crate) fn candidate(
+        &self,
+        path: &MountPath,
+        class: &str,
+        machine: &Machine,
+    ) -> io::Result<Candidate> {
         let sysfs = &machine.sysfs;
         let mut candidate = match self {
             Self::Filesystem(root) => {
@@ -60,6 +67,8 @@ impl Volume {
                     in_use: None,
                     contents: Contents::NotLookedAt,
                     rotational: BTreeSet::new(),
+                    mark: MarkFact::default(),
+                    is_header_unchanged: false,
                 }
             }
             Self::Device(device) => {
@@ -75,6 +84,8 @@ impl Volume {
                     in_use: device_user(&facts, machine)?,
                     contents: Contents::NotLookedAt,
                     rotational: BTreeSet::new(),
+                    mark: MarkFact::default(),
+                    is_header_unchanged: false,
                 }
             }
         };
@@ -82,7 +93,36 @@ impl Volume {
         let below = below.filter_map(|number| sysfs.device(*number).ok());
         let rotational = below.filter(|facts| facts.rotational);
         candidate.rotational = rotational.map(|facts| facts.disk).collect();
+        if !machine.state.is_open() {
+            return Ok(candidate);
+        }
+        let marked = self.marked(path, class, &candidate.identity);
+        candidate.mark = machine.marks.find(&marked)?;
+        if let (Self::Device(device), MarkOnDisk::Valid(mark)) = (self, &candidate.mark.on_disk)
+            && mark.state == MarkState::Pending
+        {
+            candidate.is_header_unchanged = mark.header == Some(header_hash(device)?);
+        }
         Ok(candidate)
+    }
+
+    /// What its mark is found by.
+    pub(crate) fn marked<'a>(
+        &'a self,
+        path: &'a MountPath,
+        class: &'a str,
+        identity: &'a Identity,
+    ) -> MarkedVolume<'a> {
+        let entry = path.as_path().file_name().and_then(OsStr::to_str);
+        MarkedVolume {
+            root: match self {
+                Self::Filesystem(root) => Some(root.as_fd()),
+                Self::Device(_) => None,
+            },
+            identity,
+            class,
+            entry: entry.unwrap_or_default(),
+        }
     }
 
     /// Looks for data, for classes with `discoveryPolicy: EmptyOnly`.

@@ -9,14 +9,16 @@ use serde_json::{Value, json};
 
 use crate::config::Class;
 use crate::host::footprint::Footprint;
-use crate::host::identity::GlobalIdentity;
+use crate::host::identity::{GlobalIdentity, Identity};
+use crate::host::mark::{Mark, MarkOnDisk};
 use crate::host::mounts::DeviceNumber;
+use crate::inventory::Candidate;
 use crate::quantity;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::{CleanupState, OwnerQuery};
+use super::{About, CleanupState, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,10 @@ pub enum Action {
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
+    /// Write the mark of a volume without a PV.
+    WriteMark(Box<MarkWrite>),
+    /// Read the PVs of these names: the mark of a volume names a PV that the watch does not show.
+    FindPv(PvSearch),
     /// List the PVs of other nodes that may be of the same storage as these of ours.
     FindOwners(Vec<OwnerQuery>),
     /// Change or delete a cleaning Job.
@@ -94,6 +100,8 @@ pub struct PvDraft {
     pub mount_path: MountPath,
     /// The storage that the scan found there.
     pub footprint: Footprint,
+    /// The mark that precedes the PV.
+    pub mark: Option<MarkWrite>,
     /// The object, under the first name.
     pub object: PersistentVolume,
 }
@@ -123,8 +131,53 @@ pub struct Patch {
     pub owners: Option<Vec<OwnerReference>>,
     /// `spec.capacity` in bytes.
     pub capacity: Option<u64>,
+    /// The mark to write first.
+    pub mark: Option<Box<MarkWrite>>,
     /// The events to report once the patch is written: reason and text.
     pub events: Vec<(&'static str, String)>,
+}
+
+/// A search for the PV that a mark names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PvSearch {
+    /// The volume's path on the host.
+    pub path: HostPath,
+    /// Both names that a provisioner gives.
+    pub names: [String; 2],
+    /// See [`super::Snapshot::searched`].
+    pub mark: String,
+}
+
+/// A write of the mark of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarkWrite {
+    /// The volume's path on the host.
+    pub path: HostPath,
+    /// The same file in our mount namespace.
+    pub mount_path: MountPath,
+    /// What it is on disk.
+    pub kind: VolumeMode,
+    /// Its identity.
+    pub identity: Identity,
+    /// The mark that the scan found.
+    pub expected: MarkOnDisk,
+    /// The mark to write.
+    pub mark: Mark,
+}
+
+impl MarkWrite {
+    /// The write of a mark for the volume of a class that a scan found at a path.
+    pub fn new(class: &Class, path: &HostPath, candidate: &Candidate, mark: Mark) -> Option<Self> {
+        let entry = path.child_of(&class.host_dir)?;
+        Some(Self {
+            path: path.clone(),
+            mount_path: class.mount_dir.join(entry),
+            kind: candidate.kind,
+            identity: candidate.identity.clone(),
+            expected: candidate.mark.on_disk.clone(),
+            mark,
+        })
+    }
 }
 
 impl Patch {
@@ -160,6 +213,11 @@ impl Patch {
 
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
+        self.mark.is_none() && self.changes_nothing()
+    }
+
+    /// Whether the PV stays as it is.
+    pub fn changes_nothing(&self) -> bool {
         self.body() == json!({ "metadata": {} })
     }
 }
@@ -204,6 +262,27 @@ pub struct CleanOrder {
     pub basis: u64,
     /// See [`super::Settings::generation`].
     pub generation: u64,
+    /// Of a volume without a PV. Then [`Self::pv`] stands for the PV that its mark names.
+    pub orphan: Option<Orphan>,
+}
+
+/// A volume whose cleanup has no PV.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The name of our Node, which its events are about.
+    pub node: String,
+    /// The mark of the volume.
+    pub mark: MarkOnDisk,
+}
+
+impl CleanOrder {
+    /// What its events are about.
+    pub fn about(&self) -> About {
+        match &self.orphan {
+            Some(orphan) => About::Node(orphan.node.clone()),
+            None => About::from(&self.pv),
+        }
+    }
 }
 
 /// What a cleaning Job gets from the Node and the configuration.

@@ -72,6 +72,13 @@ impl<'a> Planner<'a> {
 
     /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
+        let is_without_pv = |it: &Tenancy| !self.by_uid.contains_key(it.pv_uid.as_str());
+        let has_orphans = self.snapshot.cleanups.keys().any(is_without_pv);
+        let orphans = if has_orphans {
+            self.orphans()
+        } else {
+            BTreeSet::new()
+        };
         for (tenancy, cleanup) in &self.snapshot.cleanups {
             let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
             let ends_here = matches!(
@@ -85,14 +92,14 @@ impl<'a> Planner<'a> {
                 let mut jobs = self.snapshot.jobs.values();
                 jobs.any(|job| is_running(job, tenancy))
             };
-            if cleanup.running || is_needed || job_runs() {
+            if cleanup.running || is_needed || orphans.contains(tenancy) || job_runs() {
                 continue;
             }
             if let (CleanupState::JobRunning { job }, None) = (&cleanup.state, pv)
                 && !self.snapshot.jobs.values().any(|job| job.is_for(tenancy))
             {
                 let message = format!(
-                    "Job {job} was deleted while it cleaned {}, and PV {} is gone too: the volume is only partly clean and is going to be offered as it is; where the next user must not read what is left, clean it by hand before it is used",
+                    "Job {job} was deleted while it cleaned {}, and PV {} is gone too: the volume is only partly clean; without a mark it is offered as it is; clean it by hand",
                     cleanup.path, cleanup.pv
                 );
                 self.notice(super::About::Pod, reasons::VOLUME_FAILED_DELETE, message);

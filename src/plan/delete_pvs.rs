@@ -50,6 +50,7 @@ impl<'a> Planner<'a> {
             Due::Yes | Due::Unused | Due::Retained if self.lacks_label(pv) => self.label_due_pv(pv),
             Due::Yes => self.reconcile_due(pv, &location),
             Due::Unused => self.withdraw(pv, NEVER_USED),
+            Due::Retained if self.keep_data(pv, &location) => {}
             Due::Retained => self.withdraw(pv, RETAINED),
             Due::No => self.reconcile_active(pv, &location),
         }
@@ -77,7 +78,10 @@ impl<'a> Planner<'a> {
             return;
         }
         if consents_to_forget(pv) {
-            return self.withdraw(pv, FORGOTTEN);
+            if !self.keep_data(pv, location) {
+                self.withdraw(pv, FORGOTTEN);
+            }
+            return;
         }
         if self.plan.paused || pv.paused {
             let message = "cleaning is paused; the volume will be cleaned when it no longer is";
@@ -129,6 +133,7 @@ impl<'a> Planner<'a> {
                 rotational: candidate.rotational.clone(),
                 basis: self.basis(pv, location),
                 generation: self.settings.generation,
+                orphan: None,
             };
             self.next_step(pv, order);
         }

@@ -12,8 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::config::Class;
 use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_PROVISIONED_BY, FINALIZER,
-    LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name, pv_name_on_collision,
+    ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PROVISIONED_BY,
+    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
+    pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
@@ -21,8 +22,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
 use super::{
-    About, Action, ClassReport, Occupant, Planner, PvDraft, Refusal, VolumeReport, VolumeState,
-    reasons,
+    About, Action, ClassReport, MarkWrite, Occupant, Planner, PvDraft, Refusal, VolumeReport,
+    VolumeState, reasons,
 };
 
 /// The number of entries that one event names.
@@ -87,7 +88,25 @@ impl<'a> Planner<'a> {
             })
             .collect();
         self.report_contents(class, &volumes);
+        self.report_dirty(class, &volumes);
         self.add_class(&class.name, faults, volumes);
+    }
+
+    /// Reports the volumes of a class that are not offered because of their marks, all in one event.
+    fn report_dirty(&mut self, class: &Class, volumes: &[VolumeReport]) {
+        let dirty = volumes
+            .iter()
+            .filter(|it| it.reason == Some(SkipReason::Dirty));
+        let entries: Vec<_> = dirty.map(|it| it.entry.as_str()).collect();
+        if entries.is_empty() {
+            return;
+        }
+        let (name, dir, entries) = (&class.name, &class.host_dir, some_of(&entries));
+        let message = format!(
+            "class {name:?}: volumes in {dir} are not offered, because their marks name tenants without a PersistentVolume: {entries}; /status has for each the command that decides"
+        );
+        let about = About::Node(self.node.name.clone());
+        self.notice(about, reasons::VOLUME_DIRTY, message);
     }
 
     /// Reports the volumes of a class that are not offered because they hold data, all in one event.
@@ -163,10 +182,13 @@ impl<'a> Planner<'a> {
             Finding::Skipped(skip) => Err(skip.clone()),
             Finding::Volume(candidate) => self
                 .unclaimed(class, &path, candidate)
-                .and_then(|()| Ok((candidate, storage_class.clone()?))),
+                .and_then(|()| self.is_mark_settled(class, &path, candidate))
+                .and_then(|is_settled| Ok((candidate, storage_class.clone()?, is_settled))),
         };
         match offered {
-            Ok((candidate, storage_class)) if complete && may_be_offered(class, candidate) => {
+            Ok((candidate, storage_class, true))
+                if complete && may_be_offered(class, candidate) =>
+            {
                 self.offer(class, storage_class, entry, path, candidate, &mut report);
             }
             Ok(_) => report.state = VolumeState::Creating,
@@ -250,18 +272,29 @@ impl<'a> Planner<'a> {
         let hash = candidate.global.iter().map(|it| it.hash.clone());
         labels.extend(hash.map(|hash| (LABEL_IDENTITY_HASH.into(), hash)));
         let by = provisioner_name(&node.name, &node.uid, config.use_node_name_only);
+        let policy = &storage_class.reclaim_policy;
+        let cluster = self.settings.judges(candidate);
+        // A marked volume is protected from the first claim on.
+        let is_protected =
+            config.protect_released_data && *policy == ReclaimPolicy::Delete && cluster.is_none();
+        let mark = cluster.and_then(|cluster| {
+            let mark = self.pending_mark(cluster, class, &path, candidate);
+            MarkWrite::new(class, &path, candidate, mark)
+        });
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
         let annotations = [
             (ANNOTATION_PROVISIONED_BY, Some(by)),
             (ANNOTATION_IDENTITY, Some(identity.clone())),
             (ANNOTATION_INSTALLATION, installation),
+            (
+                ANNOTATION_OFFER,
+                mark.as_ref().map(|it| it.mark.token.clone()),
+            ),
         ];
         let annotations = annotations
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let policy = &storage_class.reclaim_policy;
-        let is_protected = config.protect_released_data && *policy == ReclaimPolicy::Delete;
         let mut name = pv_name(entry, &node.name, &class.name);
         let second_name = pv_name_on_collision(entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {
@@ -316,6 +349,7 @@ impl<'a> Planner<'a> {
             mode: class.volume_mode,
             mount_path: class.mount_dir.join(entry),
             footprint: candidate.footprint.clone(),
+            mark,
             object: PersistentVolume {
                 metadata,
                 spec: Some(spec),

@@ -82,7 +82,9 @@ impl Planner<'_> {
             );
             return skip(SkipReason::DuplicateDevice, detail);
         }
-        if let Contents::Holds(what) = &candidate.contents {
+        if class.discovery_policy == DiscoveryPolicy::EmptyOnly
+            && let Contents::Holds(what) = &candidate.contents
+        {
             let entry = path.child_of(&class.host_dir).unwrap_or_default();
             let mount_path = class.mount_dir.join(entry);
             let detail = format!(

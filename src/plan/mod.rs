@@ -13,6 +13,8 @@ mod installations;
 pub mod job_object;
 mod jobs;
 mod location;
+mod mark;
+mod marks;
 mod missing;
 mod occupied;
 mod owners;
@@ -33,11 +35,15 @@ use crate::inventory::{Candidate, Observation};
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
-pub use action::{Action, CleanOrder, JobTerms, JobWrite, Patch, PvDraft, Track, Withdrawal};
+pub use action::{
+    Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Orphan, Patch, PvDraft, PvSearch, Track,
+    Withdrawal,
+};
 pub use cleanup::FOR_A_SLOT;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
 pub use location::PvLocation;
+pub use mark::{Agreement, NO_MARKS, agreement, mark_of};
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
@@ -108,6 +114,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
     planner.delete_orphaned_jobs();
     planner.delete_pvs();
+    planner.clean_orphans();
     planner.start_cleanups();
     planner.discover_local_volumes();
     planner.report_shared_filesystems();

@@ -24,6 +24,8 @@ pub enum About {
     Pv(String, String),
     /// The provisioner's own Pod.
     Pod,
+    /// A Node, by its name.
+    Node(String),
 }
 
 impl From<&PvRef> for About {
@@ -55,6 +57,8 @@ pub mod reasons {
     pub const VOLUME_READ_ONLY: &str = "VolumeReadOnly";
     pub const VOLUME_DUPLICATE: &str = "VolumeDuplicate";
     pub const VOLUME_NOT_EMPTY: &str = "VolumeNotEmpty";
+    pub const VOLUME_DIRTY: &str = "VolumeDirty";
+    pub const VOLUME_MARK_MISMATCH: &str = "VolumeMarkMismatch";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
     pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
     pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
@@ -94,6 +98,7 @@ pub enum VolumeState {
     Terminating,
     /// The disk is not the one that the PV was created for.
     IdentityMismatch,
+    MarkMismatch,
     Missing,
     NotMounted,
     Unhealthy,

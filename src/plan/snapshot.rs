@@ -28,11 +28,19 @@ pub struct Settings {
     pub generation: u64,
     /// Our own installation, `<namespace>/<DaemonSet>`. `None`: it is unknown, and not recorded on PVs.
     pub installation: Option<String>,
+    /// The UID of the namespace kube-system, by which marks name the cluster. `None`: marks are neither written nor
+    /// judged.
+    pub cluster: Option<String>,
 }
 
 impl Settings {
     /// The settings of a loaded configuration, in an installation.
-    pub fn of(loaded: &Loaded, generation: u64, installation: Option<String>) -> Self {
+    pub fn of(
+        loaded: &Loaded,
+        generation: u64,
+        installation: Option<String>,
+        cluster: Option<String>,
+    ) -> Self {
         let of_class = |fault: &Fault| Some((fault.class.clone()?, fault.message.clone()));
         let others = loaded.faults.iter().filter(|fault| fault.class.is_none());
         Self {
@@ -41,6 +49,7 @@ impl Settings {
             faults: others.map(ToString::to_string).collect(),
             generation,
             installation,
+            cluster,
         }
     }
 }
@@ -165,6 +174,10 @@ pub struct Snapshot {
     pub others: BTreeMap<String, OtherPvs>,
     /// The devices that could not be opened exclusively, and the volumes that other nodes offer.
     pub refusals: BTreeMap<HostPath, Refusal>,
+    /// The marks whose PVs were searched by name, so that the cache has those that exist.
+    pub searched: BTreeSet<String>,
+    /// The offers of PVs that were deleted unused since this process started.
+    pub ended: BTreeSet<String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.

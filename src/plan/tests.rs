@@ -11,6 +11,7 @@ mod jobs;
 mod kit;
 mod living;
 mod making;
+mod mark;
 mod missing;
 mod model;
 mod occupied;

@@ -56,13 +56,14 @@ impl<'a> Planner<'a> {
             let used = Some("true".into());
             patch.annotations.insert(ANNOTATION_USED, used);
         }
-        self.finalizer(pv, &mut patch);
+        self.finalizer(pv, location, &mut patch);
         self.installation(pv, location, &mut patch);
         let stays = if let PvLocation::Volume(_, _, candidate) = location {
             let class = self.snapshot.storage_classes.get(&pv.class);
             let expandable = matches!(class, Some(Some(class)) if class.expandable);
             patch.capacity = capacity(pv, candidate, expandable);
             self.identity(pv, candidate, &mut patch)
+                && self.mark(pv, candidate, &mut patch)
                 && self.check_unique(pv, candidate)
                 && self.check_owners(pv, candidate)
         } else {
@@ -71,7 +72,11 @@ impl<'a> Planner<'a> {
         if let Some(candidate) = location.candidate().filter(|_| stays) {
             self.report_health(pv, candidate);
         }
-        if stays && !self.is_busy(pv) {
+        // After a write of the mark, the next scan comes first: the mark `used` precedes the annotation.
+        let creating = &self.snapshot.creating;
+        let is_outdated = self.settings.cluster.is_some()
+            && pv.path().is_some_and(|path| creating.contains_key(path));
+        if stays && !is_outdated && !self.is_busy(pv) {
             self.patch(patch);
         }
     }
@@ -90,12 +95,20 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds our finalizer to each PV with policy Delete if `protectReleasedData` is on, and removes it
-    /// otherwise.
-    fn finalizer(&self, pv: &PvView, patch: &mut Patch) {
+    /// Adds our finalizer to each PV with policy Delete if `protectReleasedData` is on, and removes it otherwise. An
+    /// unused PV requires it only if its volume can have no mark.
+    fn finalizer(&self, pv: &PvView, location: &PvLocation<'a>, patch: &mut Patch) {
         let protect = self.settings.config.protect_released_data;
-        let wanted = protect && pv.policy == ReclaimPolicy::Delete;
-        let needless = !protect || pv.policy == ReclaimPolicy::Retain;
+        let has_mark = match (&self.settings.cluster, location.candidate()) {
+            (None, _) => Some(false),
+            (Some(_), candidate) => candidate.map(|it| self.settings.judges(it).is_some()),
+        };
+        let is_unused = pv.never_used();
+        let wanted = protect
+            && pv.policy == ReclaimPolicy::Delete
+            && (!is_unused || has_mark == Some(false));
+        let needless =
+            !protect || pv.policy == ReclaimPolicy::Retain || (is_unused && has_mark == Some(true));
         if wanted && !pv.has_finalizer() {
             patch.finalizers = Some([pv.finalizers.as_slice(), &[FINALIZER.to_owned()]].concat());
         } else if needless && pv.has_finalizer() {

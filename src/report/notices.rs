@@ -41,7 +41,7 @@ impl Notices {
             let (reason, message) = (notice.reason, &notice.message);
             match &notice.about {
                 About::Pv(pv, _) => tracing::warn!(pv, reason, "{message}"),
-                About::Pod => tracing::warn!(reason, "{message}"),
+                About::Pod | About::Node(_) => tracing::warn!(reason, "{message}"),
             }
             reporter.warning(&notice.about, reason, "Check", message);
         }
@@ -55,7 +55,7 @@ impl Notices {
             .iter()
             .filter_map(|notice| match &notice.about {
                 About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
-                About::Pod => None,
+                About::Pod | About::Node(_) => None,
             })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
-use crate::names::{ANNOTATION_PAUSED, LABEL_HOSTNAME};
+use crate::names::{ANNOTATION_PAUSED, CONSENT_PREFIX, LABEL_HOSTNAME};
 
 /// The Node that this provisioner serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Whether an administrator paused cleaning on the whole node.
     pub paused: bool,
+    /// The operator's decisions about volumes without a PV, by the hash of the volume's identity.
+    pub consents: BTreeMap<String, String>,
 }
 
 impl NodeView {
@@ -36,6 +38,7 @@ impl NodeView {
                 uid: metadata.uid.clone().unwrap_or_default(),
                 hostname: hostname.clone(),
                 labels,
+                consents: consents(metadata),
                 paused: super::pv::annotation_is_true(metadata, ANNOTATION_PAUSED),
             }),
             _ => Err(format!(
@@ -54,4 +57,13 @@ impl NodeView {
             ..OwnerReference::default()
         }
     }
+}
+
+fn consents(metadata: &ObjectMeta) -> BTreeMap<String, String> {
+    let annotations = metadata.annotations.iter().flatten();
+    let consents = annotations.filter_map(|(key, value)| {
+        let hash = key.strip_prefix(CONSENT_PREFIX)?;
+        Some((hash.to_owned(), value.clone()))
+    });
+    consents.collect()
 }

@@ -15,11 +15,12 @@ use kube::api::ObjectMeta;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
-    ANNOTATION_INSTALLATION, ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED,
-    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
+    ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY,
+    ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
     pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
@@ -185,6 +186,8 @@ pub struct PvView {
     pub identity: Option<String>,
     /// The label with the hash of the identity.
     pub identity_hash: Option<String>,
+    /// The token of its offer, which the mark on the disk has too.
+    pub offer: Option<String>,
     /// An administrator's consent, see [`ANNOTATION_CONSENT`].
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
@@ -231,10 +234,21 @@ impl PvView {
             used: annotation_is_true(metadata, ANNOTATION_USED),
             identity: annotation(ANNOTATION_IDENTITY),
             identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
+            offer: annotation(ANNOTATION_OFFER),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
             owners: pv.owner_references().to_vec(),
         }
+    }
+
+    /// Stands for the PV that the mark of a volume names, and that is gone.
+    pub fn deleted(uid: &str, class: &str, path: &HostPath, identity: &str) -> Option<Self> {
+        let pv = json!({
+            "metadata": { "uid": uid, "annotations": { ANNOTATION_IDENTITY: identity } },
+            "spec": { "storageClassName": class, "local": { "path": path } },
+        });
+        let pv = serde_json::from_value(pv);
+        pv.ok().map(|pv| Self::from_api(&pv))
     }
 
     /// The preconditions of a write that is decided now.
@@ -266,8 +280,12 @@ impl PvView {
 
     /// Whether no pod can ever have written to the volume through this PV, so that it need not be cleaned.
     pub fn never_used(&self) -> bool {
+        self.had_no_tenant() && self.claim.is_none()
+    }
+
+    /// The same, although it may be reserved for a claim.
+    pub fn had_no_tenant(&self) -> bool {
         matches!(self.phase, Phase::Pending | Phase::Available)
-            && self.claim.is_none()
             && !self.used
             && !self.bound_by_controller
     }

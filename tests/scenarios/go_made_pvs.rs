@@ -62,7 +62,7 @@ fn one_that_appears_while_we_run_is_no_reason_for_a_second_pv() {
         let labels = now.metadata.labels.clone().unwrap_or_default();
         let complete = labels.get(LABEL_HOSTNAME) == Some(&stage.node())
             && identity(&now).starts_with("v1:")
-            && is_protected(&now);
+            && annotation(&now, "local-volume-provisioner/offer").is_some();
         complete.then_some(())
     });
     stage.still(&mut provisioner, "nothing is wiped or made twice", || {

@@ -30,6 +30,7 @@ mod jobs;
 mod kit;
 mod lifecycles;
 mod limits;
+mod marks;
 mod metrics;
 mod migration;
 mod missing_volumes;

@@ -101,7 +101,8 @@ impl Volume {
             let used = annotation(&now, "local-volume-provisioner/used") == Some("true");
             (*label == stage.node()
                 && identity(&now).starts_with("v1:")
-                && is_protected(&now)
+                && annotation(&now, "local-volume-provisioner/offer").is_some()
+                && is_protected(&now) == (self.phase == "Bound")
                 && used == (self.phase == "Bound"))
                 .then_some(())
         });

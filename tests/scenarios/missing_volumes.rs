@@ -29,6 +29,11 @@ fn set<const N: usize>(volumes: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
     Some((stage, volumes))
 }
 
+/// Denies what marks require, so that the finalizer is on every PV.
+fn without_marks(stage: &Stage) -> Fault {
+    stage.faults().on(Verb::Get).resource("namespaces").forbid()
+}
+
 /// Holds the request that takes the finalizer off the PV of a volume that is missing.
 fn hold_release(stage: &Stage, pv: &PersistentVolume, volume: &Path) -> Fault {
     let patch = stage.faults().on(Verb::Patch).resource(PVS);
@@ -77,6 +82,7 @@ fn an_unused_pv_is_deleted_with_its_disk_and_created_with_a_new_one() {
 #[test]
 fn a_deletion_is_announced_although_the_pv_changes_meanwhile() {
     let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
+    let _denied = without_marks(&stage);
     let mut provisioner = stage.provisioner();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);
@@ -94,6 +100,7 @@ fn a_deletion_is_announced_although_the_pv_changes_meanwhile() {
 #[test]
 fn a_pv_that_is_used_after_all_keeps_its_finalizer() {
     let (stage, [lost, _]) = or_skip!(set(["lost", "other"]));
+    let _denied = without_marks(&stage);
     let mut provisioner = stage.provisioner();
     let pv = stage.available(&lost, None);
     let held = hold_release(&stage, &pv, &lost);

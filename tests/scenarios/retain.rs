@@ -15,6 +15,24 @@ fn is_unprotected(volume: &mut Occupied) {
     });
 }
 
+/// The data of the deleted PV stays, and is handed to no other tenant.
+fn is_dirty(volume: &mut Occupied) {
+    let Occupied {
+        stage,
+        provisioner,
+        path,
+        ..
+    } = volume;
+    stage.event("VolumeDirty", "vol-1");
+    stage.still(provisioner, "it is not offered", || {
+        has_secret(path) && stage.pvs_at(path).is_empty()
+    });
+    for entry in entries(path) {
+        std::fs::remove_file(path.join(entry)).unwrap();
+    }
+    stage.available(path, None);
+}
+
 #[test]
 fn retain_keeps_object_and_data_until_the_policy_changes() {
     let stage = or_skip!(stage());
@@ -41,15 +59,14 @@ fn retain_keeps_object_and_data_until_the_policy_changes() {
 }
 
 #[test]
-fn a_retained_pv_that_is_deleted_leaves_its_data_to_the_next_pv() {
+fn a_retained_pv_that_is_deleted_leaves_a_volume_that_is_not_offered_until_it_is_empty() {
     let mut volume = or_skip!(occupied());
     assert!(is_protected(&volume.pv));
     set_policy(&volume.stage, &volume.pv, "Retain");
     is_unprotected(&mut volume);
     volume.release();
     volume.delete_pv();
-    offered_again(&volume.stage, &volume.path, &volume.pv);
-    assert!(has_secret(&volume.path));
+    is_dirty(&mut volume);
 }
 
 #[test]
@@ -60,11 +77,10 @@ fn a_policy_changed_to_retain_while_terminating_releases_it_unwiped() {
     volume.delete_pv();
     volume.stage.event("CleaningPaused", "");
     set_policy(&volume.stage, &volume.pv, "Retain");
-    offered_again(&volume.stage, &volume.path, &volume.pv);
-    assert!(has_secret(&volume.path));
     volume
         .stage
         .event("VolumeDelete", "its reclaim policy is Retain");
+    is_dirty(&mut volume);
 }
 
 #[test]

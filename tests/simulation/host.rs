@@ -11,10 +11,11 @@ use local_volume_provisioner::cleanup::{
     CleanVolume, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, Config, DiscoveryPolicy};
+use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
 };
-use local_volume_provisioner::plan::{CleanOrder, PvDraft, reasons};
+use local_volume_provisioner::plan::{CleanOrder, MarkWrite, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 use local_volume_provisioner::wipe::progress::Progress;
@@ -94,7 +95,8 @@ impl SimScanner {
             return None;
         }
         let path = HostPath::from_api(&disk.path).unwrap();
-        let reads = self.class.discovery_policy == DiscoveryPolicy::EmptyOnly
+        let is_marked = disk.mark != MarkOnDisk::Absent;
+        let reads = (self.class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
             && taken.as_ref().is_some_and(|taken| !taken.contains(&path));
         let finding = if disk.hangs {
             Finding::Skipped(Skip::new(SkipReason::TimedOut, "no answer"))
@@ -174,6 +176,28 @@ impl Host for SimHost {
         open.boxed()
     }
 
+    fn mark<'a>(
+        &'a self,
+        write: &'a MarkWrite,
+        _: &'a Arc<Config>,
+        _: &'a PassFacts,
+    ) -> BoxFuture<'a, Result<(), Obstacle>> {
+        let work = async {
+            let at = self.find(&write.mount_path).await;
+            pause(20).await;
+            self.goes_on().await;
+            let mut state = self.world.lock();
+            let disk = &mut state.disks[at];
+            let is_same = candidate(at, disk, false).identity == write.identity;
+            if !disk.is_present || !is_same || disk.mark != write.expected {
+                return Err(Obstacle::Unknown("it has changed since the scan".into()));
+            }
+            disk.mark = MarkOnDisk::Valid(write.mark.clone());
+            Ok(())
+        };
+        work.boxed()
+    }
+
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
         let look = async {
             pause(20).await;
@@ -214,7 +238,25 @@ struct SimVolume {
 }
 
 impl SimVolume {
-    async fn wipe_it(self, wipe: Wipe, progress: Progress) -> Result<CleanVolume, Failure> {
+    /// Records that the disk is clean.
+    async fn free(&self, mark: Option<Mark>) {
+        pause(20).await;
+        self.host.goes_on().await;
+        let mark = mark.map(|mark| Mark {
+            state: MarkState::Free,
+            ..mark
+        });
+        if let Some(mark) = mark {
+            self.host.world.lock().disks[self.lock.at].mark = MarkOnDisk::Valid(mark);
+        }
+    }
+
+    async fn wipe_it(
+        self,
+        wipe: Wipe,
+        mark: Option<Mark>,
+        progress: Progress,
+    ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
         let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
@@ -243,6 +285,7 @@ impl SimVolume {
         }
         world.check_wipe(at, Some(self.lock.held), &wipe);
         world.wiped(at);
+        self.free(mark).await;
         Ok(CleanVolume {
             outcome: None,
             lock: Box::new(self.lock),
@@ -268,13 +311,23 @@ impl LockedVolume for SimVolume {
             identity: commit.identity().to_owned(),
         };
         // A wipe does not end with the task that waits for it.
-        let wipe = tokio::spawn(self.wipe_it(wipe, progress.clone()));
+        let wipe = tokio::spawn(self.wipe_it(wipe, commit.mark.clone(), progress.clone()));
         wipe.map(Result::unwrap).boxed()
+    }
+
+    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>> {
+        let work = async {
+            pause(20).await;
+            self.host.goes_on().await;
+            self.host.world.lock().disks[self.lock.at].mark = MarkOnDisk::Valid(mark.clone());
+            Ok(self as Box<dyn LockedVolume>)
+        };
+        work.boxed()
     }
 
     fn verify<'a>(
         self: Box<Self>,
-        _: &'a Commit,
+        commit: &'a Commit,
         _: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
         let verify = async {
@@ -285,6 +338,7 @@ impl LockedVolume for SimVolume {
                 let text = "the Job has left data";
                 return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
             }
+            self.free(commit.mark.clone()).await;
             Ok(CleanVolume {
                 outcome: None,
                 lock: Box::new(self.lock),

@@ -22,6 +22,7 @@ use control_plane::store::EventKind;
 use control_plane::{InProcess, NodeOptions, Options, resource};
 use local_volume_provisioner::config::{Loaded, from_files};
 use local_volume_provisioner::host::identity::GlobalIdentity;
+use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::json;
 use tokio::runtime::Builder;
@@ -191,6 +192,7 @@ fn disk(at: u32, class: usize, is_block: bool, global: GlobalIdentity) -> Disk {
         global,
         is_present: true,
         hangs: false,
+        mark: MarkOnDisk::Absent,
         data: None,
         mounted_for: BTreeSet::new(),
         is_wiped: false,

@@ -137,7 +137,7 @@ impl Process {
                 world: Arc::clone(world),
                 is_alive: Arc::clone(&is_alive),
             },
-            Settings::of(loaded, 1, None),
+            Settings::of(loaded, 1, None, Some("cluster".into())),
         );
         let wake = Arc::<Notify>::default();
         let instance = node;
@@ -173,6 +173,7 @@ impl Process {
             let periods = Periods {
                 discovery: Duration::from_secs(10),
                 absence: Duration::from_mins(1),
+                has_marks: true,
             };
             controller::run(context, state, reloads, pass, periods).await;
         });

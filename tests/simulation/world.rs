@@ -7,6 +7,7 @@ use std::time::Duration;
 use control_plane::{Store, resource};
 use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
+use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, Place};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
 use local_volume_provisioner::names::FINALIZER;
@@ -24,6 +25,8 @@ pub struct Disk {
     pub global: GlobalIdentity,
     pub is_present: bool,
     pub hangs: bool,
+    /// Its mark, which survives the provisioner's process.
+    pub mark: MarkOnDisk,
     /// The PV whose tenant has written data, by its UID.
     pub data: Option<String>,
     /// The PVs, by name, for which the kubelet has it mounted.
@@ -279,5 +282,13 @@ pub fn candidate(at: usize, disk: &Disk, reads: bool) -> Candidate {
             Some(_) => Contents::Holds("a file".into()),
         },
         rotational: BTreeSet::new(),
+        mark: MarkFact {
+            on_disk: disk.mark.clone(),
+            place: Some(match disk.kind {
+                VolumeMode::Filesystem => Place::Attribute,
+                VolumeMode::Block => Place::StateDirectory,
+            }),
+        },
+        is_header_unchanged: disk.data.is_none(),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use jiff::Timestamp;
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
@@ -14,10 +15,11 @@ use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, external};
 use crate::cluster::{Cluster, jobs_of};
 use crate::cmd::discover;
-use crate::cmd::run::{UsageError, cluster, load};
+use crate::cmd::run::{UsageError, cluster, load, state_directory};
 use crate::config::{Class, Cleaner};
 use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
+use crate::host::mark::{Mark, MarkState, StateDir};
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
@@ -35,6 +37,8 @@ pub struct Target {
     pub pv: Option<PvView>,
     pub method: Method,
     pub opened: OpenVolume,
+    /// The mark of the clean volume, if it has no PV.
+    pub mark: Option<Mark>,
 }
 
 /// Finds the requested volume.
@@ -45,6 +49,7 @@ pub struct Finder<'a> {
     settings: Settings,
     kubelet: KubeletDir,
     cluster: Cluster,
+    state: StateDir,
 }
 
 impl<'a> Finder<'a> {
@@ -58,9 +63,10 @@ impl<'a> Finder<'a> {
             request,
             node: environment.require_node_name().map_err(UsageError)?,
             namespace: &environment.namespace,
-            settings: Settings::of(&load(args)?.1, 0, environment.installation.clone()),
+            settings: Settings::of(&load(args)?.1, 0, environment.installation.clone(), None),
             kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
             cluster: cluster().await?,
+            state: state_directory(environment)?,
         })
     }
 
@@ -111,14 +117,14 @@ impl<'a> Finder<'a> {
             "{method} does not clean devices: choose another --method"
         );
         let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
-        let volume = path.clone();
+        let (volume, state, name) = (path.clone(), self.state.clone(), class.name.clone());
         let inspection = move || {
             let dirs = discovery_dirs(&config, |dir| {
                 let dir = dir.as_path();
                 dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
             });
-            let facts = NodeFacts::read(&kubelet, dirs)?;
-            OpenVolume::open(&volume, kind, Access::Clean, &facts)
+            let facts = NodeFacts::read(&kubelet, dirs, &state)?;
+            OpenVolume::open(&volume, &name, kind, Access::Clean, &facts)
         };
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
@@ -135,7 +141,23 @@ impl<'a> Finder<'a> {
             may_clean(pv, &self.settings, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }
+        // The mark of a PV that stays is the provisioner's.
+        let uid = if self.state.is_open() && pv.is_none() {
+            let uid = self.cluster.uid().await;
+            uid.context("reading the namespace kube-system")?
+        } else {
+            None
+        };
+        let mark = uid.map(|cluster| Mark {
+            cluster,
+            state: MarkState::Free,
+            identity_hash: opened.candidate.identity.hash(),
+            class: class.name.clone(),
+            written_at: Timestamp::now(),
+            ..Mark::default()
+        });
         Ok(Target {
+            mark,
             class: Arc::clone(class),
             path,
             pv,
@@ -212,9 +234,11 @@ impl Target {
             path: self.path,
         };
         let trim = self.class.trim;
+        let marker = self.opened.marker.clone();
         let cleaned = self.opened.clean(&target, &self.method, trim, progress);
-        let (outcome, _lock) = cleaned.await?;
+        let (outcome, lock) = cleaned.await?;
         outcome.log(&target, progress);
+        marker.free(self.mark, lock).await?;
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ const NAME: &CStr = c"security.local-volume";
 
 /// The longest value of an attribute: `XATTR_SIZE_MAX`.
 const MAX_BYTES: usize = 64 << 10;
+const USUAL_BYTES: usize = 2 << 10;
 
 /// The errors of a filesystem that has no such attribute, no space for it, or a protected root. `EPERM` is also that
 /// of a process without `CAP_SYS_ADMIN`.
@@ -77,12 +78,20 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
 /// # Errors
 /// Those of the filesystem. `OPNOTSUPP`: it has no such attributes.
 pub(super) fn get(file: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Option<Vec<u8>>> {
-    let mut value = vec![0; MAX_BYTES];
-    match fgetxattr(file, name, &mut value[..]) {
-        Err(Errno::NODATA) => Ok(None),
-        length => {
-            value.truncate(length?);
-            Ok(Some(value))
-        }
+    // Nearly all values fit into the first.
+    let mut found = read_into(file, name, USUAL_BYTES);
+    if found == Err(Errno::RANGE) {
+        found = read_into(file, name, MAX_BYTES);
     }
+    match found {
+        Err(Errno::NODATA) => Ok(None),
+        value => value.map(Some),
+    }
+}
+
+fn read_into(file: BorrowedFd<'_>, name: &CStr, limit: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; limit];
+    let length = fgetxattr(file, name, &mut value[..])?;
+    value.truncate(length);
+    Ok(value)
 }

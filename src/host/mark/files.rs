@@ -57,6 +57,11 @@ impl StateDir {
         Ok(Self(Some(Arc::new(dir))))
     }
 
+    /// Whether there is one. Without it, volumes have no marks.
+    pub fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Reads all marks of the directory. Blocking.
     ///
     /// # Errors

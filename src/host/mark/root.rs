@@ -56,7 +56,6 @@ impl RootAttributes {
     }
 
     /// Restores them, as far as that is possible. Returns what failed.
-    #[must_use]
     pub fn restore(&self, root: BorrowedFd<'_>) -> Vec<String> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         // A change of the owner clears mode bits, and an ACL sets some. So the mode is last.

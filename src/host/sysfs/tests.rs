@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::host::Machine;
+use crate::host::mark::{Marks, StateDir};
 use crate::host::mounts::MountTable;
 use crate::host::users::device_user;
 
@@ -389,6 +390,8 @@ fn holder_of_a_device_is_named_with_the_remedy() {
         let machine = Machine {
             mounts: MountTable::default(),
             sysfs: fixture.sysfs(),
+            state: StateDir::default(),
+            marks: Marks::default(),
         };
         let user = |number| device_user(&fixture.facts(number), &machine).unwrap();
         let named = format!("sda2 is held by {holder}{command}");

@@ -8,6 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::config::from_files;
+use crate::host::mark::StateDir;
 use crate::inventory::LocalDisks;
 
 /// Far more than is needed.
@@ -49,7 +50,11 @@ impl Fixture {
     async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let wake = Arc::new(Notify::new());
-        let mut inventory = Inventory::new(Arc::<LocalDisks>::default(), Arc::clone(&wake), PERIOD);
+        let mut inventory = Inventory::new(
+            Arc::new(LocalDisks::new(StateDir::default())),
+            Arc::clone(&wake),
+            PERIOD,
+        );
         inventory.serve(&classes(root.path(), ""));
         inventory.settle(TIMEOUT).await;
         Self {

@@ -46,6 +46,7 @@ fn order(settings: &Value) -> CleanOrder {
         capacity: 5,
         rotational: std::collections::BTreeSet::new(),
         basis: 0,
+        orphan: None,
         generation: 1,
     }
 }

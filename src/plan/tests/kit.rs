@@ -35,6 +35,9 @@ pub const OURS: &str = "local-volume-provisioner-node-1-node-uid";
 /// The Node's name with another UID.
 pub const FORMER: &str = "local-volume-provisioner-node-1-former-uid";
 
+/// The name of the cluster in marks.
+pub const CLUSTER: &str = "cluster-uid";
+
 /// A value, changed.
 pub fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut value);
@@ -83,6 +86,7 @@ pub fn world() -> World {
         hostname: "host-1".into(),
         labels: BTreeMap::from([(LABEL_HOSTNAME.into(), "host-1".into())]),
         paused: false,
+        consents: BTreeMap::new(),
     };
     World {
         config: Config::default(),
@@ -236,6 +240,7 @@ impl World {
             faults: Vec::new(),
             generation: self.generation,
             installation: self.installation.clone(),
+            cluster: Some(CLUSTER.into()),
         }
     }
 
@@ -260,6 +265,7 @@ pub fn words(plan: &Plan) -> Vec<String> {
     let notices = plan.notices.iter().map(|notice| match &notice.about {
         About::Pv(name, _) => format!("{} of {name}", notice.reason),
         About::Pod => format!("{} of our Pod", notice.reason),
+        About::Node(name) => format!("{} of Node {name}", notice.reason),
     });
     let volumes = plan.classes.iter().flat_map(|class| &class.volumes);
     let states = volumes.map(|volume| match volume.reason {
@@ -272,6 +278,8 @@ pub fn words(plan: &Plan) -> Vec<String> {
 fn action(action: &Action) -> String {
     match action {
         Action::Create(draft) => format!("create {}", draft.path),
+        Action::FindPv(search) => format!("search {}", search.path),
+        Action::WriteMark(write) => format!("mark {} {}", write.path, write.mark.state.as_str()),
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::FindOwners(queries) => format!("list the owners of {}", queries.len()),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
@@ -315,6 +323,8 @@ fn action(action: &Action) -> String {
                     .iter()
                     .map(|owners| format!("owners={}", owners_in_words(owners))),
             );
+            let mark = patch.mark.as_ref().map(|it| it.mark.state.as_str());
+            parts.extend(mark.map(|state| format!("mark={state}")));
             parts.extend(
                 patch
                     .capacity

@@ -31,6 +31,9 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 let released = CleanupState::Released;
                 world = world.cleanup(&order.pv, released);
             }
+            Action::WriteMark(_) | Action::FindPv(_) => {
+                unreachable!("no volume of the model has a mark")
+            }
             Action::WriteJob(_, JobWrite::Disown) => {}
             Action::FindOwners(queries) => {
                 for query in queries {

@@ -58,6 +58,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         global: None,
         capacity: 100 * GIB,
         footprint: fs(1).footprint,
+        mark: None,
         object: object(json!({
             "metadata": {
                 "name": pv_name("a", "node-1", "fast"),
@@ -125,6 +126,7 @@ fn a_new_volume_is_offered_with_every_setting() {
         global: disk.global,
         capacity: 11 * GIB + 5,
         footprint: disk.footprint,
+        mark: None,
         object: object(json!({
             "metadata": {
                 "name": pv_name("a", "node-1", "fast"),

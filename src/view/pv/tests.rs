@@ -83,6 +83,7 @@ fn every_field_is_read() {
         used: true,
         identity: Some("v1:wwid=1".into()),
         identity_hash: Some("0123".into()),
+        offer: None,
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
         owners: [
@@ -219,6 +220,7 @@ fn ownership_depends_on_name_uid_and_host() {
         hostname: "host-1".into(),
         labels: BTreeMap::new(),
         paused: false,
+        consents: BTreeMap::new(),
     };
     let bare = "local-volume-provisioner-node-1";
     // By whom, hostname label, hostname of the affinity; whose with the UID in names, and without.

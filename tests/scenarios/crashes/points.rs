@@ -14,8 +14,8 @@ use support::{Program, Stage, killed_by};
 
 use super::{BINARY, Disk, cleaners_of, disk, kinds, volume};
 
-/// Before the PV of a bound volume is marked as used.
-const AS_BOUND: &str = "record-on-pv";
+/// Before a bound volume is recorded as used, on the disk and on its PV.
+const AS_BOUND: [&str; 2] = ["write-mark", "record-on-pv"];
 
 /// Ways to clean, and where the program dies at each: `point`, or `point:pass` for a later pass of it.
 const CASES: [(&str, &[&str]); 7] = [
@@ -60,20 +60,26 @@ const CASES: [(&str, &[&str]); 7] = [
     ),
 ];
 /// What all of them pass, the cleaner of a Job excepted.
-const ALL: [&str; 6] = [
-    AS_BOUND,
+const ALL: [&str; 11] = [
+    AS_BOUND[0],
+    AS_BOUND[1],
     "add-finalizer",
     "delete-pv",
     "wipe",
+    "mark-wiping",
+    "mark-free",
     "remove-finalizer",
+    // Of a new PV: before its creation, and once it exists.
+    "write-mark:2",
     "create-pv",
+    "write-mark:3",
 ];
 
 fn points_of(case: &str) -> impl Iterator<Item = &'static str> {
     let (_, own) = CASES.into_iter().find(|(name, _)| *name == case).unwrap();
     let all = ALL
         .into_iter()
-        .filter(move |point| case != "job" || *point != "wipe");
+        .filter(move |point| case != "job" || !["wipe", "mark-wiping"].contains(point));
     all.chain(own.iter().copied())
 }
 
@@ -100,7 +106,7 @@ impl Case<'_> {
         let program = stage.provisioner_with(&environment);
         let claim = format!("dies-at-{}", at.replace(':', "-"));
         let bound = stage.bind(&claim, self.path);
-        if at == AS_BOUND {
+        if AS_BOUND.contains(&at) {
             self.is_dead(program);
             self.disk.write(&claim);
             stage.delete_claim(&claim);

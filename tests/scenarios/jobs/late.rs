@@ -108,8 +108,9 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
         gesture(&late);
         late.job_goes();
         late.is_left_alone(&mut provisioner);
-        // The same data, with a new PV.
-        offered_again(&late.stage, &late.path, &late.bound);
+        // No other tenant gets it.
+        late.stage.event("VolumeDirty", "disk");
+        assert!(late.stage.pvs_at(&late.path).is_empty());
         assert_eq!(secrets_on(late.device.path()).len(), 4);
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::{GIB, OURS, path, with};
 use crate::host::footprint::Footprint;
 use crate::host::identity::{GlobalIdentity, Identity};
+use crate::host::mark::MarkFact;
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{Candidate, Contents};
 use crate::names::FINALIZER;
@@ -36,6 +37,8 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
         in_use: None,
         contents: Contents::NotLookedAt,
         rotational: BTreeSet::new(),
+        mark: MarkFact::default(),
+        is_header_unchanged: false,
     }
 }
 
@@ -174,6 +177,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         used: false,
         identity: Some(candidate.identity.text.clone()),
         identity_hash: candidate.global.as_ref().map(|it| it.hash.clone()),
+        offer: None,
         consent: None,
         paused: false,
         owners: Vec::new(),

@@ -213,7 +213,9 @@ impl Stage {
     /// A command line for the program with its environment set up and no arguments yet.
     pub fn command(&self) -> std::process::Command {
         let mut command = bare_command(&self.binary);
+        let state = self.sandbox.dir("state").expect("the state directory");
         command
+            .env("STATE_DIRECTORY", state)
             .env("MY_NODE_NAME", self.node())
             .env("MY_NAMESPACE", self.namespace())
             // Whatever it is called: see `IN_THE_IMAGE`.

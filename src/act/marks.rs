@@ -1,0 +1,83 @@
+//! Writes the marks on the disks. The plan decides what they say.
+
+use std::time::Duration;
+
+use super::Actor;
+use crate::cache::Expectations;
+use crate::cleanup::PassFacts;
+use crate::cluster::ApiError;
+use crate::host::mark::MarkState;
+use crate::names::ANNOTATION_OFFER;
+use crate::plan::{MarkWrite, Patch, PvSearch};
+
+/// The time limit for a write of a mark.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the protection of a used PV waits for its mark.
+const USED_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Actor {
+    /// Writes a mark, durably.
+    pub(super) async fn write_mark(
+        &self,
+        write: &MarkWrite,
+        facts: &PassFacts,
+    ) -> Result<(), String> {
+        let config = self.context.state.borrow().settings.config.clone();
+        let written = self.context.host.mark(write, &config, facts);
+        let limit = match write.mark.state {
+            MarkState::Used => USED_TIMEOUT,
+            _ => TIMEOUT,
+        };
+        let written = match tokio::time::timeout(limit, written).await {
+            Ok(written) => written.map_err(|obstacle| obstacle.to_string()),
+            Err(_) => Err(format!("the disk did not answer for {limit:?}")),
+        };
+        // Also after an error: the mark may be written.
+        self.in_flight.mark_written(&write.path);
+        written.map_err(|why| format!("{}: the mark cannot be written: {why}", write.path))
+    }
+
+    /// Writes the mark that precedes a patch. The protection of a used PV does not wait for a mark that cannot be
+    /// written; the next pass tries again.
+    pub(super) async fn mark(&self, patch: &mut Patch, facts: &PassFacts) -> Result<(), ApiError> {
+        let Some(write) = patch.mark.take() else {
+            return Ok(());
+        };
+        let Err(why) = self.write_mark(&write, facts).await else {
+            return Ok(());
+        };
+        // With it, a missing mark would be a mismatch.
+        patch.annotations.remove(ANNOTATION_OFFER);
+        let is_needed = write.mark.state != MarkState::Used || patch.changes_nothing();
+        if is_needed {
+            return Err(ApiError::Failed(why));
+        }
+        tracing::warn!(pv = patch.pv.name, "{why}; it is tried again");
+        Ok(())
+    }
+
+    /// Writes the mark of a volume whose PV was deleted unused.
+    pub(super) fn free(&self, write: MarkWrite, facts: PassFacts, expectations: &Expectations) {
+        let guard = self.in_flight.enter(write.path.as_str(), None);
+        let this = self.clone();
+        let work = async move {
+            let written = this.write_mark(&write, &facts).await;
+            written.map_err(ApiError::Failed)
+        };
+        self.write(guard, expectations, work, |is_ok| is_ok);
+    }
+
+    /// Reads the PVs that a mark may name. One that exists is in the cache afterwards.
+    pub(super) fn search(&self, search: PvSearch, expectations: &Expectations) {
+        let guard = self.in_flight.enter(search.path.as_str(), None);
+        let (this, now) = (self.clone(), expectations.clone());
+        let work = async move {
+            for name in &search.names {
+                this.find(name, &search.path, &now).await?;
+            }
+            this.in_flight.searched(search.mark);
+            Ok(())
+        };
+        self.write(guard, expectations, work, |is_ok| is_ok);
+    }
+}

@@ -1,0 +1,171 @@
+//! Writes marks on open and locked volumes.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+
+use crate::crash::crash_point;
+use crate::host::Machine;
+use crate::host::access::Access;
+use crate::host::device::Device;
+use crate::host::filesystem::FsRoot;
+use crate::host::identity::Identity;
+use crate::host::lock::VolumeLock;
+use crate::host::mark::{
+    Mark, MarkError, MarkOnDisk, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
+};
+use crate::inventory::Candidate;
+use crate::plan::{Agreement, MarkWrite, Settings, agreement, mark_of, reasons};
+use crate::types::{MountPath, VolumeMode};
+use crate::view::PvView;
+
+use super::blocking::blocking;
+use super::gate::with_timeout;
+use super::volume::Volume;
+use super::{CleanupContext, Commit, Failure, LockedVolume, Obstacle, Stop};
+
+/// What the mark of a locked volume is found by.
+#[derive(Clone, Debug)]
+pub(crate) struct Marker {
+    pub(crate) state: StateDir,
+    pub(crate) class: String,
+    pub(crate) path: MountPath,
+    pub(crate) kind: VolumeMode,
+    pub(crate) identity: Identity,
+}
+
+impl Marker {
+    /// Writes a mark. Blocking.
+    ///
+    /// # Errors
+    /// When it cannot be written durably.
+    pub(super) fn write(&self, lock: &VolumeLock, mark: &Mark) -> Result<(), MarkError> {
+        let entry = self.path.as_path().file_name().and_then(OsStr::to_str);
+        let volume = MarkedVolume {
+            // The lock of a filesystem is on its root.
+            root: (self.kind == VolumeMode::Filesystem).then(|| lock.as_fd()),
+            identity: &self.identity,
+            class: &self.class,
+            entry: entry.unwrap_or_default(),
+        };
+        self.state.write(&volume, mark).map(drop)
+    }
+
+    /// Records that the volume is clean, and restores what the offer recorded of its root.
+    ///
+    /// # Errors
+    /// When the mark cannot be written durably.
+    pub(crate) async fn free(
+        self,
+        mark: Option<Mark>,
+        lock: VolumeLock,
+    ) -> Result<VolumeLock, Failure> {
+        let Some(mut mark) = mark else {
+            return Ok(lock);
+        };
+        mark.state = MarkState::Free;
+        let work = move || {
+            let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
+            for error in errors.into_iter().flatten() {
+                let path = &self.path;
+                tracing::warn!(%path, error, "the root of the volume is not as it was offered");
+            }
+            crash_point("mark-free");
+            self.write(&lock, &mark)?;
+            Ok(lock)
+        };
+        blocking(false, work).await
+    }
+}
+
+/// Writes a mark, unless the volume or its mark has changed since the scan. Blocking.
+///
+/// # Errors
+/// Why it is not written.
+pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obstacle> {
+    let (path, state) = (&write.mount_path, &machine.state);
+    let unknown = |error: &dyn Display| Obstacle::Unknown(format!("{path}: {error}"));
+    let volume = match write.kind {
+        VolumeMode::Filesystem => {
+            Volume::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
+        }
+        VolumeMode::Block => Volume::Device(Device::open(path.as_path(), Access::Probe)?),
+    };
+    let _lock = VolumeLock::acquire(&volume, path.as_path(), Access::Probe)?;
+    // The marks of the machine may be older than the last write.
+    let machine = Machine {
+        marks: state.read_all()?,
+        ..machine.clone()
+    };
+    let found = volume.candidate(path, &write.mark.class, &machine);
+    let found = found.map_err(|error| unknown(&error))?;
+    if found.identity != write.identity || found.mark.on_disk != write.expected {
+        return Err(unknown(
+            &"the volume or its mark has changed since the last scan",
+        ));
+    }
+    let mut mark = write.mark.clone();
+    if mark.state == MarkState::Pending {
+        match &volume {
+            Volume::Filesystem(root) => mark.root = RootAttributes::read(root.as_fd()).ok(),
+            Volume::Device(device) => mark.header = Some(header_hash(device)?),
+        }
+    }
+    crash_point("write-mark");
+    let marked = volume.marked(path, &write.mark.class, &found.identity);
+    state
+        .write(&marked, &mark)
+        .map_err(|error| unknown(&error))?;
+    Ok(())
+}
+
+/// Whether the mark of a locked volume allows to clean it.
+///
+/// # Errors
+/// PV and mark contradict each other.
+pub(super) fn judge(
+    context: &CleanupContext,
+    settings: &Settings,
+    pv: &PvView,
+    candidate: &Candidate,
+) -> Result<(), Failure> {
+    let Some(cluster) = settings.judges(candidate) else {
+        return Ok(());
+    };
+    match agreement(pv, cluster, candidate, context.cluster.now()) {
+        Agreement::Agrees | Agreement::Lags(_) => Ok(()),
+        Agreement::Mismatch(why) => Err(Failure::new(reasons::VOLUME_MARK_MISMATCH, why)),
+    }
+}
+
+/// The mark of a volume whose wipe begins. `None`: the volume can have none.
+pub(super) fn wiping(context: &CleanupContext, pv: &PvView, candidate: &Candidate) -> Option<Mark> {
+    let state = context.state.borrow();
+    let cluster = state.settings.judges(candidate)?;
+    let now = context.cluster.now();
+    Some(mark_of(pv, cluster, candidate, MarkState::Wiping, now))
+}
+
+/// Whether a volume is clean already, by its mark: an earlier process could not release its PV.
+pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
+    let (MarkOnDisk::Valid(found), Some(mark)) = (&candidate.mark.on_disk, &commit.mark) else {
+        return false;
+    };
+    let is_same = found.cluster == mark.cluster && found.pv_uid == mark.pv_uid;
+    let is_its_disk = found.identity_hash == candidate.identity.hash();
+    is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan.is_none()
+}
+
+/// Records that the wipe of a committed volume begins. The mark is durable before the first byte is deleted.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) async fn begin(
+    commit: &Commit,
+    volume: Box<dyn LockedVolume>,
+) -> Result<Box<dyn LockedVolume>, Stop> {
+    let Some(mark) = &commit.mark else {
+        return Ok(volume);
+    };
+    crash_point("mark-wiping");
+    Ok(with_timeout("the disk", volume.mark(mark)).await??)
+}

@@ -1,0 +1,231 @@
+//! Whether PV and disk agree, by the mark on the disk.
+//!
+//! API objects can be lost, restored and moved apart from their disks. So the disk has a mark that names its PV, and a
+//! volume is offered or wiped only if both agree. [`agreement`] is the rule for a volume with a PV, [`unowned`] the rule
+//! for a volume without one. docs/marks.md has both as tables.
+//!
+//! The plan never judges the mark of a PV that is due: only the gate does, on the locked volume.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::host::identity::{Match, compare};
+use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
+use crate::inventory::{Candidate, Contents};
+use crate::names::ANNOTATION_CONSENT;
+use crate::types::VolumeMode;
+use crate::view::{Phase, PvView};
+
+use super::Settings;
+
+/// The fault, and its fix, while marks are off.
+pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks are neither written nor judged; grant get on it, as the chart does";
+
+/// How long before the start of this process a mark `pending` may have been written, so that the previous process was
+/// about to create the PV.
+const CREATION_LIMIT: SignedDuration = SignedDuration::from_mins(10);
+
+/// What follows from the mark of a volume with a PV.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Agreement {
+    /// PV and mark agree.
+    Agrees,
+    /// They agree once this mark is written: the mark lags behind the PV, or there is none yet.
+    Lags(Box<Mark>),
+    /// They contradict each other: both sides, and the remedy.
+    Mismatch(String),
+}
+
+/// What follows from the mark of a volume without a PV.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unowned {
+    /// It may be offered.
+    Clean,
+    /// Its PV was deleted unused: the mark becomes `free`.
+    Ended,
+    /// A cleanup was interrupted, or an operator consents to one.
+    Wipe,
+    /// It may hold the data of a tenant.
+    Dirty,
+}
+
+impl Settings {
+    /// The cluster that marks name, if a volume has a mark or can have one.
+    pub fn judges(&self, candidate: &Candidate) -> Option<&str> {
+        let MarkFact { on_disk, place } = &candidate.mark;
+        let cluster = self.cluster.as_deref();
+        cluster.filter(|_| place.is_some() || *on_disk != MarkOnDisk::Absent)
+    }
+}
+
+/// Compares the mark of a volume with its PV. The first rule that matches decides.
+pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timestamp) -> Agreement {
+    let observed = &candidate.identity;
+    let recorded = pv.identity.as_deref();
+    let is_its_disk =
+        !observed.weak && recorded.is_some_and(|it| compare(it, observed) == Match::Same);
+    // A PV that is only reserved has no tenant.
+    let is_used = pv.used || matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed);
+    let state = if is_used {
+        MarkState::Used
+    } else {
+        MarkState::Offered
+    };
+    let is_empty = candidate.contents == Contents::Empty;
+    let found = &candidate.mark.on_disk;
+    let agrees = match found {
+        // The mark is a copy from another disk.
+        MarkOnDisk::Valid(mark) if is_its_disk && mark.identity_hash != observed.hash() => true,
+        MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.pv_uid == pv.uid => {
+            match mark.state {
+                MarkState::Wiping | MarkState::Free if pv.deleting => return Agreement::Agrees,
+                MarkState::Wiping | MarkState::Free => false,
+                // The API server was restored to a time before the claim.
+                MarkState::Used if !is_used => false,
+                _ if !observed.weak && mark.identity_hash != observed.hash() => false,
+                before if before < state => true,
+                _ => return Agreement::Agrees,
+            }
+        }
+        MarkOnDisk::Valid(mark) if mark.state == MarkState::Pending && pv.offer.is_some() => {
+            mark.cluster == cluster && pv.offer.as_ref() == Some(&mark.token)
+        }
+        // The state directory was lost, but the identity proves the disk. Or a filesystem in memory lost its contents
+        // with its mark.
+        MarkOnDisk::Absent if pv.offer.is_some() => match candidate.mark.place {
+            Some(Place::StateDirectory) => is_its_disk,
+            _ => observed.weak && recorded == Some(&observed.text) && !observed.is_of_boot(),
+        },
+        MarkOnDisk::Absent => true,
+        // The PV is of an earlier version or of the Go provisioner, which left an old mark behind.
+        MarkOnDisk::Valid(mark) if pv.offer.is_none() => {
+            // A mark `pending` precedes a PV of ours, whose name this PV has taken.
+            let is_new = mark.state == MarkState::Pending && mark.cluster == cluster;
+            let is_free = mark.state == MarkState::Free;
+            is_new || is_free || is_empty || pv.phase == Phase::Bound
+        }
+        _ => false,
+    };
+    let is_accepted = consents(pv, "accept", &observed.text);
+    let is_offerable = || pv.never_used() && is_clean(found, cluster, candidate);
+    if agrees || is_accepted || is_offerable() {
+        let mark = mark_of(pv, cluster, candidate, state, date);
+        return Agreement::Lags(Box::new(mark));
+    }
+    let (mark, offer) = (describe(found), pv.offer.as_deref().unwrap_or("none"));
+    let (uid, text) = (&pv.uid, &observed.text);
+    Agreement::Mismatch(format!(
+        "the PV (UID {uid}, offer {offer}) and the disk do not agree: {mark}; nothing was touched; to decide, set the annotation {ANNOTATION_CONSENT} to {:?} (the disk is this PV's) or {:?} (the data may be deleted)",
+        format!("accept:{text}"),
+        format!("wipe:{text}"),
+    ))
+}
+
+/// The mark of a PV's volume in a state. It keeps what the offer recorded.
+pub fn mark_of(
+    pv: &PvView,
+    cluster: &str,
+    candidate: &Candidate,
+    state: MarkState,
+    date: Timestamp,
+) -> Mark {
+    let before = match &candidate.mark.on_disk {
+        MarkOnDisk::Valid(mark) => mark.clone(),
+        _ => Mark::default(),
+    };
+    Mark {
+        cluster: cluster.to_owned(),
+        pv_uid: pv.uid.clone(),
+        token: pv.offer.clone().unwrap_or_else(|| pv.uid.clone()),
+        state,
+        identity_hash: candidate.identity.hash(),
+        class: pv.class.clone(),
+        claim: pv.claim.as_ref().map(ToString::to_string),
+        written_at: date,
+        ..before
+    }
+}
+
+/// Whether a volume without a PV can be offered whatever its mark says of the past.
+fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
+    let is_empty =
+        || candidate.kind == VolumeMode::Filesystem && candidate.contents == Contents::Empty;
+    match mark {
+        MarkOnDisk::Absent => true,
+        MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.state == MarkState::Free => true,
+        MarkOnDisk::Valid(_) | MarkOnDisk::Unreadable { .. } => is_empty(),
+    }
+}
+
+/// Judges the mark of a volume without a PV. The first rule that matches decides.
+pub(super) fn unowned(
+    cluster: &str,
+    candidate: &Candidate,
+    consent: Option<&str>,
+    started: Timestamp,
+    ended: &BTreeSet<String>,
+) -> Unowned {
+    let found = &candidate.mark.on_disk;
+    let consents = |verb: &str| {
+        let consent = consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':'));
+        consent == Some(&key(found))
+    };
+    if is_clean(found, cluster, candidate) || consents("accept") {
+        return Unowned::Clean;
+    }
+    if consents("wipe") {
+        return Unowned::Wipe;
+    }
+    let MarkOnDisk::Valid(mark) = found else {
+        return Unowned::Dirty;
+    };
+    let age = started.duration_since(mark.written_at);
+    // Of this process, whose request failed. No PV was found since.
+    let is_own = age <= SignedDuration::ZERO;
+    let is_recent = age < CREATION_LIMIT;
+    match mark.state {
+        _ if mark.cluster != cluster => Unowned::Dirty,
+        MarkState::Wiping if mark.identity_hash == candidate.identity.hash() => Unowned::Wipe,
+        MarkState::Pending | MarkState::Offered if ended.contains(&mark.token) => Unowned::Ended,
+        MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
+            Unowned::Clean
+        }
+        MarkState::Pending if is_own || (is_recent && candidate.is_header_unchanged) => {
+            Unowned::Clean
+        }
+        _ => Unowned::Dirty,
+    }
+}
+
+/// What a mark says. It names no claim: `/status` shows it to anyone.
+pub(super) fn describe(mark: &MarkOnDisk) -> String {
+    match mark {
+        MarkOnDisk::Absent => "it has no mark".to_owned(),
+        MarkOnDisk::Unreadable { .. } => "its mark cannot be read".to_owned(),
+        MarkOnDisk::Valid(mark) => {
+            let Mark {
+                pv_uid,
+                token,
+                cluster,
+                ..
+            } = mark;
+            let state = mark.state.as_str();
+            format!("its mark is {state}, of PV UID {pv_uid}, offer {token}, cluster {cluster}")
+        }
+    }
+}
+
+/// How a consent names a mark. The next write of the mark makes the consent void.
+pub(super) fn key(mark: &MarkOnDisk) -> String {
+    match mark {
+        MarkOnDisk::Absent => String::new(),
+        MarkOnDisk::Valid(Mark { token, state, .. }) => format!("{token}:{}", state.as_str()),
+        MarkOnDisk::Unreadable { digest } => format!("sha256-{digest}:unreadable"),
+    }
+}
+
+fn consents(pv: &PvView, verb: &str, identity: &str) -> bool {
+    let consent = pv.consent.as_deref();
+    consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':')) == Some(identity)
+}

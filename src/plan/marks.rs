@@ -1,0 +1,342 @@
+//! What the plan does about the marks on the disks, by the rules in `mark.rs`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::config::Class;
+use crate::host::identity::{Match, compare};
+use crate::host::mark::{Mark, MarkOnDisk, MarkState};
+use crate::inventory::{Candidate, Skip};
+use crate::names::{ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision};
+use crate::types::{HostPath, SkipReason};
+use crate::view::{PvView, Tenancy};
+use crate::wipe::method::Method;
+
+use super::mark::{Agreement, Unowned, agreement, describe, key, unowned};
+use super::{
+    Action, CleanOrder, MarkWrite, Orphan, Patch, Planner, PvLocation, PvSearch, VolumeState,
+    reasons,
+};
+
+impl<'a> Planner<'a> {
+    /// Brings the mark of a PV's volume up to date. Returns `false` if the PV is withdrawn.
+    pub(super) fn mark(
+        &mut self,
+        pv: &'a PvView,
+        candidate: &Candidate,
+        patch: &mut Patch,
+    ) -> bool {
+        let (Some(cluster), Some(at)) = (self.settings.judges(candidate), pv.path()) else {
+            return true;
+        };
+        // A scan from before our last write. Then the patch waits, too.
+        if self.snapshot.creating.contains_key(at) {
+            return true;
+        }
+        let Some(class) = self.settings.config.classes.get(&pv.class) else {
+            return true;
+        };
+        let compared = pv.identity.as_deref();
+        let compared = compared.map(|it| compare(it, &candidate.identity));
+        // Another disk is at the path, which is reported.
+        if compared == Some(Match::Different) && !pv.never_used() {
+            return true;
+        }
+        let token = match &candidate.mark.on_disk {
+            MarkOnDisk::Valid(mark) => Some(mark.token.clone()),
+            _ => None,
+        };
+        match agreement(pv, cluster, candidate, self.snapshot.date) {
+            // The write of the mark succeeded, and that of the annotation failed.
+            Agreement::Agrees if pv.offer.is_none() => {
+                patch.annotations.insert(ANNOTATION_OFFER, token);
+            }
+            Agreement::Agrees => {}
+            Agreement::Lags(mark) => {
+                let found = &candidate.mark.on_disk;
+                if let MarkOnDisk::Valid(other) = found
+                    && pv.offer.is_none()
+                    && other.pv_uid != pv.uid
+                {
+                    let text = format!("{}; the PV is adopted", describe(found));
+                    patch.events.push((reasons::VOLUME_MARK_MISMATCH, text));
+                }
+                if pv.offer.as_ref() != Some(&mark.token) {
+                    let offer = Some(mark.token.clone());
+                    patch.annotations.insert(ANNOTATION_OFFER, offer);
+                }
+                let write = MarkWrite::new(class, at, candidate, *mark);
+                patch.mark = write.map(Box::new);
+            }
+            // Otherwise the wipe for an earlier PV would go on once this one is gone.
+            Agreement::Mismatch(_) if is_wiping(candidate, cluster) => {
+                if let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk {
+                    self.write_mark(class, at, candidate, mark, MarkState::Used);
+                }
+            }
+            Agreement::Mismatch(why) if pv.never_used() => {
+                self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, &why);
+                return false;
+            }
+            Agreement::Mismatch(why) => {
+                let reason = reasons::VOLUME_MARK_MISMATCH;
+                self.problem(pv, reason, VolumeState::MarkMismatch, why);
+            }
+        }
+        true
+    }
+
+    /// The mark that precedes the creation of a PV.
+    pub(super) fn pending_mark(
+        &self,
+        cluster: &str,
+        class: &Class,
+        path: &HostPath,
+        candidate: &Candidate,
+    ) -> Mark {
+        // During a rolling update, two provisioners may offer the volume at once. Both derive the same token, so the mark
+        // agrees with the PV of either.
+        let (node, before) = (&self.node.uid, &candidate.mark.on_disk);
+        let token = format!("{node} {path} {} {}", key(before), pv_uid_of(before));
+        Mark {
+            cluster: cluster.to_owned(),
+            token: format!("{:016x}", fnv1a_64(token.bytes())),
+            state: MarkState::Pending,
+            identity_hash: candidate.identity.hash(),
+            class: class.name.clone(),
+            read_only: candidate.read_only,
+            written_at: self.snapshot.date,
+            ..Mark::default()
+        }
+    }
+
+    /// Records that the data of a PV that is released unwiped belongs to its tenant again, also where a wipe has begun:
+    /// otherwise the wipe would go on. Returns whether that is to be awaited.
+    pub(super) fn keep_data(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
+        let (PvLocation::Volume(class, _, candidate), Some(path)) = (location, pv.path()) else {
+            return false;
+        };
+        let (MarkOnDisk::Valid(mark), Some(_)) =
+            (&candidate.mark.on_disk, self.settings.judges(candidate))
+        else {
+            return false;
+        };
+        if self.snapshot.creating.contains_key(path) {
+            return true;
+        }
+        let is_wiping = mark.state == MarkState::Wiping && mark.pv_uid == pv.uid;
+        if is_wiping {
+            self.write_mark(class, path, candidate, mark, MarkState::Used);
+        }
+        is_wiping
+    }
+
+    fn write_mark(
+        &mut self,
+        class: &Class,
+        path: &HostPath,
+        candidate: &Candidate,
+        mark: &Mark,
+        state: MarkState,
+    ) {
+        let mark = Mark {
+            state,
+            written_at: self.snapshot.date,
+            ..mark.clone()
+        };
+        let is_written = self.snapshot.writing.contains(path.as_str());
+        let write = MarkWrite::new(class, path, candidate, mark);
+        if let Some(write) = write.filter(|_| !is_written) {
+            self.plan.actions.push(Action::WriteMark(Box::new(write)));
+        }
+    }
+
+    fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
+        let consents = &self.node.consents;
+        let consent = consents.get(&candidate.identity.hash());
+        let now = SignedDuration::try_from(self.snapshot.now).unwrap_or(SignedDuration::MAX);
+        let started = self
+            .snapshot
+            .date
+            .saturating_sub(now)
+            .unwrap_or(Timestamp::MIN);
+        unowned(
+            cluster,
+            candidate,
+            consent.map(String::as_str),
+            started,
+            &self.snapshot.ended,
+        )
+    }
+
+    /// Judges the mark of a volume that could be offered otherwise. `false`: a step that settles it comes first.
+    ///
+    /// # Errors
+    /// Why it is not offered.
+    pub(super) fn is_mark_settled(
+        &mut self,
+        class: &Class,
+        path: &HostPath,
+        candidate: &Candidate,
+    ) -> Result<bool, Skip> {
+        let Some(cluster) = self.settings.judges(candidate) else {
+            return Ok(true);
+        };
+        if self.is_being_created(path, &candidate.identity) {
+            return Ok(true);
+        }
+        let found = &candidate.mark.on_disk;
+        let (hash, key) = (candidate.identity.hash(), key(found));
+        if has_past(found) && !self.snapshot.searched.contains(&key) {
+            self.search_pv(class, path, key);
+            return Ok(false);
+        }
+        match self.unowned(candidate, cluster) {
+            Unowned::Clean => Ok(true),
+            Unowned::Ended => {
+                if let MarkOnDisk::Valid(mark) = found {
+                    self.write_mark(class, path, candidate, mark, MarkState::Free);
+                }
+                Ok(false)
+            }
+            Unowned::Wipe => {
+                let detail = format!(
+                    "{path} is cleaned before it is offered: {}",
+                    describe(found)
+                );
+                Err(Skip::new(SkipReason::CleanupRunning, detail))
+            }
+            Unowned::Dirty => {
+                let (node, what) = (&self.node.name, describe(found));
+                let detail = format!(
+                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate node {node} {CONSENT_PREFIX}{hash}=wipe:{key} (deletes the data, then offers the volume), or =accept:{key} (offers it as it is)"
+                );
+                Err(Skip::new(SkipReason::Dirty, detail))
+            }
+        }
+    }
+
+    /// Reads the PV that a mark may name, once for each mark.
+    fn search_pv(&mut self, class: &Class, path: &HostPath, mark: String) {
+        let entry = path.child_of(&class.host_dir);
+        let is_running = self.snapshot.writing.contains(path.as_str());
+        if let Some(entry) = entry.filter(|_| !is_running) {
+            let names = [pv_name, pv_name_on_collision];
+            self.plan.actions.push(Action::FindPv(PvSearch {
+                path: path.clone(),
+                names: names.map(|name| name(entry, &self.node.name, &class.name)),
+                mark,
+            }));
+        }
+    }
+
+    /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
+    fn orphan(&self, path: &HostPath, candidate: &Candidate) -> Option<Tenancy> {
+        let cluster = self.settings.judges(candidate)?;
+        let found = &candidate.mark.on_disk;
+        let pv_uid = match pv_uid_of(found) {
+            "" => candidate.identity.hash(),
+            uid => uid.to_owned(),
+        };
+        // Its PV may name another path, from which the disk was moved.
+        let identity = &candidate.identity;
+        let recorded = self.occupied.recorded_on(&identity.text);
+        let has_pv = self.by_path.contains_key(path)
+            || self.by_uid.contains_key(pv_uid.as_str())
+            || (recorded.is_some() && !identity.weak);
+        let is_searched = || self.snapshot.searched.contains(&key(found));
+        let is_orphan =
+            !has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;
+        is_orphan.then_some(Tenancy {
+            pv_uid,
+            claim_uid: None,
+        })
+    }
+
+    /// The keys of all cleanups without a PV.
+    pub(super) fn orphans(&self) -> BTreeSet<Tenancy> {
+        let volumes = self.volumes();
+        volumes
+            .filter_map(|(path, candidate)| self.orphan(&path, candidate))
+            .collect()
+    }
+
+    /// Cleans the volumes whose cleanup lost its PV, and those for which an operator consents.
+    pub(super) fn clean_orphans(&mut self) {
+        if self.plan.paused {
+            return;
+        }
+        let (settings, has_consents) = (self.settings, !self.node.consents.is_empty());
+        for class in settings.config.classes.values() {
+            let Some(observation) = self.snapshot.observed.get(&class.name) else {
+                continue;
+            };
+            // Of few volumes, in most passes of none.
+            let may_be_orphan = |candidate: &Candidate| match &candidate.mark.on_disk {
+                MarkOnDisk::Valid(mark) => has_consents || mark.state == MarkState::Wiping,
+                found => has_past(found),
+            };
+            let volumes = observation.volumes();
+            for (entry, candidate) in volumes.filter(|(_, it)| may_be_orphan(it)) {
+                let path = class.host_dir.join(entry);
+                let Some(tenancy) = self.orphan(&path, candidate) else {
+                    continue;
+                };
+                let is_blocked = self.cleaning.contains(&path)
+                    || self.with_job.contains(&path)
+                    || self.is_being_created(&path, &candidate.identity);
+                let found = self.snapshot.cleanups.get(&tenancy);
+                let basis = settings.generation;
+                let is_due = found.is_none_or(|it| it.is_attempt_due(self.snapshot.now, basis));
+                if is_blocked || !is_due {
+                    continue;
+                }
+                let (uid, identity) = (&tenancy.pv_uid, &candidate.identity.text);
+                let Some(pv) = PvView::deleted(uid, &class.name, &path, identity) else {
+                    continue;
+                };
+                self.due.push(CleanOrder {
+                    pv,
+                    class: Arc::clone(class),
+                    path: path.clone(),
+                    mount_path: class.mount_dir.join(entry),
+                    kind: candidate.kind,
+                    method: Method::of(candidate.kind, &class.cleaner),
+                    job: None,
+                    cleaned_by: None,
+                    capacity: candidate.capacity,
+                    rotational: candidate.rotational.clone(),
+                    basis,
+                    generation: settings.generation,
+                    orphan: Some(Orphan {
+                        node: self.node.name.clone(),
+                        mark: candidate.mark.on_disk.clone(),
+                    }),
+                });
+            }
+        }
+    }
+}
+
+/// Whether a mark may be that of a PV which the watch does not show, such as one of an old hostname.
+fn has_past(mark: &MarkOnDisk) -> bool {
+    match mark {
+        MarkOnDisk::Absent => false,
+        MarkOnDisk::Valid(mark) => mark.state != MarkState::Free,
+        MarkOnDisk::Unreadable { .. } => true,
+    }
+}
+
+fn pv_uid_of(mark: &MarkOnDisk) -> &str {
+    match mark {
+        MarkOnDisk::Valid(mark) => &mark.pv_uid,
+        _ => "",
+    }
+}
+
+fn is_wiping(candidate: &Candidate, cluster: &str) -> bool {
+    let found = &candidate.mark.on_disk;
+    matches!(found, MarkOnDisk::Valid(it) if it.cluster == cluster && it.state == MarkState::Wiping)
+}

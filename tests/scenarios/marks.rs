@@ -1,0 +1,103 @@
+//! Object and disk disagree: nothing is wiped or offered until an operator decides as in docs/marks.md.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::{Value, json};
+use support::killed_by;
+use support::names::ANNOTATION_CONSENT;
+use support::stage::name;
+
+use crate::kit::*;
+
+/// The PV is lost, as with a cluster, although its data is on the disk.
+fn remove(volume: &Occupied) {
+    volume.delete_pv();
+    let none = json!({ "metadata": { "finalizers": null } });
+    volume.stage.patch_pv(&name(&volume.pv), &none);
+    is_gone(&volume.stage, &volume.pv);
+}
+
+/// Creates a PV from a backup: it has another UID.
+fn restore(volume: &mut Occupied, backup: &PersistentVolume, change: impl FnOnce(&mut Value)) {
+    let mut pv = json!(backup);
+    for key in ["uid", "resourceVersion", "creationTimestamp"] {
+        pv["metadata"][key] = Value::Null;
+    }
+    pv["status"] = Value::Null;
+    change(&mut pv);
+    volume.pv = volume.stage.create_pv(pv);
+}
+
+/// The text between two others.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text.split_once(before).unwrap_or(("", text));
+    rest.split_once(after).unwrap_or((text, "")).0
+}
+
+/// Waits until the volume is dirty, and returns the annotation of the Node and its value that consent to a wipe.
+fn consent_of_node(volume: &mut Occupied) -> (String, String) {
+    volume.stage.event("VolumeDirty", "vol-1");
+    let status = status_of(&mut volume.provisioner, &volume.path);
+    assert_eq!(status["reason"], "Dirty");
+    let detail = status["detail"].as_str().unwrap();
+    let key = between(detail, "kubectl annotate node ", "=wipe:");
+    let (_, key) = key.split_once(' ').unwrap();
+    let value = between(detail, "=wipe:", " ");
+    (key.to_owned(), format!("wipe:{value}"))
+}
+
+#[test]
+fn pv_restored_from_a_backup_is_not_cleaned_without_consent() {
+    let mut volume = or_skip!(occupied());
+    let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
+    volume.stop();
+    volume.release();
+    remove(&volume);
+    restore(&mut volume, &backup, |_| {});
+    volume.pv = volume.stage.in_phase(&name(&volume.pv), "Released");
+    volume.start();
+    let text = volume.stage.event("VolumeMarkMismatch", "its mark is used");
+    volume.is_kept("Released", "the disk names another PV");
+    let wipe = format!("wipe:{}", between(&text, "\"wipe:", "\""));
+    volume.annotate(ANNOTATION_CONSENT, wipe);
+    volume.is_cleaned();
+}
+
+#[test]
+fn pv_of_an_old_backup_is_deleted_and_its_volume_is_not_offered_without_consent() {
+    let mut volume = or_skip!(occupied());
+    let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
+    volume.stop();
+    volume.release();
+    remove(&volume);
+    restore(&mut volume, &backup, |pv| {
+        pv["spec"]["claimRef"] = Value::Null;
+        let annotations = pv["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.retain(|key, _| key.ends_with("/identity") || key.contains("provisioned-by"));
+    });
+    volume.stage.in_phase(&name(&volume.pv), "Available");
+    volume.start();
+    is_gone(&volume.stage, &volume.pv);
+    let (key, consent) = consent_of_node(&mut volume);
+    let (stage, path) = (&volume.stage, &volume.path);
+    stage.still(&mut volume.provisioner, "it is not offered", || {
+        has_secret(path) && stage.pvs_at(path).is_empty()
+    });
+    annotate_node(stage, &key, consent);
+    volume.is_cleaned();
+}
+
+#[test]
+fn wipe_whose_pv_is_lost_goes_on() {
+    let mut volume = or_skip!(occupied());
+    volume.stop();
+    let environment = [("CRASH_AT", "remove-entry")];
+    let mut program = volume.stage.provisioner_with(&environment);
+    volume.release();
+    let status = program.wait(volume.stage.timeout()).unwrap();
+    assert_eq!(killed_by(status), Some(9), "{status}");
+    remove(&volume);
+    assert!(has_secret(&volume.path));
+    volume.start();
+    volume.is_cleaned();
+    volume.stage.event("VolumeDelete", "cleaning");
+}
