@@ -105,7 +105,9 @@ impl Actor {
                     let work = async move { this.patch(patch, &now, &facts).await };
                     self.write_pv(pv, expectations, work);
                 }
-                Action::WriteMark(write) => self.free(*write, facts.clone(), expectations),
+                Action::WriteMark(write) => {
+                    self.write_mark_only(*write, facts.clone(), expectations);
+                }
                 Action::FindPv(search) => self.search(search, expectations),
                 Action::Withdraw(withdrawal) => {
                     let pv = withdrawal.pv.clone();

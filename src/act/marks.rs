@@ -56,8 +56,13 @@ impl Actor {
         Ok(())
     }
 
-    /// Writes the mark of a volume whose PV was deleted unused.
-    pub(super) fn free(&self, write: MarkWrite, facts: PassFacts, expectations: &Expectations) {
+    /// Writes a mark without a change of a PV.
+    pub(super) fn write_mark_only(
+        &self,
+        write: MarkWrite,
+        facts: PassFacts,
+        expectations: &Expectations,
+    ) {
         let guard = self.in_flight.enter(write.path.as_str(), None);
         let this = self.clone();
         let work = async move {

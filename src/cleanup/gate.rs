@@ -49,8 +49,7 @@ pub(super) async fn gate(
     ensure_not_paused(context, &node).await?;
     let permission = judge(context, order, &pv, volume.candidate())?;
     if !permission.consent_used {
-        let settings = context.state.borrow().settings.clone();
-        mark::judge(context, &settings, &pv, volume.candidate())?;
+        mark::judge(context, &pv, volume.candidate())?;
     }
     Ok((pv, permission, volume))
 }

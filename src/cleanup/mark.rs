@@ -1,6 +1,5 @@
 //! Writes marks on open and locked volumes.
 
-use std::ffi::OsStr;
 use std::fmt::Display;
 
 use crate::crash::crash_point;
@@ -11,10 +10,10 @@ use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
-    Mark, MarkError, MarkOnDisk, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
+    Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
 };
 use crate::inventory::Candidate;
-use crate::plan::{Agreement, MarkWrite, Settings, agreement, mark_of, reasons};
+use crate::plan::{Agreement, MarkWrite, agreement, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
@@ -39,14 +38,10 @@ impl Marker {
     /// # Errors
     /// When it cannot be written durably.
     pub(super) fn write(&self, lock: &VolumeLock, mark: &Mark) -> Result<(), MarkError> {
-        let entry = self.path.as_path().file_name().and_then(OsStr::to_str);
-        let volume = MarkedVolume {
-            // The lock of a filesystem is on its root.
-            root: (self.kind == VolumeMode::Filesystem).then(|| lock.as_fd()),
-            identity: &self.identity,
-            class: &self.class,
-            entry: entry.unwrap_or_default(),
-        };
+        // The lock of a filesystem is on its root.
+        let root = (self.kind == VolumeMode::Filesystem).then(|| lock.as_fd());
+        let path = self.path.as_path();
+        let volume = MarkedVolume::new(root, &self.identity, &self.class, path);
         self.state.write(&volume, mark).map(drop)
     }
 
@@ -91,14 +86,13 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         VolumeMode::Block => Volume::Device(Device::open(path.as_path(), Access::Probe)?),
     };
     let _lock = VolumeLock::acquire(&volume, path.as_path(), Access::Probe)?;
+    let identity = volume.identity(path, &machine.sysfs);
+    let identity = identity.map_err(|error| unknown(&error))?;
+    let marked = volume.marked(path, &write.mark.class, &identity);
     // The marks of the machine may be older than the last write.
-    let machine = Machine {
-        marks: state.read_all()?,
-        ..machine.clone()
-    };
-    let found = volume.candidate(path, &write.mark.class, &machine);
+    let found = state.read_all()?.find(&marked);
     let found = found.map_err(|error| unknown(&error))?;
-    if found.identity != write.identity || found.mark.on_disk != write.expected {
+    if identity != write.identity || found.on_disk != write.expected {
         return Err(unknown(
             &"the volume or its mark has changed since the last scan",
         ));
@@ -111,7 +105,6 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         }
     }
     crash_point("write-mark");
-    let marked = volume.marked(path, &write.mark.class, &found.identity);
     state
         .write(&marked, &mark)
         .map_err(|error| unknown(&error))?;
@@ -124,11 +117,11 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
 /// PV and mark contradict each other.
 pub(super) fn judge(
     context: &CleanupContext,
-    settings: &Settings,
     pv: &PvView,
     candidate: &Candidate,
 ) -> Result<(), Failure> {
-    let Some(cluster) = settings.judges(candidate) else {
+    let state = context.state.borrow();
+    let Some(cluster) = state.settings.judges(candidate) else {
         return Ok(());
     };
     match agreement(pv, cluster, candidate, context.cluster.now()) {
@@ -147,7 +140,7 @@ pub(super) fn wiping(context: &CleanupContext, pv: &PvView, candidate: &Candidat
 
 /// Whether a volume is clean already, by its mark: an earlier process could not release its PV.
 pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
-    let (MarkOnDisk::Valid(found), Some(mark)) = (&candidate.mark.on_disk, &commit.mark) else {
+    let (Some(found), Some(mark)) = (candidate.mark.on_disk.valid(), &commit.mark) else {
         return false;
     };
     let is_same = found.cluster == mark.cluster && found.pv_uid == mark.pv_uid;

@@ -22,9 +22,11 @@ mod files;
 mod root;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use jiff::Timestamp;
 
@@ -121,6 +123,25 @@ pub enum MarkOnDisk {
     },
 }
 
+impl MarkOnDisk {
+    /// The mark, if it is readable.
+    pub fn valid(&self) -> Option<&Mark> {
+        match self {
+            Self::Valid(mark) => Some(mark),
+            Self::Absent | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// Whether the volume may have a PV or the data of a tenant.
+    pub fn has_past(&self) -> bool {
+        match self {
+            Self::Absent => false,
+            Self::Valid(mark) => mark.state != MarkState::Free,
+            Self::Unreadable { .. } => true,
+        }
+    }
+}
+
 /// Where a mark lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -150,6 +171,24 @@ pub struct MarkedVolume<'a> {
     pub class: &'a str,
     /// Its name in the discovery directory.
     pub entry: &'a str,
+}
+
+impl<'a> MarkedVolume<'a> {
+    /// The volume at a path of a class.
+    pub fn new(
+        root: Option<BorrowedFd<'a>>,
+        identity: &'a Identity,
+        class: &'a str,
+        path: &'a Path,
+    ) -> Self {
+        let entry = path.file_name().and_then(OsStr::to_str);
+        Self {
+            root,
+            identity,
+            class,
+            entry: entry.unwrap_or_default(),
+        }
+    }
 }
 
 /// Why a mark was not written.

@@ -33,7 +33,7 @@ use ring::digest::{SHA256, digest};
 use sysfs::Sysfs;
 
 /// The facts of the machine, read once for several volumes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// The mounts of our mount namespace.
     pub mounts: MountTable,

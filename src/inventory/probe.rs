@@ -10,7 +10,6 @@ use crate::host::Machine;
 use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
-use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 use super::{Candidate, Skip, Volume};
@@ -37,12 +36,8 @@ pub(super) fn probe(
         return Err(Skip::new(SkipReason::NoCapacity, text));
     }
     let is_taken = taken.is_none_or(|paths| paths.contains(&class.host_dir.join(entry)));
-    let is_marked = match &candidate.mark.on_disk {
-        MarkOnDisk::Absent => false,
-        MarkOnDisk::Valid(mark) => mark.state != MarkState::Free,
-        MarkOnDisk::Unreadable { .. } => true,
-    };
-    if (class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
+    let has_past = candidate.mark.on_disk.has_past();
+    if (class.discovery_policy == DiscoveryPolicy::EmptyOnly || has_past)
         && !is_taken
         && candidate.in_use.is_none()
     {

@@ -1,7 +1,6 @@
 //! An open volume, what it is, and whether it is empty.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -11,6 +10,7 @@ use crate::host::filesystem::FsRoot;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{self, GlobalIdentity, Identity};
 use crate::host::mark::{MarkFact, MarkOnDisk, MarkState, MarkedVolume, header_hash};
+use crate::host::sysfs::Sysfs;
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::device::Disk;
@@ -53,10 +53,10 @@ impl Volume {
         machine: &Machine,
     ) -> io::Result<Candidate> {
         let sysfs = &machine.sysfs;
+        let identity = self.identity(path, sysfs)?;
         let mut candidate = match self {
             Self::Filesystem(root) => {
                 let (capacity, read_only) = root.size_and_read_only()?;
-                let identity = identity::of_filesystem(root, sysfs)?;
                 Candidate {
                     kind: VolumeMode::Filesystem,
                     capacity,
@@ -73,7 +73,6 @@ impl Volume {
             }
             Self::Device(device) => {
                 let facts = sysfs.device(device.number())?;
-                let identity = identity::of_device(device, path.as_path(), sysfs)?;
                 Candidate {
                     kind: VolumeMode::Block,
                     capacity: device.size(),
@@ -106,6 +105,17 @@ impl Volume {
         Ok(candidate)
     }
 
+    /// Its identity at the path where it is offered.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub(crate) fn identity(&self, path: &MountPath, sysfs: &Sysfs) -> io::Result<Identity> {
+        match self {
+            Self::Filesystem(root) => identity::of_filesystem(root, sysfs),
+            Self::Device(device) => identity::of_device(device, path.as_path(), sysfs),
+        }
+    }
+
     /// What its mark is found by.
     pub(crate) fn marked<'a>(
         &'a self,
@@ -113,16 +123,11 @@ impl Volume {
         class: &'a str,
         identity: &'a Identity,
     ) -> MarkedVolume<'a> {
-        let entry = path.as_path().file_name().and_then(OsStr::to_str);
-        MarkedVolume {
-            root: match self {
-                Self::Filesystem(root) => Some(root.as_fd()),
-                Self::Device(_) => None,
-            },
-            identity,
-            class,
-            entry: entry.unwrap_or_default(),
-        }
+        let root = match self {
+            Self::Filesystem(root) => Some(root.as_fd()),
+            Self::Device(_) => None,
+        };
+        MarkedVolume::new(root, identity, class, path.as_path())
     }
 
     /// Looks for data, for classes with `discoveryPolicy: EmptyOnly`.

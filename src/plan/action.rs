@@ -37,7 +37,7 @@ pub enum Action {
     Withdraw(Withdrawal),
     /// Forget a finished cleanup whose PV is gone.
     Forget(Tenancy),
-    /// Write the mark of a volume without a PV.
+    /// Write a mark without a change of a PV.
     WriteMark(Box<MarkWrite>),
     /// Read the PVs of these names: the mark of a volume names a PV that the watch does not show.
     FindPv(PvSearch),

@@ -38,6 +38,13 @@ pub(super) fn some_of(entries: &[&str]) -> String {
     }
 }
 
+/// Names the first volumes that are skipped for a reason, if there are any.
+fn skipped(volumes: &[VolumeReport], reason: SkipReason) -> Option<String> {
+    let skipped = volumes.iter().filter(|it| it.reason == Some(reason));
+    let entries: Vec<_> = skipped.map(|it| it.entry.as_str()).collect();
+    (!entries.is_empty()).then(|| some_of(&entries))
+}
+
 impl<'a> Planner<'a> {
     /// Reports the entries of each class and the PVs without an entry, and creates the missing PVs.
     pub(super) fn discover_local_volumes(&mut self) {
@@ -94,14 +101,10 @@ impl<'a> Planner<'a> {
 
     /// Reports the volumes of a class that are not offered because of their marks, all in one event.
     fn report_dirty(&mut self, class: &Class, volumes: &[VolumeReport]) {
-        let dirty = volumes
-            .iter()
-            .filter(|it| it.reason == Some(SkipReason::Dirty));
-        let entries: Vec<_> = dirty.map(|it| it.entry.as_str()).collect();
-        if entries.is_empty() {
+        let Some(entries) = skipped(volumes, SkipReason::Dirty) else {
             return;
-        }
-        let (name, dir, entries) = (&class.name, &class.host_dir, some_of(&entries));
+        };
+        let (name, dir) = (&class.name, &class.host_dir);
         let message = format!(
             "class {name:?}: volumes in {dir} are not offered, because their marks name tenants without a PersistentVolume: {entries}; /status has for each the command that decides"
         );
@@ -111,13 +114,10 @@ impl<'a> Planner<'a> {
 
     /// Reports the volumes of a class that are not offered because they hold data, all in one event.
     fn report_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
-        let is_not_empty = |it: &&VolumeReport| it.reason == Some(SkipReason::NotEmpty);
-        let not_empty = volumes.iter().filter(is_not_empty);
-        let entries: Vec<_> = not_empty.map(|it| it.entry.as_str()).collect();
-        if entries.is_empty() {
+        let Some(entries) = skipped(volumes, SkipReason::NotEmpty) else {
             return;
-        }
-        let (name, dir, entries) = (&class.name, &class.host_dir, some_of(&entries));
+        };
+        let (name, dir) = (&class.name, &class.host_dir);
         let message = format!(
             "class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {dir} hold something: {entries}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`"
         );

@@ -18,9 +18,10 @@ use crate::types::VolumeMode;
 use crate::view::{Phase, PvView};
 
 use super::Settings;
+use super::verdict::consents_to;
 
 /// The fault, and its fix, while marks are off.
-pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks are neither written nor judged; grant get on it, as the chart does";
+pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks are neither written nor judged; grant get on it";
 
 /// How long before the start of this process a mark `pending` may have been written, so that the previous process was
 /// about to create the PV.
@@ -107,7 +108,7 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         }
         _ => false,
     };
-    let is_accepted = consents(pv, "accept", &observed.text);
+    let is_accepted = consents_to(pv.consent.as_deref(), "accept", &observed.text);
     let is_offerable = || pv.never_used() && is_clean(found, cluster, candidate);
     if agrees || is_accepted || is_offerable() {
         let mark = mark_of(pv, cluster, candidate, state, date);
@@ -130,10 +131,7 @@ pub fn mark_of(
     state: MarkState,
     date: Timestamp,
 ) -> Mark {
-    let before = match &candidate.mark.on_disk {
-        MarkOnDisk::Valid(mark) => mark.clone(),
-        _ => Mark::default(),
-    };
+    let before = candidate.mark.on_disk.valid().cloned();
     Mark {
         cluster: cluster.to_owned(),
         pv_uid: pv.uid.clone(),
@@ -143,7 +141,7 @@ pub fn mark_of(
         class: pv.class.clone(),
         claim: pv.claim.as_ref().map(ToString::to_string),
         written_at: date,
-        ..before
+        ..before.unwrap_or_default()
     }
 }
 
@@ -167,14 +165,11 @@ pub(super) fn unowned(
     ended: &BTreeSet<String>,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
-    let consents = |verb: &str| {
-        let consent = consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':'));
-        consent == Some(&key(found))
-    };
-    if is_clean(found, cluster, candidate) || consents("accept") {
+    let key = key(found);
+    if is_clean(found, cluster, candidate) || consents_to(consent, "accept", &key) {
         return Unowned::Clean;
     }
-    if consents("wipe") {
+    if consents_to(consent, "wipe", &key) {
         return Unowned::Wipe;
     }
     let MarkOnDisk::Valid(mark) = found else {
@@ -223,9 +218,4 @@ pub(super) fn key(mark: &MarkOnDisk) -> String {
         MarkOnDisk::Valid(Mark { token, state, .. }) => format!("{token}:{}", state.as_str()),
         MarkOnDisk::Unreadable { digest } => format!("sha256-{digest}:unreadable"),
     }
-}
-
-fn consents(pv: &PvView, verb: &str, identity: &str) -> bool {
-    let consent = pv.consent.as_deref();
-    consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':')) == Some(identity)
 }

@@ -44,10 +44,7 @@ impl<'a> Planner<'a> {
         if compared == Some(Match::Different) && !pv.never_used() {
             return true;
         }
-        let token = match &candidate.mark.on_disk {
-            MarkOnDisk::Valid(mark) => Some(mark.token.clone()),
-            _ => None,
-        };
+        let token = candidate.mark.on_disk.valid().map(|it| it.token.clone());
         match agreement(pv, cluster, candidate, self.snapshot.date) {
             // The write of the mark succeeded, and that of the annotation failed.
             Agreement::Agrees if pv.offer.is_none() => {
@@ -189,7 +186,8 @@ impl<'a> Planner<'a> {
         }
         let found = &candidate.mark.on_disk;
         let (hash, key) = (candidate.identity.hash(), key(found));
-        if has_past(found) && !self.snapshot.searched.contains(&key) {
+        // The PV may be one that the watch does not show, such as one of an old hostname.
+        if found.has_past() && !self.snapshot.searched.contains(&key) {
             self.search_pv(class, path, key);
             return Ok(false);
         }
@@ -276,7 +274,7 @@ impl<'a> Planner<'a> {
             // Of few volumes, in most passes of none.
             let may_be_orphan = |candidate: &Candidate| match &candidate.mark.on_disk {
                 MarkOnDisk::Valid(mark) => has_consents || mark.state == MarkState::Wiping,
-                found => has_past(found),
+                found => found.has_past(),
             };
             let volumes = observation.volumes();
             for (entry, candidate) in volumes.filter(|(_, it)| may_be_orphan(it)) {
@@ -320,23 +318,11 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a mark may be that of a PV which the watch does not show, such as one of an old hostname.
-fn has_past(mark: &MarkOnDisk) -> bool {
-    match mark {
-        MarkOnDisk::Absent => false,
-        MarkOnDisk::Valid(mark) => mark.state != MarkState::Free,
-        MarkOnDisk::Unreadable { .. } => true,
-    }
-}
-
 fn pv_uid_of(mark: &MarkOnDisk) -> &str {
-    match mark {
-        MarkOnDisk::Valid(mark) => &mark.pv_uid,
-        _ => "",
-    }
+    mark.valid().map_or("", |mark| &mark.pv_uid)
 }
 
 fn is_wiping(candidate: &Candidate, cluster: &str) -> bool {
-    let found = &candidate.mark.on_disk;
-    matches!(found, MarkOnDisk::Valid(it) if it.cluster == cluster && it.state == MarkState::Wiping)
+    let mark = candidate.mark.on_disk.valid();
+    mark.is_some_and(|it| it.cluster == cluster && it.state == MarkState::Wiping)
 }

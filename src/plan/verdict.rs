@@ -293,16 +293,19 @@ fn wrong_disk(message: String) -> Refusal {
     }
 }
 
+/// Whether a consent has this verb, and names this.
+pub(super) fn consents_to(consent: Option<&str>, verb: &str, named: &str) -> bool {
+    consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':')) == Some(named)
+}
+
 pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
-    let consent = pv.consent.as_deref();
-    consent.and_then(|it| it.strip_prefix("wipe:")) == Some(observed)
+    consents_to(pv.consent.as_deref(), "wipe", observed)
 }
 
 /// Whether an administrator consented to delete the PV without cleaning, with its recorded identity.
 pub fn consents_to_forget(pv: &PvView) -> bool {
-    let consent = pv.consent.as_deref();
-    let named = consent.and_then(|it| it.strip_prefix("forget:"));
-    named.is_some() && named == pv.identity.as_deref()
+    let recorded = pv.identity.as_deref();
+    recorded.is_some_and(|it| consents_to(pv.consent.as_deref(), "forget", it))
 }
 
 /// The PV's finalizers without ours.

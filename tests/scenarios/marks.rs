@@ -16,6 +16,15 @@ fn remove(volume: &Occupied) {
     is_gone(&volume.stage, &volume.pv);
 }
 
+/// Makes a backup of the PV. Claim and PV are lost while no provisioner runs.
+fn lose(volume: &mut Occupied) -> PersistentVolume {
+    let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
+    volume.stop();
+    volume.release();
+    remove(volume);
+    backup
+}
+
 /// Creates a PV from a backup: it has another UID.
 fn restore(volume: &mut Occupied, backup: &PersistentVolume, change: impl FnOnce(&mut Value)) {
     let mut pv = json!(backup);
@@ -48,10 +57,7 @@ fn consent_of_node(volume: &mut Occupied) -> (String, String) {
 #[test]
 fn pv_restored_from_a_backup_is_not_cleaned_without_consent() {
     let mut volume = or_skip!(occupied());
-    let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
-    volume.stop();
-    volume.release();
-    remove(&volume);
+    let backup = lose(&mut volume);
     restore(&mut volume, &backup, |_| {});
     volume.pv = volume.stage.in_phase(&name(&volume.pv), "Released");
     volume.start();
@@ -65,10 +71,7 @@ fn pv_restored_from_a_backup_is_not_cleaned_without_consent() {
 #[test]
 fn pv_of_an_old_backup_is_deleted_and_its_volume_is_not_offered_without_consent() {
     let mut volume = or_skip!(occupied());
-    let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
-    volume.stop();
-    volume.release();
-    remove(&volume);
+    let backup = lose(&mut volume);
     restore(&mut volume, &backup, |pv| {
         pv["spec"]["claimRef"] = Value::Null;
         let annotations = pv["metadata"]["annotations"].as_object_mut().unwrap();

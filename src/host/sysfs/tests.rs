@@ -6,8 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::host::Machine;
-use crate::host::mark::{Marks, StateDir};
-use crate::host::mounts::MountTable;
 use crate::host::users::device_user;
 
 /// A tree that looks like `/sys` and udev's database.
@@ -388,10 +386,8 @@ fn holder_of_a_device_is_named_with_the_remedy() {
             .stack(holder, "pci/sda/sda2");
         fs::create_dir_all(fixture.dir.path().join("sys/block")).unwrap();
         let machine = Machine {
-            mounts: MountTable::default(),
             sysfs: fixture.sysfs(),
-            state: StateDir::default(),
-            marks: Marks::default(),
+            ..Machine::default()
         };
         let user = |number| device_user(&fixture.facts(number), &machine).unwrap();
         let named = format!("sda2 is held by {holder}{command}");
