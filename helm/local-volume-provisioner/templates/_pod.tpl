@@ -94,6 +94,9 @@ A directory that classes share is mounted once.
   hostPath: /run/udev/data
   mountPath: /run/udev/data
   readOnly: true
+- name: provisioner-state
+  hostPath: /var/lib/local-volume-provisioner
+  mountPath: /var/lib/local-volume-provisioner
 {{- if not (or (include "local-volume-provisioner.isFalse" .Values.mountDevVolume) (hasKey $seen "/dev")) }}
 - name: provisioner-dev
   hostPath: /dev
