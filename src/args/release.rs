@@ -9,8 +9,8 @@ use crate::config::duration;
 /// Arguments of `release`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "PVs whose volumes still hold a tenant's data are listed and stay (exit code 1), unless \
-    --abandon-uncleaned is given. It can be run again at any time.\n\n\
+    after_help = "PVs whose volumes still hold a tenant's data and have no mark are listed and stay (exit code 1), \
+    unless --abandon-unmarked is given. It can be run again at any time.\n\n\
     Examples:\n  \
     $ local-volume-provisioner release --finalizers --node worker-3\n  \
     $ local-volume-provisioner release --finalizers --daemonset local-volumes --namespace kube-system"
@@ -48,9 +48,9 @@ pub struct Release {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// Release PVs whose volumes were not cleaned, too. Their data stays on the disks.
+    /// Release PVs whose volumes were not cleaned and have no mark, too. Their data stays on the disks.
     #[arg(long)]
-    pub abandon_uncleaned: bool,
+    pub abandon_unmarked: bool,
 
     /// How long to wait for the DaemonSet and its pods to end, and to retry transient errors.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]

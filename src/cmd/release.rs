@@ -1,8 +1,9 @@
 //! `release --finalizers`: removes the finalizer from PersistentVolumes without the provisioner.
 //!
 //! The finalizer keeps a PV until its volume is clean. An operator runs this command to uninstall the provisioner, or
-//! after the permanent loss of a node. It never wipes, and a PV whose volume still holds a tenant's data keeps the
-//! finalizer unless `--abandon-uncleaned` is given. It deletes nothing but the cleaning Jobs of an installation.
+//! after the permanent loss of a node. It never wipes, and deletes nothing but the cleaning Jobs of an installation. A PV
+//! whose volume still holds a tenant's data keeps the finalizer, unless the disk has a mark (the annotation `offer` says
+//! so) or `--abandon-unmarked` is given. A later installation does not offer a marked volume.
 //!
 //! It releases the PVs of one node or of one DaemonSet's installation. A PV that names no installation counts as one of
 //! the latter if no other provisioner runs. While something is left of the DaemonSet, and after a transient error or a
@@ -33,7 +34,7 @@ use crate::view::{Phase, PvView};
 /// The pause between two passes.
 const PASS_PAUSE: Duration = Duration::from_secs(1);
 /// The end of the line about an uncleaned volume.
-const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or leave the data to its next user with --abandon-uncleaned (in the chart: uninstall.abandonUncleaned=true)";
+const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or leave the data to its next user with --abandon-unmarked (in the chart: uninstall.abandonUnmarked=true)";
 /// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
@@ -172,7 +173,13 @@ impl Releaser {
                 continue;
             };
             let data = data(pv);
-            if self.args.abandon_uncleaned {
+            if pv.offer.is_some() {
+                writeln!(
+                    out,
+                    "MARKED: {data}: {why}; this program does not offer it."
+                )?;
+                free.push(pv);
+            } else if self.args.abandon_unmarked {
                 // Before the write, whose response may be lost.
                 writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
                 free.push(pv);

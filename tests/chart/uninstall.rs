@@ -85,9 +85,9 @@ fn the_hook_has_time_for_both_of_its_waits_and_abandons_data_on_demand_only() {
         let deadline = &objects.only("Job")["spec"]["activeDeadlineSeconds"];
         assert!(deadline.as_i64().unwrap() > ABSENCE + seconds, "{deadline}");
     }
-    let objects = helm.render(&["uninstall.abandonUncleaned=true"]);
+    let objects = helm.render(&["uninstall.abandonUnmarked=true"]);
     let args = &objects.only("Job")["spec"]["template"]["spec"]["containers"][0]["args"];
-    assert_eq!(args[6], "--abandon-uncleaned");
+    assert_eq!(args[6], "--abandon-unmarked");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn unclean_volumes_fail_an_uninstall_and_both_remedies_work() {
     assert!(refused.contains("completed with 1 error"), "{refused}");
     let log = ["logs", "job/local-volumes-uninstall", "--namespace", SYSTEM];
     let said = cluster.kubectl(&log).unwrap();
-    assert!(said.contains("abandonUncleaned"), "{said}");
+    assert!(said.contains("abandonUnmarked"), "{said}");
     for pv in &pvs {
         assert!(said.contains(name(pv)), "{said}");
         let still = cluster.get("pv", name(pv), None).unwrap();
@@ -72,7 +72,7 @@ fn unclean_volumes_fail_an_uninstall_and_both_remedies_work() {
 
     // The Job, run again with other values.
     let classes = json!([class("unclean", &disks.class("unclean"), json!({}))]);
-    let values = json!({ "uninstall": { "abandonUncleaned": true } });
+    let values = json!({ "uninstall": { "abandonUnmarked": true } });
     let hook = render(classes, values, &["--show-only=templates/uninstall.yaml"]);
     let hook = absent_for(&hook, Duration::from_secs(3));
     cluster.manifests("replace --force", &hook).unwrap();

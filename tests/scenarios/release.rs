@@ -208,10 +208,14 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let released = held(&stage, "released", "Released");
     let deleted = held(&stage, "deleted", "Released");
     stage.delete_pv(&deleted);
+    let marked = held(&stage, "marked", "Released");
+    annotate(&stage, &marked, "local-volume-provisioner/offer", "token");
 
     delete_daemon_set(&stage, PropagationPolicy::Background);
     let text = run(&stage, &UNINSTALL, 1);
-    assert!(text.contains("--abandon-uncleaned"), "{text}");
+    assert!(text.contains(&format!("MARKED: PV {marked} ")), "{text}");
+    assert!(!is_held(&stage, &marked));
+    assert!(text.contains("--abandon-unmarked"), "{text}");
     for (base, why) in [("released", "released, not"), ("deleted", "deleted, not")] {
         let (path, claim) = (
             format!("/mnt/elsewhere/{base}"),
@@ -227,7 +231,7 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     assert!(!is_held(&stage, &free));
     assert!(is_held(&stage, &released) && is_held(&stage, &deleted));
 
-    let abandon = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
+    let abandon = [&UNINSTALL[..], &["--abandon-unmarked"]].concat();
     let text = run(&stage, &abandon, 0);
     let loud = text
         .lines()

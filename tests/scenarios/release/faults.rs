@@ -39,7 +39,7 @@ fn a_missing_permission_and_a_race_are_reported_and_survived() {
 #[test]
 fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
     let stage = or_skip!(own_cluster());
-    let args = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
+    let args = [&UNINSTALL[..], &["--abandon-unmarked"]].concat();
     let [first, second, third] =
         ["first", "second", "third"].map(|base| held(&stage, base, "Released"));
     let patch = |pv: &str| stage.faults().on(Verb::Patch).resource(PVS).name(pv);

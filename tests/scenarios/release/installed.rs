@@ -18,7 +18,7 @@ fn existing_daemon_set_keeps_every_finalizer() {
         ["Available", "Bound", "Released"].map(|phase| held(&stage, &phase.to_lowercase(), phase));
     for (more, wanted) in [
         (&[][..], 1),
-        (&["--abandon-uncleaned"], 1),
+        (&["--abandon-unmarked"], 1),
         (&["--unless-installed"], 0),
     ] {
         let text = run(&stage, &[&UNINSTALL[..], more].concat(), wanted);
@@ -62,7 +62,7 @@ fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
     let released = held(&stage, "released", "Released");
     let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
     let late = listing.hold();
-    let running = start(&stage, &[&UNINSTALL[..], &["--abandon-uncleaned"]].concat());
+    let running = start(&stage, &[&UNINSTALL[..], &["--abandon-unmarked"]].concat());
     stage.eventually("it lists the PVs", || late.hits() == 1);
     install(&stage);
     late.clear();

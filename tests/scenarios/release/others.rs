@@ -13,7 +13,7 @@ fn nothing_is_abandoned_while_a_provisioner_may_clean_it() {
     let released = held(&stage, "released", "Released");
     let abandon = |args: &[&str], with_namespace: bool, code: i32| {
         let mut command = stage.command();
-        command.args(["release", "--finalizers", "--abandon-uncleaned"]);
+        command.args(["release", "--finalizers", "--abandon-unmarked"]);
         if !with_namespace {
             command.env_remove("MY_NAMESPACE");
         }
@@ -59,7 +59,7 @@ fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
     let args = [
         "release",
         "--finalizers",
-        "--abandon-uncleaned",
+        "--abandon-unmarked",
         "--node",
         &node,
     ];
@@ -162,7 +162,7 @@ fn uninstall_releases_pvs_and_jobs_of_its_own_installation_only() {
     assert!(is_held(&stage, &unnamed) && is_held(&stage, &wiped));
 
     // The other installation cannot be about to clean what names this one.
-    let abandon = [&UNINSTALL[..], &["--abandon-uncleaned"]].concat();
+    let abandon = [&UNINSTALL[..], &["--abandon-unmarked"]].concat();
     run(&stage, &abandon, 0);
     stage.eventually("the deleted one is gone", || stage.pv(&wiped).is_none());
     stage.delete_pod("another", true);
