@@ -19,6 +19,8 @@ pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
 /// The installation that manages a PV: `<namespace>/<DaemonSet>`.
 pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation";
+/// Of a PV whose disk was moved here: `<UID>:<token>` of the PV that its mark still names.
+pub const ANNOTATION_MOVED_FROM: &str = "local-volume-provisioner/moved-from";
 /// The token of the offer that created a PV. The mark on the disk has the same.
 pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
 /// Before the hash of an identity, on the Node: an operator's decision about a volume without a PV.

@@ -98,11 +98,15 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         ));
     }
     let mut mark = write.mark.clone();
-    if mark.state == MarkState::Pending {
-        match &volume {
-            Volume::Filesystem(root) => mark.root = RootAttributes::read(root.as_fd()).ok(),
-            Volume::Device(device) => mark.header = Some(header_hash(device)?),
+    match &volume {
+        // Never of a used volume: its tenant may have changed them.
+        Volume::Filesystem(root) if mark.state <= MarkState::Offered => {
+            mark.root = RootAttributes::read(root.as_fd()).ok();
         }
+        Volume::Device(device) if mark.state == MarkState::Pending => {
+            mark.header = Some(header_hash(device)?);
+        }
+        _ => {}
     }
     crash_point("write-mark");
     state

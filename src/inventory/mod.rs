@@ -135,6 +135,7 @@ pub struct Candidate {
     pub rotational: BTreeSet<DeviceNumber>,
     /// Its mark.
     pub mark: MarkFact,
-    /// Of a device with a mark `pending`: whether its header is still that of the offer.
-    pub is_header_unchanged: bool,
+    /// Whether it still has what its mark recorded: the header of a device, read while the mark is `pending`; the owner
+    /// and the mode of a filesystem's root.
+    pub is_as_offered: bool,
 }

@@ -68,7 +68,7 @@ impl Volume {
                     contents: Contents::NotLookedAt,
                     rotational: BTreeSet::new(),
                     mark: MarkFact::default(),
-                    is_header_unchanged: false,
+                    is_as_offered: false,
                 }
             }
             Self::Device(device) => {
@@ -84,7 +84,7 @@ impl Volume {
                     contents: Contents::NotLookedAt,
                     rotational: BTreeSet::new(),
                     mark: MarkFact::default(),
-                    is_header_unchanged: false,
+                    is_as_offered: false,
                 }
             }
         };
@@ -97,10 +97,15 @@ impl Volume {
         }
         let marked = self.marked(path, class, &candidate.identity);
         candidate.mark = machine.marks.find(&marked)?;
-        if let (Self::Device(device), MarkOnDisk::Valid(mark)) = (self, &candidate.mark.on_disk)
-            && mark.state == MarkState::Pending
-        {
-            candidate.is_header_unchanged = mark.header == Some(header_hash(device)?);
+        if let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk {
+            candidate.is_as_offered = match self {
+                Self::Device(_) if mark.state != MarkState::Pending => false,
+                Self::Device(device) => mark.header == Some(header_hash(device)?),
+                Self::Filesystem(root) => match &mark.root {
+                    Some(recorded) => recorded.is_owner_of(root.as_fd())?,
+                    None => true,
+                },
+            };
         }
         Ok(candidate)
     }

@@ -15,7 +15,7 @@ use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Candidate, Contents};
 use crate::names::ANNOTATION_CONSENT;
 use crate::types::VolumeMode;
-use crate::view::{Phase, PvView};
+use crate::view::{Phase, PvView, ReclaimPolicy};
 
 use super::Settings;
 use super::verdict::consents_to;
@@ -86,12 +86,15 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
                 MarkState::Used if !is_used => false,
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
                 before if before < state => true,
+                // An administrator prepared the root for the first tenant.
+                MarkState::Offered if pv.claim.is_none() && is_prepared(candidate) => true,
                 _ => return Agreement::Agrees,
             }
         }
         MarkOnDisk::Valid(mark) if mark.state == MarkState::Pending && pv.offer.is_some() => {
             mark.cluster == cluster && pv.offer.as_ref() == Some(&mark.token)
         }
+        MarkOnDisk::Valid(mark) if mark.cluster == cluster && is_moved(pv, mark) => true,
         // The state directory was lost, but the identity proves the disk. Or a filesystem in memory lost its contents
         // with its mark.
         MarkOnDisk::Absent if pv.offer.is_some() => match candidate.mark.place {
@@ -121,6 +124,21 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         format!("accept:{text}"),
         format!("wipe:{text}"),
     ))
+}
+
+/// Whether the owner or the mode of a filesystem's root is not that of its offer any more.
+fn is_prepared(candidate: &Candidate) -> bool {
+    candidate.kind == VolumeMode::Filesystem && !candidate.is_as_offered
+}
+
+/// Whether a PV replaces that of a mark, because its disk was moved. The next write of the mark makes the annotation void.
+fn is_moved(pv: &PvView, mark: &Mark) -> bool {
+    let from = format!("{}:{}", mark.pv_uid, mark.token);
+    let claim = pv.claim.as_ref().map(ToString::to_string);
+    mark.state == MarkState::Used
+        && pv.moved_from.as_ref() == Some(&from)
+        && pv.policy == ReclaimPolicy::Retain
+        && claim == mark.claim
 }
 
 /// The mark of a PV's volume in a state. It keeps what the offer recorded.
@@ -178,7 +196,7 @@ pub(super) fn unowned(
     let age = started.duration_since(mark.written_at);
     // Of this process, whose request failed. No PV was found since.
     let is_own = age <= SignedDuration::ZERO;
-    let is_recent = age < CREATION_LIMIT;
+    let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
     match mark.state {
         _ if mark.cluster != cluster => Unowned::Dirty,
         MarkState::Wiping if mark.identity_hash == candidate.identity.hash() => Unowned::Wipe,
@@ -186,7 +204,7 @@ pub(super) fn unowned(
         MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
             Unowned::Clean
         }
-        MarkState::Pending if is_own || (is_recent && candidate.is_header_unchanged) => {
+        MarkState::Pending if is_own || (is_recent_device && candidate.is_as_offered) => {
             Unowned::Clean
         }
         _ => Unowned::Dirty,

@@ -12,6 +12,7 @@ mod kit;
 mod living;
 mod making;
 mod mark;
+mod mark_of_pv;
 mod missing;
 mod model;
 mod occupied;

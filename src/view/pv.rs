@@ -19,9 +19,9 @@ use serde_json::json;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
-    ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY,
-    ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
-    pv_name_on_collision,
+    ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PAUSED,
+    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
+    provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{NodeView, Partial};
@@ -188,6 +188,8 @@ pub struct PvView {
     pub identity_hash: Option<String>,
     /// The token of its offer, which the mark on the disk has too.
     pub offer: Option<String>,
+    /// The `<UID>:<token>` of the PV that its disk had before it was moved here.
+    pub moved_from: Option<String>,
     /// An administrator's consent, see [`ANNOTATION_CONSENT`].
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
@@ -235,6 +237,7 @@ impl PvView {
             identity: annotation(ANNOTATION_IDENTITY),
             identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
             offer: annotation(ANNOTATION_OFFER),
+            moved_from: annotation(ANNOTATION_MOVED_FROM),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
             owners: pv.owner_references().to_vec(),

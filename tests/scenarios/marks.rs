@@ -1,6 +1,12 @@
 //! Object and disk disagree: nothing is wiped or offered until an operator decides as in docs/marks.md.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
+use rustix::fs::getxattr;
 use serde_json::{Value, json};
 use support::killed_by;
 use support::names::ANNOTATION_CONSENT;
@@ -103,4 +109,55 @@ fn wipe_whose_pv_is_lost_goes_on() {
     volume.start();
     volume.is_cleaned();
     volume.stage.event("VolumeDelete", "cleaning");
+}
+
+/// The mark of a filesystem, as it lies there.
+fn mark_at(path: &Path) -> String {
+    let mut bytes = vec![0; 4096];
+    let length = getxattr(path, "security.local-volume", &mut bytes[..]).unwrap();
+    bytes.truncate(length);
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn disk_that_was_moved_gets_the_mark_of_its_new_pv() {
+    let mut volume = or_skip!(occupied());
+    let backup = lose(&mut volume);
+    let offer = &backup.annotations()["local-volume-provisioner/offer"];
+    let from = format!("{}:{offer}", backup.uid().unwrap());
+    restore(&mut volume, &backup, |pv| {
+        pv["metadata"]["annotations"]["local-volume-provisioner/moved-from"] = json!(from);
+        pv["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    });
+    volume.start();
+    let line = format!("\npv-uid={}\n", volume.pv.uid().unwrap());
+    let what = "the mark names the new PV";
+    volume
+        .stage
+        .eventually(what, || mark_at(&volume.path).contains(&line));
+    set_policy(&volume.stage, &volume.pv, "Delete");
+    volume.is_cleaned();
+}
+
+#[test]
+fn root_that_an_administrator_prepares_is_restored_after_the_tenant() {
+    let (stage, [path]) = or_skip!(fast_stage(["vol-1"]));
+    let _provisioner = stage.provisioner();
+    stage.available(&path, None);
+    let own = |uid, mode| {
+        chown(&path, Some(uid), Some(uid)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    };
+    own(5, 0o2750);
+    let what = "the mark has the new owner and mode";
+    stage.eventually(what, || mark_at(&path).contains("\nroot=5:5:2750:"));
+    let pv = stage.used(&stage.bind("claim", &path));
+    own(8, 0o777);
+    stage.delete_claim("claim");
+    offered_again(&stage, &path, &pv);
+    let root = fs::metadata(&path).unwrap();
+    assert_eq!(
+        (root.uid(), root.gid(), root.mode() & 0o7777),
+        (5, 5, 0o2750)
+    );
 }

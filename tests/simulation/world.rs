@@ -289,6 +289,6 @@ pub fn candidate(at: usize, disk: &Disk, reads: bool) -> Candidate {
                 VolumeMode::Block => Place::StateDirectory,
             }),
         },
-        is_header_unchanged: disk.data.is_none(),
+        is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
     }
 }

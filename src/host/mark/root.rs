@@ -55,6 +55,16 @@ impl RootAttributes {
         })
     }
 
+    /// Whether the owner and the mode of a directory are these. An ACL of a user changes the mode, too.
+    ///
+    /// # Errors
+    /// When the filesystem does not answer.
+    pub fn is_owner_of(&self, root: BorrowedFd<'_>) -> io::Result<bool> {
+        let stat = fstat(root)?;
+        let found = (stat.st_uid, stat.st_gid, stat.st_mode & PERMISSIONS);
+        Ok(found == (self.uid, self.gid, self.mode))
+    }
+
     /// Restores them, as far as that is possible. Returns what failed.
     pub fn restore(&self, root: BorrowedFd<'_>) -> Vec<String> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));

@@ -84,6 +84,7 @@ fn every_field_is_read() {
         identity: Some("v1:wwid=1".into()),
         identity_hash: Some("0123".into()),
         offer: None,
+        moved_from: None,
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
         owners: [

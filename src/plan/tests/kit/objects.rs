@@ -38,7 +38,7 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
         contents: Contents::NotLookedAt,
         rotational: BTreeSet::new(),
         mark: MarkFact::default(),
-        is_header_unchanged: false,
+        is_as_offered: true,
     }
 }
 
@@ -178,6 +178,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         identity: Some(candidate.identity.text.clone()),
         identity_hash: candidate.global.as_ref().map(|it| it.hash.clone()),
         offer: None,
+        moved_from: None,
         consent: None,
         paused: false,
         owners: Vec::new(),
