@@ -72,13 +72,8 @@ impl<'a> Planner<'a> {
 
     /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
-        let is_without_pv = |it: &Tenancy| !self.by_uid.contains_key(it.pv_uid.as_str());
-        let has_orphans = self.snapshot.cleanups.keys().any(is_without_pv);
-        let orphans = if has_orphans {
-            self.orphans()
-        } else {
-            BTreeSet::new()
-        };
+        let orphans = self.orphans();
+        let is_orphan = |tenancy| orphans.iter().any(|(it, ..)| it == tenancy);
         for (tenancy, cleanup) in &self.snapshot.cleanups {
             let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
             let ends_here = matches!(
@@ -92,7 +87,7 @@ impl<'a> Planner<'a> {
                 let mut jobs = self.snapshot.jobs.values();
                 jobs.any(|job| is_running(job, tenancy))
             };
-            if cleanup.running || is_needed || orphans.contains(tenancy) || job_runs() {
+            if cleanup.running || is_needed || is_orphan(tenancy) || job_runs() {
                 continue;
             }
             if let (CleanupState::JobRunning { job }, None) = (&cleanup.state, pv)

@@ -4,6 +4,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::config::Class;
+use crate::inventory::Candidate;
 use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
@@ -97,9 +99,7 @@ impl<'a> Planner<'a> {
         }
         let config = &self.settings.config;
         let verdict = may_clean(pv, self.settings, self.node, location, &self.occupied);
-        let (Ok(_), PvLocation::Volume(class, entry, candidate), Some(path)) =
-            (&verdict, location, pv.path())
-        else {
+        let (Ok(_), PvLocation::Volume(class, entry, candidate)) = (&verdict, location) else {
             if let Err(refusal) = verdict {
                 self.cancel_pending_job(pv, &refusal.message);
                 self.problem(pv, refusal.reason, refusal.state, refusal.message);
@@ -120,22 +120,36 @@ impl<'a> Planner<'a> {
         };
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
-            let order = CleanOrder {
-                pv: pv.clone(),
-                class: Arc::clone(class),
-                path: path.clone(),
-                mount_path: class.mount_dir.join(entry),
-                kind: candidate.kind,
-                method: Method::of(candidate.kind, &class.cleaner),
-                job,
-                cleaned_by: None,
-                capacity: candidate.capacity,
-                rotational: candidate.rotational.clone(),
-                basis: self.basis(pv, location),
-                generation: self.settings.generation,
-                orphan: None,
-            };
+            let mut order = self.clean_order(pv.clone(), class, entry, candidate);
+            order.job = job;
+            order.basis = self.basis(pv, location);
             self.next_step(pv, order);
+        }
+    }
+
+    /// How the volume of an entry is cleaned, by this process unless a Job is set.
+    pub(super) fn clean_order(
+        &self,
+        pv: PvView,
+        class: &Arc<Class>,
+        entry: &str,
+        candidate: &Candidate,
+    ) -> CleanOrder {
+        let generation = self.settings.generation;
+        CleanOrder {
+            pv,
+            class: Arc::clone(class),
+            path: class.host_dir.join(entry),
+            mount_path: class.mount_dir.join(entry),
+            kind: candidate.kind,
+            method: Method::of(candidate.kind, &class.cleaner),
+            job: None,
+            cleaned_by: None,
+            capacity: candidate.capacity,
+            rotational: candidate.rotational.clone(),
+            basis: generation,
+            generation,
+            orphan: None,
         }
     }
 

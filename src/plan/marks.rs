@@ -1,6 +1,5 @@
 //! What the plan does about the marks on the disks, by the rules in `mark.rs`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,16 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::config::Class;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
-use crate::inventory::{Candidate, Skip};
+use crate::inventory::{Candidate, Observation, Skip};
 use crate::names::{ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
-use crate::wipe::method::Method;
 
 use super::mark::{Agreement, Unowned, agreement, describe, key, unowned};
 use super::{
-    Action, CleanOrder, MarkWrite, Orphan, Patch, Planner, PvLocation, PvSearch, VolumeState,
-    reasons,
+    Action, MarkWrite, Orphan, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
 };
 
 impl<'a> Planner<'a> {
@@ -232,8 +229,11 @@ impl<'a> Planner<'a> {
 
     /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
     fn orphan(&self, path: &HostPath, candidate: &Candidate) -> Option<Tenancy> {
-        let cluster = self.settings.judges(candidate)?;
         let found = &candidate.mark.on_disk;
+        let cluster = self
+            .settings
+            .judges(candidate)
+            .filter(|_| found.has_past())?;
         let pv_uid = match pv_uid_of(found) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
@@ -253,12 +253,17 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The keys of all cleanups without a PV.
-    pub(super) fn orphans(&self) -> BTreeSet<Tenancy> {
-        let volumes = self.volumes();
-        volumes
-            .filter_map(|(path, candidate)| self.orphan(&path, candidate))
-            .collect()
+    /// The volumes without a PV that have to be cleaned, each with the key of its cleanup.
+    pub(super) fn orphans(&self) -> Vec<(Tenancy, &'a Arc<Class>, &'a str, &'a Candidate)> {
+        let mut orphans = Vec::new();
+        for class in self.settings.config.classes.values() {
+            let observation = self.snapshot.observed.get(&class.name);
+            for (entry, candidate) in observation.into_iter().flat_map(Observation::volumes) {
+                let tenancy = self.orphan(&class.host_dir.join(entry), candidate);
+                orphans.extend(tenancy.map(|it| (it, class, entry, candidate)));
+            }
+        }
+        orphans
     }
 
     /// Cleans the volumes whose cleanup lost its PV, and those for which an operator consents.
@@ -266,54 +271,26 @@ impl<'a> Planner<'a> {
         if self.plan.paused {
             return;
         }
-        let (settings, has_consents) = (self.settings, !self.node.consents.is_empty());
-        for class in settings.config.classes.values() {
-            let Some(observation) = self.snapshot.observed.get(&class.name) else {
+        for (tenancy, class, entry, candidate) in self.orphans() {
+            let path = class.host_dir.join(entry);
+            let (uid, identity) = (&tenancy.pv_uid, &candidate.identity.text);
+            let Some(pv) = PvView::deleted(uid, &class.name, &path, identity) else {
                 continue;
             };
-            // Of few volumes, in most passes of none.
-            let may_be_orphan = |candidate: &Candidate| match &candidate.mark.on_disk {
-                MarkOnDisk::Valid(mark) => has_consents || mark.state == MarkState::Wiping,
-                found => found.has_past(),
-            };
-            let volumes = observation.volumes();
-            for (entry, candidate) in volumes.filter(|(_, it)| may_be_orphan(it)) {
-                let path = class.host_dir.join(entry);
-                let Some(tenancy) = self.orphan(&path, candidate) else {
-                    continue;
-                };
-                let is_blocked = self.cleaning.contains(&path)
-                    || self.with_job.contains(&path)
-                    || self.is_being_created(&path, &candidate.identity);
-                let found = self.snapshot.cleanups.get(&tenancy);
-                let basis = settings.generation;
-                let is_due = found.is_none_or(|it| it.is_attempt_due(self.snapshot.now, basis));
-                if is_blocked || !is_due {
-                    continue;
-                }
-                let (uid, identity) = (&tenancy.pv_uid, &candidate.identity.text);
-                let Some(pv) = PvView::deleted(uid, &class.name, &path, identity) else {
-                    continue;
-                };
-                self.due.push(CleanOrder {
-                    pv,
-                    class: Arc::clone(class),
-                    path: path.clone(),
-                    mount_path: class.mount_dir.join(entry),
-                    kind: candidate.kind,
-                    method: Method::of(candidate.kind, &class.cleaner),
-                    job: None,
-                    cleaned_by: None,
-                    capacity: candidate.capacity,
-                    rotational: candidate.rotational.clone(),
-                    basis,
-                    generation: settings.generation,
-                    orphan: Some(Orphan {
-                        node: self.node.name.clone(),
-                        mark: candidate.mark.on_disk.clone(),
-                    }),
-                });
+            let mut order = self.clean_order(pv, class, entry, candidate);
+            let is_blocked = self.cleaning.contains(&path)
+                || self.with_job.contains(&path)
+                || self.is_being_created(&path, &candidate.identity);
+            let found = self.snapshot.cleanups.get(&tenancy);
+            let now = self.snapshot.now;
+            if is_blocked || !found.is_none_or(|it| it.is_attempt_due(now, order.basis)) {
+                continue;
             }
+            order.orphan = Some(Orphan {
+                node: self.node.name.clone(),
+                mark: candidate.mark.on_disk.clone(),
+            });
+            self.due.push(order);
         }
     }
 }
