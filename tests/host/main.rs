@@ -13,6 +13,7 @@ mod filesystem;
 mod identity;
 mod lock;
 mod marks;
+mod recorder;
 mod users;
 mod volumes;
 mod watch;

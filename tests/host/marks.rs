@@ -15,9 +15,11 @@ use local_volume_provisioner::host::mounts::MountTable;
 use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
 use rustix::fs::{IFlags, XattrFlags, fgetxattr, fsetxattr, ioctl_setflags};
-use support::{LoopDevice, Sandbox, run, sandbox};
+use support::{LoopDevice, Sandbox, run, sandbox, sandbox_with, slow};
 
 use crate::volumes::{formatted, open, remount};
+
+mod replay;
 
 const DOCS: &str = include_str!("../../docs/marks.md");
 
