@@ -110,10 +110,12 @@ impl StateDir {
         dir.sync_all()
     }
 
-    /// Removes files that do not count any more. One that stays still does not count.
+    /// Removes files that do not count any more, durably: the next record will not name them. One that stays still
+    /// does not count.
     pub(super) fn remove<'a>(&self, names: impl Iterator<Item = &'a String>) {
-        for (path, name) in names.filter_map(|name| Some((self.path()?, name))) {
-            if let Err(error) = fs::remove_file(path.join(name)) {
+        for (dir, name) in names.filter_map(|name| Some((self.0.as_ref()?, name))) {
+            let removed = fs::remove_file(through_proc(dir).join(name));
+            if let Err(error) = removed.and_then(|()| dir.sync_all()) {
                 tracing::debug!(
                     name,
                     "a replaced mark stays in the state directory: {error}"

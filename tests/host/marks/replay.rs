@@ -157,3 +157,32 @@ fn marks_on_xfs_survive_a_power_cut() {
 fn marks_on_btrfs_survive_a_power_cut() {
     marks_survive_on("btrfs");
 }
+
+/// Later attributes do not name it.
+#[test]
+fn file_that_an_attribute_replaced_stays_away_after_a_power_cut() {
+    let sandbox = sandbox!("mkfs.ext4");
+    let (recorder, disk, path) = recorded(&sandbox, "ext4");
+    let root = sandbox.tmpfs("root", "size=4m").unwrap();
+    let volume = || {
+        Volume::new(
+            Opened::Root(open(&root).unwrap()),
+            &root,
+            path.join("state"),
+        )
+    };
+    let marked = volume();
+    marked.set_flags(IFlags::IMMUTABLE);
+    assert_eq!(marked.write(MarkState::Wiping), Place::StateDirectory);
+    marked.set_flags(IFlags::empty());
+    for state in [MarkState::Free, MarkState::Pending, MarkState::Used] {
+        assert_eq!(marked.write(state), Place::Attribute);
+    }
+    let (log, found) = (recorder.log().clone(), marked.find());
+    drop(marked);
+    umount(&sandbox, &path);
+    drop(disk);
+    let disk = recorder.disk_after(log.iter(), sandbox.path());
+    sandbox.mount(disk.path(), "ext4", "disk").unwrap();
+    assert_eq!(volume().find(), found);
+}
