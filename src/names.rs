@@ -25,8 +25,6 @@ pub const ANNOTATION_MOVED_FROM: &str = "local-volume-provisioner/moved-from";
 pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
 /// Before the hash of an identity, on the Node: an operator's decision about a volume without a PV.
 pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
-/// Written by `node-cleanup` on a PV: the node that is gone, and since when.
-pub const ANNOTATION_NODE_GONE_SINCE: &str = "local-volume-provisioner/node-gone-since";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
 pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";
 /// On a cleaning Job: the cleaner that the class had when the Job was created.

@@ -75,19 +75,15 @@ impl Reporter {
                 uid: Some(uid.clone()),
                 ..ObjectReference::default()
             },
+            About::Claim(claim) => ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("PersistentVolumeClaim".into()),
+                namespace: Some(claim.namespace.clone()),
+                name: Some(claim.name.clone()),
+                uid: claim.uid.clone(),
+                ..ObjectReference::default()
+            },
         };
-        self.regarding(type_, regarding, reason, action, note);
-    }
-
-    /// Queues an event about any object.
-    pub fn regarding(
-        &self,
-        type_: EventType,
-        regarding: ObjectReference,
-        reason: &str,
-        action: &str,
-        note: &str,
-    ) {
         let note = printable(note);
         let namespace = regarding.namespace.clone();
         // The reporting component must be a label value, and the instance's name can be too long for one.

@@ -166,7 +166,7 @@ fn in_doubt(snapshot: &Snapshot, made: bool, notice: &Notice) -> bool {
         (_, reasons::PERMISSION_MISSING) => false,
         _ if !made => true,
         // These notices do not depend on the scan of a class.
-        (About::Pod | About::Node(_), _)
+        (About::Pod | About::Node(_) | About::Claim(_), _)
         | (_, reasons::CLEANING_PAUSED | reasons::VOLUME_HOSTNAME_MISMATCH) => false,
         (About::Pv(_, uid), reason) => {
             let mut pvs = snapshot.pvs.iter().flatten();

@@ -29,28 +29,29 @@ const RETRY: Backoff = Backoff {
 /// The state that this process keeps of a PV whose node is gone.
 #[derive(Debug)]
 pub struct Memory {
-    mark: Option<String>,
-    /// Since when this process has seen the mark.
-    marked_since: Instant,
+    /// The claim that it names: another one has its own delay.
+    claim: Option<String>,
+    /// When the loss of its nodes was announced.
+    announced_at: Option<Instant>,
     version: String,
-    /// The number of attempts at this version of the PV, and when the next one is due.
-    attempts: u32,
+    /// The number of failures with this version of the PV, and when the next attempt is due.
+    failures: u32,
     next: Instant,
 }
 
 impl Memory {
-    /// A new mark counts from `now`, and a new version is due at once.
+    /// A new version is due at once.
     fn new(volume: &Volume, before: Option<Self>, now: Instant) -> Self {
-        let (mark, version) = (&volume.mark, &volume.pv.resource_version);
-        let same_mark = before.as_ref().filter(|it| it.mark == *mark);
-        let marked_since = same_mark.map_or(now, |it| it.marked_since);
+        let (claim, version) = (volume.claim_uid(), &volume.pv.resource_version);
+        let same_claim = before.as_ref().filter(|it| it.claim.as_deref() == claim);
+        let announced_at = same_claim.and_then(|it| it.announced_at);
         let same_version = before.filter(|it| it.version == *version);
-        let (attempts, next) = same_version.map_or((0, now), |it| (it.attempts, it.next));
+        let (failures, next) = same_version.map_or((0, now), |it| (it.failures, it.next));
         Self {
-            mark: mark.clone(),
-            marked_since,
+            claim: claim.map(str::to_owned),
+            announced_at,
             version: version.clone(),
-            attempts,
+            failures,
             next,
         }
     }
@@ -109,9 +110,9 @@ impl Controller {
         let mut findings = Findings::default();
         let mut steps: Vec<(Step, &Volume)> = Vec::new();
         for volume in volumes.values() {
-            let mut memory = Memory::new(volume, before.remove(&volume.pv.uid), now);
-            let marked_for = now - memory.marked_since;
-            let next = plan::next(volume, &nodes, marked_for, args.pvc_deletion_delay);
+            let memory = Memory::new(volume, before.remove(&volume.pv.uid), now);
+            let announced_for = memory.announced_at.map(|at| now - at);
+            let next = plan::next(volume, &nodes, announced_for, args.pvc_deletion_delay);
             let (step, left) = match next {
                 Ok(None) => continue,
                 Ok(Some(next)) => next,
@@ -121,9 +122,8 @@ impl Controller {
                     continue;
                 }
             };
-            match step {
-                Step::Unmark => memory.mark = None,
-                _ if volume.pv.phase == Phase::Bound => findings.claims += 1,
+            match volume.pv.phase {
+                Phase::Bound => findings.claims += 1,
                 _ => findings.pvs += 1,
             }
             let due = memory.next.max(now + left);
@@ -142,18 +142,23 @@ impl Controller {
         (steps.collect(), wake_at)
     }
 
-    /// Records an attempt. After a success this version of the PV requires no further step.
+    /// Records an attempt. After a success, this version of the PV requires no further step but that after the delay.
     fn remember(&mut self, step: Step, volume: &Volume, result: &Result<()>) {
         let pv = &volume.pv.name;
         let Some(memory) = self.memories.get_mut(&volume.pv.uid) else {
             return;
         };
+        let now = Instant::now();
         let pause = match result {
+            Ok(()) if step == Step::Announce => {
+                memory.announced_at = Some(now);
+                Duration::ZERO
+            }
             Ok(()) => RETRY.longest,
-            Err(_) => RETRY.pause(memory.attempts),
+            Err(_) => RETRY.pause(memory.failures),
         };
-        memory.attempts += 1;
-        memory.next = Instant::now() + pause;
+        memory.failures += u32::from(result.is_err());
+        memory.next = now + pause;
         match result {
             Ok(()) => {
                 let claim = volume.pv.claim.as_ref().map(ToString::to_string);

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::EventType;
 use prometheus::Counter;
-use serde_json::{Value, json};
 use tokio::time::{Instant, Interval};
 
 use super::metrics::Metrics;
@@ -18,7 +14,8 @@ use super::volume::Volume;
 use super::watches::View;
 use crate::args::NodeCleanup;
 use crate::cluster::{ApiError, ClaimView, Cluster};
-use crate::names::{ANNOTATION_NODE_GONE_SINCE, ANNOTATION_PAUSED};
+use crate::names::ANNOTATION_PAUSED;
+use crate::plan::About;
 use crate::plan::verdict::without_ours;
 use crate::report::Reporter;
 use crate::view::{ClaimRef, Phase};
@@ -50,28 +47,31 @@ impl Executor {
     /// An [`ApiError`] if a request failed or an object has changed: nothing was changed, or the response was lost.
     /// Another error if the API server does not confirm that the node is gone.
     pub async fn execute(&mut self, step: Step, of: &Volume, view: &View) -> Result<()> {
-        let pv = &of.pv.name;
         match step {
-            Step::Unmark => {
-                let note = format!("the node of volume {pv} is back, so this claim is not deleted");
-                let reason = "ReferencedNodeReturned";
-                self.annotate(of, Value::Null, reason, &note).await
-            }
-            Step::Mark => {
-                let (now, delay) = (Timestamp::now(), self.args.pvc_deletion_delay);
-                let due = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
-                let (due, hosts) = (due.strftime("%FT%TZ"), of.hosts.join(", "));
-                let note = format!(
-                    "node {hosts}, which has the data of volume {pv}, is gone: the claim is deleted at {due} (in {delay:?}) or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
-                );
-                let mark = of.new_mark(now).into();
-                let reason = "ReferencedNodeDeleted";
-                self.annotate(of, mark, reason, &note).await
+            Step::Announce => {
+                self.announce(of).await;
+                Ok(())
             }
             Step::DeleteClaim | Step::RemoveFinalizer | Step::DeletePv => {
                 self.give_up(step, of, view).await
             }
         }
+    }
+
+    /// Publishes an event on the bound claim.
+    async fn announce(&mut self, of: &Volume) {
+        let is_bound = of.pv.phase == Phase::Bound;
+        let Some(claim) = of.pv.claim.clone().filter(|_| is_bound) else {
+            return;
+        };
+        self.admit(1).await;
+        let (pv, hosts) = (&of.pv.name, of.hosts.join(", "));
+        let delay = self.args.pvc_deletion_delay;
+        let note = format!(
+            "node {hosts}, which has the data of volume {pv}, is gone: the claim is deleted in {delay:?} or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
+        );
+        let (about, reason) = (About::Claim(claim), "ReferencedNodeDeleted");
+        self.reporter.warning(&about, reason, "NodeCleanup", &note);
     }
 
     /// Deletes the claim or the PV, or removes our finalizer, after fresh reads.
@@ -149,34 +149,6 @@ impl Executor {
             self.confirmed.insert(name.clone(), asked);
         }
         ensure!(view.is_gone(volume), "a Node has appeared meanwhile");
-        Ok(())
-    }
-
-    /// Patches the mark, and publishes an event on the claim that is bound.
-    async fn annotate(&mut self, of: &Volume, mark: Value, reason: &str, note: &str) -> Result<()> {
-        let is_back = mark.is_null();
-        // The second request is for the event.
-        self.admit(2).await;
-        let metadata = json!({ "annotations": { ANNOTATION_NODE_GONE_SINCE: mark } });
-        self.cluster.patch_pv(&of.pv.reference(), metadata).await?;
-        let is_bound = of.pv.phase == Phase::Bound;
-        if let Some(claim) = of.pv.claim.as_ref().filter(|_| is_bound) {
-            let regarding = ObjectReference {
-                api_version: Some("v1".into()),
-                kind: Some("PersistentVolumeClaim".into()),
-                namespace: Some(claim.namespace.clone()),
-                name: Some(claim.name.clone()),
-                uid: claim.uid.clone(),
-                ..ObjectReference::default()
-            };
-            let type_ = if is_back {
-                EventType::Normal
-            } else {
-                EventType::Warning
-            };
-            let reporter = &self.reporter;
-            reporter.regarding(type_, regarding, reason, "NodeCleanup", note);
-        }
         Ok(())
     }
 }

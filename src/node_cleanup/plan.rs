@@ -29,15 +29,13 @@ impl<'a> NodeIndex<'a> {
     }
 }
 
-/// One write. The most urgent comes first.
+/// One step. The most urgent comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The node is back: remove the mark.
-    Unmark,
     /// Delete the bound claim, so that its pods can start elsewhere.
     DeleteClaim,
-    /// Mark the PV as one of a node that is gone, and publish an event on its claim.
-    Mark,
+    /// Publish an event on the bound claim, and start the delay.
+    Announce,
     /// Remove our finalizer: the provisioner that would remove it is gone, and so is the data.
     RemoveFinalizer,
     /// Delete the PV.
@@ -68,28 +66,28 @@ pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     }
 }
 
-/// Plans the next step for a PV, and the delay before it. `marked_for` is how long this process has seen the PV's
-/// present mark while the nodes were gone.
+/// Plans the next step for a PV, and the delay before it. `announced_for` is the time since the loss of its nodes was
+/// announced.
 ///
 /// # Errors
 /// Why it is unclear whether the nodes are gone: nothing is done.
 pub fn next(
     volume: &Volume,
     nodes: &NodeIndex<'_>,
-    marked_for: Duration,
+    announced_for: Option<Duration>,
     delay: Duration,
 ) -> Result<Option<(Step, Duration)>, String> {
     let now = |step| (step, Duration::ZERO);
     if !is_gone(volume, nodes)? {
-        return Ok(volume.mark.is_some().then(|| now(Step::Unmark)));
+        return Ok(None);
     }
-    Ok(match last_step(volume) {
-        _ if volume.pv.paused => None,
+    let step = last_step(volume).filter(|_| !volume.pv.paused);
+    Ok(step.map(|step| match announced_for {
         // A volume that was never used has no data to lose.
-        Some(step) if volume.pv.never_used() => Some(now(step)),
-        Some(_) if !volume.is_marked() => Some(now(Step::Mark)),
-        step => step.map(|step| (step, delay.saturating_sub(marked_for))),
-    })
+        _ if volume.pv.never_used() => now(step),
+        None => now(Step::Announce),
+        Some(passed) => (step, delay.saturating_sub(passed)),
+    }))
 }
 
 /// The final step for a PV whose node is gone, after the delay.

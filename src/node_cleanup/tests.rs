@@ -52,10 +52,10 @@ fn is_gone(of: &Volume, there: &[(&str, Option<&str>)]) -> Result<bool, String> 
     plan::is_gone(of, &NodeIndex::new(&nodes(there)))
 }
 
-/// The plan for a volume whose mark was seen for this number of seconds.
-fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: u64) -> Next {
-    let marked_for = Duration::from_secs(seconds);
-    plan::next(volume, &NodeIndex::new(&nodes(there)), marked_for, DELAY)
+/// The plan for a volume whose loss was announced this number of seconds ago.
+fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: Option<u64>) -> Next {
+    let passed = seconds.map(Duration::from_secs);
+    plan::next(volume, &NodeIndex::new(&nodes(there)), passed, DELAY)
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as in the plan")]
@@ -65,10 +65,6 @@ fn now(step: Step) -> Next {
 
 /// Another node, so that there is one.
 const ELSEWHERE: (&str, Option<&str>) = ("node-9", Some("host-9"));
-
-fn mark(volume: &mut Volume) {
-    volume.mark = Some(volume.new_mark("2026-01-01T12:00:00.5Z".parse().unwrap()));
-}
 
 #[test]
 fn only_local_pvs_of_our_classes_are_read() {
@@ -239,16 +235,15 @@ fn final_step_depends_on_phase_and_policy() {
             }
         });
         let what = format!("{phase} {policy} deleting={deleting} protected={protected}");
-        let begins = expected.map_or(Ok(None), |_| now(Step::Mark));
-        assert_eq!(next(&volume, &[ELSEWHERE], 60), begins, "{what}");
-        mark(&mut volume);
+        let begins = expected.map_or(Ok(None), |_| now(Step::Announce));
+        assert_eq!(next(&volume, &[ELSEWHERE], None), begins, "{what}");
         let left = Duration::from_secs(1);
         let waits = Ok(expected.map(|step| (step, left)));
-        assert_eq!(next(&volume, &[ELSEWHERE], 59), waits, "{what}");
+        assert_eq!(next(&volume, &[ELSEWHERE], Some(59)), waits, "{what}");
         let acts = expected.map_or(Ok(None), now);
-        assert_eq!(next(&volume, &[ELSEWHERE], 60), acts, "{what}");
+        assert_eq!(next(&volume, &[ELSEWHERE], Some(60)), acts, "{what}");
         volume.pv.paused = true;
-        let paused = next(&volume, &[ELSEWHERE], 60);
+        let paused = next(&volume, &[ELSEWHERE], Some(60));
         assert_eq!(paused, Ok(None), "{what}, paused");
     }
 }
@@ -256,46 +251,17 @@ fn final_step_depends_on_phase_and_policy() {
 #[test]
 fn never_used_pv_is_deleted_without_delay() {
     let mut volume = volume(|_| {});
-    assert_eq!(next(&volume, &[ELSEWHERE], 0), now(Step::DeletePv));
+    assert_eq!(next(&volume, &[ELSEWHERE], None), now(Step::DeletePv));
     volume.pv.used = true;
-    assert_eq!(next(&volume, &[ELSEWHERE], 0), now(Step::Mark));
+    assert_eq!(next(&volume, &[ELSEWHERE], None), now(Step::Announce));
 }
 
 #[test]
-fn mark_names_its_nodes_and_its_claim() {
-    let claim = |uid: &str| json!({ "namespace": "n", "name": "c", "uid": uid });
-    let mut of = volume(|pv| pv["spec"]["claimRef"] = claim("c-uid"));
-    assert!(!of.is_marked());
-    mark(&mut of);
-    let text = of.mark.clone();
-    assert_eq!(text.as_deref(), Some("2026-01-01T12:00:00Z host-1 c-uid"));
-    assert!(of.is_marked());
-    for mut other in [
-        volume(|_| {}),
-        volume(|pv| pv["spec"]["claimRef"] = claim("another")),
-        volume(|pv| {
-            pv["spec"]["claimRef"] = claim("c-uid");
-            terms(pv)[0]["matchExpressions"][0]["values"] = json!(["host-2"]);
-        }),
-    ] {
-        other.mark.clone_from(&text);
-        assert!(!other.is_marked(), "{other:?}");
-    }
-    for garbage in ["", "soon", "2026-01-01T12:00:00Z"] {
-        of.mark = Some(garbage.into());
-        assert!(!of.is_marked(), "{garbage:?}");
-    }
-}
-
-#[test]
-fn mark_is_removed_only_when_the_node_is_back() {
-    let mut volume = volume(|pv| pv["status"]["phase"] = json!("Bound"));
-    mark(&mut volume);
+fn nothing_is_done_when_the_node_is_back_or_unclear() {
+    let volume = volume(|pv| pv["status"]["phase"] = json!("Bound"));
     let back = [ELSEWHERE, ("node-1", Some("host-1"))];
-    assert_eq!(next(&volume, &back, 1000), now(Step::Unmark));
-    volume.mark = None;
-    assert_eq!(next(&volume, &back, 1000), Ok(None));
-    let unclear = next(&volume, &[], 1000);
+    assert_eq!(next(&volume, &back, Some(1000)), Ok(None));
+    let unclear = next(&volume, &[], Some(1000));
     assert!(unclear.is_err(), "{unclear:?}");
 }
 
@@ -321,7 +287,7 @@ proptest! {
         let there = [("somewhere", Some(&*label))];
         prop_assert_eq!(is_gone(&volume, &there), Ok(!named));
         if named {
-            prop_assert_eq!(next(&volume, &there, 1000), Ok(None));
+            prop_assert_eq!(next(&volume, &there, Some(1000)), Ok(None));
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-use kube::ResourceExt;
-
-use crate::names::{ANNOTATION_NODE_GONE_SINCE, PROVISIONER_PREFIX};
+use crate::names::PROVISIONER_PREFIX;
 use crate::view::{PersistentVolume, PvSpec, PvView, hosts_of_terms};
 
 /// The lengths of the groups of a UID after a hyphen.
@@ -21,8 +18,6 @@ pub struct Volume {
     pub hosts: Vec<String>,
     /// The name of the Node whose provisioner created the PV, if known. It identifies a Node whose label changed.
     pub maker: Option<String>,
-    /// The annotation that marks it as one of a node that is gone.
-    pub mark: Option<String>,
 }
 
 impl Volume {
@@ -32,12 +27,10 @@ impl Volume {
         if !pv.spec.is_local() || !classes.contains(&view.class) {
             return None;
         }
-        let mark = pv.annotations().get(ANNOTATION_NODE_GONE_SINCE);
         Some(Self {
             hosts: hosts(&pv.spec, &view),
             maker: view.provisioned_by.as_deref().and_then(maker),
             pv: view,
-            mark: mark.cloned(),
         })
     }
 
@@ -51,22 +44,6 @@ impl Volume {
     /// The UID of the claim that the PV names.
     pub fn claim_uid(&self) -> Option<&str> {
         self.pv.claim.as_ref()?.uid.as_deref()
-    }
-
-    /// A new mark: `<RFC 3339 time> <node>[,<node>...] <claim's UID>`.
-    pub fn new_mark(&self, now: Timestamp) -> String {
-        format!("{} {}", now.strftime("%FT%TZ"), self.marked_as())
-    }
-
-    /// Whether the mark names these nodes and this claim. Another claim has its own delay.
-    pub fn is_marked(&self) -> bool {
-        let mark = self.mark.as_deref().and_then(|mark| mark.split_once(' '));
-        mark.is_some_and(|(_, of)| of == self.marked_as())
-    }
-
-    fn marked_as(&self) -> String {
-        let claim = self.claim_uid().unwrap_or("-");
-        format!("{} {claim}", self.hosts.join(","))
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::types::{SkipReason, VolumeMode};
-use crate::view::{Phase, PvRef, PvView};
+use crate::view::{ClaimRef, Phase, PvRef, PvView};
 
 /// A problem to report to operators, once, when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub enum About {
     Pod,
     /// A Node, by its name.
     Node(String),
+    /// A claim.
+    Claim(ClaimRef),
 }
 
 impl From<&PvRef> for About {

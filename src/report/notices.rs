@@ -39,9 +39,10 @@ impl Notices {
         }
         for notice in &fresh {
             let (reason, message) = (notice.reason, &notice.message);
-            match &notice.about {
-                About::Pv(pv, _) => tracing::warn!(pv, reason, "{message}"),
-                About::Pod | About::Node(_) => tracing::warn!(reason, "{message}"),
+            if let About::Pv(pv, _) = &notice.about {
+                tracing::warn!(pv, reason, "{message}");
+            } else {
+                tracing::warn!(reason, "{message}");
             }
             reporter.warning(&notice.about, reason, "Check", message);
         }
@@ -55,7 +56,7 @@ impl Notices {
             .iter()
             .filter_map(|notice| match &notice.about {
                 About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
-                About::Pod | About::Node(_) => None,
+                _ => None,
             })
     }
 }

@@ -84,7 +84,7 @@ impl ReclaimPolicy {
 }
 
 /// `spec.claimRef`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRef {
     /// The claim's namespace.
     pub namespace: String,

@@ -266,6 +266,7 @@ pub fn words(plan: &Plan) -> Vec<String> {
         About::Pv(name, _) => format!("{} of {name}", notice.reason),
         About::Pod => format!("{} of our Pod", notice.reason),
         About::Node(name) => format!("{} of Node {name}", notice.reason),
+        About::Claim(claim) => format!("{} of claim {claim}", notice.reason),
     });
     let volumes = plan.classes.iter().flat_map(|class| &class.volumes);
     let states = volumes.map(|volume| match volume.reason {

@@ -41,15 +41,10 @@ fn what_goes_depends_on_phase_and_policy() {
     let begun = Instant::now();
     lose(&stage, &node);
     for pv in goes {
-        timer_starts(&stage, pv);
+        timer_starts(&stage, &cleanup, pv);
     }
     pv_goes(&stage, &available);
-    let timers = |r: &Request| r.verb == Verb::Patch && r.name == available;
-    assert_eq!(
-        stage.requests().count(timers),
-        0,
-        "it was never written to: at once"
-    );
+    assert_eq!(timers(&cleanup, &available), 0, "it goes at once");
     for pv in goes {
         pv_goes(&stage, pv);
     }
