@@ -13,7 +13,6 @@ use crate::crash::crash_point;
 use crate::metrics::{BY_JOB, BY_PROCESS};
 use crate::plan::{CleanOrder, reasons};
 use crate::types::VolumeMode;
-use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
 
 use super::commit::{commit, commit_orphan};
@@ -49,7 +48,7 @@ async fn run(
         return Ok(Some(Wiped {
             order: commit.order,
             clean: CleanVolume {
-                outcome: None,
+                data_left: false,
                 lock,
             },
             took: Duration::ZERO,
@@ -139,8 +138,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
 /// Reports that the next tenant can read data that is left on a raw device. Filesystem volumes do not expose it.
 fn report_data_left(context: &CleanupContext, order: &CleanOrder, clean: &CleanVolume) {
     let class = &order.class;
-    if clean.outcome != Some(WipeOutcome::SignaturesOnly) || class.volume_mode != VolumeMode::Block
-    {
+    if !clean.data_left || class.volume_mode != VolumeMode::Block {
         return;
     }
     let counter = &context.metrics.cleanup_data_left_total;

@@ -17,7 +17,6 @@ use crate::host::mark::{Mark, StateDir};
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
-use crate::wipe::device::WipeOutcome;
 use crate::wipe::progress::Progress;
 
 use super::Failure;
@@ -87,8 +86,8 @@ pub type Lock = Box<dyn Debug + Send + Sync>;
 /// A volume whose data is gone.
 #[derive(Debug)]
 pub struct CleanVolume {
-    /// How a device was wiped, if that is known.
-    pub outcome: Option<WipeOutcome>,
+    /// Whether only signatures of a device were overwritten.
+    pub data_left: bool,
     /// The volume's lock.
     pub lock: Lock,
 }

@@ -10,7 +10,7 @@ use crate::host::device::Device;
 use crate::names::job_name;
 use crate::plan::{CleanOrder, JobTerms, job_object, reasons};
 use crate::view::JobView;
-use crate::wipe::device::{Disk, WipeOutcome};
+use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -139,12 +139,13 @@ fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
     Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
 }
 
-/// Checks that a device is as clean as its method requires. Reads samples, writes nothing. Blocking.
+/// Checks that a device is as clean as its method requires, and returns whether a quick reset left data. Reads samples,
+/// writes nothing. Blocking.
 pub(super) fn check(
     method: &Method,
     device: &Device,
     progress: &Progress,
-) -> Result<Option<WipeOutcome>, Failure> {
+) -> Result<bool, Failure> {
     crash_point("verify");
     let disk = Disk::new(device.file(), device.size(), progress);
     disk.check_reset()?;
@@ -157,14 +158,14 @@ pub(super) fn check(
         }
         Method::Command(_) | Method::DeleteContents => {}
     }
-    Ok(None)
+    Ok(false)
 }
 
 /// Whether a quick reset left data. A device that cannot be read is not clean.
-fn data_left(zeroed: Result<(), WipeError>) -> Result<Option<WipeOutcome>, WipeError> {
+fn data_left(zeroed: Result<(), WipeError>) -> Result<bool, WipeError> {
     match zeroed {
-        Ok(()) => Ok(None),
-        Err(WipeError::NotZero(_)) => Ok(Some(WipeOutcome::SignaturesOnly)),
+        Ok(()) => Ok(false),
+        Err(WipeError::NotZero(_)) => Ok(true),
         Err(error) => Err(error),
     }
 }
@@ -176,12 +177,9 @@ mod tests {
     #[test]
     fn only_bytes_that_are_not_zero_are_data_that_was_left() {
         let unreadable = WipeError::Failed("a bad sector".into());
-        assert!(matches!(data_left(Ok(())), Ok(None)));
-        assert!(matches!(
-            data_left(Err(WipeError::NotZero(4096))),
-            Ok(Some(WipeOutcome::SignaturesOnly))
-        ));
+        assert_eq!(data_left(Ok(())), Ok(false));
+        assert_eq!(data_left(Err(WipeError::NotZero(4096))), Ok(true));
         let left = data_left(Err(unreadable.clone()));
-        assert!(matches!(left, Err(error) if error == unreadable));
+        assert_eq!(left, Err(unreadable));
     }
 }

@@ -67,8 +67,6 @@ async fn limited<T>(
     }
     progress.time_out();
     let end = match timeout(STOP_TIMEOUT, wipe).await {
-        // The data is gone; only optional work (trim) exceeded the limit.
-        Ok(Ok(done)) if progress.is_data_gone() => return Ok(done),
         Ok(Ok(_)) => "it succeeded after the limit, which does not count".to_owned(),
         Ok(Err(failure)) => failure.message,
         // The hanging wipe holds the volume's lock, so no other cleaner touches the volume.
@@ -178,18 +176,6 @@ mod tests {
             assert!(message.contains("longer than 0.02s"), "{message}");
             assert!(message.contains(expected), "{message}");
         }
-    }
-
-    #[tokio::test]
-    async fn wipe_whose_data_is_gone_succeeds_after_the_limit() {
-        let progress = Progress::default();
-        let wipe = async {
-            progress.mark_data_gone();
-            progress.cancelled().await;
-            Ok(7)
-        };
-        let result = limited(Some(LIMIT), &progress, pin!(wipe)).await;
-        assert_eq!(result, Ok(7));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
-use crate::host::lock::VolumeLock;
 use crate::host::mark::{Mark, MarkError, MarkOnDisk};
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
@@ -21,7 +20,7 @@ use crate::wipe::trim::Trim;
 use crate::wipe::{tree, trim};
 
 use super::blocking::blocking;
-use super::external::{Target, external};
+use super::external::external;
 use super::volume::{OpenVolume, Volume};
 use super::{CleanVolume, Commit, Failure, Lock, LockedVolume, job};
 
@@ -52,27 +51,9 @@ impl LockedVolume for OpenVolume {
         commit: &'a Commit,
         progress: &'a Progress,
     ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
-        let order = &commit.order;
-        let target = Target {
-            pv: order.pv.name.clone(),
-            path: order.mount_path.clone(),
-            identity: commit.identity().to_owned(),
-        };
-        let wipe = async move {
-            let marker = self.marker.clone();
-            let cleaned = self.clean(&target, &order.method, order.class.trim, progress);
-            let (outcome, lock) = cleaned.await?;
-            outcome.log(&target, progress);
-            let lock = marker.free(commit.mark.clone(), lock).await?;
-            Ok(CleanVolume {
-                outcome: match outcome {
-                    Outcome::Wiped(outcome) => Some(outcome),
-                    Outcome::Emptied(_) | Outcome::CommandSucceeded => None,
-                },
-                lock: Box::new(lock),
-            })
-        };
-        wipe.boxed()
+        let (order, mark) = (&commit.order, commit.mark.clone());
+        let (pv, trim) = (&order.pv.name, order.class.trim);
+        self.clean(pv, &order.method, trim, mark, progress).boxed()
     }
 
     fn verify<'a>(
@@ -96,10 +77,10 @@ impl LockedVolume for OpenVolume {
             }
         };
         let verify = async move {
-            let (outcome, lock) = blocking(true, check).await?;
+            let (data_left, lock) = blocking(true, check).await?;
             let lock = marker.free(commit.mark.clone(), lock).await?;
             Ok(CleanVolume {
-                outcome,
+                data_left,
                 lock: Box::new(lock),
             })
         };
@@ -112,7 +93,7 @@ impl LockedVolume for OpenVolume {
 }
 
 impl OpenVolume {
-    /// Deletes the data and verifies that it is gone. Returns how, and the lock.
+    /// Deletes the data, verifies that it is gone, and writes `mark` as free.
     ///
     /// `method` concerns devices only, and `trim` filesystems only.
     ///
@@ -120,87 +101,77 @@ impl OpenVolume {
     /// [`Failure`] with the cause. Data may be left.
     pub(crate) async fn clean(
         self,
-        target: &Target,
+        pv: &str,
         method: &Method,
         trim: bool,
+        mark: Option<Mark>,
         progress: &Progress,
-    ) -> Result<(Outcome, VolumeLock), Failure> {
-        let Self { volume, lock, .. } = self;
+    ) -> Result<CleanVolume, Failure> {
+        let Self {
+            volume,
+            lock,
+            marker,
+            ..
+        } = self;
         let (idle, of_thread) = (volume.allows_idle_io(), progress.clone());
         // The thread owns the lock: it may hang in a system call and outlive this task.
-        match (volume, method.clone()) {
+        let (outcome, lock) = match (volume, method.clone()) {
             (Volume::Filesystem(root), _) => {
-                let work = move || Ok((Outcome::Emptied(empty(&root, trim, &of_thread)?), lock));
-                blocking(idle, work).await
+                let work = move || empty(&root, trim, &of_thread).map(|()| (None, lock));
+                blocking(idle, work).await?
             }
             (Volume::Device(device), Method::Command(words)) => {
-                external(target, device, &lock, &words, progress).await?;
-                Ok((Outcome::CommandSucceeded, lock))
+                external(pv, &marker, device, &lock, &words, progress).await?;
+                (None, lock)
             }
             (Volume::Device(device), method) => {
-                let work = move || Ok((Outcome::Wiped(reset(&device, &method, &of_thread)?), lock));
-                blocking(idle, work).await
+                let work = move || Ok((Some(reset(&device, &method, &of_thread)?), lock));
+                blocking(idle, work).await?
             }
+        };
+        if let Some(outcome) = outcome {
+            tracing::info!(pv, path = %marker.path, "{}", outcome.as_str());
         }
+        let lock = marker.free(mark, lock).await?;
+        Ok(CleanVolume {
+            data_left: outcome == Some(WipeOutcome::SignaturesOnly),
+            lock: Box::new(lock),
+        })
     }
 }
 
-/// How a volume was cleaned.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome {
-    /// All entries were removed; with the result of the trim, if one was asked for.
-    Emptied(Option<Trim>),
-    /// A device was wiped by a built-in method.
-    Wiped(WipeOutcome),
-    /// An external cleaner succeeded.
-    CommandSucceeded,
-}
-
-impl Outcome {
-    /// Logs it, with a warning if deleted data can still be read from the disk.
-    pub(crate) fn log(self, target: &Target, progress: &Progress) {
-        let Target { pv, path, .. } = target;
-        let trimmed = match self {
-            Self::Wiped(outcome) => {
-                return tracing::info!(pv, %path, "{}", outcome.as_str());
-            }
-            Self::CommandSucceeded => return,
-            Self::Emptied(trimmed) => trimmed,
-        };
-        tracing::debug!(%path, removed = progress.entries(), ?trimmed, "the directory is empty");
-        let problem = match trimmed {
-            Some(Trim::NotOffered(Errno::EPERM)) => "CAP_SYS_ADMIN is missing".to_owned(),
-            Some(Trim::Failed(errno)) => format!("{errno}; see the kernel log"),
-            Some(Trim::OutOfTime) => "the cleanupTimeout of its class left no time".to_owned(),
-            Some(Trim::TooEarly) => {
-                return tracing::info!(%path, "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again");
-            }
-            None | Some(Trim::Done { .. } | Trim::NotOffered(_)) => return,
-        };
-        tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({problem}): deleted data stays on the disk until it is overwritten");
-    }
-}
-
-/// Empties a filesystem and trims it if `trim` is set. Returns the result of the trim.
-fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<Option<Trim>, Failure> {
+/// Empties a filesystem and trims it if `trim` is set. Logs if deleted data can still be read from the disk.
+fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> {
     let nested = nested_mounts(root.mount())?;
     tree::empty(root.as_fd(), &nested, progress)?;
     check_gone(root)?;
     if !trim {
-        return Ok(None);
+        return Ok(());
     }
-    progress.mark_data_gone();
+    let path = root.path().display();
     let trimmed = trim::trim_rarely(root.as_fd(), root.mount().device, progress)?;
-    if let Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) = trimmed {
-        let message = format!(
-            "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
-             kernel log; to clean without trim, set trim of its class to false"
-        );
-        return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+    tracing::debug!(%path, removed = progress.entries(), ?trimmed, "the directory is empty");
+    let problem = match trimmed {
+        Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) => {
+            let message = format!(
+                "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
+                 kernel log; to clean without trim, set trim of its class to false"
+            );
+            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+        }
+        Trim::Failed(errno) => format!("{errno}; see the kernel log"),
+        Trim::NotOffered(Errno::EPERM) => "CAP_SYS_ADMIN is missing".to_owned(),
+        Trim::TooEarly => {
+            tracing::info!(%path, "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again");
+            String::new()
+        }
+        Trim::Done { .. } | Trim::NotOffered(_) => String::new(),
+    };
+    if !problem.is_empty() {
+        tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({problem}): deleted data stays on the disk until it is overwritten");
     }
     // Verified again: the trim may take minutes, in which a process may write or the disk may fail.
-    check_gone(root)?;
-    Ok(Some(trimmed))
+    check_gone(root)
 }
 
 /// Syncs the volume and checks that it is empty.

@@ -12,7 +12,6 @@ use super::cleaner;
 use super::run::stop_signal;
 use crate::args;
 use crate::cleanup::blocking::{PROBE_TIMEOUT, open_when_free};
-use crate::cleanup::external::Target;
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, Obstacle, inspect};
 use crate::host::Machine;
@@ -30,49 +29,38 @@ use crate::wipe::progress::Progress;
 pub async fn run(job: args::Job) -> Result<ExitCode> {
     let progress = Progress::default();
     let method = Method::of(VolumeMode::Block, &job.cleaner());
-    let (pv, path) = (job.pv, job.device);
+    let (pv, path) = (&job.pv, &job.device);
     tracing::info!(pv, %path, job.identity, "cleaning the device ({method})");
-    let target = Target {
-        pv: pv.clone(),
-        path: path.clone(),
-        identity: job.identity,
-    };
-    let work = clean(target, job.size, &method, &progress);
-    let took = cleaner::finish(&path, &progress, stop_signal()?, work).await?;
+    let work = clean(&job, &method, &progress);
+    let took = cleaner::finish(path, &progress, stop_signal()?, work).await?;
     tracing::info!(pv, %path, "the device is clean (in {took})");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn clean(
-    mut target: Target,
-    size: u64,
-    method: &Method,
-    progress: &Progress,
-) -> Result<(), Failure> {
+async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<(), Failure> {
     // The provisioner may have closed the device only just now, so udev may still have it open.
-    let expected = target.clone();
-    let inspection = move || open(&expected, size);
+    let expected = job.clone();
+    let inspection = move || open(&expected);
     let opened = open_when_free(PROBE_TIMEOUT, progress, inspection).await;
     let opened = opened.map_err(|why| {
         let text = format!("{why}; nothing was touched");
         Failure::new(reasons::VOLUME_FAILED_DELETE, text)
     })?;
-    target.identity.clone_from(&opened.candidate.identity.text);
-    let (outcome, _lock) = opened.clean(&target, method, false, progress).await?;
-    outcome.log(&target, progress);
-    Ok(())
+    let cleaned = opened.clean(&job.pv, method, false, None, progress);
+    cleaned.await.map(drop)
 }
 
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
-fn open(target: &Target, size: u64) -> Result<OpenVolume, Obstacle> {
+fn open(job: &args::Job) -> Result<OpenVolume, Obstacle> {
+    let (path, size) = (&job.device, job.size);
     let machine = Machine::read(&StateDir::default())?;
-    let opened = OpenVolume::take(&target.path, "", VolumeMode::Block, Access::Clean, &machine)?;
+    let opened = OpenVolume::take(path, "", VolumeMode::Block, Access::Clean, &machine)?;
     let found = &opened.candidate;
-    if compare(&target.identity, &found.identity) != Match::Same || found.capacity != size {
+    if compare(&job.identity, &found.identity) != Match::Same || found.capacity != size {
         return Err(Obstacle::Unknown(format!(
-            "another device is at {} than the one to be cleaned: expected {:?} with {size} bytes, found {:?} with {}; \
+            "another device is at {path} than the one to be cleaned: expected {:?} with {size} bytes, found {:?} with {}; \
              put the expected disk back, or delete this Job",
-            target.path, target.identity, found.identity.text, found.capacity
+            job.identity, found.identity.text, found.capacity
         )));
     }
     let devices = found.footprint.devices();

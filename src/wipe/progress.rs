@@ -22,7 +22,6 @@ struct Shared {
     bytes_total: AtomicU64,
     steps: AtomicU64,
     stalled_seconds: AtomicU64,
-    data_gone: AtomicBool,
     timed_out: AtomicBool,
     cancelled: watch::Sender<bool>,
 }
@@ -83,16 +82,6 @@ impl Progress {
     /// How long there was no activity, as recorded last.
     pub fn stalled(&self) -> Duration {
         Duration::from_secs(self.0.stalled_seconds.load(Ordering::Relaxed))
-    }
-
-    /// Records that the data is verified to be gone. The work that remains is optional.
-    pub fn mark_data_gone(&self) {
-        self.0.data_gone.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`mark_data_gone`](Self::mark_data_gone) was called.
-    pub fn is_data_gone(&self) -> bool {
-        self.0.data_gone.load(Ordering::Relaxed)
     }
 
     /// A snapshot of the counters after `elapsed`.

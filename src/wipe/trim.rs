@@ -47,8 +47,6 @@ pub enum Trim {
     /// The filesystem or the disk does not support trim (`EOPNOTSUPP`, `ENOTTY`), or the permission is missing
     /// (`EPERM`: trim requires `CAP_SYS_ADMIN`).
     NotOffered(Errno),
-    /// The time limit was over before it was done.
-    OutOfTime,
     /// It started and failed.
     Failed(Errno),
     /// The filesystem was trimmed a moment ago.
@@ -59,7 +57,7 @@ pub enum Trim {
 /// mount table, which all subvolumes of btrfs share.
 ///
 /// # Errors
-/// Only when it was cancelled by a shutdown.
+/// Only when it was cancelled. After a time limit the next attempt omits it, so that a slow trim fails one attempt only.
 pub fn trim_rarely(
     root: BorrowedFd<'_>,
     filesystem: DeviceNumber,
@@ -72,7 +70,7 @@ pub fn trim_rarely(
     }
     let trimmed = trim(root, progress);
     // After a failure, the next attempt must not succeed without a trim.
-    if !matches!(trimmed, Ok(Trim::Done { .. } | Trim::OutOfTime)) {
+    if !matches!(trimmed, Ok(Trim::Done { .. })) && !progress.is_timed_out() {
         LAST_TRIMS.remove(&filesystem);
     }
     trimmed
@@ -95,10 +93,7 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError
     });
     let mut bytes = 0;
     for (start, length) in steps(size) {
-        match progress.check() {
-            Err(_) if progress.is_timed_out() => return Ok(Trim::OutOfTime),
-            checked => checked?,
-        }
+        progress.check()?;
         progress.add_step();
         match ioctl::trim(root, start, length) {
             Ok(trimmed) => bytes += trimmed,

@@ -287,7 +287,7 @@ impl SimVolume {
         world.wiped(at);
         self.free(mark).await;
         Ok(CleanVolume {
-            outcome: None,
+            data_left: false,
             lock: Box::new(self.lock),
         })
     }
@@ -340,7 +340,7 @@ impl LockedVolume for SimVolume {
             }
             self.free(commit.mark.clone()).await;
             Ok(CleanVolume {
-                outcome: None,
+                data_left: false,
                 lock: Box::new(self.lock),
             })
         };

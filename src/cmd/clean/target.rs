@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
+use crate::cleanup::Failure;
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
 use crate::cleanup::volume::{Access, OpenVolume};
-use crate::cleanup::{Failure, external};
 use crate::cluster::{Cluster, jobs_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, cluster, load, state_directory};
@@ -228,17 +228,9 @@ impl Target {
 
     /// Deletes the data and verifies it.
     pub async fn wipe(self, progress: &Progress) -> Result<(), Failure> {
-        let target = external::Target {
-            identity: self.identity().text.clone(),
-            pv: self.pv.map_or_else(String::new, |pv| pv.name),
-            path: self.path,
-        };
-        let trim = self.class.trim;
-        let marker = self.opened.marker.clone();
-        let cleaned = self.opened.clean(&target, &self.method, trim, progress);
-        let (outcome, lock) = cleaned.await?;
-        outcome.log(&target, progress);
-        marker.free(self.mark, lock).await?;
-        Ok(())
+        let pv = self.pv.map_or_else(String::new, |pv| pv.name);
+        let (mark, trim) = (self.mark, self.class.trim);
+        let cleaned = self.opened.clean(&pv, &self.method, trim, mark, progress);
+        cleaned.await.map(drop)
     }
 }
