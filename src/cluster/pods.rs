@@ -31,21 +31,12 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
-    pub command: Vec<String>,
-    pub args: Vec<String>,
     pub env: Vec<Variable>,
-    pub volume_mounts: Vec<VolumeMount>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Variable {
     pub name: String,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VolumeMount {
-    pub mount_path: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]

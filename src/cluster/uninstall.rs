@@ -1,7 +1,6 @@
 //! The requests of `release` and `status` about the DaemonSet and the Pods of provisioners.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use http::Request;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -9,13 +8,12 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 
-use super::pods::{Container, Pod, has_ended};
+use super::pods::{Pod, has_ended};
 use super::{ApiError, Cluster};
-use crate::config;
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 
-/// The environment variable of every provisioner container.
-const NODE_NAME_VARIABLE: &str = "MY_NODE_NAME";
+/// The environment variable that only provisioners have, ours and the Go program.
+const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
 
 /// A Pod that may be a provisioner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +26,7 @@ pub struct ProvisionerPod {
     pub daemon_set: Option<String>,
     /// Of a cleaning Job: the UID of its PV.
     pub job_pv_uid: Option<String>,
-    /// Whether one of its containers has the node name variable and the configuration of a provisioner, ours or the
-    /// Go program.
+    /// Whether one of its containers has the variable of a provisioner.
     pub is_provisioner: bool,
 }
 
@@ -103,62 +100,12 @@ fn provisioner_pod(pod: Pod) -> ProvisionerPod {
     let namespace = pod.namespace().unwrap_or_default();
     let mut owners = pod.owner_references().iter();
     let owner = owners.find(|it| it.controller == Some(true) && it.kind == "DaemonSet");
+    let mut variables = pod.spec.containers.iter().flat_map(|it| &it.env);
     ProvisionerPod {
         name: format!("{namespace}/{}", pod.name_any()),
         daemon_set: owner.map(|owner| owner.name.clone()),
         job_pv_uid: pod.labels().get(LABEL_JOB_PV_UID).cloned(),
-        is_provisioner: pod.spec.containers.iter().any(is_provisioner),
+        is_provisioner: variables.any(|it| it.name == JOB_IMAGE_VARIABLE),
         node: pod.spec.node_name.unwrap_or_default(),
-    }
-}
-
-/// Requires the variable and a configuration: network plugins use a variable of the same name.
-fn is_provisioner(container: &Container) -> bool {
-    let mut variables = container.env.iter();
-    let mut mounts = container.volume_mounts.iter();
-    let mut words = container.command.iter().chain(&container.args);
-    let has_usual_config =
-        mounts.any(|mount| Path::new(config::DEFAULT_DIR).starts_with(&mount.mount_path));
-    let has_other_config =
-        words.any(|word| word.starts_with("--config") || word.starts_with("-config"));
-    variables.any(|variable| variable.name == NODE_NAME_VARIABLE)
-        && (has_usual_config || has_other_config)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn provisioner_has_a_node_name_and_a_configuration() {
-        let (env, other) = (
-            json!([{ "name": "MY_NODE_NAME" }]),
-            json!([{ "name": "NODE" }]),
-        );
-        let mount = |path: &str| json!([{ "name": "v", "mountPath": path }]);
-        let config = mount("/etc/provisioner/config");
-        for (env, mounts, args, is) in [
-            (&env, &config, json!([]), true),
-            (&env, &mount("/etc/provisioner/"), json!([]), true),
-            (
-                &env,
-                &json!([]),
-                json!(["--v=4", "--config=/etc/disks"]),
-                true,
-            ),
-            (&env, &json!([]), json!(["-config", "/etc/disks"]), true),
-            // The AWS CNI plugin.
-            (&env, &mount("/host/etc/cni/net.d"), json!([]), false),
-            (&env, &json!([]), json!([]), false),
-            (&other, &config, json!([]), false),
-        ] {
-            let container: Value = json!({
-                "name": "c", "env": env, "volumeMounts": mounts, "args": args,
-            });
-            let parsed = serde_json::from_value(container.clone()).unwrap();
-            assert_eq!(is_provisioner(&parsed), is, "{container}");
-        }
     }
 }

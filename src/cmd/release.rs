@@ -5,9 +5,8 @@
 //! whose volume still holds a tenant's data keeps the finalizer, unless the disk has a mark (the annotation `offer` says
 //! so) or `--abandon-unmarked` is given. A later installation does not offer a marked volume.
 //!
-//! It releases the PVs of one node or of one DaemonSet's installation. A PV that names no installation counts as one of
-//! the latter if no other provisioner runs. While something is left of the DaemonSet, and after a transient error or a
-//! conflict, it runs another pass.
+//! It releases the PVs of one node, or those that name one DaemonSet's installation. While something is left of the
+//! DaemonSet, and after a transient error or a conflict, it runs another pass.
 
 mod running;
 
@@ -81,14 +80,6 @@ fn is_of_node(node: &str, pv: &PvView) -> bool {
     pv.has_finalizer() && names.peek().is_some() && names.all(|name| name == node)
 }
 
-/// Whether a PV is of this installation, or may be as it names no other one.
-fn is_of_installation(installation: &str, pv: &PvView) -> bool {
-    match &pv.installation {
-        Some(named) => installation == named,
-        None => pv.has_finalizer(),
-    }
-}
-
 /// For `map_err`: adds the purpose of the request.
 fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
     move |error| match error {
@@ -124,16 +115,11 @@ impl Releaser {
         set.map(|(namespace, name)| format!("{namespace}/{name}"))
     }
 
-    /// Whether a PV names the installation.
-    fn is_recorded(&self, pv: &PvView) -> bool {
-        pv.installation.is_some() && pv.installation == self.installation()
-    }
-
     /// The PVs in scope.
     async fn pvs(&self) -> Result<Vec<PvView>> {
         let (node, installation) = (self.args.node.as_deref(), self.installation());
         let is_wanted = |pv: &PvView| match &installation {
-            Some(installation) => is_of_installation(installation, pv),
+            Some(ours) => pv.installation.as_ref() == Some(ours),
             None => node.is_some_and(|node| is_of_node(node, pv)),
         };
         let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_wanted);
@@ -150,16 +136,8 @@ impl Releaser {
                 )?;
                 return Ok(ExitCode::from(u8::from(!self.args.unless_installed)));
             }
-            let others = self.other_provisioners(namespace, name).await?;
-            let mut pvs = self.pvs().await?;
-            if let Some(others) = others {
-                // One of them may be cleaning such a PV, or offering it again.
-                let doubtful = pvs.extract_if(.., |pv| !self.is_recorded(pv)).count();
-                writeln!(
-                    out,
-                    "Other provisioners run: {others}. KEPT: {doubtful} PersistentVolumes name no installation and keep the finalizer."
-                )?;
-            }
+            self.ensure_stopped(namespace, name).await?;
+            let pvs = self.pvs().await?;
             self.end_jobs(namespace, &pvs).await?;
             pvs
         } else {
@@ -198,7 +176,7 @@ impl Releaser {
             // The Node or the DaemonSet may have come back since the first check.
             self.ensure_gone().await?;
             let mut metadata = json!({ "finalizers": without_ours(pv) });
-            if self.is_recorded(pv) {
+            if self.args.node.is_none() {
                 metadata["annotations"][ANNOTATION_INSTALLATION] = Value::Null;
             }
             let removed = self.cluster.patch_pv(&pv.reference(), metadata).await;

@@ -226,14 +226,16 @@ fn the_hook_and_node_cleanup_may_do_what_they_do_and_no_more() {
     };
     let hook = [
         rule("", "persistentvolumes", "get list patch"),
-        rule("", "pods", "list"),
         rule("", "nodes", "get list"),
     ];
     assert_eq!(rules("ClusterRole", "uninstall"), json!(hook));
     let set = rule("apps", "daemonsets", "get");
     let set = named(set, "lvp-local-volume-provisioner");
-    let jobs = rule("batch", "jobs", "list delete");
-    assert_eq!(rules("Role", "uninstall"), json!([set, jobs]));
+    let (pods, jobs) = (
+        rule("", "pods", "list"),
+        rule("batch", "jobs", "list delete"),
+    );
+    assert_eq!(rules("Role", "uninstall"), json!([set, pods, jobs]));
     let node_cleanup = [
         rule("", "nodes", "get list watch"),
         rule("", "persistentvolumes", "get list watch patch delete"),

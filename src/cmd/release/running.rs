@@ -1,4 +1,4 @@
-//! What still runs when an installation is released: its Pods, its cleaning Jobs, and other provisioners.
+//! What still runs when an installation is released: its Pods and its cleaning Jobs.
 
 use std::collections::BTreeSet;
 
@@ -10,29 +10,12 @@ use crate::names::LABEL_JOB_PV_UID;
 use crate::view::PvView;
 
 impl Releaser {
-    /// Looks for the Pods of other provisioners in all namespaces. The Go provisioner, which ignores the finalizer, looks
-    /// the same.
-    ///
     /// # Errors
     /// [`Left`] with the Pods of the DaemonSet, which the garbage collector deletes after it. Until they end, they clean
     /// volumes and add the finalizer again.
-    pub(super) async fn other_provisioners(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<String>> {
-        let is_own = |pod: &ProvisionerPod| {
-            let owner = pod.name.split('/').next().zip(pod.daemon_set.as_deref());
-            owner == Some((namespace, name))
-        };
-        let wanted = |pod: &ProvisionerPod| pod.is_provisioner || is_own(pod);
-        let pods = self.cluster.running_pods(None, wanted).await;
-        let pods = pods.map_err(api("looking for provisioners"))?;
-        let (own, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(is_own);
-        match names(&own) {
-            Some(own) => bail!(Left(own)),
-            None => Ok(names(&others)),
-        }
+    pub(super) async fn ensure_stopped(&self, namespace: &str, name: &str) -> Result<()> {
+        let is_own = |pod: &ProvisionerPod| pod.daemon_set.as_deref() == Some(name);
+        self.ensure_ended(namespace, is_own).await
     }
 
     /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first.
@@ -51,23 +34,23 @@ impl Releaser {
             deleted.map_err(api(format!("deleting Job {namespace}/{}", job.name)))?;
         }
         let of_jobs = |pod: &ProvisionerPod| is_ours(pod.job_pv_uid.as_ref());
-        let pods = self.cluster.running_pods(Some(namespace), of_jobs).await;
-        let pods = pods.map_err(api("looking for the Pods of cleaning Jobs"))?;
-        if let Some(pods) = names(&pods) {
-            bail!(Left(pods));
-        }
+        self.ensure_ended(namespace, of_jobs).await?;
         let count = jobs.len();
         ensure!(count == 0, Left(format!("{count} cleaning Jobs")));
         Ok(())
     }
-}
 
-/// The number of Pods, and the first of them with its node; `None` without any.
-fn names(pods: &[ProvisionerPod]) -> Option<String> {
-    let first = pods.first()?;
-    let count = pods.len();
-    Some(format!(
-        "{count} Pods, such as {} on {}",
-        first.name, first.node
-    ))
+    async fn ensure_ended(
+        &self,
+        namespace: &str,
+        is_one: impl Fn(&ProvisionerPod) -> bool,
+    ) -> Result<()> {
+        let pods = self.cluster.running_pods(Some(namespace), is_one).await;
+        let pods = pods.map_err(api("looking for the Pods of the DaemonSet and its Jobs"))?;
+        let Some(first) = pods.first() else {
+            return Ok(());
+        };
+        let (count, name, node) = (pods.len(), &first.name, &first.node);
+        bail!(Left(format!("{count} Pods, such as {name} on {node}")))
+    }
 }

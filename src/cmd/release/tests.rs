@@ -104,30 +104,3 @@ fn node_scope_excludes_pvs_that_name_another_node() {
         assert!(!is_of_node(node, &other), "{what}");
     }
 }
-
-#[test]
-fn scope_of_an_installation_excludes_pvs_that_name_another() {
-    let named = |installation: &str, is_held: bool| {
-        pv(|pv| {
-            if !installation.is_empty() {
-                let annotations = json!({ ANNOTATION_INSTALLATION: installation });
-                pv["metadata"]["annotations"] = annotations;
-            }
-            if !is_held {
-                pv["metadata"]["finalizers"] = json!([]);
-            }
-        })
-    };
-    for (installation, is_held, is_ours) in [
-        ("storage/lvp", true, true),
-        ("storage/lvp", false, true),
-        ("storage/other", true, false),
-        ("storage/other", false, false),
-        ("", true, true),
-        ("", false, false),
-    ] {
-        let pv = named(installation, is_held);
-        let found = is_of_installation("storage/lvp", &pv);
-        assert_eq!(found, is_ours, "{installation:?} {is_held}");
-    }
-}
