@@ -60,7 +60,7 @@ impl InFlightWrites {
         }
         let path = new.map(|draft| draft.path.clone());
         if let Some(draft) = new {
-            let identity = draft.identity.clone();
+            let identity = draft.candidate.identity.text.clone();
             in_flight.creating.insert(draft.path.clone(), identity);
         }
         let (writes, name) = (self.clone(), name.to_owned());

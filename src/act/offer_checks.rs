@@ -69,7 +69,7 @@ impl OfferChecks {
         config: &Arc<Config>,
         facts: &PassFacts,
     ) -> Result<(), Refused> {
-        let (path, identity) = (&draft.path, draft.identity.clone());
+        let (path, identity) = (&draft.path, draft.candidate.identity.text.clone());
         let before = self.lock().get(path).cloned();
         let before = before.filter(|(_, refusal)| refusal.identity == identity);
         if before
@@ -88,7 +88,7 @@ impl OfferChecks {
 
     /// Records that the draft's volume must not be offered for this time.
     pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) {
-        let (now, identity) = (Instant::now(), draft.identity.clone());
+        let (now, identity) = (Instant::now(), draft.candidate.identity.text.clone());
         let mut refusals = self.lock();
         refusals.retain(|_, (due, _)| now < *due + REFUSAL_TTL);
         let refusal = Refusal { identity, skip };
@@ -111,12 +111,14 @@ impl OfferChecks {
         let _permit = self.permits.acquire().await;
         let path = &draft.path;
         match self.host.inspect(draft, config, facts).await {
-            Ok(it) if it.identity.text == identity && it.footprint == draft.footprint => None,
+            Ok(it) if it.identity.text == identity && it.footprint == draft.candidate.footprint => {
+                None
+            }
             Ok(_) => {
                 let detail = format!("{path} leads to another volume than at the last scan");
                 Some(Skip::new(SkipReason::Unreadable, detail))
             }
-            Err(obstacle) => Some(skip(path, draft.kind(), &obstacle)),
+            Err(obstacle) => Some(skip(path, draft.candidate.kind, &obstacle)),
         }
     }
 

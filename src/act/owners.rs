@@ -90,8 +90,8 @@ impl PassOwners {
 
 /// The query of a volume whose identity may forbid its offer.
 fn query(draft: &PvDraft) -> Option<OwnerQuery> {
-    let identity = draft.global.as_ref().filter(|it| it.is_unique)?;
-    Some(OwnerQuery::new("", identity, draft.capacity))
+    let identity = draft.candidate.global.as_ref().filter(|it| it.is_unique)?;
+    Some(OwnerQuery::new("", identity, draft.candidate.capacity))
 }
 
 impl Actor {

@@ -152,7 +152,8 @@ impl Host for LocalHost {
         config: &'a Arc<Config>,
         facts: &'a PassFacts,
     ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
-        let (path, kind, class) = (draft.mount_path.clone(), draft.kind(), draft.class.clone());
+        let (path, class) = (draft.mount_path.clone(), draft.class.clone());
+        let kind = draft.candidate.kind;
         let look = async move {
             let facts = self.facts(config, facts).await?;
             let open = move || OpenVolume::open(&path, &class, kind, Access::Offer, &facts);

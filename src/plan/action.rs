@@ -8,8 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use crate::config::Class;
-use crate::host::footprint::Footprint;
-use crate::host::identity::{GlobalIdentity, Identity};
+use crate::host::identity::Identity;
 use crate::host::mark::{Mark, MarkOnDisk};
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::Candidate;
@@ -88,32 +87,16 @@ pub struct PvDraft {
     pub path: HostPath,
     /// The hostname value of label and affinity.
     pub hostname: String,
-    /// The recorded identity.
-    pub identity: String,
-    /// The identity among all nodes.
-    pub global: Option<GlobalIdentity>,
-    /// The volume's size in bytes.
-    pub capacity: u64,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// The volume in our mount namespace.
     pub mount_path: MountPath,
-    /// The storage that the scan found there.
-    pub footprint: Footprint,
+    /// What the scan found there.
+    pub candidate: Candidate,
     /// The mark that precedes the PV.
     pub mark: Option<MarkWrite>,
     /// The object, under the first name.
     pub object: PersistentVolume,
-}
-
-impl PvDraft {
-    /// What the volume is on disk.
-    pub fn kind(&self) -> VolumeMode {
-        match self.footprint {
-            Footprint::Device { .. } => VolumeMode::Block,
-            Footprint::Filesystem { .. } => VolumeMode::Filesystem,
-        }
-    }
 }
 
 /// A change of one PV's metadata and capacity, in one request that fails if the PV has changed since.

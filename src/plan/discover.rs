@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
         let installation = self.settings.installation.clone();
         let annotations = [
             (ANNOTATION_PROVISIONED_BY, Some(by)),
-            (ANNOTATION_IDENTITY, Some(identity.clone())),
+            (ANNOTATION_IDENTITY, Some(identity)),
             (ANNOTATION_INSTALLATION, installation),
             (
                 ANNOTATION_OFFER,
@@ -343,12 +343,9 @@ impl<'a> Planner<'a> {
             class: class.name.clone(),
             path,
             hostname: node.hostname.clone(),
-            identity,
-            global: candidate.global.clone(),
-            capacity: candidate.capacity,
             mode: class.volume_mode,
             mount_path: class.mount_dir.join(entry),
-            footprint: candidate.footprint.clone(),
+            candidate: candidate.clone(),
             mark,
             object: PersistentVolume {
                 metadata,

@@ -52,12 +52,9 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         class: "fast".into(),
         path: path("/mnt/fast/a"),
         hostname: "host-1".into(),
-        identity: "v1:fs=ext4,root=/,uuid=u1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
-        global: None,
-        capacity: 100 * GIB,
-        footprint: fs(1).footprint,
+        candidate: fs(1),
         mark: None,
         object: object(json!({
             "metadata": {
@@ -120,12 +117,9 @@ fn a_new_volume_is_offered_with_every_setting() {
         class: "fast".into(),
         path: path("/mnt/fast/a"),
         hostname: "host-1".into(),
-        identity: "v1:wwid=disk-1".into(),
         mode: VolumeMode::Filesystem,
         mount_path: "/ours/fast/a".parse().unwrap(),
-        global: disk.global,
-        capacity: 11 * GIB + 5,
-        footprint: disk.footprint,
+        candidate: disk,
         mark: None,
         object: object(json!({
             "metadata": {
