@@ -30,12 +30,6 @@ impl VolumeMode {
     }
 }
 
-impl fmt::Display for VolumeMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A directory or device as the *host* names it: what `spec.local.path` holds.
 ///
 /// Absolute, without `.`, `..` or doubled slashes. The same file may have another path in our own
@@ -194,12 +188,6 @@ pub enum SkipReason {
     Dirty,
     Unreadable,
     TimedOut,
-}
-
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 #[cfg(test)]

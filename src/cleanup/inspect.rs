@@ -3,7 +3,6 @@
 //! Nothing else decides this: the gate of a cleanup, the `clean` command, and the check before a PV is created call it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -37,9 +36,10 @@ const LOCAL_FILESYSTEMS: [&str; 21] = [
 const DEV_FILESYSTEMS: [&str; 2] = ["devtmpfs", "tmpfs"];
 
 /// Why a volume must not be offered or cleaned.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Obstacle {
     /// It is in use.
+    #[error("the volume is in use: {user}")]
     InUse {
         /// The user.
         user: String,
@@ -47,12 +47,16 @@ pub enum Obstacle {
         notify_after: Duration,
     },
     /// A mount point is inside the volume.
+    #[error("{} is mounted inside the volume", tenants_path(.0.as_os_str().as_encoded_bytes()))]
     Nested(PathBuf),
     /// The machine needs it; with the purpose.
+    #[error("storage that this machine needs ({0})")]
     System(String),
     /// A filesystem of this type may keep its data on another machine.
+    #[error("{0} may keep its data on another machine")]
     NotLocal(String),
     /// The check failed.
+    #[error("{0}")]
     Unknown(String),
 }
 
@@ -61,23 +65,6 @@ impl Obstacle {
         Self::InUse {
             user: user.into(),
             notify_after: SHORT_USE,
-        }
-    }
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse { user, .. } => write!(f, "the volume is in use: {user}"),
-            Self::Nested(point) => {
-                let point = tenants_path(point.as_os_str().as_encoded_bytes());
-                write!(f, "{point} is mounted inside the volume")
-            }
-            Self::System(why) => write!(f, "storage that this machine needs ({why})"),
-            Self::NotLocal(fs_type) => {
-                write!(f, "{fs_type} may keep its data on another machine")
-            }
-            Self::Unknown(text) => f.write_str(text),
         }
     }
 }

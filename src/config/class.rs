@@ -1,6 +1,5 @@
 //! One class: the keys below its name in `storageClassMap`.
 
-use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
@@ -83,13 +82,6 @@ pub enum AccessMode {
     ReadWriteMany,
     /// One pod, reading and writing.
     ReadWriteOncePod,
-}
-
-/// The spelling of the API.
-impl fmt::Display for AccessMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// How a device without a persistent identity is treated after a reboot.

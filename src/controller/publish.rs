@@ -140,7 +140,7 @@ impl Controller {
             for volume in &class.volumes {
                 let (gauges, value) = match volume.reason {
                     Some(reason) if volume.state == VolumeState::Skipped => {
-                        (&metrics.skipped_entries, reason.to_string())
+                        (&metrics.skipped_entries, format!("{reason:?}"))
                     }
                     _ => (&metrics.volumes, format!("{:?}", volume.state)),
                 };

@@ -101,7 +101,7 @@ impl Executor {
             metrics.finalizers_removed.inc();
             return Ok(());
         }
-        let phase = &[&*volume.pv.phase.to_string()];
+        let phase = &[&*format!("{:?}", volume.pv.phase)];
         let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
         let [done, failed] = counters.map(|counter| counter.with_label_values(phase));
         count(cluster.delete_pv(&pv).await, &done, &failed)

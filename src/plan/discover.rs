@@ -320,7 +320,7 @@ impl<'a> Planner<'a> {
         let capacity = quantity::format(quantity::round_down(candidate.capacity));
         let mount_options = Some(storage_class.mount_options.clone());
         let spec = PersistentVolumeSpec {
-            access_modes: Some(vec![class.access_mode.to_string()]),
+            access_modes: Some(vec![format!("{:?}", class.access_mode)]),
             capacity: Some([("storage".into(), Quantity(capacity))].into()),
             local: Some(LocalVolumeSource {
                 fs_type: class.fs_type.clone(),
@@ -334,7 +334,7 @@ impl<'a> Planner<'a> {
             }),
             persistent_volume_reclaim_policy: Some(policy.as_str().into()),
             storage_class_name: Some(class.name.clone()),
-            volume_mode: Some(class.volume_mode.to_string()),
+            volume_mode: Some(class.volume_mode.as_str().into()),
             ..PersistentVolumeSpec::default()
         };
         PvDraft {

@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
             PvLocation::Skipped(skip) => (
                 reasons::VOLUME_MISSING,
                 if skip.gone { VolumeState::Missing } else { VolumeState::Unhealthy },
-                format!("{} ({})", skip.detail, skip.reason),
+                format!("{} ({:?})", skip.detail, skip.reason),
             ),
             PvLocation::ClassGone | PvLocation::ClassInvalid => {
                 let detail = format!("its class {:?} is not in the valid configuration; it will not be cleaned when it is released", pv.class);

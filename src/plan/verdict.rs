@@ -115,7 +115,7 @@ pub fn may_clean(
             VolumeMode::Block => "block device",
         };
         return failed(format!(
-            "its volumeMode is {}, but its class is for {} and its path is now a {is}; nothing was touched",
+            "its volumeMode is {:?}, but its class is for {:?} and its path is now a {is}; nothing was touched",
             pv.mode, class.volume_mode
         ));
     }
@@ -182,7 +182,7 @@ fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
         PvLocation::Skipped(skip) => (
             reasons::VOLUME_FAILED_DELETE,
             VolumeState::Refused,
-            format!("{} ({}); nothing was touched", skip.detail, skip.reason),
+            format!("{} ({:?}); nothing was touched", skip.detail, skip.reason),
         ),
         PvLocation::Missing => (
             reasons::VOLUME_FAILED_DELETE,

@@ -53,12 +53,6 @@ pub enum Phase {
     Failed,
 }
 
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
 /// `spec.persistentVolumeReclaimPolicy`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs, reason = "Kubernetes' own words")]

@@ -5,8 +5,8 @@ use std::fs;
 use std::time::Duration;
 
 use local_volume_provisioner::config::{
-    self, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy, MissingVolumePolicy,
-    WeakIdentity,
+    self, AccessMode, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy,
+    MissingVolumePolicy, WeakIdentity,
 };
 use tracing::level_filters::LevelFilter;
 
@@ -66,8 +66,8 @@ fn every_key_arrives_in_the_program() {
     let fast = &config.classes["fast"];
     assert_eq!(fast.host_dir.to_string(), "/mnt/fast");
     assert_eq!(fast.mount_dir.to_string(), "/fast");
-    assert_eq!(fast.volume_mode.to_string(), "Filesystem");
-    assert_eq!(fast.access_mode.to_string(), "ReadWriteOncePod");
+    assert_eq!(fast.volume_mode.as_str(), "Filesystem");
+    assert_eq!(fast.access_mode, AccessMode::ReadWriteOncePod);
     assert_eq!(fast.fs_type.as_deref(), Some("xfs"));
     assert_eq!(fast.name_pattern.to_string(), "nvme*,sd[b-z]");
     let command = vec!["/scripts/dd_zero.sh".into(), "2".into()];
@@ -77,7 +77,7 @@ fn every_key_arrives_in_the_program() {
     assert_eq!(expressions[0].key, "example.com/rack");
 
     let raw = &config.classes["raw.block"];
-    assert_eq!(raw.volume_mode.to_string(), "Block");
+    assert_eq!(raw.volume_mode.as_str(), "Block");
     assert_eq!(raw.mount_dir.to_string(), "/mnt/raw");
 }
 

@@ -16,7 +16,7 @@ use super::target::Target;
 /// Writes the properties of the volume and how it will be cleaned.
 pub fn write(target: &Target, out: &mut dyn Write) -> Result<()> {
     let pv = target.pv.as_ref();
-    let pv = pv.map(|pv| format!("{} ({})", pv.name, pv.phase));
+    let pv = pv.map(|pv| format!("{} ({:?})", pv.name, pv.phase));
     let mut rows = vec![
         ("class", target.class.name.clone()),
         ("pv", pv.unwrap_or_else(|| "none".into())),

@@ -87,7 +87,7 @@ fn each_key_of_a_class_is_read() {
         ("ReadWriteMany", AccessMode::ReadWriteMany),
     ] {
         assert_eq!(class(&format!("accessMode: {text}")).access_mode, mode);
-        assert_eq!(mode.to_string(), text);
+        assert_eq!(format!("{mode:?}"), text);
     }
     assert_eq!(class("fsType: ''").fs_type, None);
     assert_eq!(

@@ -199,7 +199,7 @@ fn fault_14_readiness_is_about_eligible_volumes() {
         assert_eq!(
             plan.not_ready.is_empty(),
             ready,
-            "{reason}: {:?}",
+            "{reason:?}: {:?}",
             plan.not_ready
         );
     }

@@ -270,7 +270,7 @@ pub fn words(plan: &Plan) -> Vec<String> {
     });
     let volumes = plan.classes.iter().flat_map(|class| &class.volumes);
     let states = volumes.map(|volume| match volume.reason {
-        Some(reason) => format!("{} is {:?} as {reason}", volume.entry, volume.state),
+        Some(reason) => format!("{} is {:?} as {reason:?}", volume.entry, volume.state),
         None => format!("{} is {:?}", volume.entry, volume.state),
     });
     actions.chain(notices).chain(states).collect()

@@ -374,7 +374,7 @@ fn what_the_scan_skipped_is_told_with_its_reason() {
         SkipReason::Unreadable,
         SkipReason::TimedOut,
     ] {
-        let expected = format!("a is Skipped as {reason}");
+        let expected = format!("a is Skipped as {reason:?}");
         world()
             .entry("fast", "a", reason)
             .expect("skipped by the scan", &[&expected]);
