@@ -16,6 +16,9 @@ use crate::escape::tenants;
 /// The space for a table of some hundred mounts.
 const TYPICAL_BYTES: usize = 64 << 10;
 
+/// How much of two tables is compared at once.
+const COMPARED_BYTES: usize = 512;
+
 /// A device's number, as in `8:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
@@ -213,8 +216,15 @@ pub fn read() -> io::Result<Vec<u8>> {
 
 /// The mounts in one of two readings that the other lacks.
 pub fn changes(before: &[u8], now: &[u8]) -> Vec<Mount> {
+    // A busy node has hundreds of mounts, and the newest are the last lines.
+    let chunks = before
+        .chunks(COMPARED_BYTES)
+        .zip(now.chunks(COMPARED_BYTES));
+    let same = chunks.take_while(|(before, now)| before == now).count() * COMPARED_BYTES;
+    let same = before.get(..same).unwrap_or(before);
+    let start = same.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let lines = |bytes| <[u8]>::split(bytes, |byte| *byte == b'\n').collect::<HashSet<_>>();
-    let (before, now) = (lines(before), lines(now));
+    let (before, now) = (lines(&before[start..]), lines(&now[start..]));
     let changed = before.symmetric_difference(&now);
     changed.filter_map(|line| parse_line(line)).collect()
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 
 use crate::host::mounts::{self, DeviceNumber, Mount};
 use crate::host::watch::MountEvents;
@@ -76,15 +77,16 @@ impl MountWatch {
         any
     }
 
-    /// Watches the mount table. Never returns without an error.
+    /// Watches the mount table, of which an earlier reading is known. Never returns without an error.
     ///
     /// # Errors
     /// When the table cannot be watched.
-    pub(super) async fn run(&self, events: io::Result<MountEvents>) -> io::Result<Infallible> {
-        let events = events?;
-        let (mut pause, mut before) = (MIN_PAUSE, mounts::read()?);
+    pub(super) async fn run(&self, mut before: Vec<u8>) -> io::Result<Infallible> {
+        let mut pause = MIN_PAUSE / 2;
         loop {
-            events.changed().await?;
+            // First, so that no change after the reading is missed.
+            let events = MountEvents::new()?;
+            let read_at = Instant::now();
             pause = match spawn_blocking(mounts::read).await? {
                 Ok(now) => {
                     let changes = mounts::changes(&before, &now);
@@ -100,7 +102,10 @@ impl MountWatch {
                     MAX_PAUSE
                 }
             };
-            tokio::time::sleep(pause).await;
+            events.changed().await?;
+            // Each further change would wake this thread.
+            drop(events);
+            sleep_until(read_at + pause).await;
         }
     }
 }

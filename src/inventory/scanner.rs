@@ -17,7 +17,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::config::Class;
 use crate::host::Machine;
 use crate::host::mark::StateDir;
-use crate::host::watch::{DirEvents, MountEvents};
+use crate::host::mounts;
+use crate::host::watch::DirEvents;
 use crate::types::{MountPath, SkipReason};
 
 use super::classes::Taken;
@@ -55,10 +56,10 @@ impl LocalDisks {
     pub fn new(state: StateDir) -> Self {
         let mounts = Arc::new(MountWatch::default());
         let watch = Arc::clone(&mounts);
-        // From now on, not when the task begins to run.
-        let events = MountEvents::new();
+        // Changes count from now on, not when the task begins to run.
+        let before = mounts::read().unwrap_or_default();
         tokio::spawn(async move {
-            let Err(error) = watch.run(events).await;
+            let Err(error) = watch.run(before).await;
             tracing::error!(%error, "changes of the mount table are noticed by the periodic scan only");
         });
         Self {

@@ -255,3 +255,26 @@ proptest! {
         let _ = table.at(Path::new("/a"));
     }
 }
+
+#[test]
+fn changes_are_found_anywhere_in_long_tables() {
+    let lines = (0..100).map(|id| line(id, 1, "/", &format!("/mnt/{id}")));
+    let lines: Vec<_> = lines.collect();
+    let table = lines.concat();
+    let ids = |before: &str, now: &str| {
+        let changes = changes(before.as_bytes(), now.as_bytes());
+        let mut ids: Vec<_> = changes.iter().map(|it| it.id).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids(&table, &table).len(), 0);
+    assert_eq!(ids("", &table).len(), 100);
+    for (at, line) in lines.iter().enumerate() {
+        let id = at as u64;
+        let less = table.replace(line, "");
+        assert_eq!(ids(&table, &less), [id]);
+        assert_eq!(ids(&less, &table), [id]);
+        let other = table.replace(line, &line.replace("rw", "ro"));
+        assert_eq!(ids(&table, &other), [id, id]);
+    }
+}
