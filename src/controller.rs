@@ -35,6 +35,8 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 const COALESCE: Duration = Duration::from_millis(20);
 /// How long a pass waits for the first scan of a new class. It waits for no later scan.
 const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
+/// For how many periods passes without news end early after one whose plan was settled.
+const SETTLED_PERIODS: u32 = 6;
 /// For how many periods a volume must be missing before its PV is deleted, in a class configured so.
 const MISSING_PERIODS: u32 = 3;
 
@@ -71,6 +73,8 @@ struct Controller {
     taint: StartupTaint,
     /// By PV, since when its volume is missing, by the latest plan.
     missing_since: BTreeMap<String, Duration>,
+    /// Until when passes without news end early.
+    settled_until: Instant,
     /// The end of the latest pass that waited for no new PV.
     all_created_at: Instant,
     /// The paths that cleanups held at the latest pass.
@@ -114,6 +118,7 @@ pub async fn run(
         notices: Notices::default(),
         taint: StartupTaint::default(),
         missing_since: BTreeMap::new(),
+        settled_until: Instant::now(),
         all_created_at: Instant::now(),
         cleaning: BTreeSet::new(),
         cluster_due: Instant::now() + CLUSTER_PAUSE,
@@ -126,16 +131,18 @@ pub async fn run(
 impl Controller {
     async fn run(mut self) {
         self.storage_classes.wait_for_first_list().await;
+        let (mut has_news, mut wake_at) = (true, None);
         loop {
             let begun = Instant::now();
-            self.reload();
-            self.find_cluster(begun).await;
-            let wake_at = self.pass(begun).await;
+            let is_denied = !self.context.cluster.permissions().missing().is_empty();
+            if has_news || is_denied || begun >= self.settled_until {
+                self.reload();
+                self.find_cluster(begun).await;
+                wake_at = self.pass(begun, has_news).await;
+            }
             let took = begun.elapsed();
-            let durations = &self.context.metrics.loop_duration;
-            let duration = durations.with_label_values(&[""; 0]);
-            duration.observe(took.as_secs_f64());
-            self.wait(took, wake_at).await;
+            self.publish_end(took);
+            has_news = self.wait(took, wake_at).await;
         }
     }
 
@@ -148,23 +155,30 @@ impl Controller {
         }
     }
 
-    /// Waits until the next pass is due.
-    async fn wait(&self, took: Duration, wake_at: Option<Duration>) {
+    /// Waits until the next pass is due. Returns whether a notification caused it.
+    async fn wait(&self, took: Duration, wake_at: Option<Duration>) -> bool {
         // A pause as long as the pass limits the loop to half of a CPU.
         let pause = COALESCE.max(took);
         let until = wake_at.map(|at| at.saturating_sub(self.context.table.now()));
         let longest = until.unwrap_or(Duration::MAX).min(self.periods.discovery);
         let woken = self.context.wake.notified();
-        if timeout(longest.max(pause), woken).await.is_ok() {
+        let is_woken = timeout(longest.max(pause), woken).await.is_ok();
+        if is_woken {
             tracing::trace!("woken");
             sleep(pause).await;
         }
+        is_woken
     }
 
     /// Runs a pass. Returns when the plan changes although the snapshot does not, on the clock of the plan.
-    async fn pass(&mut self, begun: Instant) -> Option<Duration> {
+    async fn pass(&mut self, begun: Instant, has_news: bool) -> Option<Duration> {
         let snapshot = self.snapshot().await;
         let mut plan = plan(&self.settings, &snapshot);
+        self.settled_until = begun;
+        // After news, the next pass is a whole one, too.
+        if plan.is_settled(&snapshot) && !has_news {
+            self.settled_until += self.periods.discovery * SETTLED_PERIODS;
+        }
         if let Some(node) = snapshot.node.as_ref().filter(|_| plan.made) {
             self.state.send_replace(ControllerState {
                 settings: self.settings.clone(),

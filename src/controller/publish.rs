@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -75,17 +76,29 @@ impl Controller {
             }
         }
         let node = node.map(|node| node.name.clone());
-        self.context.metrics.loop_last_success.set(unix_time());
         self.pass.send_replace(Arc::new(Pass {
             node: node.unwrap_or_else(|| before.node.clone()),
             not_ready: plan.not_ready,
             degraded: [self.reloads.degraded(), faults].concat(),
             paused: plan.paused,
             classes: plan.classes,
-            ended: Some(Instant::now()),
-            number: before.number + 1,
+            ended: before.ended,
+            number: before.number,
             resource_version: newest(snapshot),
         }));
+    }
+
+    /// Publishes that a pass has ended, also one that has ended early.
+    pub(super) fn publish_end(&self, took: Duration) {
+        let metrics = &self.context.metrics;
+        let duration = metrics.loop_duration.with_label_values(&[""; 0]);
+        duration.observe(took.as_secs_f64());
+        metrics.loop_last_success.set(unix_time());
+        self.pass.send_modify(|pass| {
+            let pass = Arc::make_mut(pass);
+            pass.ended = Some(Instant::now());
+            pass.number += 1;
+        });
     }
 
     /// Counts a failed or refused cleanup.
