@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::libc;
-use procfs::process::Process;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 
 use super::codec::Record;
 use super::{MarkedVolume, Marks};
@@ -26,9 +26,6 @@ const TEMPORARY: &str = "new";
 
 /// The longest file that is read. Longer ones are truncated, and so not readable.
 const MAX_BYTES: u64 = 64 << 10;
-
-/// The bit of `CAP_SYS_ADMIN`.
-const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// The state directory; the default is none.
 #[derive(Clone, Debug, Default)]
@@ -88,11 +85,11 @@ impl StateDir {
             };
             files.insert(name, Record::read(&bytes));
         }
-        let status = Process::myself().and_then(|it| it.status());
+        let may = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
         Ok(Marks {
             files,
             has_directory: self.0.is_some(),
-            may_set_attributes: status.is_ok_and(|it| it.capeff & CAP_SYS_ADMIN != 0),
+            may_set_attributes: capabilities(None).is_ok_and(may),
         })
     }
 
