@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     pub discovery_period: Duration,
 
-    /// Time between two reads of the configuration directory.
+    /// Time between two reads of the configuration directory while its changes are not reported.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     pub config_sync_period: Duration,
 

@@ -129,13 +129,12 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             send.send_replace(Some(Arc::new(reading)));
             woken.notify_one();
         };
-        config::watch(
+        tokio::spawn(config::watch(
             args.config.clone(),
             files.clone(),
             args.config_sync_period,
             notify,
-        )
-        .context("starting the thread that reads the configuration")?;
+        ));
         let reloads = Reloads {
             dir: args.config.clone(),
             readings,

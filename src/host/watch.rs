@@ -41,8 +41,8 @@ impl MountEvents {
     }
 }
 
-/// Added and removed entries of a directory, and changes of the directory itself. Bound to the runtime that it was
-/// created in.
+/// Added, removed and written entries of a directory, and changes of the directory itself. Bound to the runtime that it
+/// was created in.
 #[derive(Debug)]
 pub struct DirEvents {
     inotify: AsyncFd<OwnedFd>,
@@ -65,6 +65,11 @@ impl DirEvents {
         })
     }
 
+    /// Whether changes of a directory are reported.
+    pub fn is_watching(&self) -> bool {
+        self.watched.is_some()
+    }
+
     /// Watches only this directory, or nothing while it does not exist: the periodic scan notices when it is created.
     /// Has to be called before each reading of it: the path may lead to another directory by now, a new one or a
     /// mount. Blocks as long as the lookup of the path does.
@@ -74,10 +79,11 @@ impl DirEvents {
     /// # Errors
     /// When the watch cannot be set.
     pub fn set_dir(&mut self, dir: &Path) -> io::Result<()> {
-        // Attributes and contents of entries are not watched: no volume depends on them.
+        // Attributes are not watched: nothing depends on them.
         let events = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
+            | WatchFlags::CLOSE_WRITE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
@@ -92,6 +98,15 @@ impl DirEvents {
             let _ = inotify::remove_watch(&self.inotify, before);
         }
         Ok(())
+    }
+
+    /// Waits for the next change, or forever without a watch. Drops a watch that fails. Cancel-safe.
+    pub async fn next_change(watch: &mut Option<Self>) {
+        match watch {
+            Some(events) if events.changed().await.is_err() => *watch = None,
+            Some(_) => {}
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits for the next change. Cancel-safe.

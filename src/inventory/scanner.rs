@@ -116,18 +116,10 @@ impl Scanner for DirScanner {
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         let event = async move {
-            let in_dir = async {
-                match &self.events {
-                    Some(events) => events.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = self.mounts_changed.notified() => {}
-                changed = in_dir => if changed.is_err() {
-                    self.events = None;
-                },
+                () = DirEvents::next_change(&mut self.events) => {}
                 _ = self.returned.changed() => {}
             }
         };

@@ -3,6 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -27,10 +32,9 @@ impl Watched {
         fs::write(dir.join("storageClassMap"), A).unwrap();
         let files = read_dir(&dir).unwrap();
         let (send, readings) = channel();
-        watch(dir, files, PERIOD, move |reading| {
-            let _ = send.send(reading);
-        })
-        .unwrap();
+        let publish = move |reading| drop(send.send(reading));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        thread::spawn(move || runtime.block_on(watch(dir, files, PERIOD, publish)));
         Self { root, readings }
     }
 
@@ -125,4 +129,26 @@ fn file_is_not_used_while_it_is_written() {
     fs::write(watched.map(), B).unwrap();
     assert_eq!(watched.classes(), ["b"]);
     watched.silent();
+}
+
+/// No event reports that.
+#[tokio::test(start_paused = true)]
+async fn linked_file_is_read_again_within_a_minute() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, target) = (root.path().join("config"), root.path().join("target"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(&target, A).unwrap();
+    symlink(&target, dir.join("storageClassMap")).unwrap();
+    let files = read_dir(&dir).unwrap();
+    let (send, mut readings) = unbounded_channel();
+    let hour = Duration::from_hours(1);
+    tokio::spawn(watch(dir, files, hour, move |reading| {
+        drop(send.send(reading));
+    }));
+    sleep(SETTLE_TIME).await;
+    fs::write(target, B).unwrap();
+    let changed = Instant::now();
+    let loaded = readings.recv().await.unwrap().verdict.unwrap();
+    assert!(loaded.config.classes.contains_key("b"));
+    assert!(changed.elapsed() <= LONGEST_PAUSE + SETTLE_TIME);
 }
