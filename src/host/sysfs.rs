@@ -6,8 +6,8 @@
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -346,18 +346,24 @@ fn joined(text: &str) -> Option<String> {
 
 /// The first of these files of a directory that holds a value.
 fn first_word<const N: usize>(dir: &Path, files: [&str; N]) -> Option<String> {
-    files.into_iter().find_map(|file| {
-        let bytes = fs::read(dir.join(file)).ok()?;
-        joined(&String::from_utf8_lossy(&bytes))
-    })
+    files
+        .into_iter()
+        .find_map(|file| joined(&attribute(&dir.join(file)).ok()?))
 }
 
 fn number_in(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    attribute(file).ok()?.trim().parse().ok()
+}
+
+/// An attribute of the kernel, which is no longer than a page, so that one read has it.
+fn attribute(file: &Path) -> io::Result<String> {
+    let mut page = [0; 4096];
+    let length = File::open(file)?.read(&mut page)?;
+    Ok(String::from_utf8_lossy(&page[..length]).into_owned())
 }
 
 fn device_number(dir: &Path) -> io::Result<DeviceNumber> {
-    let text = fs::read_to_string(dir.join("dev"))?;
+    let text = attribute(&dir.join("dev"))?;
     let invalid = || io::Error::other(format!("{}/dev holds {text:?}", dir.display()));
     DeviceNumber::parse(&text).ok_or_else(invalid)
 }

@@ -78,20 +78,17 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
 /// # Errors
 /// Those of the filesystem. `OPNOTSUPP`: it has no such attributes.
 pub(super) fn get(file: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Option<Vec<u8>>> {
-    // Nearly all values fit into the first.
-    let mut found = read_into(file, name, USUAL_BYTES);
-    if found == Err(Errno::RANGE) {
-        found = read_into(file, name, MAX_BYTES);
-    }
+    // Nearly all values fit into the first, which costs no allocation.
+    let mut usual = [0; USUAL_BYTES];
+    let found = match fgetxattr(file, name, &mut usual[..]) {
+        Err(Errno::RANGE) => {
+            let mut value = vec![0; MAX_BYTES];
+            fgetxattr(file, name, &mut value[..]).map(|length| value[..length].to_vec())
+        }
+        length => length.map(|length| usual[..length].to_vec()),
+    };
     match found {
         Err(Errno::NODATA) => Ok(None),
         value => value.map(Some),
     }
-}
-
-fn read_into(file: BorrowedFd<'_>, name: &CStr, limit: usize) -> rustix::io::Result<Vec<u8>> {
-    let mut value = vec![0; limit];
-    let length = fgetxattr(file, name, &mut value[..])?;
-    value.truncate(length);
-    Ok(value)
 }
