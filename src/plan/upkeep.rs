@@ -7,14 +7,13 @@ use crate::names::{
     LABEL_IDENTITY_HASH, provisioner_name,
 };
 use crate::quantity;
-use crate::types::{SkipReason, VolumeMode};
+use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-use super::verdict::{consents_to_wipe, elsewhere, mismatch, or_forget, without_ours};
+use super::verdict::{
+    PATH_IS_DIRECTORY, absence, consents_to_wipe, elsewhere, mismatch, or_forget, without_ours,
+};
 use super::{Patch, Planner, PvLocation, VolumeState, reasons};
-
-const PATH_IS_DIRECTORY: &str =
-    "its volumeMode is Block, but its path is now a directory; it will not be cleaned";
 
 /// Sets the capacity of a PV to that of its volume, whose disk may have been replaced or resized. A Bound PV only grows,
 /// and only if its class is expandable. It keeps a capacity that does not parse, and that of a used PV whose disk may be
@@ -209,43 +208,19 @@ impl<'a> Planner<'a> {
             self.problem(pv, refusal.reason, refusal.state, refusal.message);
             return true;
         }
-        let (reason, state, mut message) = match location {
-            PvLocation::Missing => (
-                reasons::VOLUME_MISSING,
-                VolumeState::Missing,
-                "there is nothing at its path any more; pods that need it will not start; put the volume back, or delete the PV".to_owned(),
-            ),
-            PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
-                reasons::VOLUME_NOT_MOUNTED,
-                VolumeState::NotMounted,
-                format!("{}; pods would write to the disk below; mount the volume", skip.detail),
-            ),
-            PvLocation::Skipped(skip) if pv.mode == VolumeMode::Block && skip.reason == SkipReason::ModeMismatch => (
-                reasons::VOLUME_FAILED_DELETE,
-                VolumeState::Unhealthy,
-                PATH_IS_DIRECTORY.to_owned(),
-            ),
-            PvLocation::Skipped(skip) => (
-                reasons::VOLUME_MISSING,
-                if skip.gone { VolumeState::Missing } else { VolumeState::Unhealthy },
-                format!("{} ({:?})", skip.detail, skip.reason),
-            ),
-            PvLocation::ClassGone | PvLocation::ClassInvalid => {
-                let detail = format!("its class {:?} is not in the valid configuration; it will not be cleaned when it is released", pv.class);
-                self.states.insert(&pv.name, (VolumeState::ClassGone, Some(detail)));
-                return true;
-            }
-            PvLocation::Outside(why) => (
-                reasons::VOLUME_FAILED_DELETE,
-                VolumeState::Refused,
-                format!("{why}; it will not be cleaned"),
-            ),
-            PvLocation::Unknown | PvLocation::Volume(..) => return true,
-        };
-        if location.is_gone() && self.withdraw_missing(pv, &mut message) {
+        if matches!(location, PvLocation::Unknown | PvLocation::Volume(..)) {
+            return true;
+        }
+        let mut absence = absence(pv, location);
+        if absence.state == VolumeState::ClassGone {
+            let detail = Some(absence.message);
+            self.states.insert(&pv.name, (absence.state, detail));
+            return true;
+        }
+        if location.is_gone() && self.withdraw_missing(pv, &mut absence.message) {
             return false;
         }
-        self.problem(pv, reason, state, message);
+        self.problem(pv, absence.reason, absence.state, absence.message);
         true
     }
 

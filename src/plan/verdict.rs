@@ -13,6 +13,9 @@ use crate::view::{NodeView, Ownership, Phase, PvView, ReclaimPolicy};
 
 use super::{Occupied, PvLocation, Settings, VolumeState, reasons};
 
+pub(super) const PATH_IS_DIRECTORY: &str =
+    "its volumeMode is Block, but its path is now a directory; it will not be cleaned";
+
 /// Whether a PV's volume has to be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
@@ -105,7 +108,14 @@ pub fn may_clean(
         return Err(refusal);
     }
     let (PvLocation::Volume(class, _, candidate), Some(path)) = (location, pv.path()) else {
-        return Err(not_a_volume(pv, location));
+        let absence = absence(pv, location);
+        return Err(match absence.reason {
+            reasons::VOLUME_MISSING => Refusal {
+                reason: reasons::VOLUME_FAILED_DELETE,
+                ..absence
+            },
+            _ => absence,
+        });
     };
     if pv.mode != class.volume_mode
         || (pv.mode == VolumeMode::Block && candidate.kind != VolumeMode::Block)
@@ -168,26 +178,30 @@ pub(super) fn elsewhere(pv: &PvView, node: &NodeView) -> Option<Refusal> {
     Some(Refusal::new(reason, message))
 }
 
-fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
+/// Why a PV has no volume at its path.
+pub(super) fn absence(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
     let class = &pv.class;
     let (reason, state, message) = match location {
         PvLocation::Skipped(skip) if skip.reason == SkipReason::NotMounted => (
             reasons::VOLUME_NOT_MOUNTED,
             VolumeState::NotMounted,
-            format!(
-                "{}; what lies there is not the volume, so nothing was touched; mount the volume and it will be cleaned",
-                skip.detail
-            ),
+            format!("{}; what lies there is not the volume; mount the volume", skip.detail),
         ),
-        PvLocation::Skipped(skip) => (
-            reasons::VOLUME_FAILED_DELETE,
-            VolumeState::Refused,
-            format!("{} ({:?}); nothing was touched", skip.detail, skip.reason),
-        ),
+        PvLocation::Skipped(skip)
+            if pv.mode == VolumeMode::Block && skip.reason == SkipReason::ModeMismatch =>
+        {
+            let message = PATH_IS_DIRECTORY.to_owned();
+            (reasons::VOLUME_FAILED_DELETE, VolumeState::Unhealthy, message)
+        }
+        PvLocation::Skipped(skip) => {
+            let message = format!("{} ({:?})", skip.detail, skip.reason);
+            let state = if skip.gone { VolumeState::Missing } else { VolumeState::Unhealthy };
+            (reasons::VOLUME_MISSING, state, message)
+        }
         PvLocation::Missing => (
-            reasons::VOLUME_FAILED_DELETE,
+            reasons::VOLUME_MISSING,
             VolumeState::Missing,
-            "there is nothing at its path any more; nothing was touched; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV".to_owned(),
+            "there is nothing at its path any more; put the volume back, or give it up: set the PV's reclaim policy to Retain and delete the PV".to_owned(),
         ),
         PvLocation::ClassInvalid => (
             reasons::CLASS_INVALID,
@@ -202,7 +216,7 @@ fn not_a_volume(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
         PvLocation::Outside(why) => (
             reasons::VOLUME_FAILED_DELETE,
             VolumeState::Refused,
-            format!("{why}; nothing was touched"),
+            format!("{why}; it is not cleaned"),
         ),
         PvLocation::Unknown | PvLocation::Volume(..) => (
             reasons::VOLUME_FAILED_DELETE,

@@ -32,13 +32,13 @@ fn fault_1_what_is_not_there_does_not_count_as_cleaned() {
             Some(SkipReason::NotADirectoryOrBlockDevice.into()),
             [
                 "VolumeFailedDelete of pv-a",
-                "a is Refused as NotADirectoryOrBlockDevice",
+                "a is Unhealthy as NotADirectoryOrBlockDevice",
             ],
         ),
         (
             "it does not answer",
             Some(SkipReason::TimedOut.into()),
-            ["VolumeFailedDelete of pv-a", "a is Refused as TimedOut"],
+            ["VolumeFailedDelete of pv-a", "a is Unhealthy as TimedOut"],
         ),
         (
             "read-only",
