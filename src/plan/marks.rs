@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::config::Class;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
-use crate::inventory::{Candidate, Observation, Skip};
+use crate::inventory::{Candidate, Contents, Observation, Skip};
 use crate::names::{ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
@@ -70,6 +70,8 @@ impl<'a> Planner<'a> {
                     self.write_mark(class, at, candidate, mark, MarkState::Used);
                 }
             }
+            // The first scan knows no PVs and reads no contents, which decide.
+            Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => {}
             Agreement::Mismatch(why) if pv.never_used() => {
                 self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, &why);
                 return false;
@@ -293,6 +295,10 @@ impl<'a> Planner<'a> {
             self.due.push(order);
         }
     }
+}
+
+fn is_unread(candidate: &Candidate) -> bool {
+    candidate.contents == Contents::NotLookedAt && candidate.in_use.is_none()
 }
 
 fn pv_uid_of(mark: &MarkOnDisk) -> &str {

@@ -161,3 +161,44 @@ fn root_that_an_administrator_prepares_is_restored_after_the_tenant() {
         (5, 5, 0o2750)
     );
 }
+
+/// A version without marks recycles the volume, and gives it to another tenant. Ours returns in each phase.
+fn downgrade_and_return(mut volume: Occupied) {
+    let adopted = |volume: &mut Occupied, phase| {
+        volume.stop();
+        volume.start();
+        let pv = name(&volume.pv);
+        volume.pv = volume.stage.eventually("the PV is adopted", || {
+            let pv = volume.stage.pv(&pv).unwrap();
+            pv.annotations()
+                .contains_key("local-volume-provisioner/offer")
+                .then_some(pv)
+        });
+        volume.is_kept(phase, "an earlier version recycled it");
+    };
+    volume.stop();
+    volume.provisioner = volume.stage.provisioner_with(&[("STATE_DIRECTORY", "")]);
+    volume.release();
+    volume.pv = volume.is_cleaned();
+    volume.note_data();
+    adopted(&mut volume, "Available");
+    volume.occupy_again();
+    volume.stop();
+    volume.provisioner = volume.stage.provisioner_with(&[("STATE_DIRECTORY", "")]);
+    volume.release();
+    volume.pv = volume.is_cleaned();
+    volume.occupy_again();
+    adopted(&mut volume, "Bound");
+    volume.release();
+    volume.is_cleaned();
+}
+
+#[test]
+fn filesystem_that_an_earlier_version_recycled_is_adopted() {
+    downgrade_and_return(or_skip!(occupied()));
+}
+
+#[test]
+fn device_that_an_earlier_version_recycled_is_adopted() {
+    downgrade_and_return(or_skip!(occupied_raw(&json!({}))));
+}
