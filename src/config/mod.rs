@@ -5,16 +5,16 @@
 //! first fault of each class and key, and all warnings. It is an error only if nothing can be read. Values that only
 //! the API server uses, such as labels and selectors, are validated by the API server.
 //!
-//! [`watch`] reads it again after each change, and [`diff`] names the changes.
+//! [`watch`] reads it again after each change.
 
 mod class;
 mod cleaner;
-mod diff;
 mod directory;
 pub mod duration;
 mod keys;
 mod parse;
 pub mod pattern;
+mod rows;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -32,10 +32,10 @@ use tracing::level_filters::LevelFilter;
 
 pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
-pub use self::diff::{diff, rows};
 pub use self::directory::{Files, read_dir};
 pub use self::parse::{Fault, Loaded, from_files, load};
 pub use self::pattern::NamePattern;
+pub use self::rows::rows;
 pub use self::shown::Shown;
 pub use self::watch::{Reading, watch};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::config::{Files, Loaded, Reading, Shown, diff};
+use crate::config::{Files, Loaded, Reading, Shown};
 use crate::isolation;
 use crate::log;
 use crate::plan::{About, Settings, reasons};
@@ -71,7 +71,7 @@ impl Controller {
         };
         if reading.files.as_ref() == Some(&self.reloads.in_force) {
             if !self.reloads.faults.is_empty() {
-                self.recovered("it was changed back to the configuration in force");
+                self.recovered();
             }
             return;
         }
@@ -79,9 +79,9 @@ impl Controller {
             Err(faults) if faults == self.reloads.faults => {}
             Err(faults) => self.refuse(faults),
             Ok(loaded) => {
-                let changes = self.put_in_force(loaded);
+                self.put_in_force(loaded);
                 self.reloads.in_force = reading.files.clone().unwrap_or_default();
-                self.recovered(&changes);
+                self.recovered();
             }
         }
     }
@@ -97,14 +97,10 @@ impl Controller {
         reporter.warning(&About::Pod, reason, "Reload", &message);
     }
 
-    /// Applies a configuration, and returns a description of the changes.
-    fn put_in_force(&mut self, loaded: &Loaded) -> String {
+    /// Applies a configuration.
+    fn put_in_force(&mut self, loaded: &Loaded) {
         let before = &self.settings;
         let had_faults = !before.faulty.is_empty() || !before.faults.is_empty();
-        let mut changes = diff(&before.config, &loaded.config).join(", ");
-        if changes.is_empty() {
-            changes.push_str("no effective change");
-        }
         if had_faults || *before.config != loaded.config {
             let installation = before.installation.clone();
             let cluster = before.cluster.clone();
@@ -120,12 +116,11 @@ impl Controller {
         for warning in &loaded.warnings {
             tracing::warn!("configuration: {warning}");
         }
-        tracing::info!("configuration reloaded: {changes}");
-        changes
+        tracing::info!("configuration reloaded");
     }
 
     /// Reports that the configuration in the directory is in force.
-    fn recovered(&mut self, how: &str) {
+    fn recovered(&mut self) {
         let metrics = &self.context.metrics;
         metrics.config_last_reload_successful.set(1);
         metrics.config_last_reload_timestamp.set(unix_time());
@@ -133,7 +128,7 @@ impl Controller {
             return;
         }
         let dir = self.reloads.dir.display();
-        let message = format!("the configuration in {dir} is good again: {how}");
+        let message = format!("the configuration in {dir} is good again");
         let (reporter, reason) = (&self.context.reporter, reasons::CONFIG_RELOADED);
         tracing::info!(reason, "{message}");
         reporter.normal(&About::Pod, reason, "Reload", &message);

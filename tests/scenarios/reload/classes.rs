@@ -17,11 +17,7 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
     let second = tmpfs(&stage, "disks/slow/vol");
     add_class(&stage, "slow");
     let slow = stage.named("slow");
-    logged(
-        &stage,
-        &provisioner,
-        &format!("configuration reloaded: class {slow:?} added"),
-    );
+    logged(&stage, &provisioner, "configuration reloaded");
     stage.eventually("its StorageClass is missed", || {
         let (code, why) = provisioner.http_get("/ready").ok()?;
         (code == 503 && why.contains("there is no StorageClass") && why.contains(&slow))
@@ -82,7 +78,6 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
     stage.eventually("its gauges", || series(&mut provisioner).len() == 3);
 
     let class = remove_class(&stage, "slow");
-    logged(&stage, &provisioner, &format!("class {slow:?} removed"));
     stage.eventually("its gauges are gone", || {
         let left = series(&mut provisioner);
         let states = left.iter().all(|line| line.contains("state=\"ClassGone\""));
@@ -133,14 +128,10 @@ fn a_changed_pattern_and_other_keys_apply_from_the_next_scan() {
     let first = stage.available(&a, None);
     skipped(&stage, &mut provisioner, &b, "NamePatternMismatch");
     set(&stage, "fast", "namePattern", "a*,b*");
-    let line = logged(&stage, &provisioner, "configuration reloaded:");
-    let change = format!("class {:?}: namePattern a* -> a*,b*", stage.named("fast"));
-    assert!(line.contains(&change), "{line}");
     stage.available(&b, None);
     skipped(&stage, &mut provisioner, &c, "NamePatternMismatch");
 
     stage.configure("labelsForPV", "{tier: gold}");
-    logged(&stage, &provisioner, r#"labelsForPV {} -> {"tier":"gold"}"#);
     set(&stage, "fast", "namePattern", "*");
     let pv = stage.available(&c, None);
     let labels = pv.metadata.labels.unwrap();

@@ -40,7 +40,7 @@ fn while_the_first_cleaner_runs(
     stage.delete_claim("claim");
     stage.eventually("the cleaner runs", || begun(stage).exists());
     change(stage, &path);
-    super::logged(stage, &provisioner, "configuration reloaded: ");
+    super::logged(stage, &provisioner, "configuration reloaded");
     // The pass that shows it follows the line in the log.
     in_state(stage, &mut provisioner, &path, "Cleaning");
     stage.still_cleaning(&mut provisioner, "the first alone", || {
@@ -99,7 +99,7 @@ fn one_that_waits_is_judged_again() {
     };
     stage.eventually("it waits for the kubelet", || waits(&mut provisioner));
     set(&stage, "raw", "blockCleanerCommand", cleaner(&stage, "two"));
-    super::logged(&stage, &provisioner, ": blockCleanerCommand");
+    super::logged(&stage, &provisioner, "configuration reloaded");
     stage.eventually("it waits again", || waits(&mut provisioner));
     assert_eq!(secrets_on(device.path()).len(), 4);
     fs::remove_file(mapped).unwrap();
