@@ -39,9 +39,12 @@ pub struct Actor {
     context: Arc<CleanupContext>,
     /// The Jobs in the watch cache.
     jobs: watch::Receiver<Option<Jobs>>,
-    in_flight: InFlightWrites,
-    offer_checks: OfferChecks,
-    owner_checks: OwnerChecks,
+    /// The writes in flight.
+    pub in_flight: InFlightWrites,
+    /// The results of the inspections before PVs are created.
+    pub offer_checks: OfferChecks,
+    /// The PVs of other nodes with the identities of ours.
+    pub owner_checks: OwnerChecks,
     permits: Arc<Semaphore>,
 }
 
@@ -56,21 +59,6 @@ impl Actor {
             owner_checks: OwnerChecks::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         }
-    }
-
-    /// The writes in flight.
-    pub fn in_flight(&self) -> &InFlightWrites {
-        &self.in_flight
-    }
-
-    /// The results of the inspections before PVs are created.
-    pub fn offer_checks(&self) -> &OfferChecks {
-        &self.offer_checks
-    }
-
-    /// The PVs of other nodes with the identities of ours.
-    pub fn owner_checks(&self) -> &OwnerChecks {
-        &self.owner_checks
     }
 
     /// Starts all actions and does not wait for them.

@@ -188,7 +188,7 @@ impl Controller {
         }
         if let Some(pvs) = &self.pvs {
             let actions = std::mem::take(&mut plan.actions);
-            self.actor.apply(actions, pvs.expectations(), begun);
+            self.actor.apply(actions, &pvs.expectations, begun);
         }
         self.missing_since = std::mem::take(&mut plan.missing_since);
         let wake_at = plan.wake_at;
@@ -205,7 +205,7 @@ impl Controller {
         if let Some(node) = &node {
             let (cluster, wake) = (&self.context.cluster, &self.context.wake);
             let (hostname, namespace) = (&node.hostname, &self.context.jobs.namespace);
-            let watched = self.pvs.take().filter(|pvs| pvs.hostname() == hostname);
+            let watched = self.pvs.take().filter(|pvs| pvs.hostname == *hostname);
             let start = || PvCache::start(cluster, hostname, wake);
             let pvs = self.pvs.insert(watched.unwrap_or_else(start));
             pvs.find_unlabelled(node, &dirs);
@@ -217,18 +217,18 @@ impl Controller {
         self.inventory.settle(FIRST_SCAN_TIMEOUT).await;
         // No await from here on, so that the snapshot is consistent.
         let jobs = self.jobs.jobs();
-        let mut under_way = self.actor.in_flight().now();
+        let mut under_way = self.actor.in_flight.now();
         let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.context.table.view();
         let (mut pvs, mut back_off_ends) = (None, None);
         if let Some(cache) = &mut self.pvs {
-            let (names, first_ends) = cache.expectations().backing_off();
+            let (names, first_ends) = cache.expectations.backing_off();
             writing.extend(names);
             let first_ends = first_ends.map(|left| left.max(BACK_OFF_PAUSE));
             back_off_ends = first_ends.map(|left| self.context.table.now() + left);
             pvs = cache.views();
         }
-        let others = pvs.as_deref().map(|pvs| self.actor.owner_checks().now(pvs));
+        let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));
         if let Some(pvs) = &pvs {
             let cleaning = cleanups.values().filter(|it| it.is_active());
             // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
@@ -245,7 +245,7 @@ impl Controller {
             self.installations
                 .follow(&others.map(str::to_owned).collect());
         }
-        let mut changed = self.actor.in_flight().take_marked();
+        let mut changed = self.actor.in_flight.take_marked();
         // A cleanup writes marks, too.
         let cleaning = cleanups.values().filter(|it| it.is_active());
         let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
@@ -272,7 +272,7 @@ impl Controller {
             back_off_ends,
             creating: under_way.creating,
             others: others.unwrap_or_default(),
-            refusals: self.actor.offer_checks().refusals(),
+            refusals: self.actor.offer_checks.refusals(),
             searched: under_way.searched,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now: self.context.table.now(),

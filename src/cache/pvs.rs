@@ -22,11 +22,13 @@ const MAX_ENDED: usize = 10_000;
 /// that label.
 #[derive(Debug)]
 pub struct PvCache {
-    hostname: String,
+    /// The hostname label that the watch selects.
+    pub hostname: String,
     watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
     /// The offers of the PVs that were deleted unused.
     ended: Arc<Mutex<BTreeSet<String>>>,
-    expectations: Expectations,
+    /// The expected PV versions, which writers record.
+    pub expectations: Expectations,
     _tasks: JoinSet<()>,
     /// The directories in which PVs without the label are listed, the task that lists them, and whether it has
     /// succeeded.
@@ -83,16 +85,6 @@ impl PvCache {
             listing: JoinSet::new(),
             is_complete: true,
         }
-    }
-
-    /// The hostname label that the watch selects.
-    pub fn hostname(&self) -> &str {
-        &self.hostname
-    }
-
-    /// The expected PV versions, which writers record.
-    pub fn expectations(&self) -> &Expectations {
-        &self.expectations
     }
 
     /// The offers of the PVs that were deleted unused, as the watch has shown. Only that is proof: a PV that is missing

@@ -124,7 +124,7 @@ impl LocalHost {
     async fn facts(&self, config: &Config, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         // The directories are not touched: one may be on a disk that does not answer.
         let dirs = discovery_dirs(config, |dir| self.disks.real_dir(dir));
-        let (kubelet, state) = (self.kubelet.clone(), self.disks.state().clone());
+        let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
         let read = on_thread(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new))
             .map(|read| read.map_err(|obstacle| obstacle.to_string()));
         let read = facts.0.get_or_init(|| read).await;

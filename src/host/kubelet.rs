@@ -17,7 +17,8 @@ const PLUGIN: &str = "kubernetes.io~local-volume";
 /// The kubelet's directory, `/var/lib/kubelet` on most nodes.
 #[derive(Clone, Debug)]
 pub struct KubeletDir {
-    path: PathBuf,
+    /// The directory itself.
+    pub path: PathBuf,
     own_pod: Option<String>,
 }
 
@@ -28,11 +29,6 @@ impl KubeletDir {
             path: path.into(),
             own_pod,
         }
-    }
-
-    /// The directory itself.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Where the kubelet mounts volumes: for pods, and for plugins (CSI stages, mapped devices).

@@ -109,7 +109,7 @@ impl SystemStorage {
         dirs.extend(PRIVATE.map(|path| Dir::new(Rule::Private, path)));
         dirs.extend(volume_dirs);
         dirs.extend(HELD.map(|path| Dir::new(Rule::Held, path)));
-        dirs.push(Dir::new(Rule::Held, kubelet.path()));
+        dirs.push(Dir::new(Rule::Held, &kubelet.path));
         let mut files = swaps().map_err(|error| format!("/proc/swaps cannot be read: {error}"))?;
         files.extend(std::env::current_exe());
         dirs.extend(files.into_iter().map(|path| Dir::new(Rule::Held, path)));

@@ -46,7 +46,8 @@ type StuckThreads = watch::Sender<BTreeSet<MountPath>>;
 /// The discovery directories of this machine.
 #[derive(Debug)]
 pub struct LocalDisks {
-    state: StateDir,
+    /// The state directory.
+    pub state: StateDir,
     mounts: Arc<MountWatch>,
     stuck: StuckThreads,
 }
@@ -67,11 +68,6 @@ impl LocalDisks {
             mounts,
             stuck: StuckThreads::default(),
         }
-    }
-
-    /// The state directory.
-    pub fn state(&self) -> &StateDir {
-        &self.state
     }
 
     /// The path of a discovery directory without links, as its last listing found it. It does not touch the disk,

@@ -94,34 +94,26 @@ impl<'a> Planner<'a> {
                 self.entry(class, &storage_class, observation.complete, name, finding)
             })
             .collect();
-        self.report_contents(class, &volumes);
-        self.report_dirty(class, &volumes);
+        self.report_skipped(class, &volumes);
         self.add_class(&class.name, faults, volumes);
     }
 
-    /// Reports the volumes of a class that are not offered because of their marks, all in one event.
-    fn report_dirty(&mut self, class: &Class, volumes: &[VolumeReport]) {
-        let Some(entries) = skipped(volumes, SkipReason::Dirty) else {
-            return;
-        };
+    /// Reports the volumes of a class that are not offered because of their marks or data, in one event each.
+    fn report_skipped(&mut self, class: &Class, volumes: &[VolumeReport]) {
         let (name, dir) = (&class.name, &class.host_dir);
-        let message = format!(
-            "class {name:?}: volumes in {dir} are not offered, because their marks name tenants without a PersistentVolume: {entries}; /status has for each the command that decides"
-        );
-        let about = About::Node(self.node.name.clone());
-        self.notice(about, reasons::VOLUME_DIRTY, message);
-    }
-
-    /// Reports the volumes of a class that are not offered because they hold data, all in one event.
-    fn report_contents(&mut self, class: &Class, volumes: &[VolumeReport]) {
-        let Some(entries) = skipped(volumes, SkipReason::NotEmpty) else {
-            return;
-        };
-        let (name, dir) = (&class.name, &class.host_dir);
-        let message = format!(
-            "class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {dir} hold something: {entries}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`"
-        );
-        self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
+        if let Some(entries) = skipped(volumes, SkipReason::NotEmpty) {
+            let message = format!(
+                "class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly), and these in {dir} hold something: {entries}; /status and `local-volume-provisioner discover` show what; if the data is no longer needed, run `local-volume-provisioner clean PATH`"
+            );
+            self.notice(About::Pod, reasons::VOLUME_NOT_EMPTY, message);
+        }
+        if let Some(entries) = skipped(volumes, SkipReason::Dirty) {
+            let message = format!(
+                "class {name:?}: volumes in {dir} are not offered, because their marks name tenants without a PersistentVolume: {entries}; /status has for each the command that decides"
+            );
+            let about = About::Node(self.node.name.clone());
+            self.notice(about, reasons::VOLUME_DIRTY, message);
+        }
     }
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {

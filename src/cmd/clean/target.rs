@@ -108,7 +108,7 @@ impl<'a> Finder<'a> {
         ensure!(
             self.kubelet.sees(kind),
             "{} does not show which volumes Pods use: name the kubelet's directory with --kubelet-dir",
-            self.kubelet.path().display()
+            self.kubelet.path.display()
         );
         let cleaner = self.request.method.map(Cleaner::Method);
         let method = Method::of(kind, cleaner.as_ref().unwrap_or(&class.cleaner));
