@@ -1,6 +1,5 @@
-//! A disk that records what is written to it, and in which order it was flushed.
-//!
-//! It is a file of FUSE, which this process answers in the kernel's own protocol (`linux/fuse.h`), below a loop device.
+//! A disk that records what is written to it, and when that is flushed: a loop device over a file of FUSE, which this
+//! process answers in the kernel's own protocol (`linux/fuse.h`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,10 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nix::errno::Errno;
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use support::LoopDevice;
-
-const BLOCK: usize = 4096;
+use nix::mount::{MsFlags, mount};
+use support::{LoopDevice, run};
 
 /// What happened to the disk.
 #[derive(Clone, Debug)]
@@ -23,23 +20,6 @@ pub enum Step {
 }
 
 impl Step {
-    pub fn is_flush(&self) -> bool {
-        matches!(self, Self::Flush)
-    }
-
-    /// The writes that make a new file equal to this one.
-    fn all_of(file: &File) -> io::Result<Vec<Self>> {
-        let mut content = vec![0; usize::try_from(file.metadata()?.len()).unwrap()];
-        file.read_exact_at(&mut content, 0)?;
-        let blocks = (0..).step_by(BLOCK).zip(content.chunks(BLOCK));
-        let used = blocks.filter(|(_, block)| block.iter().any(|byte| *byte != 0));
-        let steps = used.map(|(at, block)| Self::Write {
-            at,
-            bytes: block.to_vec(),
-        });
-        Ok(steps.collect())
-    }
-
     fn apply(&self, file: &File) -> io::Result<()> {
         match self {
             Self::Write { at, bytes } => file.write_all_at(bytes, *at),
@@ -48,141 +28,128 @@ impl Step {
     }
 }
 
-/// The file of FUSE over another one.
 pub struct Recorder {
-    path: PathBuf,
-    size: u64,
-    before: Vec<Step>,
+    dir: PathBuf,
     log: Arc<Mutex<Vec<Step>>>,
 }
 
 impl Recorder {
-    /// Mounts the file on a new one, until this is dropped and no loop device uses it.
-    pub fn over(file: File, path: &Path) -> io::Result<Self> {
-        File::create_new(path)?;
-        let (size, before) = (file.metadata()?.len(), Step::all_of(&file)?);
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")?;
-        let options = format!(
-            "fd={},rootmode=100600,user_id=0,group_id=0",
-            device.as_raw_fd()
-        );
-        let (source, flags) = (Some("recorder"), MsFlags::empty());
-        mount(source, path, Some("fuse"), flags, Some(options.as_str()))?;
-        let log = Arc::default();
-        let recorded = Arc::clone(&log);
-        std::thread::spawn(move || serve(&device, &file, &recorded));
-        Ok(Self {
-            path: path.to_owned(),
-            size,
-            before,
-            log,
-        })
-    }
-
-    pub fn open(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(&self.path)
+    /// A new disk, with its files in a directory.
+    pub fn new(dir: &Path, size: u64) -> (Self, LoopDevice) {
+        let content = open(&dir.join("content"));
+        content.set_len(size).unwrap();
+        let recorded = dir.join("recorded");
+        open(&recorded);
+        let device = open(Path::new("/dev/fuse"));
+        let fd = device.as_raw_fd();
+        let options = format!("fd={fd},rootmode=100600,user_id=0,group_id=0");
+        let (fuse, options) = (Some("fuse"), Some(options.as_str()));
+        mount(fuse, &recorded, fuse, MsFlags::empty(), options).unwrap();
+        let this = Self {
+            dir: dir.to_owned(),
+            log: Arc::default(),
+        };
+        let log = Arc::clone(&this.log);
+        std::thread::spawn(move || serve(&device, &content, &log));
+        (this, LoopDevice::over(&open(&recorded)).unwrap())
     }
 
     /// Begins the log.
-    pub fn begin(&mut self) {
-        let mut steps = std::mem::take(&mut *self.log());
-        self.before.append(&mut steps);
-    }
-
-    /// A copy of the disk, made in a directory, on which only these steps of the log happened.
-    pub fn disk_after<'a>(&'a self, log: impl Iterator<Item = &'a Step>, dir: &Path) -> LoopDevice {
-        let file = tempfile::tempfile_in(dir).unwrap();
-        file.set_len(self.size).unwrap();
-        for step in self.before.iter().chain(log) {
-            step.apply(&file).unwrap();
-        }
-        LoopDevice::over(&file).unwrap()
+    pub fn begin(&self) {
+        let mut log = self.log();
+        self.copy("content", "before");
+        log.clear();
     }
 
     /// All steps since then.
     pub fn log(&self) -> MutexGuard<'_, Vec<Step>> {
         self.log.lock().unwrap()
     }
-}
 
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = umount2(&self.path, MntFlags::MNT_DETACH);
+    /// Another disk, on which only these steps happened since then.
+    pub fn disk_after<'a>(&self, steps: impl Iterator<Item = &'a Step>) -> LoopDevice {
+        let file = open(&self.copy("before", "after"));
+        for step in steps {
+            step.apply(&file).unwrap();
+        }
+        LoopDevice::over(&file).unwrap()
+    }
+
+    fn copy(&self, from: &str, to: &str) -> PathBuf {
+        let [from, to] = [from, to].map(|name| self.dir.join(name));
+        let files = [&from, &to].map(|it| it.to_str().unwrap());
+        run(
+            "cp",
+            &[
+                "--sparse=always",
+                "--remove-destination",
+                files[0],
+                files[1],
+            ],
+        );
+        to
     }
 }
 
-/// Answers until the file is unmounted and closed.
-fn serve(mut device: &File, file: &File, log: &Mutex<Vec<Step>>) {
+fn open(path: &Path) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(path).unwrap()
+}
+
+/// Answers as long as the file is mounted.
+fn serve(mut device: &File, content: &File, log: &Mutex<Vec<Step>>) {
     let mut request = vec![0; 1 << 20];
-    while let Ok(length) = device.read(&mut request) {
-        let request = &request[..length];
-        // FORGET, INTERRUPT and BATCH_FORGET get no answer.
-        if [2, 36, 42].contains(&number(request, 4)) {
-            continue;
-        }
-        let (error, body) = match answer(request, file, log) {
+    while device.read(&mut request).is_ok() {
+        let (error, body) = match answer(&request, content, log) {
             Ok(body) => (0, body),
-            Err(error) => (
-                -error.raw_os_error().unwrap_or(Errno::EIO as i32),
-                Vec::new(),
-            ),
+            Err(error) => (-(error as i32), Vec::new()),
         };
         let length = u32::try_from(16 + body.len()).unwrap().to_ne_bytes();
         let header = [&length, &error.to_ne_bytes(), &request[8..16]].concat();
+        // Some requests want no answer.
         let _ = device.write_all(&[header, body].concat());
     }
 }
 
-fn answer(request: &[u8], file: &File, log: &Mutex<Vec<Step>>) -> io::Result<Vec<u8>> {
-    let at = || u64::from(number(request, 48)) + (u64::from(number(request, 52)) << 32);
-    let length = || number(request, 56);
-    let body = match number(request, 4) {
-        // GETATTR: the attributes of a file.
+fn answer(request: &[u8], content: &File, log: &Mutex<Vec<Step>>) -> Result<Vec<u8>, Errno> {
+    let number = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
+    // No disk has 4 GiB.
+    let (at, length) = (u64::from(number(48)), number(56));
+    let body: &[u32] = match number(4) {
+        // GETATTR: a file of this size.
         3 => {
-            let size = u32::try_from(file.metadata()?.len()).unwrap();
-            let times = [0; 8];
-            let first = words(&[0, 0, 0, 0, 1, 0, size, 0]);
-            let last = words(&[0, 0, 0, 0o10_0600, 1, 0, 0, 0, 4096, 0]);
-            [first, words(&times), last].concat()
+            let size = u32::try_from(content.metadata().unwrap().len()).unwrap();
+            let first = [0, 0, 0, 0, 1, 0, size, 0];
+            let times = [0; 11];
+            let last = [0o10_0600, 1, 0, 0, 0, 4096, 0];
+            &[&first[..], &times, &last].concat()
         }
         // OPEN: no handle.
-        14 => words(&[0; 4]),
+        14 => &[0; 4],
         // READ
         15 => {
-            let mut bytes = vec![0; length() as usize];
-            file.read_exact_at(&mut bytes, at())?;
-            bytes
+            let mut bytes = vec![0; length as usize];
+            content.read_exact_at(&mut bytes, at).unwrap();
+            return Ok(bytes);
         }
         // WRITE
         16 => {
-            let (at, bytes) = (at(), request[80..].to_vec());
+            let bytes = request[80..][..length as usize].to_vec();
             let step = Step::Write { at, bytes };
-            step.apply(file)?;
-            log.lock().unwrap().push(step);
-            words(&[length(), 0])
+            let mut log = log.lock().unwrap();
+            step.apply(content).unwrap();
+            log.push(step);
+            &[length, 0]
         }
         // FSYNC
         20 => {
             log.lock().unwrap().push(Step::Flush);
-            Vec::new()
+            &[]
         }
-        // RELEASE and FLUSH
-        18 | 25 => Vec::new(),
         // INIT: version 7.31, writes of a block.
-        26 => words(&[7, 31, 4096, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-        _ => return Err(Errno::ENOSYS.into()),
+        26 => &[7, 31, 4096, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        _ => return Err(Errno::ENOSYS),
     };
-    Ok(body)
-}
-
-fn number(request: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(request[at..at + 4].try_into().unwrap())
-}
-
-fn words(values: &[u32]) -> Vec<u8> {
-    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-    bytes.collect()
+    Ok(body.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
