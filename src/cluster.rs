@@ -15,6 +15,7 @@ mod uninstall;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -112,6 +113,9 @@ pub struct Cluster {
     clock: fn() -> Timestamp,
     /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
+    /// The newest version of a PV that a watch has shown, and how often etcd was restored to an earlier one.
+    newest_pv: Arc<AtomicU64>,
+    restores: Arc<AtomicU64>,
 }
 
 impl Debug for Cluster {
@@ -129,6 +133,8 @@ impl Cluster {
             permissions: Arc::default(),
             clock: Timestamp::now,
             answered: Arc::default(),
+            newest_pv: Arc::default(),
+            restores: Arc::default(),
         }
     }
 

@@ -48,7 +48,11 @@ pub(crate) struct Denied;
 pub(crate) struct Watch<K> {
     cluster: Cluster,
     resource: &'static str,
+    api: Api<K>,
+    config: Config,
     stream: BoxStream<'static, watcher::Result<Event<K>>>,
+    /// How often etcd had been restored when the stream began.
+    restores: u64,
     pauses: Pauses,
     /// The failure after which the watch is restarted.
     failed: Option<watcher::Error>,
@@ -65,15 +69,25 @@ where
         api: Api<K>,
         config: Config,
     ) -> Self {
-        let stream = watcher(api, config).modify(|it| it.meta_mut().managed_fields = None);
+        let stream = Self::stream(&api, &config);
         Self {
             cluster: cluster.clone(),
             resource,
-            stream: stream.boxed(),
+            api,
+            config,
+            stream,
+            restores: cluster.restores(),
             pauses: Pauses::default(),
             failed: None,
             is_broken: false,
         }
+    }
+
+    /// Lists the objects, then watches them.
+    fn stream(api: &Api<K>, config: &Config) -> BoxStream<'static, watcher::Result<Event<K>>> {
+        let stream = watcher(api.clone(), config.clone());
+        let stream = stream.modify(|it| it.meta_mut().managed_fields = None);
+        stream.boxed()
     }
 
     /// Waits for the next event. [`Denied`] precedes each retry of a denied request.
@@ -82,6 +96,12 @@ where
             if let Some(error) = self.failed.take() {
                 // Boxed to keep the future of each watch small.
                 Box::pin(self.pauses.wait_after(&error, &self.cluster)).await;
+                let restores = self.cluster.restores();
+                if std::mem::replace(&mut self.restores, restores) != restores {
+                    let resource = self.resource;
+                    tracing::warn!(resource, "etcd was restored; the objects are listed again");
+                    self.stream = Self::stream(&self.api, &self.config);
+                }
             }
             match self.stream.next().await? {
                 // It precedes each list request, even a denied one.
@@ -92,6 +112,10 @@ where
                         tracing::info!(resource = self.resource, "the watch works again");
                     }
                     self.pauses.reset();
+                    if let Event::Apply(object) | Event::InitApply(object) = &event {
+                        let version = object.meta().resource_version.as_ref();
+                        self.cluster.has_seen(self.resource, version);
+                    }
                     return Some(Ok(event));
                 }
                 Err(error) => {

@@ -1,15 +1,24 @@
 //! Waits until an unreachable API server answers, with about one probe per second for all watches.
+//!
+//! The probe also shows whether etcd was restored: its version is then lower than one that a watch has shown. A watch
+//! that resumed from a later version would show no change up to it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kube::api::ListParams;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::pvs::PVS;
 use super::{Cluster, TIME_LIMIT};
 
 /// The shortest pause before a probe, and the jitter on top: one probe per second on average, and the provisioners
 /// of a cluster do not probe in step.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 const JITTER_MILLIS: u64 = 1000;
+
+/// An API server that starts denies everything at first, so the first error responses are no answer.
+const MAX_REFUSALS: usize = 3;
 
 /// Whether a request failed with its connection: refused, reset, or closed within the response.
 pub(crate) fn is_unreachable(error: &kube::Error) -> bool {
@@ -22,54 +31,105 @@ impl Cluster {
     pub(crate) async fn until_reachable(&self) {
         let failed = Instant::now();
         let mut answered = self.answered.lock().await;
+        let mut refusals = 0;
         while answered.is_none_or(|at| at < failed) {
             let jitter = fastrand::u64(..JITTER_MILLIS);
             sleep(PROBE_PAUSE + Duration::from_millis(jitter)).await;
-            // An error response is an answer too: the next request of the watch handles it.
-            let probe = timeout(TIME_LIMIT, self.client.apiserver_version()).await;
-            if probe.is_ok_and(|answer| !answer.is_err_and(|error| is_unreachable(&error))) {
+            let is_answered = match timeout(TIME_LIMIT, self.find_restore()).await {
+                Ok(Ok(())) => true,
+                Ok(Err(error)) if !is_unreachable(&error) => {
+                    refusals += 1;
+                    // The next request of the watch handles the error.
+                    refusals > MAX_REFUSALS
+                }
+                _ => false,
+            };
+            if is_answered {
                 *answered = Some(Instant::now());
             }
         }
     }
+
+    /// Only a list from etcd proves a restore: a cache of the API server may lag.
+    async fn find_restore(&self) -> kube::Result<()> {
+        let first = ListParams::default().limit(1);
+        let version = self.pvs().list_metadata(&first).await?.metadata;
+        if let Some(version) = number(version.resource_version.as_ref())
+            && version < self.newest_pv.fetch_min(version, Ordering::Relaxed)
+        {
+            self.restores.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// How often etcd was restored.
+    pub(crate) fn restores(&self) -> u64 {
+        self.restores.load(Ordering::Relaxed)
+    }
+
+    /// Records the version of an object that a watch has shown.
+    pub(crate) fn has_seen(&self, resource: &str, version: Option<&String>) {
+        if let Some(version) = number(version).filter(|_| resource == PVS) {
+            self.newest_pv.fetch_max(version, Ordering::Relaxed);
+        }
+    }
+}
+
+fn number(version: Option<&String>) -> Option<u64> {
+    version?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use axum::Router;
     use axum::http::StatusCode;
     use axum::routing::get;
     use kube::Client;
+    use serde_json::json;
 
     use crate::metrics::Metrics;
 
     use super::*;
 
-    #[tokio::test]
+    fn list(version: &str) -> (StatusCode, String) {
+        let list = json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+            "metadata": { "resourceVersion": version }, "items": [],
+        });
+        (StatusCode::OK, list.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn watches_that_fail_together_share_one_probe() {
-        let probes = Arc::new(AtomicUsize::new(0));
-        let probe = {
-            let probes = Arc::clone(&probes);
-            move || {
-                probes.fetch_add(1, Ordering::Relaxed);
-                // An answer, although an error.
-                std::future::ready(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        };
-        let server = Router::new().route("/version", get(probe));
-        let metrics = Arc::new(Metrics::new().unwrap());
-        let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let begun = Instant::now();
-        futures::future::join_all((0..5).map(|_| cluster.until_reachable())).await;
-        assert_eq!(probes.load(Ordering::Relaxed), 1);
-        assert!(begun.elapsed() >= PROBE_PAUSE);
-        // A connection that fails after that answer probes again.
-        cluster.until_reachable().await;
-        assert_eq!(probes.load(Ordering::Relaxed), 2);
+        let denied = || (StatusCode::FORBIDDEN, String::new());
+        for (answer, requests, restores) in [(list("7"), 1, 1), (list("8"), 1, 0), (denied(), 4, 0)]
+        {
+            let probes = Arc::new(AtomicUsize::new(0));
+            let probe = {
+                let probes = Arc::clone(&probes);
+                move || {
+                    probes.fetch_add(1, Ordering::Relaxed);
+                    std::future::ready(answer)
+                }
+            };
+            let server = Router::new().route("/api/v1/persistentvolumes", get(probe));
+            let metrics = Arc::new(Metrics::new().unwrap());
+            let cluster = Cluster::new(Client::new(server, "default"), metrics);
+            cluster.has_seen(PVS, Some(&"8".to_owned()));
+            let begun = Instant::now();
+            futures::future::join_all((0..5).map(|_| cluster.until_reachable())).await;
+            assert_eq!(probes.load(Ordering::Relaxed), requests);
+            assert!(begun.elapsed() >= PROBE_PAUSE);
+            // A connection that fails after that answer probes again. The restored version is known.
+            sleep(Duration::from_millis(1)).await;
+            cluster.until_reachable().await;
+            assert_eq!(probes.load(Ordering::Relaxed), 2 * requests);
+            assert_eq!(cluster.restores(), restores);
+        }
     }
 
     #[test]

@@ -12,12 +12,12 @@ use super::{ApiError, Cluster, only};
 use crate::names::LABEL_IDENTITY_HASH;
 use crate::view::{PersistentVolume, PvRef, PvView};
 
-const PVS: &str = "persistentvolumes";
+pub(super) const PVS: &str = "persistentvolumes";
 /// The identity hashes that one list selects.
 const HASHES_PER_LIST: usize = 100;
 
 impl Cluster {
-    fn pvs(&self) -> Api<PersistentVolume> {
+    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
 
