@@ -67,7 +67,10 @@ impl Actor {
         for action in actions {
             let this = self.clone();
             match action {
-                Action::Forget(tenancy) => self.context.table.forget(&tenancy),
+                Action::Forget(tenancy) => {
+                    self.context.table.forget(&tenancy);
+                    self.context.wake.notify_one();
+                }
                 Action::Track(track) => self.context.table.track(*track),
                 Action::Clean(order) => {
                     if let Some(progress) = self.context.table.begin(&order) {

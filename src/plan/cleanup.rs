@@ -87,7 +87,9 @@ impl<'a> Planner<'a> {
                 let mut jobs = self.snapshot.jobs.values();
                 jobs.any(|job| is_running(job, tenancy))
             };
-            if cleanup.running || is_needed || is_orphan(tenancy) || job_runs() {
+            // Of a wiped orphan no PV is released. Its volume is scanned again.
+            let is_unfinished = !ends_here && is_orphan(tenancy);
+            if cleanup.running || is_needed || is_unfinished || job_runs() {
                 continue;
             }
             if let (CleanupState::JobRunning { job }, None) = (&cleanup.state, pv)
