@@ -90,7 +90,8 @@ impl Disks {
         LoopDevice::new(self.dir.path(), size).unwrap()
     }
 
-    fn mounted(
+    /// A filesystem, mounted in a class's directory.
+    pub fn mounted(
         &mut self,
         class: &str,
         name: &str,

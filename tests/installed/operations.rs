@@ -2,11 +2,11 @@
 //! very commands that it shows. A command that is wrong, or is not run by any story, fails a test.
 
 mod machines;
-mod procedure;
+pub mod procedure;
 mod volumes;
 
 use crate::Cluster;
-use procedure::{Procedure, titles};
+use procedure::{OPERATIONS, PRELUDE, Procedure};
 
 /// A test for each section of the page, with the story that follows it.
 macro_rules! procedures {
@@ -15,7 +15,7 @@ macro_rules! procedures {
             #[test]
             fn $test() {
                 let cluster = or_skip!(Cluster::enter());
-                let mut procedure = Procedure::titled($title);
+                let mut procedure = Procedure::titled(&OPERATIONS, $title);
                 $story(&cluster, &mut procedure);
                 procedure.was_followed();
             }
@@ -40,8 +40,8 @@ procedures! {
 /// Needs no cluster.
 #[test]
 fn every_section_of_the_page_has_its_story() {
-    assert_eq!(titles()[0], procedure::PRELUDE);
-    let mut sections = titles().split_off(1);
+    let mut sections = OPERATIONS.titles();
+    assert_eq!(sections.remove(0), PRELUDE);
     let mut tested = TESTED.to_vec();
     sections.sort_unstable();
     tested.sort_unstable();

@@ -75,12 +75,6 @@ impl<'a> Release<'a> {
         (disks, release)
     }
 
-    /// Changes some values, and waits until the pods that follow from them are ready.
-    pub fn upgrade(&mut self, values: Value) {
-        merge(&mut self.values, values);
-        self.deploy().unwrap();
-    }
-
     /// Changes some values, and does not wait.
     pub fn begin_upgrade(&mut self, values: Value) {
         merge(&mut self.values, values);
@@ -114,14 +108,9 @@ impl<'a> Release<'a> {
         self.may_be_forbidden = true;
     }
 
-    /// Uninstalls it as users do; the output of Helm.
+    /// Uninstalls it as users do; the output of Helm. A minute of this is the absence that the hook waits for.
     pub fn uninstall(mut self) -> Result<String> {
-        self.try_uninstall()
-    }
-
-    /// The same, where it may be refused.
-    pub fn try_uninstall(&mut self) -> Result<String> {
-        let said = helm(&["uninstall", NAME, "--wait", "--timeout=4m"], "");
+        let said = helm(&["uninstall", NAME, "--wait", "--timeout=3m"], "");
         self.gone = said.is_ok();
         said
     }

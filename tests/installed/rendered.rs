@@ -33,7 +33,7 @@ impl Drop for Applied<'_> {
 }
 
 /// Waits until the hook's Job has ended.
-pub fn ended(cluster: &Cluster) {
+fn ended(cluster: &Cluster) {
     cluster.eventually("the hook's Job has ended", || {
         let job = cluster.get("job", HOOK, Some(SYSTEM))?;
         let conditions = job["status"]["conditions"].as_array()?;

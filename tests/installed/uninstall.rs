@@ -1,22 +1,22 @@
 //! Taking the provisioner off a cluster.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name, path};
 use crate::disks::entries;
-use crate::release::{NAME, absent_for, class, render};
-use crate::rendered::ended;
+use crate::marks::{dirty, marked, without_a_pv};
+use crate::release::NAME;
 use crate::{Cluster, Release};
 
 #[test]
-fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
+fn uninstalling_leaves_nothing_stuck_and_no_data_to_the_next_tenant() {
     let cluster = or_skip!(Cluster::enter());
-    let (_disks, release) = Release::with_disks(&cluster, "uninstalled", 2, json!({}));
+    let (disks, release) = Release::with_disks(&cluster, "uninstalled", 3, json!({}));
     let bound = cluster.write("claim", "uninstalled");
+    let unclean = unclean(&cluster);
 
     release.uninstall().unwrap();
+    cluster.is_gone("pv", name(&unclean), None);
     assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
     for pv in cluster.pvs() {
         let finalizers = pv["metadata"]["finalizers"].to_string();
@@ -33,67 +33,32 @@ fn uninstalling_leaves_nothing_stuck_and_data_in_use_alone() {
     });
     let roles = cluster.list("clusterroles,clusterrolebindings", None);
     assert!(!roles.iter().any(|role| name(role).contains(NAME)));
+    for pv in [&bound, &unclean] {
+        assert_eq!(entries(path(pv)), ["file"]);
+    }
+
+    // A later installation knows whose data it is.
+    let release = Release::over(&cluster, &disks, "uninstalled", json!({}));
+    let mut page = without_a_pv();
+    dirty(&cluster, &release, &mut page, path(&unclean));
+    assert_eq!(cluster.available("uninstalled", 1).len(), 1);
+    assert_eq!(entries(path(&unclean)), ["file"]);
+    page.follow("\"$WIPE\"");
+    cluster.available("uninstalled", 2);
+    assert!(entries(path(&unclean)).is_empty());
+    let now = cluster.bound("claim");
+    assert_eq!(now["metadata"]["uid"], bound["metadata"]["uid"]);
     assert_eq!(entries(path(&bound)), ["file"]);
 }
 
-#[test]
-fn unclean_volumes_fail_an_uninstall_and_both_remedies_work() {
-    let cluster = or_skip!(Cluster::enter());
-    let (disks, mut release) = Release::with_disks(&cluster, "unclean", 2, json!({}));
-    let pvs = ["one", "two"].map(|claim| unclean(&cluster, claim));
-
-    let refused = release.try_uninstall().unwrap_err().to_string();
-    assert!(refused.contains("completed with 1 error"), "{refused}");
-    let log = ["logs", "job/local-volumes-uninstall", "--namespace", SYSTEM];
-    let said = cluster.kubectl(&log).unwrap();
-    assert!(said.contains("abandonUnmarked"), "{said}");
-    for pv in &pvs {
-        assert!(said.contains(name(pv)), "{said}");
-        let still = cluster.get("pv", name(pv), None).unwrap();
-        assert_eq!(still["metadata"]["uid"], pv["metadata"]["uid"]);
-    }
-    assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
-    let left = cluster.list("serviceaccounts,roles,rolebindings", Some(SYSTEM));
-    assert!(!left.iter().any(|object| name(object).contains(NAME)));
-
-    // Installed again, it cleans.
-    release.upgrade(json!({}));
-    let resume = [
-        "annotate",
-        "pv",
-        name(&pvs[0]),
-        "local-volume-provisioner/paused-",
-    ];
-    cluster.kubectl(&resume).unwrap();
-    cluster.recycled(&pvs[0]);
-    assert!(entries(path(&pvs[0])).is_empty());
-    release.uninstall_without_hooks();
-    assert!(cluster.get("pv", name(&pvs[1]), None).is_some());
-
-    // The Job, run again with other values.
-    let classes = json!([class("unclean", &disks.class("unclean"), json!({}))]);
-    let values = json!({ "uninstall": { "abandonUnmarked": true } });
-    let hook = render(classes, values, &["--show-only=templates/uninstall.yaml"]);
-    let hook = absent_for(&hook, Duration::from_secs(3));
-    cluster.manifests("replace --force", &hook).unwrap();
-    ended(&cluster);
-    cluster.manifests("delete", &hook).unwrap();
-    cluster.is_gone("pv", name(&pvs[1]), None);
-    for pv in cluster.pvs() {
-        let finalizers = pv["metadata"]["finalizers"].to_string();
-        assert!(!finalizers.contains("local-volume-provisioner"), "{pv:#}");
-    }
-    assert_eq!(entries(path(&pvs[1])), ["file"], "it is not wiped");
-}
-
 /// A PV with data whose claim and which itself are deleted, and that is not cleaned.
-fn unclean(cluster: &Cluster, claim: &str) -> Value {
-    let bound = cluster.write(claim, "unclean");
+fn unclean(cluster: &Cluster) -> Value {
+    let bound = marked(cluster, "ended", "uninstalled");
     let pause = "local-volume-provisioner/paused=true";
     let annotate = ["annotate", "pv", name(&bound), pause];
     cluster.kubectl(&annotate).unwrap();
     let delete = ["delete", "pv", name(&bound), "--wait=false"];
     cluster.kubectl(&delete).unwrap();
-    cluster.delete_claim(claim);
+    cluster.delete_claim("ended");
     bound
 }

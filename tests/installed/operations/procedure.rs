@@ -12,37 +12,54 @@ use tempfile::TempDir;
 use crate::cluster::{SYSTEM, name, run};
 use crate::release::{CHART, NAME};
 
-const PAGE: &str = include_str!("../../../docs/operations.md");
+/// A page whose procedures are followed.
+pub struct Page {
+    text: &'static str,
+    /// What its sections begin with.
+    heading: &'static str,
+}
+
+pub const OPERATIONS: Page = Page {
+    text: include_str!("../../../docs/operations.md"),
+    heading: "\n## ",
+};
+pub const MARKS: Page = Page {
+    text: include_str!("../../../docs/marks.md"),
+    heading: "\n### ",
+};
 /// The section that the others begin with.
 pub const PRELUDE: &str = "Before you begin";
 /// How a block for a shell on the node begins.
 const ON_THE_NODE: &str = "# on the node\n";
 
-/// The titles of the sections with commands, in order.
-pub fn titles() -> Vec<&'static str> {
-    let with_blocks = sections().filter(|(_, text)| text.contains("```"));
-    with_blocks.map(|(title, _)| title).collect()
-}
+impl Page {
+    /// The titles of the sections with commands, in order.
+    pub fn titles(&self) -> Vec<&'static str> {
+        let with_blocks = self.sections().filter(|(_, text)| text.contains("```"));
+        with_blocks.map(|(title, _)| title).collect()
+    }
 
-fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let sections = PAGE.split("\n## ").skip(1);
-    sections.filter_map(|section| section.split_once('\n'))
-}
+    fn sections(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let sections = self.text.split(self.heading).skip(1);
+        sections.filter_map(|section| section.split_once('\n'))
+    }
 
-/// The blocks of a section.
-fn blocks(title: &str) -> Vec<&'static str> {
-    let (_, text) = sections()
-        .find(|(found, _)| *found == title)
-        .unwrap_or_else(|| panic!("the page has no section {title:?}"));
-    // Every other part is within a fence.
-    let fenced = text.split("\n```").skip(1).step_by(2);
-    fenced
-        .map(|block| {
-            block
-                .strip_prefix("sh\n")
-                .unwrap_or_else(|| panic!("a block of {title:?} is none of a shell: {block}"))
-        })
-        .collect()
+    /// The blocks of a section.
+    fn blocks(&self, title: &str) -> Vec<&'static str> {
+        let (_, text) = self
+            .sections()
+            .find(|(found, _)| *found == title)
+            .unwrap_or_else(|| panic!("the page has no section {title:?}"));
+        // Every other part is within a fence.
+        let fenced = text.split("\n```").skip(1).step_by(2);
+        fenced
+            .map(|block| {
+                block
+                    .strip_prefix("sh\n")
+                    .unwrap_or_else(|| panic!("a block of {title:?} is none of a shell: {block}"))
+            })
+            .collect()
+    }
 }
 
 /// A section that is being followed: a terminal, and what of it has been done.
@@ -53,9 +70,10 @@ pub struct Procedure {
 
 impl Procedure {
     /// The section of this title.
-    pub fn titled(title: &str) -> Self {
+    pub fn titled(page: &Page, title: &str) -> Self {
         let procedure = Self {
-            blocks: blocks(title)
+            blocks: page
+                .blocks(title)
                 .into_iter()
                 .map(|block| (block, false))
                 .collect(),
@@ -92,7 +110,7 @@ impl Procedure {
     /// Does what comes before each procedure, for one PV.
     pub fn about(&self, pv: &Value) {
         self.set("PV", name(pv));
-        for block in blocks(PRELUDE) {
+        for block in OPERATIONS.blocks(PRELUDE) {
             self.shell(block).unwrap();
         }
     }
