@@ -11,7 +11,7 @@ use support::Stage;
 use support::passes::volumes;
 use support::stage::{name, uid};
 
-use crate::disk::{Disk, Place};
+use crate::disk::{Disk, MIB, Place};
 use crate::vm::Vm;
 
 /// What would take a moment elsewhere takes its time in an emulated machine, and failed cleanups
@@ -19,11 +19,18 @@ use crate::vm::Vm;
 const TIMEOUT: Duration = Duration::from_mins(4);
 const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 
+/// Where the disk with the state directory is plugged in.
+const STATE: Place = Place::Scsi(63);
+
 /// The cluster, the machine, and its disks.
 pub struct Bench {
     pub stage: Stage,
     files: PathBuf,
     images: PathBuf,
+    /// The disk with the state directory.
+    pub state: Disk,
+    /// Whether volumes have marks: they cost an emulated machine with many disks much of its processor.
+    pub has_marks: bool,
     vm: RefCell<Option<Vm>>,
     starts: Cell<u32>,
 }
@@ -41,10 +48,15 @@ impl Bench {
             .replace("127.0.0.1", "10.0.2.2");
         fs::write(&path, kubeconfig).unwrap();
         let images = stage.sandbox.dir("images").unwrap();
+        let state_disk = Disk::new(&images, "state", 16 * MIB);
+        state_disk.format("ext4");
+        stage.sandbox.dir("state").unwrap();
         Some(Self {
             stage,
             files,
             images,
+            state: state_disk,
+            has_marks: false,
             vm: RefCell::new(None),
             starts: Cell::new(0),
         })
@@ -75,22 +87,30 @@ impl Bench {
         self.start_provisioner();
     }
 
-    /// Switches the machine on.
+    /// Switches the machine on, and mounts the state directory.
     pub fn boot(&self, disks: &[(&Disk, Place)]) {
         self.starts.set(self.starts.get() + 1);
         let share = self.stage.sandbox.path();
-        let vm = Vm::start(&self.files, share, self.starts.get(), disks).unwrap();
+        let disks = [disks, &[(&self.state, STATE)]].concat();
+        let vm = Vm::start(&self.files, share, self.starts.get(), &disks).unwrap();
         self.vm.replace(Some(vm));
+        let (device, share) = (STATE.path(), share.display());
+        self.run(&format!("mount -t ext4 {} {share}/state", device.display()));
     }
 
     /// Starts the provisioner in the machine.
     pub fn start_provisioner(&self) {
         let (stage, number) = (&self.stage, self.starts.get());
         let share = stage.sandbox.path().display();
+        let (marks, period) = if self.has_marks {
+            (format!("{share}/state"), "5s")
+        } else {
+            (String::new(), "1s")
+        };
         self.run(&format!(
-            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig local-volume-provisioner \
+            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
              --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
-             --discovery-period 1s --v=4 >{share}/provisioner-{number}.log 2>&1 &",
+             --discovery-period {period} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
             stage.node(),
             stage.namespace(),
         ));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use support::run;
 
 pub const MIB: u64 = 1 << 20;
 /// What all [slow](Disk::slow) disks of a machine together write in a second.
@@ -169,6 +170,12 @@ impl Disk {
             .write_all(script.as_bytes())
             .unwrap();
         assert!(sfdisk.wait().unwrap().success());
+    }
+
+    /// Makes a filesystem on it.
+    pub fn format(&self, fs_type: &str) {
+        let image = self.image.to_str().unwrap();
+        run(&format!("mkfs.{fs_type}"), &["-q", image]);
     }
 
     /// The file behind it.

@@ -4,7 +4,6 @@
 //! its own is not.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -15,8 +14,10 @@ use support::stage::{is_terminating, name, phase, uid};
 use crate::bench::Bench;
 use crate::disk::{Disk, MIB, Place};
 
+mod marks;
+
 /// Volumes that are cleaned by each method at a time.
-const EACH: u8 = 8;
+const EACH: usize = 8;
 /// Volumes of each method that have to be hit in mid-cleanup, each at its own moment: 30, or a tenth of that without
 /// the slow tests.
 fn moments() -> usize {
@@ -31,6 +32,7 @@ const LATEST_CUT: u64 = 500;
 const SLOWLY: u64 = 4 * MIB;
 
 /// One way to clean, and how often the power was cut in the middle of it.
+#[derive(Clone)]
 struct Method {
     name: &'static str,
     fs_type: Option<&'static str>,
@@ -118,7 +120,7 @@ fn left<'a>(bench: &Bench, volumes: impl Iterator<Item = &'a Volume>) -> Vec<Str
     left
 }
 
-fn volumes(bench: &Bench, methods: &[Method]) -> Vec<Volume> {
+fn volumes(bench: &Bench, methods: &[Method], each: usize) -> Vec<Volume> {
     let mut volumes = Vec::new();
     for method in methods {
         let settings = match method.fs_type {
@@ -132,7 +134,7 @@ fn volumes(bench: &Bench, methods: &[Method]) -> Vec<Volume> {
             Some(_) => bench.stage.class(method.name, &settings),
             None => bench.raw_class(method.name, &settings),
         };
-        for nth in 0..EACH {
+        for nth in 0..each {
             let place = Place::Scsi(u8::try_from(volumes.len()).unwrap());
             let name = format!("{}-{nth}", method.name);
             // The smallest that mkfs.xfs makes.
@@ -143,7 +145,7 @@ fn volumes(bench: &Bench, methods: &[Method]) -> Vec<Volume> {
             } * MIB;
             let disk = bench.empty_disk(&name, size);
             let path = if let Some(fs_type) = method.fs_type {
-                mkfs(fs_type, &disk);
+                disk.format(fs_type);
                 bench
                     .stage
                     .sandbox
@@ -164,15 +166,6 @@ fn volumes(bench: &Bench, methods: &[Method]) -> Vec<Volume> {
         }
     }
     volumes
-}
-
-fn mkfs(fs_type: &str, disk: &Disk) {
-    let made = Command::new(format!("mkfs.{fs_type}"))
-        .arg("-q")
-        .arg(disk.image())
-        .status()
-        .unwrap();
-    assert!(made.success());
 }
 
 /// Switches the machine on and mounts the filesystems, before the provisioner is started.
@@ -206,8 +199,8 @@ fn all_clean(bench: &Bench, volumes: &[Volume]) {
     assert_eq!(left(bench, volumes.iter()), [""; 0], "offered with data");
 }
 
-/// Tenants take all volumes and use all of them.
-fn occupy(bench: &Bench, volumes: &mut [Volume]) {
+/// Tenants take all volumes and write to all of them.
+fn fill(bench: &Bench, volumes: &mut [Volume]) {
     let stage = &bench.stage;
     for volume in volumes.iter_mut() {
         let pv = stage.available(&volume.path, None);
@@ -229,8 +222,13 @@ fn occupy(bench: &Bench, volumes: &mut [Volume]) {
     });
     let fills: Vec<_> = fills.collect();
     bench.run(&format!("({}) 2>&1 && sync", fills.join(" && ")));
+}
+
+/// Tenants take all volumes and use all of them.
+fn occupy(bench: &Bench, volumes: &mut [Volume]) {
+    fill(bench, volumes);
     for volume in volumes.iter() {
-        stage.used(volume.bound.as_ref().unwrap());
+        bench.stage.used(volume.bound.as_ref().unwrap());
     }
 }
 
@@ -243,7 +241,7 @@ fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], metho
     // Aimed at what was hit least: filesystems are emptied in no time.
     let aim = methods.iter().min_by_key(|method| method.moments);
     let aim = aim.map(|method| method.name);
-    let wanted = 1 + random.below(u64::from(EACH));
+    let wanted = 1 + random.below(EACH as u64);
     bench.stage.eventually("the cleanups begin", || {
         let pvs = bench.stage.pvs();
         let has_begun =
@@ -267,7 +265,7 @@ fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
     let bench = or_skip!(Bench::set());
     bench.stage.configure("maxConcurrentCleanups", "64");
     let mut methods = Method::all();
-    let mut volumes = volumes(&bench, &methods);
+    let mut volumes = volumes(&bench, &methods, EACH);
     let mut random = Random::seeded();
     let mut cuts = 0;
     let begun = Instant::now();
