@@ -82,8 +82,8 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
             match mark.state {
                 MarkState::Wiping | MarkState::Free if pv.deleting => return Agreement::Agrees,
                 MarkState::Wiping | MarkState::Free => false,
-                // The API server was restored to a time before the claim.
-                MarkState::Used if !is_used => false,
+                // The API server was restored to a time before the claim, and another one may have come first.
+                MarkState::Used if !is_used || (!pv.used && mark.claim != claim_of(pv)) => false,
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
                 before if before < state => true,
                 // An administrator prepared the root for the first tenant.
@@ -134,11 +134,14 @@ fn is_prepared(candidate: &Candidate) -> bool {
 /// Whether a PV replaces that of a mark, because its disk was moved. The next write of the mark makes the annotation void.
 fn is_moved(pv: &PvView, mark: &Mark) -> bool {
     let from = format!("{}:{}", mark.pv_uid, mark.token);
-    let claim = pv.claim.as_ref().map(ToString::to_string);
     mark.state == MarkState::Used
         && pv.moved_from.as_ref() == Some(&from)
         && pv.policy == ReclaimPolicy::Retain
-        && claim == mark.claim
+        && mark.claim == claim_of(pv)
+}
+
+fn claim_of(pv: &PvView) -> Option<String> {
+    pv.claim.as_ref().map(ToString::to_string)
 }
 
 /// The mark of a PV's volume in a state. It keeps what the offer recorded.
@@ -157,7 +160,7 @@ pub fn mark_of(
         state,
         identity_hash: candidate.identity.hash(),
         class: pv.class.clone(),
-        claim: pv.claim.as_ref().map(ToString::to_string),
+        claim: claim_of(pv),
         written_at: date,
         ..before.unwrap_or_default()
     }

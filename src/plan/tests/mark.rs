@@ -18,6 +18,7 @@ pub(super) fn mark(state: MarkState) -> Mark {
         state,
         identity_hash: fs(1).identity.hash(),
         class: "fast".into(),
+        claim: (state >= MarkState::Used).then(|| claim().to_string()),
         written_at: world().snapshot.date - jiff::SignedDuration::from_hours(1),
         ..Mark::default()
     }

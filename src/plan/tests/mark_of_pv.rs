@@ -279,3 +279,20 @@ fn moved_disk_becomes_that_of_the_pv_which_names_the_old_one() {
         assert_eq!(is_written, expected, "{what}");
     }
 }
+
+#[test]
+fn claim_that_came_first_after_a_restore_of_the_api_is_a_mismatch() {
+    let date = world().snapshot.date;
+    let used = with(mark(MarkState::Used), |it| {
+        it.claim = Some("default/late".into());
+    });
+    let volume = marked(&fs(1), MarkOnDisk::Valid(used));
+    let recorded = bound(offered(&volume));
+    let restored = with(recorded.clone(), |pv| pv.used = false);
+    assert_eq!(
+        agreement(&recorded, CLUSTER, &volume, date),
+        Agreement::Agrees
+    );
+    let found = agreement(&restored, CLUSTER, &volume, date);
+    assert!(matches!(found, Agreement::Mismatch(_)), "{found:?}");
+}
